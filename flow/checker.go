@@ -12,13 +12,12 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxPassed bounds what a Checker remembers: the flows that a busy poster posts
-// over and over are few, and one more costs a compilation.
+// maxPassed bounds what a Checker remembers. A busy client posts the same few flows again
+// and again; a flow that was forgotten costs a compilation.
 const maxPassed = 1_000
 
-// Checker finds the faults of flows before they are posted or begun: what a
-// flow requires and nobody provides, cycles, duplicates, and all else that
-// Compile knows. Its methods may be called concurrently.
+// Checker finds the faults of flows before they are posted or begun: all that Compile
+// reports. Its methods may be called concurrently.
 type Checker struct {
 	registry *Registry
 	limits   logbook.Limits
@@ -27,16 +26,16 @@ type Checker struct {
 	passed map[[sha256.Size]byte]bool // flows without faults; guarded by mu
 }
 
-// NewChecker makes a checker of the kinds that a registry can build, with
-// limits as those of a Compilation.
+// NewChecker makes a checker for the kinds of a registry, with the limits of a
+// Compilation.
 func NewChecker(registry *Registry, limits logbook.Limits) *Checker {
 	return &Checker{registry: registry, limits: limits, passed: make(map[[sha256.Size]byte]bool)}
 }
 
-// Check builds and compiles the flow of a detail, with the names of its store
-// and of a job's. Flows of kinds that the registry does not have pass: somebody
-// else may. Any fault is a logbook.ErrInvalid that names all of them. What has
-// passed once passes again without being built.
+// Check builds and compiles the flow of a detail, with the names of its store and of a
+// job's. A kind that the registry lacks passes: another conductor may have it. Faults are
+// one logbook.ErrInvalid that names all of them. A flow that has passed once passes again
+// without being built.
 func (c *Checker) Check(detail *logbook.FlowDetail, store logbook.Values) error {
 	if !c.registry.knows(detail.Factory.Name) {
 		return nil
@@ -74,7 +73,7 @@ func (c *Checker) pass(key [sha256.Size]byte) {
 	c.passed[key] = true
 }
 
-// keyOf is the same for flows that are built alike and given the same names.
+// keyOf is equal for flows that are built alike and have the same names.
 func keyOf(detail *logbook.FlowDetail, names []string) (key [sha256.Size]byte) {
 	var text []byte
 	for _, list := range [][]string{{detail.Factory.Name, string(detail.Factory.Args)}, detail.Targets, names} {
@@ -86,13 +85,12 @@ func keyOf(detail *logbook.FlowDetail, names []string) (key [sha256.Size]byte) {
 	return sha256.Sum256(text)
 }
 
-// Detail makes the detail of a new flow, to be posted with a job or saved in a
-// book: with an id of its own, and checked here, so that faults are the
-// poster's and not a conductor's. Args are what the factory takes, as JSON or
-// as a value that becomes JSON. The store must hold all that the flow requires;
-// a value that only the job brings can stand there as null, since the job's
-// goes over it. Targets are those of a Compilation. ErrUnknownKind, ErrFactory,
-// and the errors of Compile.
+// Detail makes the detail of a new flow, to be posted with a job or saved in a book. It has
+// a new id, and is checked here, so that faults are found by the caller and not by a
+// conductor. Args are the factory's arguments, as JSON or as a value that marshals to it.
+// The store must hold all that the flow requires; a value that only the job brings can be
+// null, since the job's value replaces it. Targets are those of a Compilation. Errors:
+// ErrUnknownKind, ErrFactory, and those of Compile.
 func (r *Registry) Detail(name, kind string, args any, store logbook.Values, targets ...string) (logbook.FlowDetail, error) {
 	failed := func(err error) (logbook.FlowDetail, error) {
 		return logbook.FlowDetail{}, fmt.Errorf("cannot make the detail of flow %q: %w", name, err)

@@ -10,41 +10,39 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// MaxNesting bounds how deep flows stand in flows. It is a bound on what a
-// person can follow, and on recursion over documents that others write.
+// MaxNesting bounds the depth of nested flows, and so the recursion over documents from
+// outside.
 const MaxNesting = 100
 
-// Compilation says how a flow is made a plan. Its zero value is that of a whole
-// flow, within the largest limits, which is given nothing.
+// Compilation configures how a flow is compiled. Its zero value compiles a whole flow
+// with an empty store, within the largest limits.
 type Compilation struct {
-	// Limits that are not above the largest there are. Zero: logbook.MaxLimits.
+	// Limits must not exceed logbook.MaxLimits. Zero: logbook.MaxLimits.
 	Limits logbook.Limits
 	// Inputs are the names that the store will hold.
 	Inputs []string
-	// Targets are the steps for whose sake the flow is run: see Plan.Targeted.
-	// None: all of it.
+	// Targets limit the plan to these steps and what they need: see Plan.Targeted. None:
+	// all of it.
 	Targets []string
 
-	// Of a plan that Grown makes: the plan it grows from, and the number of
-	// elements by opening.
+	// Set by Grown: the plan that it grows from, and the number of elements by opening.
 	template *Plan
 	sizes    map[string]int
 }
 
-// Compile makes a plan of a flow, or of a single step. The inputs are the
-// names that the store will hold. All faults are reported at once, joined:
-// see the errors of this package.
+// Compile makes a plan of a flow, or of a single step. The inputs are the names that the
+// store will hold. All faults are reported at once, joined: see the errors of this
+// package.
 func Compile(root Node, inputs ...string) (*Plan, error) {
 	return Compilation{Inputs: inputs}.Compile(root)
 }
 
-// CompileWithin is Compile with limits below the largest there are.
+// CompileWithin is Compile with lower limits.
 func CompileWithin(limits logbook.Limits, root Node, inputs ...string) (*Plan, error) {
 	return Compilation{Limits: limits, Inputs: inputs}.Compile(root)
 }
 
-// Compile makes a plan of a flow, or of a single step, as the function of that
-// name does.
+// Compile makes a plan of a flow, or of a single step.
 func (o Compilation) Compile(root Node) (*Plan, error) {
 	if root == nil {
 		return nil, fmt.Errorf("cannot compile: %w: no flow", ErrInvalid)
@@ -53,8 +51,7 @@ func (o Compilation) Compile(root Node) (*Plan, error) {
 		o.Limits = logbook.MaxLimits
 	}
 	c := newCompiler(o, root)
-	// Faults of the tree come first: names and edges mean nothing in a tree
-	// that holds itself, or that is too large to be looked at.
+	// Without a sound tree, the other stages have no meaning.
 	if c.survey(root, nil); c.broken {
 		return nil, c.failed(root)
 	}
@@ -73,9 +70,9 @@ func (o Compilation) Compile(root Node) (*Plan, error) {
 	return c.plan, nil
 }
 
-// compiler holds one compilation. Its stages: survey (the tree is sound),
-// place (vertices and edges), prune (what no target needs goes), number
-// (topological order), resolve (arguments).
+// compiler holds one compilation. Its stages: survey (is the tree sound?), place (make
+// vertices and edges), prune (remove what no target needs), number (topological order),
+// resolve (find the sources of arguments).
 type compiler struct {
 	Compilation
 	limits logbook.Limits
@@ -95,20 +92,20 @@ type compiler struct {
 	graphs   []placedGraph // those with deciders
 
 	// Of each: the instance that is placed, and where values are seen.
-	at       string            // the numbers of the instance
-	room     int32             // that of the instance
-	rooms    []room            // the first is the flow
-	roomOf   []int32           // by vertex
-	closings []closing         // of those that gather
-	ends     map[int32][]int32 // by opening: what stands for the end of the each
-	inner    map[string]bool   // the steps that stand in an each
-	numbers  []int32           // by vertex, once it is numbered
+	at         string            // the numbers of the instance
+	instance   int32             // that of the instance
+	instances  []instance        // the first is the flow
+	instanceOf []int32           // by vertex
+	closings   []closing         // of those that gather
+	ends       map[int32][]int32 // by opening: what stands for the end of the each
+	inner      map[string]bool   // the steps that stand in an each
+	numbers    []int32           // by vertex, once it is numbered
 }
 
 func newCompiler(o Compilation, root Node) *compiler {
 	c := &compiler{Compilation: o, limits: o.Limits, plan: &Plan{root: root, how: o, index: make(map[string]int), inputs: make(map[string]bool)},
 		seen: make(map[Node]bool), names: make(map[string]bool), symbols: make(map[*Flow]*interfaceOf),
-		rooms: []room{{parent: -1}}, ends: make(map[int32][]int32), inner: make(map[string]bool)}
+		instances: []instance{{parent: -1}}, ends: make(map[int32][]int32), inner: make(map[string]bool)}
 	for _, input := range o.Inputs {
 		c.plan.inputs[input] = true
 	}
@@ -119,7 +116,7 @@ func (c *compiler) fault(kind error, format string, arguments ...any) {
 	c.faults = append(c.faults, fmt.Errorf("%w: "+format, append([]any{kind}, arguments...)...))
 }
 
-// fatal is a fault after which the tree cannot be looked at any further.
+// fatal reports a fault after which the tree cannot be examined further.
 func (c *compiler) fatal(kind error, format string, arguments ...any) {
 	c.broken = true
 	c.fault(kind, format, arguments...)
@@ -143,7 +140,7 @@ func isNil(node Node) bool {
 	return true
 }
 
-// survey walks the tree once: names, sizes, and that no node stands in it twice.
+// survey walks the tree once, and checks names, sizes, and that no node occurs twice.
 func (c *compiler) survey(node Node, path []Node) {
 	switch {
 	case isNil(node):
@@ -176,8 +173,8 @@ func (c *compiler) survey(node Node, path []Node) {
 	}
 }
 
-// surveyRetries looks at the retry of a flow. It is a fault for one to stand
-// over two flows, or for two to stand over one.
+// surveyRetries checks the retry of a flow. A retry may govern one flow only, and a flow
+// may have one retry only.
 func (c *compiler) surveyRetries(flow *Flow, path []Node) {
 	if len(flow.retries) > 1 {
 		c.fatal(ErrDuplicate, "%s stands under %d retries; put a flow around it for another one", quoted(flow), len(flow.retries))
@@ -213,7 +210,7 @@ func (c *compiler) surveyStep(step *Step) {
 	}
 }
 
-// repeatKind tells a flow that holds itself from a node that stands in two places.
+// repeatKind distinguishes a flow that contains itself from a node in two places.
 func repeatKind(node Node, path []Node) error {
 	for _, above := range path {
 		if above == node {
@@ -241,12 +238,12 @@ func quoted(node Node) string {
 	return fmt.Sprintf("flow %q", node.Name())
 }
 
-// place adds a node's vertices behind those that it waits for, and returns
-// those that stand for its end.
+// place adds a node's vertices behind those that it waits for, and returns the vertices
+// at its end.
 func (c *compiler) place(node Node, before []int32) []int32 {
 	flow, ok := node.(*Flow)
 	if !ok {
-		if !c.leaves(node.(*Step)) {
+		if !c.keeps(node.(*Step)) {
 			return before
 		}
 		return []int32{c.vertex(c.own(node.(*Step)), before)}
@@ -271,7 +268,7 @@ func (c *compiler) place(node Node, before []int32) []int32 {
 	}
 }
 
-// holdsStep reports whether there is a step among the vertices of a span.
+// holdsStep reports whether a step is among the vertices of a span.
 func (c *compiler) holdsStep(s span) bool {
 	return slices.ContainsFunc(c.vertices[s.from:s.end], func(step *Step) bool { return step != nil })
 }
@@ -330,7 +327,7 @@ func (c *compiler) placeGraph(flow *Flow, before []int32) []int32 {
 		}
 	}
 	if len(deciding) > 0 {
-		c.graphs = append(c.graphs, placedGraph{flow: flow, at: c.at, room: c.room, deciding: deciding, next: wiring.next, gates: gates, places: places})
+		c.graphs = append(c.graphs, placedGraph{flow: flow, at: c.at, instance: c.instance, deciding: deciding, next: wiring.next, gates: gates, places: places})
 	}
 	return union(last)
 }
@@ -350,7 +347,7 @@ func (c *compiler) vertex(step *Step, before []int32) int32 {
 		c.fault(ErrInvalid, "step %q is to run at most once, and stands under retry %q, which could run it again",
 			step.name, c.vertices[c.spans[c.open[len(c.open)-1]].from].name)
 	}
-	c.vertices, c.roomOf = append(c.vertices, step), append(c.roomOf, c.room)
+	c.vertices, c.instanceOf = append(c.vertices, step), append(c.instanceOf, c.instance)
 	c.edges = append(c.edges, nil)
 	for _, v := range before {
 		c.edges[v] = append(c.edges[v], id)
@@ -358,9 +355,8 @@ func (c *compiler) vertex(step *Step, before []int32) int32 {
 	return id
 }
 
-// union joins sets of vertices, in one pass over all of them: wide flows have
-// thousands. Empty flows, which hand on what stands before them, make sets
-// overlap.
+// union joins sets of vertices. It passes over them once, because wide flows have
+// thousands. Sets may overlap, because an empty flow passes on what stands before it.
 func union(sets [][]int32) []int32 {
 	if len(sets) == 1 {
 		return sets[0]
@@ -378,8 +374,8 @@ func union(sets [][]int32) []int32 {
 	return joined
 }
 
-// number gives steps their numbers. Vertices were made after those that they
-// wait for, so their order is topological already; gates only move behind.
+// number gives steps their numbers. A vertex is made after those that it waits for, so the
+// order is topological already; only gates are moved behind the steps.
 func (c *compiler) number() {
 	steps := 0
 	for _, step := range c.vertices {
@@ -406,7 +402,7 @@ func (c *compiler) number() {
 		step++
 	}
 	c.numberScopes(numbers)
-	c.numberRooms(numbers)
+	c.numberInstances(numbers)
 	c.numberChoices(numbers)
 	c.plan.next = make([][]int32, len(c.vertices))
 	c.plan.previous = make([][]int32, len(c.vertices))

@@ -9,19 +9,18 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// MaxConcurrency bounds the limit of a concurrency key: with more, it is the
-// steps that run at once at all that bound it.
+// MaxConcurrency bounds the limit of a concurrency key. A higher one would have no effect
+// beside the bound on all steps that run at once.
 const MaxConcurrency = 1_000
 
-// Concurrency lets at most so many steps run at once that have the same key,
-// in all flows of one engine.Pool, which is one daemon: several daemons have
-// as many each. It holds for execute and revert alike. A step that has to wait
-// stays PENDING, takes nothing from other steps, and is let go in turn with
-// the other flows that wait for the key. One that says NotYet gives its place
-// up until it is asked again.
+// Concurrency lets at most limit steps with the same key run at once, in all flows of one
+// engine.Pool. A daemon has one pool, so each daemon runs that many. It holds for execute and
+// revert alike. A step that has to wait stays PENDING, takes no worker from other steps, and
+// starts in turn with other flows that wait for the key. A step that says NotYet returns its
+// permit until it is asked again.
 //
-// The key may hold arguments of the step in braces, "disk-{host}": the text of
-// a string, the JSON of another value, and nothing for one that is absent.
+// The key may hold arguments of the step in braces, "disk-{host}": the text of a string, the
+// JSON of another value, and nothing for an absent one.
 func Concurrency(key string, limit int) Option {
 	return func(s *Step) { s.concurrency = concurrency{key: key, limit: limit, given: true} }
 }
@@ -32,11 +31,11 @@ type concurrency struct {
 	given bool
 }
 
-// Concurrency is the key with its braces, and how many steps with it may run
-// at once; 0: it has none.
+// Concurrency is the key with its braces, and how many steps with it may run at once; 0: it
+// has none.
 func (s *Step) Concurrency() (key string, limit int) { return s.concurrency.key, s.concurrency.limit }
 
-// ConcurrencyKey puts the values of arguments into the key.
+// ConcurrencyKey is the key with the values of arguments in place of the braces.
 func (s *Step) ConcurrencyKey(value func(argument string) (json.RawMessage, bool)) string {
 	var key strings.Builder
 	rest := s.concurrency.key

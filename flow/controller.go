@@ -9,40 +9,37 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// MaxRounds bounds how often one retry begins its part of the flow. The times
-// that a retry around it caused count too, so that nested retries end. A retry
-// that would exceed the bound, or make one inside it exceed it, has failed, and
-// the retry around it decides. The count begins anew when the whole flow is run
-// again.
+// MaxRounds bounds how often one retry begins its part of the flow, including the times caused
+// by a retry around it, so that nested retries end. A retry that would exceed the bound, or make
+// one inside it exceed it, has failed, and the retry around it decides. The count begins again
+// when the whole flow is run again.
 const MaxRounds = 100
 
-// RetrySuffix makes the name of a retry that is given none.
+// RetrySuffix makes the name of a retry without one: the flow's name and this.
 const RetrySuffix = "-retry"
 
-// MaxPause bounds the delay that a controller may ask for.
+// MaxPause bounds the delay of a Decision.
 const MaxPause = 30 * 24 * time.Hour
 
-// Controller decides what becomes of a flow one of whose steps has failed for
-// good. Give one to a flow with NewRetrier and (*Flow).WithRetry.
+// Controller decides what happens to a flow when one of its steps has failed for good. Give
+// one to a flow with NewRetrier and (*Flow).WithRetry.
 //
-// Both methods are called by the loop that drives the flow, for one failure
-// after the other: they decide from what they are given, and do not block.
-// They may be called for several flows at once. What they decide is recorded
-// with what led to it, and not asked again after a crash, but for one that
-// came before the record: so both may see the same history twice. A panic in
-// either is a failure, as of a step.
+// The loop that drives the flow calls both methods, for one failure after the other: they
+// decide from their arguments, and must not block. They may be called for several flows at once.
+// A decision is recorded with the failure, and not asked for again after a crash unless the crash
+// came before the record: so either may see the same history twice. A panic in either is a
+// failure, as in a step.
 type Controller interface {
-	// Next gives the value of the next round, which the retry provides to
-	// the steps of its flow: a JSON value of at most 8 KiB, or what
-	// marshals to one. An error is a failure of the retry itself, and is
-	// governed by the retry around it.
+	// Next returns the value of the next round, which the retry provides to the steps of its
+	// flow: a JSON value of at most 8 KiB, or what marshals to one. An error is a failure of
+	// the retry itself, about which the retry around it decides.
 	Next(history *History) (value any, err error)
 	// OnFailure is asked once for each step that fails. The last round of
 	// the history holds all failures in it so far.
 	OnFailure(history *History) Decision
 }
 
-// History is what a Controller knows.
+// History is what a Controller gets.
 type History struct {
 	// Retry is the name of the retry.
 	Retry string
@@ -61,27 +58,27 @@ type Round struct {
 	Failures []logbook.Failure
 }
 
-// Decision is an answer of OnFailure.
+// Decision is the answer of OnFailure.
 type Decision struct {
 	Verdict Verdict
-	// Delay before the next round, of a verdict to retry. It is counted from
-	// the failure and recorded as a time, so that it survives a crash.
+	// Delay before the next round, for VerdictRetry. It counts from the failure and is recorded
+	// as a time, so that it survives a crash.
 	Delay time.Duration
 }
 
-// Verdict is what is to become of a flow that has failed.
+// Verdict is what happens to a flow that has failed.
 type Verdict int
 
-// The verdicts. The zero Verdict is none, and counts as a failure of the
-// controller: whoever forgets to decide must not revert by accident.
+// The zero Verdict is invalid, and a failure of the controller: forgetting to decide
+// must not revert by accident.
 const (
 	// VerdictRetry undoes the flow of this retry and begins it again. Flows
 	// and steps before it stay as they are.
 	VerdictRetry Verdict = iota + 1
-	// VerdictRevert leaves it to the retry around this one, which decides as
-	// for a failure of its own; where there is none, everything is reverted.
+	// VerdictRevert leaves the decision to the retry around this one, as for a failure
+	// of its own step. Without one, everything is reverted.
 	VerdictRevert
-	// VerdictRevertAll reverts everything, whatever retries stand around.
+	// VerdictRevertAll reverts everything, whatever retries are around.
 	VerdictRevertAll
 )
 
@@ -102,7 +99,7 @@ func (b Backoff) After(rounds int) time.Duration {
 	return delay
 }
 
-// policy is that of a step which is tried for ever.
+// policy is the delay as a step's policy without a last attempt.
 func (b Backoff) policy() RetryPolicy {
 	return RetryPolicy{Attempts: math.MaxInt, Delay: b.Delay, Multiplier: b.Multiplier, MaxDelay: b.MaxDelay, Jitter: b.Jitter}
 }
@@ -113,15 +110,15 @@ func (b Backoff) check() error {
 	return policy.check()
 }
 
-// Retrier is a retry: the atom that stands at the beginning of a flow, gives
-// its steps a value, and says what happens when one of them fails. Make one
-// with Times, ForEach, ParameterizedForEach, AlwaysRevert, AlwaysRevertAll or
-// NewRetrier, and give it to one flow with (*Flow).WithRetry.
+// Retrier is a retry: the atom at the beginning of a flow that gives its steps a value and
+// decides what happens when one of them fails. Make one with Times, ForEach,
+// ParameterizedForEach, AlwaysRevert, AlwaysRevertAll or NewRetrier, and give it to one flow with
+// (*Flow).WithRetry.
 type Retrier struct{ step *Step }
 
-// NewRetrier makes a retry of a controller. Of the options of steps it takes
-// Requires, Optional, Rebind, Provides, which names the value of each round,
-// and Version; and Pause and RevertingAll with the controllers of this package.
+// NewRetrier makes a retry with a controller. It takes these options of steps: Requires,
+// Optional, Rebind, Provides (which names the value of each round) and Version. The controllers
+// of this package also take Pause and RevertingAll.
 func NewRetrier(name string, controller Controller, options ...Option) *Retrier {
 	return newRetrier(name, controller, derivation{}, nil, options)
 }
@@ -137,8 +134,8 @@ func (r *Retrier) Name() string { return r.step.name }
 // Pause puts a delay before each further round.
 func Pause(backoff Backoff) Option { return func(s *Step) { s.pause = &backoff } }
 
-// RevertingAll makes a retry that has used up its rounds revert everything,
-// and not leave it to the retry around it.
+// RevertingAll makes a retry that has used up its rounds revert everything, instead of leaving
+// the decision to the retry around it.
 func RevertingAll() Option { return func(s *Step) { s.revertingAll = true } }
 
 // Times runs a flow up to n times in all; 0 counts as 1. The value of a round
@@ -196,9 +193,9 @@ func (f forEach) OnFailure(h *History) Decision {
 	return Decision{Verdict: VerdictRevert}
 }
 
-// untried takes away from the values, one for one, those that were tried.
-// They are compared as JSON texts without their spaces, and not by place: a
-// list that has changed since the flow began still has its untried values.
+// untried returns the values without those that were tried, one for one. It compares their
+// JSON texts without spaces, not their positions, so a list that has changed since the flow
+// began still has its untried values.
 func untried(values []json.RawMessage, h *History) []json.RawMessage {
 	tried := make(map[string]int, len(h.Rounds))
 	for _, round := range h.Rounds {
@@ -216,6 +213,8 @@ func untried(values []json.RawMessage, h *History) []json.RawMessage {
 }
 
 func compact(value json.RawMessage) string {
+	// Marshalling a raw message compacts it. A value that is not JSON is never in the logbook, and
+	// equals only itself.
 	// Marshalling a raw message compacts it; one that is not JSON is nowhere
 	// in the logbook, and equals nothing but itself.
 	text, err := json.Marshal(value)
@@ -258,14 +257,12 @@ func argumentValues(h *History) (forEach, error) {
 	return values, nil
 }
 
-// AlwaysRevert leaves every failure to the retry around it. It marks a flow
-// that provides nothing and is never repeated by itself.
+// AlwaysRevert leaves every failure to the retry around it.
 func AlwaysRevert(name string, options ...Option) *Retrier {
 	return newRetrier(name, always(VerdictRevert), derivation{}, nil, options)
 }
 
-// AlwaysRevertAll reverts everything on any failure: a wall against the
-// retries around it.
+// AlwaysRevertAll reverts everything on any failure, whatever retries are around.
 func AlwaysRevertAll(name string, options ...Option) *Retrier {
 	return newRetrier(name, always(VerdictRevertAll), derivation{}, nil, options)
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Depth says how far the word of a decider reaches.
+// Depth is how far a decider's no reaches.
 type Depth int
 
 // The depths, from the widest. Where several deciders say no, the widest counts.
 const (
-	// DepthAll: the node, and every step that waits for it, through nested
-	// flows and those around; but not beyond the flow of the retry around
-	// the graph, which may begin again and decide otherwise.
+	// DepthAll: the node and every step that waits for it, in nested flows and in those
+	// around, up to the flow of the retry around the graph: that may begin again and
+	// decide otherwise.
 	DepthAll Depth = iota
 	// DepthFlow: the node, and those that wait for it in the same graph.
 	DepthFlow
@@ -35,37 +35,36 @@ func (d Depth) String() string {
 	return [...]string{"all", "flow", "neighbors", "atom"}[d]
 }
 
-// Decider is a predicate over results: it says whether the node at the end of
-// a link is run. Results are those of the steps at the beginnings of all links
-// into the node that have deciders, by the names of the steps; steps that were
-// ignored are left out. It is called by the loop that drives the flow when
-// everything before the node is done, must not block, and should say the same
-// of the same results: what it says is recorded with what follows from it, and
-// is not asked again after a crash, but for one that came before the record.
-// An error or a panic is a failure of the node's first step.
+// Decider is a predicate over results: it decides whether the node at the end of a link
+// runs. The results are those of the steps at the start of all links into the node that
+// have deciders, by step name, without ignored steps. The loop that drives the flow calls
+// it when everything before the node is done, so it must not block. It should give the
+// same answer for the same results: the answer is recorded with its consequence and not
+// asked for again, except after a crash before the record. An error or a panic is a
+// failure of the node's first step.
 type Decider func(results logbook.Values) (bool, error)
 
 // LinkOption describes a link.
 type LinkOption func(*link)
 
-// Decide puts a decider on a link, under a name by which people know it. A
-// node that it turns down is ignored: never run, never reverted, and done as
-// far as those behind it are concerned. To them what it provides is absent:
-// an optional argument is left out, and a required one is a failure. A decider
-// all of whose steps were ignored themselves is not asked, and has no say.
+// Decide puts a decider on a link, under a name for people. When it says no, the node is
+// ignored: it never runs, is never reverted, and counts as done for the steps behind it.
+// What it provides is absent for them: an optional argument is left out, and a required
+// one is a failure. A decider all of whose steps were ignored is not asked and does not
+// count.
 func Decide(name string, decider Decider) LinkOption {
 	return func(l *link) { l.name, l.decider, l.decides = name, decider, true }
 }
 
-// Reaching says how far a no reaches; DepthAll if this is left out.
+// Reaching sets how far a no reaches. Default: DepthAll.
 func Reaching(depth Depth) LinkOption { return func(l *link) { l.depth, l.reaches = depth, true } }
 
-// Steps are the steps of a node, by their numbers: from the first to before End.
+// Steps are the steps of a node: the numbers from First to before End.
 type Steps struct{ First, End int }
 
 func (s Steps) holds(step int) bool { return step >= s.First && step < s.End }
 
-// described says in a note to the first of the steps which they are.
+// described names the steps in a note at the first of them.
 func (s Steps) described() string {
 	if n := s.End - s.First; n > 1 {
 		return fmt.Sprintf("this and %d more", n-1)
@@ -75,43 +74,40 @@ func (s Steps) described() string {
 
 // Choice is a gate before a node that has deciders.
 type Choice struct {
-	// Gate is the vertex behind which nothing of the node begins before it
-	// is decided.
-	Gate int
-	// Target is the node.
+	// Gate is the vertex before the node. Nothing of the node begins before the decision.
+	Gate   int
 	Target Steps
-	// Voices are its deciders, in the order of the links.
-	Voices []Voice
+	// Deciders are those of the links into the node, in the order of the links.
+	Deciders []LinkDecider
 
-	graph *choiceGraph
-	child int // of the graph
-	room  int // of the plan
-	place ChoicePlace
+	graph    *choiceGraph
+	child    int // of the graph
+	instance int // of the plan
+	id       ChoiceID
 }
 
-// ChoicePlace tells a choice from all others of its flow, also in plans that
-// have grown from the same one.
-type ChoicePlace struct {
+// ChoiceID identifies a choice in its flow, also across plans grown from the same one.
+type ChoiceID struct {
 	graph *Flow
 	at    string
 	child int
 }
 
-// Place is where in the flow the choice stands.
-func (c *Choice) Place() ChoicePlace { return c.place }
+// ID identifies the choice.
+func (c *Choice) ID() ChoiceID { return c.id }
 
-// Calls is the name by which the deciders of the choice know a step: without
-// the numbers of the instance in which they stand together.
-func (c *Choice) Calls(step *Step) string { return step.base() + step.at[len(c.place.at):] }
+// NameOf is the name of a step for the deciders of the choice: without the indexes of the
+// instance that both are in.
+func (c *Choice) NameOf(step *Step) string { return step.base() + step.at[len(c.id.at):] }
 
-// choiceGraph is what choices in one graph share: who waits for whom among its
-// children, and which steps these are.
+// choiceGraph is shared by the choices of one graph: the edges between its children, and
+// their steps.
 type choiceGraph struct {
 	next   [][]int
 	places []Steps
 }
 
-// behind are the children that wait for one, directly or not.
+// behind returns the children that wait for one, directly or not.
 func (g *choiceGraph) behind(child int) []int {
 	seen := map[int]bool{child: true}
 	stack, found := []int{child}, []int(nil)
@@ -128,11 +124,11 @@ func (g *choiceGraph) behind(child int) []int {
 	return found
 }
 
-// Voice is one decider of a choice.
-type Voice struct {
+// LinkDecider is a decider on a link into the node of a choice.
+type LinkDecider struct {
 	Name  string
 	Depth Depth
-	// From are the steps at the beginning of its link.
+	// From are the steps at the start of its link.
 	From Steps
 
 	decider Decider
@@ -140,15 +136,15 @@ type Voice struct {
 
 // described names the deciders of a choice.
 func (c *Choice) described() string {
-	names := make([]string, len(c.Voices))
-	for i := range c.Voices {
-		names[i] = fmt.Sprintf("%s (else %s)", c.Voices[i].Name, c.Voices[i].Depth)
+	names := make([]string, len(c.Deciders))
+	for i := range c.Deciders {
+		names[i] = fmt.Sprintf("%s (else %s)", c.Deciders[i].Name, c.Deciders[i].Depth)
 	}
 	return strings.Join(names, " and ")
 }
 
 // Ask calls the decider.
-func (v *Voice) Ask(results logbook.Values) (yes bool, err error) {
+func (v *LinkDecider) Ask(results logbook.Values) (yes bool, err error) {
 	defer func() {
 		if caught := recover(); caught != nil {
 			yes, err = false, &PanicError{Value: caught, Stack: string(debug.Stack())}
@@ -167,7 +163,7 @@ func (p *Plan) ChoiceAt(gate int) (int, bool) {
 	return choice, ok
 }
 
-// Ignored are the steps that a no of this depth makes ignored, in order.
+// Ignored returns the steps that a no of this depth ignores, in order.
 func (p *Plan) Ignored(choice int, depth Depth) []int {
 	c := &p.choices[choice]
 	children := []int{c.child}
@@ -190,8 +186,8 @@ func (p *Plan) Ignored(choice int, depth Depth) []int {
 	return steps
 }
 
-// behind are all steps that come after a choice, in the scope, or the instance
-// of an each, in which it stands.
+// behind returns all steps after a choice, in its scope or its instance of an each,
+// whichever is smaller.
 func (p *Plan) behind(c *Choice) []int {
 	within := &Scope{End: p.Len(), GateFrom: p.Len(), GateEnd: len(p.next)}
 	for i := range p.scopes {
@@ -199,7 +195,7 @@ func (p *Plan) behind(c *Choice) []int {
 			within = &p.scopes[i] // the innermost: those come last
 		}
 	}
-	if instance := &p.rooms[c.room]; c.room > 0 && (within.Retry < instance.Retry || within.End > instance.End) {
+	if instance := &p.instances[c.instance]; c.instance > 0 && (within.Retry < instance.Retry || within.End > instance.End) {
 		within = instance
 	}
 	seen := make(map[int]bool)
@@ -224,18 +220,18 @@ func (p *Plan) behind(c *Choice) []int {
 	return steps
 }
 
-// placedGraph is a graph with deciders by the vertices that were placed for it.
+// placedGraph is a graph with deciders, and the vertices placed for it.
 type placedGraph struct {
 	flow     *Flow
 	at       string // the numbers of the instance
-	room     int32
+	instance int32
 	deciding map[string][]link
 	next     [][]int
 	gates    []int32 // by child; of those that have deciders. Below 0: pruned
 	places   []span
 }
 
-// decidingLinks are the links of a graph that have deciders, by whom they lead to.
+// decidingLinks are the links of a graph that have deciders, by the node they lead to.
 func decidingLinks(flow *Flow) map[string][]link {
 	var found map[string][]link
 	for _, l := range flow.links {
@@ -249,7 +245,7 @@ func decidingLinks(flow *Flow) map[string][]link {
 	return found
 }
 
-// checkLink finds what is wrong with a link by itself.
+// checkLink reports the faults of one link.
 func (c *compiler) checkLink(flow *Flow, l link) {
 	switch {
 	case !l.decides && l.reaches:
@@ -265,7 +261,7 @@ func (c *compiler) checkLink(flow *Flow, l link) {
 	}
 }
 
-// numberChoices gives choices the numbers of their steps.
+// numberChoices makes the choices of the plan.
 func (c *compiler) numberChoices(numbers []int32) {
 	p := c.plan
 	p.choiceAt = make(map[int]int)
@@ -285,9 +281,9 @@ func (c *compiler) numberChoices(numbers []int32) {
 				continue // no target needs it
 			}
 			choice := Choice{Gate: int(numbers[placed.gates[i]]), Target: graph.places[i], graph: graph, child: i,
-				room: int(placed.room), place: ChoicePlace{graph: placed.flow, at: placed.at, child: i}}
+				instance: int(placed.instance), id: ChoiceID{graph: placed.flow, at: placed.at, child: i}}
 			for _, l := range links {
-				choice.Voices = append(choice.Voices, Voice{Name: l.name, Depth: l.depth, From: graph.places[index[l.from]], decider: l.decider})
+				choice.Deciders = append(choice.Deciders, LinkDecider{Name: l.name, Depth: l.depth, From: graph.places[index[l.from]], decider: l.decider})
 			}
 			p.choiceAt[choice.Gate] = len(p.choices)
 			p.choices = append(p.choices, choice)
@@ -295,8 +291,7 @@ func (c *compiler) numberChoices(numbers []int32) {
 	}
 }
 
-// stepsOf are the steps among the vertices of a span: their numbers follow on
-// each other.
+// stepsOf returns the steps among the vertices of a span; their numbers are consecutive.
 func stepsOf(s span, numbers []int32, steps int) Steps {
 	var found Steps
 	for v := s.from; v < s.end; v++ {

@@ -10,12 +10,11 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Definition is how the flow is built: which steps it has, and how each hangs
-// together with the others. It is kept with the flow, so that code which takes
-// it up later can tell what has changed: see Compare. It costs O(steps +
-// edges), once for a plan, and is the same for the same flow in every process,
-// however far an each has grown. Its bytes are the plan's own: do not write to
-// them.
+// Definition is how the flow is built: its steps, and what each one waits for, requires and
+// provides. It is kept with the flow, so that later code can tell what has changed: see
+// Compare. It costs O(steps + edges), once for a plan. The same flow has the same
+// definition in every process, however far an each has grown. Its bytes are the plan's own:
+// do not write to them.
 func (p *Plan) Definition() logbook.Definition { return p.Template().definition() }
 
 func (p *Plan) define() logbook.Definition {
@@ -45,7 +44,7 @@ func (p *Plan) defined() []logbook.DefinedStep {
 	gates := p.gatePrints(names)
 	steps := make([]logbook.DefinedStep, p.Len())
 	for i, step := range p.steps {
-		steps[i] = logbook.DefinedStep{Name: step.name, Version: step.version, Ports: step.ports(), Place: shown(p.awaited(i, names, gates))}
+		steps[i] = logbook.DefinedStep{Name: step.name, Version: step.version, Ports: step.ports(), Place: fingerprintText(p.awaited(i, names, gates))}
 		if kind := step.Kind(); kind != logbook.KindTask {
 			steps[i].Kind = kind
 		}
@@ -53,9 +52,9 @@ func (p *Plan) defined() []logbook.DefinedStep {
 	return steps
 }
 
-// gatePrints are the fingerprints of what gates stand for: the set of all
-// that they wait for, and what is decided there. Gates are numbered in the
-// order in which they can be passed, so those before one are known already.
+// gatePrints are the fingerprints of gates: of the set of all that they wait for, and of
+// what is decided there. Gates are numbered in topological order, so those before one are
+// known already.
 func (p *Plan) gatePrints(names []uint64) []uint64 {
 	gates := make([]uint64, p.Vertices()-p.Len())
 	for i := range gates {
@@ -65,17 +64,17 @@ func (p *Plan) gatePrints(names []uint64) []uint64 {
 		if !ok {
 			continue
 		}
-		for _, voice := range p.choices[choice].Voices {
-			for step := voice.From.First; step < voice.From.End; step++ {
-				gates[i] += fingerprint("decides", p.steps[step].name, voice.Name, voice.Depth.String())
+		for _, decider := range p.choices[choice].Deciders {
+			for step := decider.From.First; step < decider.From.End; step++ {
+				gates[i] += fingerprint("decides", p.steps[step].name, decider.Name, decider.Depth.String())
 			}
 		}
 	}
 	return gates
 }
 
-// awaited is the fingerprint of what a vertex waits for. Sums do not depend on
-// an order, nor on whether a gate stands between.
+// awaited is the fingerprint of what a vertex waits for. It is a sum, so it depends neither
+// on the order nor on the gates between.
 func (p *Plan) awaited(vertex int, names, gates []uint64) uint64 {
 	sum := uint64(0)
 	for _, before := range p.previous[vertex] {
@@ -88,7 +87,7 @@ func (p *Plan) awaited(vertex int, names, gates []uint64) uint64 {
 	return sum
 }
 
-// ports is the fingerprint of what the step takes and gives.
+// ports is the fingerprint of what the step requires and provides.
 func (s *Step) ports() string {
 	sum := uint64(0)
 	for _, a := range s.requires {
@@ -109,7 +108,7 @@ func (s *Step) ports() string {
 	if s.atMostOnce {
 		sum += fingerprint("at most once")
 	}
-	return shown(sum)
+	return fingerprintText(sum)
 }
 
 func optional(a Argument) string {
@@ -119,9 +118,9 @@ func optional(a Argument) string {
 	return ""
 }
 
-// fingerprint is FNV-1a with the finish of splitmix64: unlike FNV alone, sums
-// of it tell sets apart. Nobody gains by making two steps look alike, so it
-// need not withstand that.
+// fingerprint is FNV-1a with the final mix of splitmix64: unlike those of FNV alone, its
+// sums distinguish sets. It need not withstand attacks: nobody gains by making two steps
+// look alike.
 func fingerprint(parts ...string) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	h := uint64(offset)
@@ -136,23 +135,22 @@ func fingerprint(parts ...string) uint64 {
 	return h ^ h>>31
 }
 
-// shownBytes of a fingerprint are kept: two different ones of one step are
-// taken for the same once in 2^48, and the steps of the longest flow still fit
-// into one value.
-const shownBytes = 6
+// fingerprintBytes of a fingerprint are kept. Two versions of a step look the same once in
+// 2^48, and the steps of the longest flow still fit into one value.
+const fingerprintBytes = 6
 
-func shown(print uint64) string {
+func fingerprintText(print uint64) string {
 	if print == 0 {
 		return ""
 	}
 	var bytes [8]byte
 	var text [8]byte // as long as the bytes that are kept are in base64
 	binary.BigEndian.PutUint64(bytes[:], print)
-	base64.RawURLEncoding.Encode(text[:], bytes[:shownBytes])
+	base64.RawURLEncoding.Encode(text[:], bytes[:fingerprintBytes])
 	return string(text[:])
 }
 
-// Change is what can have become of a step.
+// Change is how a step has changed.
 type Change string
 
 // The changes.
@@ -165,7 +163,7 @@ const (
 	ChangeMoved   Change = "moved" // it waits for other steps, or other deciders stand before it
 )
 
-// Difference is what has become of one step of a flow.
+// Difference is how one step of a flow has changed.
 type Difference struct {
 	Step   string
 	Change Change
@@ -204,9 +202,9 @@ func versionText(version string) string {
 	return fmt.Sprintf("version %q", version)
 }
 
-// Compare tells what has changed from one definition to another: first what
-// has become of the steps that there are, in their order, and then which are
-// gone. A step of another kind is told to be that and nothing else.
+// Compare returns the changes from one definition to another: first those of the present
+// steps in their order, then the steps that are gone. If a step's kind has changed, its other
+// changes are left out.
 func Compare(old, current []logbook.DefinedStep) []Difference {
 	before := make(map[string]*logbook.DefinedStep, len(old))
 	for i := range old {
@@ -248,7 +246,7 @@ func changes(was, is *logbook.DefinedStep) []Difference {
 	return differences
 }
 
-// stepKind is the kind in words: a task is what people call a step.
+// stepKind is the kind in words; a task is called a step.
 func stepKind(step *logbook.DefinedStep) string {
 	if step.Kind == "" || step.Kind == logbook.KindTask {
 		return "step"

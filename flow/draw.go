@@ -20,7 +20,7 @@ func (p *Plan) Outline() string {
 }
 
 func (p *Plan) outline(out *strings.Builder, node Node, depth int) {
-	if !p.leaves(node) {
+	if !p.keeps(node) {
 		return
 	}
 	indent := strings.Repeat("  ", depth)
@@ -43,7 +43,7 @@ func (p *Plan) outline(out *strings.Builder, node Node, depth int) {
 	}
 }
 
-// notes are what is worth knowing of an each.
+// notes describe an each.
 func (e *each) notes() []string {
 	notes := []string{"once for each " + e.as}
 	if e.atOnce > 0 {
@@ -55,9 +55,8 @@ func (e *each) notes() []string {
 	return notes
 }
 
-// leaves reports whether something of a node is in the plan, of which targets may
-// have taken away a part.
-func (p *Plan) leaves(node Node) bool {
+// keeps reports whether any of a node is in the plan: targets may have removed it.
+func (p *Plan) keeps(node Node) bool {
 	flow, ok := node.(*Flow)
 	if !ok {
 		_, left := p.index[node.Name()]
@@ -68,10 +67,10 @@ func (p *Plan) leaves(node Node) bool {
 			return true
 		}
 	}
-	return len(p.how.Targets) == 0 || slices.ContainsFunc(flow.children, p.leaves)
+	return len(p.how.Targets) == 0 || slices.ContainsFunc(flow.children, p.keeps)
 }
 
-// describe lists in one line what is worth knowing of a step.
+// describe lists the properties of a step in one line.
 func (p *Plan) describe(number int) string {
 	step := p.steps[number]
 	var notes []string
@@ -133,7 +132,7 @@ func (p *Plan) source(wire Wire) string {
 		return fmt.Sprintf("%s of each %s", wire.Gathered.Items[0].Symbol, p.steps[wire.Gathered.Each].name)
 	case wire.Part == PartElement:
 		return "an element of " + p.steps[wire.From].name
-	case wire.Part == PartPlace:
+	case wire.Part == PartIndex:
 		return "its place in " + p.steps[wire.From].name
 	case wire.From == FromStore && wire.Symbol == wire.Name:
 		return "store"
@@ -146,7 +145,7 @@ func (p *Plan) source(wire Wire) string {
 	}
 }
 
-// drawing is what the languages of graphs differ in.
+// drawing holds what differs between the languages of graphs.
 type drawing struct {
 	plan    *Plan
 	out     strings.Builder
@@ -156,7 +155,7 @@ type drawing struct {
 	edge    func(d *drawing, from, to int, label string)
 }
 
-// Graphviz is the plan in the DOT language: who waits for whom, and for what.
+// Graphviz is the plan in the DOT language: the steps, and the values between them.
 func (p *Plan) Graphviz() string {
 	d := &drawing{plan: p.Template()}
 	d.cluster = func(d *drawing, name string, id int, body func(), indent string) {
@@ -216,7 +215,7 @@ func (d *drawing) draw() {
 }
 
 func (d *drawing) node(node Node, indent string) {
-	if !d.plan.leaves(node) {
+	if !d.plan.keeps(node) {
 		return
 	}
 	flow, ok := node.(*Flow)
@@ -239,7 +238,8 @@ func (d *drawing) node(node Node, indent string) {
 	}, indent)
 }
 
-// labels are the names that one step gets from another.
+// labels are the names of the values that one step gets from another, and of the deciders
+// between them.
 func (d *drawing) labels(from, to int) []string {
 	var labels []string
 	for _, wire := range d.plan.wires[to] {
@@ -249,9 +249,9 @@ func (d *drawing) labels(from, to int) []string {
 	}
 	for i := range d.plan.choices {
 		choice := &d.plan.choices[i]
-		for j := range choice.Voices {
-			if choice.Target.holds(to) && choice.Voices[j].From.holds(from) {
-				labels = append(labels, "if "+choice.Voices[j].Name)
+		for j := range choice.Deciders {
+			if choice.Target.holds(to) && choice.Deciders[j].From.holds(from) {
+				labels = append(labels, "if "+choice.Deciders[j].Name)
 			}
 		}
 	}

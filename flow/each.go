@@ -10,36 +10,34 @@ import (
 // MaxElements bounds the list of one each: as many as a flow may have steps.
 const MaxElements = 10_000
 
-// maxSuffix is how long the number of an instance makes the names of its steps.
+// maxSuffix is how much longer an index makes the name of a step.
 const maxSuffix = len("[9999]")
 
-// PatternEach is that of a flow that Each makes.
+// PatternEach is the pattern of a flow made by Each.
 const PatternEach Pattern = "each"
 
-// Each is a flow that runs its body once for each element of the JSON array
-// under the symbol over, which the store holds or a step before provides. The
-// steps of the body find the element under the symbol as. All instances run at
-// once, unless AtOnce or InOrder says otherwise; who waits for the flow waits
-// for all of them. An empty list is done at once.
+// Each is a flow that runs its body once for each element of the JSON array under the
+// symbol over, which the store holds or an earlier step provides. The steps of the body
+// find the element under the symbol as. All instances run at once, unless AtOnce or
+// InOrder says otherwise; steps behind the flow wait for all of them. An empty list is
+// done at once.
 //
-// The flow opens with an atom of its own name, whose result is the list. It is
-// taken from there ever after, whatever its source says by then: so a resume
-// sees the same instances. A retry around the flow takes the list anew in each
-// round; one inside the body is one for each instance.
+// The flow opens with an atom of its own name, whose result is the list. From then on the
+// list is taken from that record, so a resume has the same instances even if the source
+// has changed. A retry around the flow takes the list again in each round; a retry inside
+// the body exists once for each instance.
 //
-// The steps of an instance are named after their place in the list, from 0:
-// step[3], and step[3][0] where one each stands in another. What they provide
-// is seen in their own instance only. Gather makes lists of it for the steps
-// behind. A decider in the body is given the names that the body gave, and the
-// no of one reaches no further than its instance.
+// The steps of an instance are named with its index in the list, from 0: step[3], and
+// step[3][0] for an each inside an each. What they provide is visible in their own
+// instance only; Gather makes lists of it for later steps. A decider in the body sees the
+// names that the body gave, and its no reaches no further than its instance.
 //
-// Taking a list costs as much as the flow is large by then, a few microseconds
-// a step: an each that stands in another one, whose thousands of instances run
-// one after another, is better made a flow of its own.
+// Taking a list costs time in proportion to the flow's size, a few microseconds a step. If
+// thousands of instances of an each inside another run one after another, make the inner
+// one a flow of its own.
 //
-// A list that is none, that has more than MaxElements, or for which the flow
-// would have more steps than it may, is a failure of the opening atom, of kind
-// logbook.FailureArgument.
+// A value that is no list, that has more than MaxElements, or with which the flow would
+// have too many steps, is a failure of the opening atom, of kind logbook.FailureArgument.
 func Each(name, over, as string, body Node, options ...EachOption) *Flow {
 	e := &each{as: as}
 	f := &Flow{name: name, pattern: PatternEach, children: []Node{body}, each: e}
@@ -63,7 +61,7 @@ func Each(name, over, as string, body Node, options ...EachOption) *Flow {
 	return f
 }
 
-// each is what a flow that Each made has besides.
+// each is the part of a Flow that only Each uses.
 type each struct {
 	opener  *Step
 	as      string
@@ -79,10 +77,9 @@ type gather struct{ symbol, as string }
 // EachOption describes an Each.
 type EachOption func(*each)
 
-// Gather provides, behind an Each, the list of what its instances provide
-// under a symbol, in the order of the elements: under another name, or under
-// the same if that is empty. The value is null where the step that provides it
-// was ignored, or gave no such field.
+// Gather provides, behind an Each, the list of what its instances provide under a symbol,
+// in the order of the elements: under the name as, or the same if that is empty. The value
+// is null if the step that provides it was ignored or gave no such field.
 func Gather(symbol, as string) EachOption {
 	return func(e *each) {
 		if as == "" {
@@ -95,11 +92,11 @@ func Gather(symbol, as string) EachOption {
 	}
 }
 
-// Place gives the steps of an instance its place in the list, from 0.
+// Place gives the steps of an instance its index in the list, from 0.
 func Place(as string) EachOption { return func(e *each) { e.place = as } }
 
-// AtOnce bounds the instances of an Each that run at once: each waits for the
-// one so many places before it.
+// AtOnce bounds the instances of an Each that run at once: each waits for the one n before
+// it.
 func AtOnce(n int) EachOption {
 	return func(e *each) {
 		if n < 1 {
@@ -112,7 +109,7 @@ func AtOnce(n int) EachOption {
 // InOrder runs the instances of an Each one after another.
 func InOrder() EachOption { return AtOnce(1) }
 
-// fingerprint is that of what the each gives to its instances, and provides.
+// fingerprint covers what the each gives to its instances, and what it provides.
 func (e *each) fingerprint() uint64 {
 	sum := fingerprint("element", e.as) + fingerprint("place", e.place)
 	for _, g := range e.gathers {
@@ -121,16 +118,15 @@ func (e *each) fingerprint() uint64 {
 	return sum
 }
 
-// IsEach reports whether the step stands for the beginning of an Each in a plan.
-// It has no task then: its result is the list, which the engine takes.
+// IsEach reports whether the step is the opening of an Each in a plan. It has no task: its
+// result is the list, which the engine takes.
 func (s *Step) IsEach() bool { return s.opens != nil }
 
 // base is the name of the step in the flow as it was written.
 func (s *Step) base() string { return strings.TrimSuffix(s.name, s.at) }
 
-// room is where values are seen: the flow as a whole, or one instance of an
-// each in the room in which that stands.
-type room struct {
+// instance is where values are visible: the flow as a whole, or one instance of an each.
+type instance struct {
 	parent int32 // -1: none
 	opener int32 // vertex
 	index  int   // of the element
@@ -142,11 +138,10 @@ type room struct {
 type closing struct {
 	vertex, opener int32
 	each           *each
-	rooms          []int32
+	instances      []int32
 }
 
-// own gives the step that stands for one of the flow in the instance that is
-// being placed.
+// own returns the step for the instance that is being placed.
 func (c *compiler) own(step *Step) *Step {
 	if c.at == "" {
 		return step
@@ -156,7 +151,7 @@ func (c *compiler) own(step *Step) *Step {
 	return &clone
 }
 
-// surveyEach looks at the parts of an each, which stands at the end of a path.
+// surveyEach checks an each, the last flow of the path.
 func (c *compiler) surveyEach(flow *Flow, path []Node) {
 	c.survey(flow.each.opener, path)
 	if len(flow.children) != 1 {
@@ -164,8 +159,8 @@ func (c *compiler) surveyEach(flow *Flow, path []Node) {
 	}
 }
 
-// checkInstanceName finds names that would be too long with the number of an
-// instance, for a step that stands in so many.
+// checkInstanceName reports a name that would be too long with the indexes of its
+// instances.
 func (c *compiler) checkInstanceName(step *Step, path []Node) {
 	depth := 0
 	for i, node := range path {
@@ -188,7 +183,7 @@ func standsOver(f *Flow, step *Step) bool {
 	return slices.ContainsFunc(f.retries, func(r *Retrier) bool { return r != nil && r.step == step })
 }
 
-// checkNumberedNames finds steps that are named like an instance of another.
+// checkNumberedNames reports steps named like an instance of another step.
 func (c *compiler) checkNumberedNames() {
 	if len(c.inner) == 0 {
 		return
@@ -202,7 +197,7 @@ func (c *compiler) checkNumberedNames() {
 	}
 }
 
-// cutNumber takes the last number of an instance from a name.
+// cutNumber cuts the last index off a name.
 func cutNumber(name string) (base string, number int, ok bool) {
 	open := strings.LastIndexByte(name, '[')
 	if open < 0 || !strings.HasSuffix(name, "]") {
@@ -216,11 +211,11 @@ func cutNumber(name string) (base string, number int, ok bool) {
 	return name[:open], number, true
 }
 
-// placeEach adds an each: its opening, and the instances that it is known to
-// have. In the plan of the flow as it was written there is one, without a number.
+// placeEach places an each: its opening, and its known instances. The template has one
+// instance, without an index.
 func (c *compiler) placeEach(flow *Flow, before []int32) []int32 {
 	e := flow.each
-	if !c.leaves(e.opener) {
+	if !c.keeps(e.opener) {
 		return before
 	}
 	opener := c.vertex(c.own(e.opener), before)
@@ -228,11 +223,11 @@ func (c *compiler) placeEach(flow *Flow, before []int32) []int32 {
 	if c.sizes != nil {
 		count = c.sizes[c.vertices[opener].name]
 	}
-	ends, rooms := make([][]int32, count), make([]int32, count)
-	outer, at := c.room, c.at
+	ends, instances := make([][]int32, count), make([]int32, count)
+	outer, at := c.instance, c.at
 	for i := range count {
-		c.room, rooms[i] = int32(len(c.rooms)), int32(len(c.rooms))
-		c.rooms = append(c.rooms, room{parent: outer, opener: opener, index: i, each: e, span: span{from: len(c.vertices)}})
+		c.instance, instances[i] = int32(len(c.instances)), int32(len(c.instances))
+		c.instances = append(c.instances, instance{parent: outer, opener: opener, index: i, each: e, span: span{from: len(c.vertices)}})
 		if c.sizes != nil {
 			c.at = at + "[" + strconv.Itoa(i) + "]"
 		}
@@ -241,8 +236,8 @@ func (c *compiler) placeEach(flow *Flow, before []int32) []int32 {
 			behind = ends[i-e.atOnce]
 		}
 		ends[i] = c.place(flow.children[0], behind)
-		c.rooms[rooms[i]].span.end = len(c.vertices)
-		c.room, c.at = outer, at
+		c.instances[instances[i]].span.end = len(c.vertices)
+		c.instance, c.at = outer, at
 	}
 	end := start
 	if count > 0 {
@@ -250,7 +245,7 @@ func (c *compiler) placeEach(flow *Flow, before []int32) []int32 {
 	}
 	if len(e.gathers) > 0 && (c.template == nil || c.template.gathering[e.opener.name]) {
 		end = []int32{c.vertex(nil, end)}
-		c.closings = append(c.closings, closing{vertex: end[0], opener: opener, each: e, rooms: rooms})
+		c.closings = append(c.closings, closing{vertex: end[0], opener: opener, each: e, instances: instances})
 	} else {
 		end = c.gate(end)
 	}
@@ -258,8 +253,8 @@ func (c *compiler) placeEach(flow *Flow, before []int32) []int32 {
 	return end
 }
 
-// eachInterface is what an each needs from outside, and provides: of its body,
-// only what is gathered is seen.
+// eachInterface is the interface of an each: of its body, only what is gathered is
+// visible.
 func (c *compiler) eachInterface(flow *Flow) *interfaceOf {
 	e := flow.each
 	whole := stepInterface(e.opener)
@@ -274,29 +269,29 @@ func (c *compiler) eachInterface(flow *Flow) *interfaceOf {
 	return whole
 }
 
-// numberRooms notes which steps of a plan stand in which each.
-func (c *compiler) numberRooms(numbers []int32) {
+// numberInstances records in the plan which steps are in which each.
+func (c *compiler) numberInstances(numbers []int32) {
 	p := c.plan
-	p.rooms = make([]Scope, len(c.rooms))
+	p.instances = make([]Scope, len(c.instances))
 	p.depths, p.gathering = make([]int, p.Len()), make(map[string]bool)
-	if len(c.rooms) == 1 {
+	if len(c.instances) == 1 {
 		return
 	}
 	for i := range c.closings {
 		p.gathering[c.closings[i].each.opener.name] = true
 	}
 	p.grows = slices.ContainsFunc(p.steps, (*Step).IsEach)
-	depths := make([]int, len(c.rooms))
-	for i := 1; i < len(c.rooms); i++ {
-		p.rooms[i] = boundsOf(c.rooms[i].span, numbers, p.Len())
-		depths[i] = depths[c.rooms[i].parent] + 1
+	depths := make([]int, len(c.instances))
+	for i := 1; i < len(c.instances); i++ {
+		p.instances[i] = boundsOf(c.instances[i].span, numbers, p.Len())
+		depths[i] = depths[c.instances[i].parent] + 1
 	}
 	for v, step := range c.vertices {
 		if step == nil {
 			continue
 		}
-		p.depths[numbers[v]] = depths[c.roomOf[v]]
-		if r := &c.rooms[c.roomOf[v]]; c.sizes == nil && r.each != nil {
+		p.depths[numbers[v]] = depths[c.instanceOf[v]]
+		if r := &c.instances[c.instanceOf[v]]; c.sizes == nil && r.each != nil {
 			if p.bodies == nil {
 				p.bodies = make(map[string][]string)
 			}
@@ -305,9 +300,8 @@ func (c *compiler) numberRooms(numbers []int32) {
 	}
 }
 
-// Template is the plan of the flow as it was written, in which the body of an
-// each stands once, under the names that it was given. Compile gives such a
-// plan; it is what there is to be shown and compared.
+// Template is the plan of the flow as it was written: the body of an each occurs once,
+// under its own names. Compile returns such a plan, and it is the one to show and compare.
 func (p *Plan) Template() *Plan {
 	if p.how.template != nil {
 		return p.how.template
@@ -315,14 +309,12 @@ func (p *Plan) Template() *Plan {
 	return p
 }
 
-// Grows reports whether there is an each in the flow: what is run then is not
-// the plan itself but what Grown makes of it.
+// Grows reports whether the flow has an each. Then a run uses the plans that Grown makes.
 func (p *Plan) Grows() bool { return p.Template().grows }
 
-// Grown is the plan in which the opening of an each is followed by so many
-// instances, by its name; without any, where the number is not known. A plan
-// without an each is its own. ErrTooLarge if it would have too many steps. The
-// map must not be changed afterwards.
+// Grown is the plan with so many instances for each opening, by name; none for an opening
+// that is not in the map. A plan without an each is returned unchanged. ErrTooLarge if it
+// would have too many steps. The map must not be changed afterwards.
 func (p *Plan) Grown(elements map[string]int) (*Plan, error) {
 	if !p.Grows() {
 		return p, nil
@@ -341,12 +333,12 @@ func (p *Plan) Grown(elements map[string]int) (*Plan, error) {
 	return how.Compile(template.root)
 }
 
-// Elements are the instances that the plan has, by the names of the openings.
-// The map is the plan's own: do not write to it.
+// Elements are the numbers of instances that the plan has, by opening. The map is the
+// plan's own: do not write to it.
 func (p *Plan) Elements() map[string]int { return p.how.sizes }
 
-// Instance are the names of the steps of one instance, by the number of the
-// opening: of those in an each inside it, only the openings.
+// Instance are the names of the steps of one instance, by the number of the opening. Of an
+// each inside it, only the opening is listed.
 func (p *Plan) Instance(opening, element int) []string {
 	step := p.steps[opening]
 	bodies := p.Template().bodies[step.base()]
@@ -357,8 +349,8 @@ func (p *Plan) Instance(opening, element int) []string {
 	return names
 }
 
-// Instantiated finds the step of the template that a name would belong to in
-// some instance, whether the plan has that or not.
+// Instantiated returns the step of the template for the name of an instance's step, even if
+// the plan does not have that instance.
 func (p *Plan) Instantiated(name string) (*Step, bool) {
 	template := p.Template()
 	depth := 0
@@ -371,9 +363,8 @@ func (p *Plan) Instantiated(name string) (*Step, bool) {
 	return nil, false
 }
 
-// Openings are those that a step of this name stands behind in some instance,
-// whether the plan has that or not: of the innermost each first. None for one
-// that stands in no each, or that no instance has.
+// Openings are the openings before a step of this name, the innermost first, even if the
+// plan does not have that instance. None for a step that is in no each.
 func (p *Plan) Openings(name string) []string {
 	step, ok := p.Instantiated(name)
 	if !ok {
@@ -394,8 +385,7 @@ func (p *Plan) Openings(name string) []string {
 	return openings
 }
 
-// Gathered is a list that an each provides: what each of its instances
-// provides under one symbol.
+// Gathered is a list that an each provides: the values of its instances under one symbol.
 type Gathered struct {
 	// Each is the number of the opening.
 	Each int
@@ -410,16 +400,16 @@ type Gathering struct {
 	List   *Gathered
 }
 
-// Gatherings are the lists that are provided outside of every instance. The
-// slice is the plan's own: do not write to it.
+// Gatherings are the lists provided outside of every instance. The slice is the plan's own:
+// do not write to it.
 func (p *Plan) Gatherings() []Gathering { return p.gathers }
 
-// Part is what of the result of an opening a wire takes.
+// Part is which part of an opening's result a wire takes.
 type Part int
 
 // The parts.
 const (
 	PartWhole   Part = iota // the list
 	PartElement             // the element with the wire's Index
-	PartPlace               // that Index itself
+	PartIndex               // that Index itself
 )

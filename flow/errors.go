@@ -2,8 +2,8 @@ package flow
 
 import "errors"
 
-// The faults that Compile and Registry tell apart, by errors.Is. Compile
-// joins all that it finds into one error.
+// Kinds of faults that Compile and Registry report, for errors.Is. Compile joins all faults into
+// one error.
 var (
 	// ErrMissing: nobody provides what a step requires, and it is no input.
 	ErrMissing = errors.New("missing requirement")

@@ -17,19 +17,18 @@ const (
 	maxMessage = 4 << 10
 	maxStack   = 16 << 10
 	maxCauses  = 16 // of one failure
-	// maxFailure and maxFailures bound a failure with all of its causes. Two
-	// of them together are still one that the logbook takes: a revert that
-	// fails stands over the failure for which the flow was reverted.
+	// maxFailure and maxFailures bound a failure with all of its causes. Two such failures together
+	// are within the logbook's limits: a failed revert has the failure that caused it as a cause.
 	maxFailure  = 32 << 10
 	maxFailures = 48
-	// Shares of a command and of a value that one failure may take. The last
-	// update of a flow says its cause, and so does the job's ending with it.
+	// Shares of a command and of a value that one failure may take. The last update of a flow holds
+	// its cause, and so does the ending of the job in the same command.
 	commandShare = 32
 	valueShare   = 2
 )
 
-// Permanent marks an error that trying again would only repeat: the step is
-// not retried, whatever its policy. Permanent(nil) is nil.
+// Permanent marks an error that another try would only repeat: the step is not tried again,
+// whatever its policy. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -37,7 +36,7 @@ func Permanent(err error) error {
 	return &markedError{permanent: true, err: err}
 }
 
-// Fail gives an error a kind, by which it is known after it was recorded:
+// Fail gives an error a kind, which identifies it after it was recorded: see
 // (*logbook.Failure).Matches. Fail(kind, nil) is nil.
 func Fail(kind string, err error) error {
 	if err == nil {
@@ -63,19 +62,18 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// Unwrap gives the error that was panicked with, if it was one.
+// Unwrap returns the error that was panicked with, if it was one.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// FailureOf makes an error lasting. A *logbook.Failure is kept as it is, but
-// for its bounds. Otherwise the kind is the outermost one in the chain that
-// Fail, a panic or a *logbook.Failure has given, or "error"; it is permanent
-// if any error in the chain is; and the chain below is kept as Causes. The
-// failure of no error is nil; a nil *logbook.Failure is an error. A logbook of the largest limits takes what it
-// gives; FitFailure serves others. It calls the methods of a program's own
-// errors: where one of them panics, that is the failure.
+// FailureOf makes an error recordable. A *logbook.Failure is kept, but cut to its bounds.
+// Otherwise the kind is the outermost in the chain that comes from Fail, a panic or a
+// *logbook.Failure, or else "error"; the failure is permanent if any error in the chain is; and
+// the chain below is kept as Causes. FailureOf(nil) is nil; a nil *logbook.Failure is an error.
+// The result fits a logbook of the largest limits; FitFailure makes it fit others. It calls the
+// methods of a program's own errors: if one of them panics, that is the failure.
 func FailureOf(err error) (failure *logbook.Failure) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -142,7 +140,7 @@ func permanent(err error) bool {
 	return found
 }
 
-// causes lists the errors below err. Wrappers that add no words are left out.
+// causes lists the errors below err, without wrappers that add no words.
 func causes(err error, message string) []logbook.Failure {
 	var list []logbook.Failure
 	walk(err, func(e error) bool {
@@ -160,8 +158,8 @@ func causes(err error, message string) []logbook.Failure {
 	return list
 }
 
-// walk visits err and everything it wraps, outermost first, until visit says
-// no. Joined errors are visited in their order.
+// walk visits err and everything it wraps, outermost first, until visit returns false. Joined
+// errors are visited in their order.
 func walk(err error, visit func(error) bool) bool {
 	if err == nil {
 		return true
@@ -182,19 +180,19 @@ func walk(err error, visit func(error) bool) bool {
 	return true
 }
 
-// FitFailure copies a failure so that a logbook with these limits takes it,
-// whoever made it: texts are cut, what cannot stand in a name is replaced, and
-// the causes that have no room are left out, the furthest first.
+// FitFailure copies a failure so that it fits the limits of a logbook: texts are cut, characters
+// that a name cannot have are replaced, and causes beyond the limit are left out, the furthest
+// first.
 func FitFailure(f *logbook.Failure, limits logbook.Limits) *logbook.Failure {
 	if f == nil {
 		return nil
 	}
-	room := allowance{bytes: min(maxFailure, limits.Value/valueShare, limits.Command/commandShare), failures: maxFailures, name: limits.Name}
-	fitted := room.fit(*f)
+	left := allowance{bytes: min(maxFailure, limits.Value/valueShare, limits.Command/commandShare), failures: maxFailures, name: limits.Name}
+	fitted := left.fit(*f)
 	return &fitted
 }
 
-// allowance is the room that is left for a failure and its causes.
+// allowance is how much a failure and its causes may still take.
 type allowance struct {
 	bytes    int // of messages and stacks
 	failures int
@@ -225,7 +223,7 @@ func (a *allowance) text(text string, limit int) string {
 	return text
 }
 
-// fitName makes a name of any text: see logbook.Limits.CheckName.
+// fitName makes a valid name of any text: see logbook.Limits.CheckName.
 func fitName(name string, limit int) string {
 	name = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -236,8 +234,7 @@ func fitName(name string, limit int) string {
 	return clip(name, limit)
 }
 
-// clip cuts a text to a number of bytes, and replaces what is not UTF-8: the
-// wire refuses it.
+// clip cuts a text to a number of bytes, and replaces what is not UTF-8, which the wire refuses.
 func clip(text string, limit int) string {
 	const ellipsis = "…"
 	if len(text) > utf8.UTFMax*limit {

@@ -1,9 +1,9 @@
-// Package flow says what is to be run: steps, how they are ordered, and where
-// each one's arguments come from.
+// Package flow defines flows: their steps, the order of the steps, and where each
+// step's arguments come from.
 //
 // A Step is a named Task with what it requires and provides. A Flow orders
 // steps and other flows, nested to any depth: Linear one after another,
-// Unordered all at once, Graph by who needs whose result. Compile turns a
+// Unordered all at once, Graph by the values that they need. Compile turns a
 // flow into a Plan, which package engine runs; it resolves every argument to
 // its source and reports every fault of the flow at once, before anything
 // runs. A Registry builds flows by name, so that a logbook holds names and
@@ -11,52 +11,50 @@
 //
 // # When a step fails
 //
-// A flow may stand under a Retrier: Times, ForEach and others, or one that
-// asks a Controller of your own. When a step has failed for good (its own
-// RetryPolicy used up), the innermost retry around it decides: to undo its
-// flow and begin it again, perhaps after a pause and with another value; to
-// leave it to the retry around; or to revert everything. Without a retry, or
-// with none that wants to try again, everything that was done is undone.
-// OpenStack TaskFlow undoes only the innermost flow where its retry gives up
-// and none stands around it, and calls the whole REVERTED: a flow that is
-// half done and says it is not.
+// A flow may have a Retrier: Times, ForEach and others, or one with a Controller
+// of your own. When a step has failed for good (its own RetryPolicy is used up),
+// the innermost retry around it decides: undo its flow and begin it again,
+// perhaps after a pause and with another value; leave the decision to the retry
+// around it; or revert everything. Without a retry that tries again, everything
+// is undone. OpenStack TaskFlow, when the outermost retry gives up, undoes only
+// that retry's flow and calls the whole flow REVERTED, although the rest of it
+// stays done.
 //
-// # When a step is not to run
+// # Steps that do not run
 //
 // A Link of a graph may have a decider (Decide): a named predicate over the
-// results so far that says whether the node it leads to is run, or ignored
+// results so far. It decides whether the node behind the link runs or is ignored,
 // with as much of what follows as Reaching says.
 //
 // # Where an argument comes from
 //
-// A step sees what is provided by the steps that are finished before it may
-// start, in whichever flow they stand, and never what a step beside it
-// provides. What it is given for an argument is the first of these that there is:
+// A step sees the values of all steps that must finish before it starts, in any
+// flow, and never those of a step that may run at the same time. The first of
+// these sources that has the argument counts:
 //
-//	1  what it injects      Inject: seen by this step alone
+//	1  injected values      Inject: visible to this step alone
 //	2  the nearest provider among the steps before it
-//	3  the store            the flow's values, and over them those of the job
+//	3  the store            the flow's values, overlaid by the job's
 //	4  nothing              if the argument is optional; else ErrMissing
 //
-// Of several providers of one name the nearest is the one that comes after all
-// the others. Two of which neither comes after the other are an error
-// (ErrAmbiguous), never a choice. A provider hides a value of the same name in
-// the store, and (*Plan).Shadowed tells where. This is the opposite of
-// OpenStack TaskFlow, where a value given to the flow hides what steps
-// produce: there, adding an input to a job silently disconnects steps from
-// each other.
+// Of several providers of one name, the nearest is the one that comes after all
+// the others. If there is no such one, that is an error (ErrAmbiguous). A provider
+// hides a value of the same name in the store; (*Plan).Shadowed reports that. This
+// is the opposite of OpenStack TaskFlow, where a value given to the flow hides
+// what steps produce: there, adding an input to a job silently disconnects steps
+// from each other.
 //
 // # Once for each element of a list
 //
 // Each runs a part of a flow once for each element of a list that is known
-// only when the flow runs. Compile checks it with one instance, the template;
-// the plan grows, from what is recorded, when the list is there: see Grown.
+// only when the flow runs. Compile checks it with one instance, the template.
+// When the list is recorded, the plan grows: see Grown.
 //
-// # What is built, and what is run
+// # Plans
 //
-// (*Plan).Targeted is the plan of what must be done for some of the steps, and
-// of nothing else. Flows and steps are built once and not changed after
-// Compile; a Plan is never changed and may be shared by many runs.
+// (*Plan).Targeted is the plan of what must be done for some of the steps only.
+// Flows and steps are not changed after Compile; a Plan is never changed and may
+// be shared by many runs.
 package flow
 
 import (
@@ -64,7 +62,7 @@ import (
 	"slices"
 )
 
-// Node is what a flow holds: a *Step or a *Flow.
+// Node is a part of a flow: a *Step or a *Flow.
 type Node interface {
 	// Name names the node among its siblings; the name of a step also names
 	// it in the whole flow and in its logbook.
@@ -102,35 +100,32 @@ type link struct {
 	reaches  bool // it was given a depth
 }
 
-// Linear runs its children one after another, each when the one before has
-// finished as a whole.
+// Linear runs its children one after another, each when all of the one before has finished.
 func Linear(name string, children ...Node) *Flow {
 	return &Flow{name: name, pattern: PatternLinear, children: slices.Clone(children)}
 }
 
-// Unordered runs its children at once. What one of them provides is not
-// visible to the others.
+// Unordered runs its children at once. What one of them provides is not visible to the others.
 func Unordered(name string, children ...Node) *Flow {
 	return &Flow{name: name, pattern: PatternUnordered, children: slices.Clone(children)}
 }
 
-// Graph runs a child when the children that provide what it requires have
-// finished, and those that Link puts before it. A name that several children
-// provide is ErrAmbiguous to whoever requires it, unless links already put
-// one of them before it.
+// Graph runs a child when the children that provide what it requires have finished, and those
+// that Link puts before it. A name that several children provide is ErrAmbiguous for a child that
+// requires it, unless links put one of them before that child.
 func Graph(name string, children ...Node) *Flow {
 	return &Flow{name: name, pattern: PatternGraph, children: slices.Clone(children)}
 }
 
-// Add puts further children after those that the flow has, and returns the flow.
+// Add appends children, and returns the flow.
 func (f *Flow) Add(children ...Node) *Flow {
 	f.children = append(f.children, children...)
 	return f
 }
 
-// Link makes one child of a graph wait for another, by their names, and
-// returns the graph. With the option Decide, it also decides whether that one
-// is run at all. Compile reports names that are not there.
+// Link makes one child of a graph wait for another, by their names, and returns the graph. With the
+// option Decide, it also decides whether the waiting child runs at all. Compile reports unknown
+// names.
 func (f *Flow) Link(from, to string, options ...LinkOption) *Flow {
 	l := link{from: from, to: to}
 	for _, option := range options {
@@ -143,10 +138,9 @@ func (f *Flow) Link(from, to string, options ...LinkOption) *Flow {
 	return f
 }
 
-// WithRetry puts the flow under a retry, and returns the flow. When one of its
-// steps fails, in whichever flow inside it, the innermost retry around the
-// step decides what becomes of the flow under that retry. One without a name is
-// named after the flow, with RetrySuffix.
+// WithRetry puts the flow under a retry, and returns the flow. When a step in the flow, at any
+// depth, fails, the innermost retry around the step decides about the flow under that retry. A
+// retry without a name is named after the flow, with RetrySuffix.
 func (f *Flow) WithRetry(r *Retrier) *Flow {
 	if r != nil && r.step.name == "" {
 		r.step.name = f.name + RetrySuffix
@@ -155,7 +149,7 @@ func (f *Flow) WithRetry(r *Retrier) *Flow {
 	return f
 }
 
-// Retrier is the retry that the flow stands under by itself; nil if none.
+// Retrier is the flow's own retry; nil if it has none.
 func (f *Flow) Retrier() *Retrier {
 	if len(f.retries) == 0 {
 		return nil

@@ -25,9 +25,8 @@ func Func[In, Out any](name string, execute func(ctx context.Context, in In) (Ou
 	return newStep(name, task, derived, faults, options)
 }
 
-// FuncRevert makes a step of a function and the one that undoes it. The
-// revert is given what the execution was given, and what that returned: nil
-// if it failed, or if nobody knows how far it came.
+// FuncRevert makes a step of a function and the one that undoes it. The revert gets the arguments
+// of the execution, and its result: nil if it failed, or if nobody knows how far it came.
 func FuncRevert[In, Out any](name string, execute func(ctx context.Context, in In) (Out, error),
 	revert func(ctx context.Context, in In, out *Out) error, options ...Option) *Step {
 	task := &funcReverter[In, Out]{funcTask: funcTask[In, Out]{execute: execute}, revert: revert}
@@ -35,7 +34,7 @@ func FuncRevert[In, Out any](name string, execute func(ctx context.Context, in I
 	return newStep(name, task, derived, faults, options)
 }
 
-// CallFrom finds the call in the context of a typed function; nil elsewhere.
+// CallFrom returns the call in the context of a typed function; nil elsewhere.
 func CallFrom(ctx context.Context) *Call {
 	call, _ := ctx.Value(callKey{}).(*Call)
 	return call
@@ -79,8 +78,7 @@ func (t *funcReverter[In, Out]) Revert(ctx context.Context, call *Call) error {
 	return t.revert(withCall(ctx, call), in, out)
 }
 
-// decode turns arguments into In. What does not fit will not fit the next
-// time either, so the failure is permanent.
+// decode turns arguments into In. A failure is permanent, because the arguments stay the same.
 func decode[In any](arguments logbook.Values) (In, error) {
 	var in In
 	if values, ok := any(&in).(*logbook.Values); ok {
@@ -108,7 +106,7 @@ func decode[In any](arguments logbook.Values) (In, error) {
 	return in, nil
 }
 
-// derive reads what the types say about the step.
+// derive derives the step's arguments and provisions from its types.
 func derive[In, Out any](name string, lacksFunction bool) (derivation, []error) {
 	var d derivation
 	var faults []error
@@ -141,10 +139,9 @@ type jsonField struct {
 	optional bool
 }
 
-// jsonFields lists a struct's fields as encoding/json names them. Those of
-// embedded structs count as the struct's own, unless it has one of that name.
-// A type that embeds itself, by way of others, adds nothing the second time;
-// above are those that are being listed.
+// jsonFields lists a struct's fields as encoding/json names them. Those of embedded structs count
+// as the struct's own, unless it has one of that name. A type that embeds itself through others
+// adds nothing the second time; above are the types being listed.
 func jsonFields(t reflect.Type, above []reflect.Type) []jsonField {
 	above = append(above, t)
 	var fields []jsonField
@@ -168,7 +165,7 @@ func jsonFields(t reflect.Type, above []reflect.Type) []jsonField {
 	return fields
 }
 
-// directField is a field that appears in the JSON under a name of its own.
+// directField returns a field that appears in the JSON under a name of its own.
 func directField(field reflect.StructField) (jsonField, bool) {
 	tag := field.Tag.Get("json")
 	name, options, _ := strings.Cut(tag, ",")
@@ -185,7 +182,7 @@ func directField(field reflect.StructField) (jsonField, bool) {
 	return jsonField{name: name, optional: optional}, true
 }
 
-// embedded is the struct whose fields count as those of the one around it.
+// embedded returns the struct whose fields count as those of the one around it.
 func embedded(field reflect.StructField) reflect.Type {
 	if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); !field.Anonymous || name != "" {
 		return nil
@@ -212,8 +209,8 @@ func hasOption(options, wanted string) bool {
 	return false
 }
 
-// marshalsItself tells types such as time.Time, whose fields are not those of
-// their JSON.
+// marshalsItself reports whether a type has its own JSON, as time.Time does, so that its fields do
+// not count.
 func marshalsItself(t reflect.Type) bool {
 	marshaler, text := reflect.TypeFor[json.Marshaler](), reflect.TypeFor[encoding.TextMarshaler]()
 	p := reflect.PointerTo(t)

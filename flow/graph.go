@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// interfaceOf is what a node needs from outside, and what it provides.
+// interfaceOf is what a node requires from outside, and what it provides.
 type interfaceOf struct {
 	requires map[string]bool
 	provides map[string]bool
 }
 
-// wiring is who waits for whom among the children of a graph, by index.
+// wiring holds the edges between the children of a graph, by index.
 type wiring struct {
 	next     [][]int
 	previous [][]int
@@ -24,8 +24,8 @@ func (w *wiring) connect(from, to int) {
 	}
 }
 
-// wire gives the edges of a graph: its links first, then one from the
-// provider of each name to each child that requires it.
+// wire returns the edges of a graph: its links, then one from the provider of each name
+// to each child that requires it.
 func (c *compiler) wire(flow *Flow) *wiring {
 	n := len(flow.children)
 	w := &wiring{next: make([][]int, n), previous: make([][]int, n)}
@@ -66,8 +66,8 @@ func (c *compiler) connectLinks(flow *Flow, w *wiring) {
 	}
 }
 
-// connectProvider finds the one child that provides a name to another. Where
-// links already put a provider before the child, nothing is to be added.
+// connectProvider adds an edge from the one child that provides a name to a child that
+// requires it. It adds none if links put a provider before the child already.
 func (c *compiler) connectProvider(flow *Flow, w *wiring, linked func(int, int) bool, child int, symbol string, providers []int) {
 	candidates := slices.DeleteFunc(slices.Clone(providers), func(provider int) bool { return provider == child })
 	if len(candidates) > 1 && slices.ContainsFunc(candidates, func(provider int) bool { return linked(child, provider) }) {
@@ -87,8 +87,8 @@ func (c *compiler) connectProvider(flow *Flow, w *wiring, linked func(int, int) 
 	}
 }
 
-// reach answers which nodes can be reached from one. It remembers the answers
-// for the last node only: for all of them they could be a hundred million.
+// reach returns a function that reports whether one node can be reached from another. It
+// caches the answers for the last node only: all of them could be a hundred million.
 func reach(edges [][]int) func(from, to int) bool {
 	last, found := -1, make([]bool, len(edges))
 	return func(from, to int) bool {
@@ -110,8 +110,8 @@ func reach(edges [][]int) func(from, to int) bool {
 	}
 }
 
-// sort orders the children of a graph so that each comes after those it waits
-// for, and otherwise as they were given. A cycle is a fault that names it.
+// sort orders the children of a graph so that each comes after those that it waits for,
+// and otherwise as they were given. A cycle is a fault that names it.
 func (c *compiler) sort(flow *Flow, w *wiring) ([]int, bool) {
 	missing := make([]int, len(flow.children))
 	var ready []int
@@ -190,15 +190,15 @@ func (c *compiler) interfaceOf(node Node) *interfaceOf {
 	return c.underRetry(flow, whole)
 }
 
-// underRetry adds to what the parts of a flow need and provide what its retry
-// does, and keeps it.
+// underRetry adds what a flow's retry requires and provides to the flow's interface, and
+// caches that.
 func (c *compiler) underRetry(flow *Flow, whole *interfaceOf) *interfaceOf {
 	value := &interfaceOf{}
 	if retry := flow.Retrier(); retry != nil {
 		value = stepInterface(retry.step)
 	}
-	// A retry stands before all of its flow: what it provides, nobody inside
-	// needs from outside, and what it requires comes from there.
+	// A retry runs before all of its flow: what it provides is not required from outside,
+	// and what it requires is.
 	for symbol := range value.provides {
 		delete(whole.requires, symbol)
 		whole.provides[symbol] = true
@@ -210,8 +210,7 @@ func (c *compiler) underRetry(flow *Flow, whole *interfaceOf) *interfaceOf {
 	return whole
 }
 
-// satisfyInside takes away what children of a graph get from each other: a
-// name that one requires and another provides.
+// satisfyInside removes the names that children of a graph require from each other.
 func satisfyInside(whole *interfaceOf, children []*interfaceOf) {
 	providers := make(map[string]int)
 	for _, child := range children {

@@ -9,11 +9,11 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Inject gives arguments of this step values of its own: JSON values, or what
-// marshals to them, by the names that the step itself uses. They go over
-// whatever a step before it or the store has under these names, and hold for
-// execute and revert alike. They are part of the step, as its code is, and so
-// are not recorded; but the flow's definition tells when they have changed. A name that the step does not require is an error.
+// Inject gives arguments of this step values of its own: JSON values, or what marshals to
+// them, by the step's names for its arguments. They replace values from earlier steps and the
+// store, and hold for execute and revert alike. They are part of the step, like its code, so
+// they are not recorded; a change of them is a change of the flow's definition. A name that
+// the step does not require is an error.
 func Inject(values map[string]any) Option {
 	return func(s *Step) {
 		if s.injected == nil {
@@ -30,13 +30,13 @@ func Inject(values map[string]any) Option {
 	}
 }
 
-// Injected is the value that the step itself has for an argument.
+// Injected is the injected value of an argument.
 func (s *Step) Injected(argument string) (json.RawMessage, bool) {
 	value, ok := s.injected[argument]
 	return value, ok
 }
 
-// checkInjected finds values that nobody would ever be given.
+// checkInjected reports injected values that no argument takes.
 func (s *Step) checkInjected() {
 	known := slices.Concat(argumentNames(s.requires), argumentNames(s.revertRequires))
 	for _, name := range slices.Sorted(maps.Keys(s.injected)) {
@@ -46,7 +46,7 @@ func (s *Step) checkInjected() {
 	}
 }
 
-// needs are the symbols that the step takes from elsewhere.
+// needs are the symbols of arguments that are not injected.
 func (s *Step) needs() []string {
 	var symbols []string
 	for _, list := range [][]Argument{s.requires, s.revertArguments()} {
@@ -59,22 +59,22 @@ func (s *Step) needs() []string {
 	return symbols
 }
 
-// Shadow is a value of the store that a step is not given, because a step
-// before it provides the same name.
+// Shadow is a value of the store that a step does not get, because an earlier step provides
+// the same name.
 type Shadow struct {
 	Symbol   string
 	Step     string // the first that is not given it
 	Provider string // what it is given instead
 }
 
-// String is the shadow as a warning.
+// String describes the shadow as a warning.
 func (s Shadow) String() string {
 	return fmt.Sprintf("the store has %q, and step %q is given that of step %q", s.Symbol, s.Step, s.Provider)
 }
 
-// Shadowed are the names that the store was said to hold and that steps hide
-// from others, each once, in the order of the steps. It is allowed, and seldom
-// meant: whoever shows a plan should warn of it.
+// Shadowed are the names that the store was said to hold and that steps hide from others,
+// each once, in the order of the steps. That is allowed but seldom intended, so programs that
+// show a plan should warn of it.
 func (p *Plan) Shadowed() []Shadow {
 	var shadows []Shadow
 	seen := make(map[string]bool)

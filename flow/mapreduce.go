@@ -8,12 +8,11 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Map makes a flow that calls a function for each element of the list under
-// the symbol over, all at once, and provides the list of what it returned, in
-// the order of the elements, under the symbol to. It is an Each of one step,
-// named after the flow with "-item" behind it, so that each call is tried
-// again, resumed and recorded for itself. Options are those of the step; what
-// it requires besides is found by CallFrom.
+// Map makes a flow that calls a function for each element of the list under the symbol over,
+// all at once, and provides the list of results, in the order of the elements, under the
+// symbol to. It is an Each of one step, named after the flow with "-item" behind it, so each
+// call is retried, resumed and recorded for itself. Options are those of the step; CallFrom
+// gives access to further arguments.
 func Map[T, R any](name, over, to string, execute func(ctx context.Context, item T) (R, error), options ...Option) *Flow {
 	const result = "result" // seen in the instance only
 	item := name + "-item"
@@ -38,10 +37,9 @@ func (t *mapTask[T, R]) Execute(ctx context.Context, call *Call) (any, error) {
 	return t.execute(withCall(ctx, call), item)
 }
 
-// Reduce makes a step that goes through the list under the symbol over, from
-// the first element to the last, and provides under the symbol to what the
-// function makes of them: it is given what it returned before, at first the
-// start, and the next element. Of an empty list, the start is the result.
+// Reduce makes a step that folds the list under the symbol over, from first to last, and
+// provides the result under the symbol to. The function gets its previous result, at first the
+// start, and the next element. For an empty list, the result is the start.
 func Reduce[T, A any](name, over, to string, start A, fold func(ctx context.Context, so A, item T) (A, error), options ...Option) *Step {
 	var task Task
 	if fold != nil {
@@ -61,8 +59,7 @@ func (t *reduceTask[T, A]) Execute(ctx context.Context, call *Call) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	// A copy, by way of its JSON: what a call does to the start, the next one
-	// must not see.
+	// A copy, because a call may change it and the next call needs the original.
 	so, err := copied(t.start)
 	if err != nil {
 		return nil, err
@@ -76,8 +73,7 @@ func (t *reduceTask[T, A]) Execute(ctx context.Context, call *Call) (any, error)
 	return so, nil
 }
 
-// decodeItem reads a value. What does not fit will not fit the next time
-// either, so the failure is permanent.
+// decodeItem decodes a value. A failure is permanent, because the value stays the same.
 func decodeItem[T any](value json.RawMessage) (item T, err error) {
 	if err := json.Unmarshal(value, &item); err != nil {
 		return item, Permanent(Fail(logbook.FailureArgument, fmt.Errorf("cannot read the element: %w", err)))

@@ -10,32 +10,30 @@ import (
 )
 
 const (
-	// MinAsk is the shortest wait of a step that says "not yet": each time it
-	// is asked costs two writes, so that one which asks for less is polling.
+	// MinAsk is the shortest wait of a step that says "not yet". Each time that it is asked
+	// costs two writes, so a shorter wait would be polling.
 	MinAsk = 100 * time.Millisecond
-	// MaxAsk is the longest: what takes longer is asked again now and then.
+	// MaxAsk is the longest wait: after that the step is asked again in any case.
 	MaxAsk = MaxPause
-	// MaxDetails bounds the details of "not yet" and of progress, in bytes of
-	// JSON. They are for people, and written again and again.
+	// MaxDetails bounds the details of "not yet" and of progress, in bytes of JSON. They are
+	// for people, and are written again and again.
 	MaxDetails = 16 << 10
 )
 
-// NotYet is what a Task returns, from Execute or Revert, that has begun
-// something which is not done yet: it is neither a result nor a failure. The
-// step is asked again after a while, with the same attempt number and with
-// Call.Asked counted up; meanwhile nothing of it runs, it takes no place among
-// the steps that run at once, and a conductor may have handed the job over. It
-// is due at that time also after a crash, and may be asked once too often
-// then, so that asking must be harmless. WaitAtMost says when that is enough.
+// NotYet is returned by a Task, from Execute or Revert, that has begun something which is
+// not done yet: it is neither a result nor a failure. The step is asked again after a while,
+// with the same attempt number and Call.Asked one higher. Meanwhile nothing of it runs, it
+// does not count among the steps that run at once, and the conductor may release the job. It
+// is due at that time also after a crash, and may then be asked once too often, so asking
+// must be harmless. WaitAtMost bounds how long it may say so.
 //
-// A wait is held between MinAsk and MaxAsk. The details, for people, are kept
-// as those of the step's progress: a JSON value or what marshals to one, or
-// the list of them if there are several. What is no JSON, or more than
-// MaxDetails, is a failure of kind "result".
+// A wait is kept between MinAsk and MaxAsk. The details, for people, are recorded like those
+// of the step's progress: a JSON value or what marshals to one, or the list of them if there
+// are several. Details that are no JSON, or longer than MaxDetails, are a failure of kind
+// "result".
 //
-// It may be wrapped, and then counts as long as no wrapper says something
-// else: Permanent and Fail make a failure of it, and so does errors.Join. A
-// step that is at most once cannot be asked again, and has failed.
+// The error may be wrapped, but not by Permanent, Fail or errors.Join: those make a failure
+// of it. An at-most-once step cannot be asked again, so it fails.
 func NotYet(after time.Duration, details ...any) error {
 	said := &NotYetError{After: min(max(after, MinAsk), MaxAsk)}
 	var value any
@@ -55,7 +53,7 @@ func NotYet(after time.Duration, details ...any) error {
 	return said
 }
 
-// encodeDetails is nil for nil.
+// encodeDetails returns nil for nil.
 func encodeDetails(details any) (json.RawMessage, error) {
 	if details == nil {
 		return nil, nil
@@ -67,7 +65,7 @@ func encodeDetails(details any) (json.RawMessage, error) {
 	return encoded, logbook.Limits{Value: MaxDetails}.CheckValue("details", encoded)
 }
 
-// NotYetError is what NotYet makes.
+// NotYetError is the error that NotYet returns.
 type NotYetError struct {
 	After   time.Duration
 	Details json.RawMessage // nil: none
@@ -75,8 +73,9 @@ type NotYetError struct {
 
 func (e *NotYetError) Error() string { return fmt.Sprintf("not yet: ask again in %s", e.After) }
 
-// AsNotYet finds what NotYet has made, unless a wrapper says something else.
+// AsNotYet finds a NotYetError in an error, unless a wrapper makes a failure of it.
 func AsNotYet(err error) (said *NotYetError, ok bool) {
+	// It calls methods of a program's own errors. If one panics, the error is a failure.
 	// It calls methods of a program's own errors: one that panics is a failure.
 	defer func() {
 		if recover() != nil {
@@ -95,10 +94,9 @@ func AsNotYet(err error) (said *NotYetError, ok bool) {
 	return nil, false
 }
 
-// WaitAtMost bounds how long each attempt at the step may say "not yet",
-// counted from its beginning: it is asked for the last time when that is over,
-// and one that is not done then has failed, with the kind "timeout". 0: it may
-// for ever.
+// WaitAtMost bounds how long each attempt at the step may say "not yet", from its
+// beginning. Then the step is asked for the last time; if it is not done, it fails with the
+// kind "timeout". 0: no bound.
 func WaitAtMost(d time.Duration) Option { return func(s *Step) { s.waitAtMost = d } }
 
 // WaitAtMost is how long an attempt may say "not yet"; 0: for ever.

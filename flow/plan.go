@@ -7,16 +7,15 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Plan is a compiled flow: its steps in an order in which they could run one
-// after another, who waits for whom, and where each argument comes from. A
-// Plan does not change and may be read by many at once.
+// Plan is a compiled flow: its steps in an order in which they could run one after
+// another, which steps each one waits for, and the source of each argument. A Plan does
+// not change and may be read concurrently.
 //
-// Each retry is a step too, the first of its flow: see Scope. Steps are
-// numbered from 0 in that order. The graph of who waits for whom
-// has vertices besides the steps: where everything of one part waits for
-// everything of another, a *gate* stands between them, so that the edges stay
-// as few as the steps. Gates have the numbers from Len() on; a gate is done
-// when all before it are. A Choice stands at a gate.
+// Each retry is a step too, the first of its flow: see Scope. Steps are numbered from 0
+// in that order. The graph of the plan has vertices besides the steps: where everything
+// of one part waits for everything of another, a *gate* stands between them, so that
+// there are about as many edges as steps. Gates have the numbers from Len() on; a gate
+// is done when all vertices before it are. A Choice stands at a gate.
 type Plan struct {
 	root      Node
 	how       Compilation
@@ -32,7 +31,7 @@ type Plan struct {
 	governors []int32     // by step
 	choices   []Choice
 	choiceAt  map[int]int         // by gate
-	rooms     []Scope             // the instances of each; the first is unused
+	instances []Scope             // the instances of each; the first is unused
 	depths    []int               // by step: in how many each it stands
 	grows     bool                // there is an each
 	bodies    map[string][]string // of a template: the steps of an instance, by the opening
@@ -59,8 +58,8 @@ type Wire struct {
 	From int
 	// Field is the field of that step's result; empty: all of it.
 	Field string
-	// Part is what of its result, and Index which element, where the step
-	// opens an each and the wire leads into an instance.
+	// Part and Index are for a wire from the opening of an each into an instance: which part
+	// of the result it takes, and of which element.
 	Part  Part
 	Index int
 	// Gathered is the list of an each; nil unless it is FromEach.
@@ -82,7 +81,7 @@ func (p *Plan) Step(number int) *Step { return p.steps[number] }
 // Steps are all steps, in the order of their numbers.
 func (p *Plan) Steps() []*Step { return slices.Clone(p.steps) }
 
-// Find gives the number of a step.
+// Find returns the number of a step.
 func (p *Plan) Find(name string) (number int, ok bool) {
 	number, ok = p.index[name]
 	return number, ok
@@ -92,19 +91,18 @@ func (p *Plan) Find(name string) (number int, ok bool) {
 // slice is the plan's own: do not write to it.
 func (p *Plan) Arguments(step int) []Wire { return p.wires[step] }
 
-// RevertArguments are those of its revert.
+// RevertArguments are the arguments of a step's revert with their sources.
 func (p *Plan) RevertArguments(step int) []Wire { return p.reverts[step] }
 
-// Outermost reports whether a step stands in no instance of an each: what it
-// provides is seen by the flow.
+// Outermost reports whether a step is in no instance of an each, so that what it
+// provides is visible in the whole flow.
 func (p *Plan) Outermost(step int) bool { return p.depths[step] == 0 }
 
-// Consumed are the fields of a step's result without which another step could
-// not run. The slice is the plan's own: do not write to it.
+// Consumed are the fields of a step's result that other steps require. The slice is the
+// plan's own: do not write to it.
 func (p *Plan) Consumed(step int) []string { return p.consumed[step] }
 
-// Inputs are the names that steps take from the store, in order, those that
-// are only optional included.
+// Inputs are the names that steps take from the store, sorted, optional ones included.
 func (p *Plan) Inputs() []string {
 	names := make(map[string]bool)
 	for step := range p.steps {
@@ -120,18 +118,18 @@ func (p *Plan) Inputs() []string {
 // Vertices is the number of steps and gates.
 func (p *Plan) Vertices() int { return len(p.next) }
 
-// Next are the vertices that wait for one. The slice is the plan's own: do
-// not write to it.
+// Next are the vertices that wait for this one. The slice is the plan's own: do not
+// write to it.
 func (p *Plan) Next(vertex int) []int32 { return p.next[vertex] }
 
-// Previous are the vertices that one waits for. The slice is the plan's own:
-// do not write to it.
+// Previous are the vertices that this one waits for. The slice is the plan's own: do not
+// write to it.
 func (p *Plan) Previous(vertex int) []int32 { return p.previous[vertex] }
 
-// Predecessors are the steps that a step waits for directly, gates seen through.
+// Predecessors are the steps that a step waits for, directly or through gates.
 func (p *Plan) Predecessors(step int) []int { return p.through(step, p.previous) }
 
-// Successors are the steps that wait for a step directly, gates seen through.
+// Successors are the steps that wait for a step, directly or through gates.
 func (p *Plan) Successors(step int) []int { return p.through(step, p.next) }
 
 func (p *Plan) through(step int, edges [][]int32) []int {

@@ -1,14 +1,13 @@
 package flow
 
-// MaxPriority bounds priorities, above and below 0: an order of a few ranks is
-// meant, and each that occurs has a queue of its own in the engine.
+// MaxPriority bounds priorities, above and below 0. A flow should need only a few, and the
+// engine has a queue for each that occurs.
 const MaxPriority = 1_000
 
-// Priority says which of the steps of a flow that could start at the same time
-// are started first: those of the highest number; of one number, those that
-// could start first. 0 if not given. It holds for execute and revert alike,
-// and matters only where fewer may run at once than could: it is no order
-// between steps, which links and values are for.
+// Priority orders the steps of a flow that could start at the same time: the highest number
+// first, then in the order in which they became ready. Default: 0. It holds for execute and
+// revert alike, and matters only while fewer steps may run than could. It does not make one
+// step wait for another; links and values do.
 func Priority(priority int) Option { return func(s *Step) { s.priority = priority } }
 
 // Priority is the number given by the option of that name.

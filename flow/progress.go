@@ -6,20 +6,17 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Progress says how far this execution or revert has come: so much is done, of
-// so much in all (0: not known). The details are for people: a JSON value or
-// what marshals to one, at most MaxDetails; nil leaves those that were said
-// before in this call.
+// Progress reports how far this execution or revert has come: done of total (0: not known).
+// The details are for people: a JSON value or what marshals to one, at most MaxDetails; nil
+// keeps those of the last report of this call.
 //
-// It never blocks, and may be called concurrently and as often as one likes:
-// what counts is what was said last. It is recorded with the step at most once
-// a second, and when the call ends. Nobody waits for the record, so that a
-// crash can forget the last of it. Where the call is made by hand, as in a
-// test, nobody hears it.
+// It never blocks, and may be called concurrently and as often as one likes: the last report
+// counts. It is recorded with the step at most once a second, and when the call ends. Nothing
+// waits for the record, so a crash can lose the last report. In a call made by hand, as in a
+// test, it does nothing.
 //
-// logbook.ErrInvalid and logbook.ErrLimit say that nothing was taken: a
-// negative number, more done than there is, or details that cannot be kept. A
-// step can well ignore that.
+// logbook.ErrInvalid and logbook.ErrLimit mean that the report was refused: a negative
+// number, done above total, or details that cannot be kept. A step may ignore them.
 func (c *Call) Progress(done, total int64, details any) error {
 	encoded, err := encodeDetails(details)
 	switch {
@@ -38,12 +35,12 @@ func (c *Call) Progress(done, total int64, details any) error {
 	return nil
 }
 
-// Reporter takes what calls say of their progress. Report is called by the
-// goroutines of steps, and must not block; Details are nil to leave them, and it
-// sets At. An error, logbook.ErrLimit, says that nothing was taken.
+// Reporter takes the progress of calls. The goroutines of steps call Report, so it must not
+// block. It sets At; nil Details keep the last ones. An error, logbook.ErrLimit, means that
+// the report was refused.
 type Reporter interface {
 	Report(call *Call, progress logbook.Progress) error
 }
 
-// ReportTo says who takes the call's progress: for whoever makes calls.
+// ReportTo sets the Reporter of a call. It is for code that makes calls.
 func (c *Call) ReportTo(reporter Reporter) { c.reporter = reporter }

@@ -16,8 +16,8 @@ import (
 // begun is continued by another that has built it anew.
 type Factory func(args json.RawMessage) (*Flow, error)
 
-// Registry holds factories by the kind of flow that they build. Its methods
-// may be called concurrently.
+// Registry holds factories by the kind of flow that they build. Its methods may be called
+// concurrently.
 type Registry struct {
 	mu        sync.RWMutex
 	factories map[string]Factory
@@ -26,8 +26,8 @@ type Registry struct {
 // NewRegistry makes an empty registry.
 func NewRegistry() *Registry { return &Registry{factories: make(map[string]Factory)} }
 
-// Register adds a factory. ErrDuplicate if the kind has one already,
-// ErrInvalid if the kind is no name or the factory is nil.
+// Register adds a factory. ErrDuplicate if the kind has one already, ErrInvalid if the kind
+// is not a valid name or the factory is nil.
 func (r *Registry) Register(kind string, factory Factory) error {
 	if err := logbook.MaxLimits.CheckName("kind", kind); err != nil {
 		return fmt.Errorf("cannot register a factory: %w: %w", ErrInvalid, err)
@@ -44,8 +44,8 @@ func (r *Registry) Register(kind string, factory Factory) error {
 	return nil
 }
 
-// Build builds a flow. ErrUnknownKind; ErrFactory if the factory refuses or
-// panics, or builds nothing.
+// Build builds a flow. ErrUnknownKind; ErrFactory if the factory fails, panics, or returns
+// nil.
 func (r *Registry) Build(kind string, args json.RawMessage) (*Flow, error) {
 	r.mu.RLock()
 	factory, ok := r.factories[kind]
@@ -53,7 +53,7 @@ func (r *Registry) Build(kind string, args json.RawMessage) (*Flow, error) {
 	if !ok {
 		return nil, fmt.Errorf("cannot build a flow: %w: %q", ErrUnknownKind, kind)
 	}
-	built, err := guarded(factory, args)
+	built, err := callFactory(factory, args)
 	if err == nil && built == nil {
 		err = fmt.Errorf("it built nothing")
 	}
@@ -69,7 +69,7 @@ func (r *Registry) knows(kind string) bool {
 	return r.factories[kind] != nil
 }
 
-// argumentsOf makes JSON of a factory's arguments; none of nil.
+// argumentsOf marshals a factory's arguments; nil for nil.
 func argumentsOf(args any) (json.RawMessage, error) {
 	if args == nil {
 		return nil, nil
@@ -84,7 +84,7 @@ func (r *Registry) Kinds() []string {
 	return slices.Sorted(maps.Keys(r.factories))
 }
 
-func guarded(factory Factory, args json.RawMessage) (built *Flow, err error) {
+func callFactory(factory Factory, args json.RawMessage) (built *Flow, err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			built, err = nil, &PanicError{Value: value, Stack: string(debug.Stack())}

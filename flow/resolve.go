@@ -7,15 +7,14 @@ import (
 	"slices"
 )
 
-// resolver finds the source of every argument. Who comes before whom is kept
-// as one bit for each pair of a vertex and one that provides something: a
-// flow of 10,000 steps needs 12 MB for the time of its compilation, and every
-// question is then answered by comparing words.
+// resolver finds the source of every argument. before keeps one bit for each pair of a
+// vertex and a provider: 12 MB for a flow of 10,000 steps, while it is compiled. Each
+// question is then a comparison of words.
 //
-// Values are seen in rooms: the flow is one, and so is each instance of an
-// each. What is provided in a room is seen there and in the rooms inside it.
-// Whatever a step sees from a room further out comes before the each, and so
-// before all that is provided in its own: the innermost room counts.
+// A value is visible in an instance: the flow as a whole, or one instance of an each.
+// What is provided in an instance is visible there and in the instances inside it. A
+// value from an outer instance is provided before the each, and so before all values of
+// an inner instance: the innermost instance wins.
 type resolver struct {
 	compiler  *compiler
 	before    []bitset // by vertex: the providers that must have finished before it
@@ -24,13 +23,13 @@ type resolver struct {
 	masks     map[source]bitset // of those that have several providers
 }
 
-// source is a symbol in the room where it is provided.
+// source is a symbol in the instance where it is provided.
 type source struct {
-	room   int32
-	symbol string
+	instance int32
+	symbol   string
 }
 
-// provider is a step, or the vertex behind an each that gathers.
+// provider is a step, or the vertex at the end of an each that gathers.
 type provider struct {
 	vertex   int
 	field    string
@@ -59,12 +58,12 @@ func (c *compiler) resolve() {
 			continue
 		}
 		number := int(c.numbers[v])
-		p.wires[number] = r.wires(number, c.roomOf[v], step.requires, "")
+		p.wires[number] = r.wires(number, c.instanceOf[v], step.requires, "")
 		switch _, ok := step.Reverter(); {
 		case ok && step.revertRequires == nil:
 			p.reverts[number] = p.wires[number]
 		case ok:
-			p.reverts[number] = r.wires(number, c.roomOf[v], step.revertRequires, " to be reverted")
+			p.reverts[number] = r.wires(number, c.instanceOf[v], step.revertRequires, " to be reverted")
 		}
 	}
 	for number := range p.consumed {
@@ -79,8 +78,10 @@ func newResolver(c *compiler) *resolver {
 	for v := range r.column {
 		r.column[v] = -1
 	}
+	// Each list is in a topological order: the element comes before what is provided in
+	// its instance, and a vertex is made after those that it waits for.
 	// Each list is in a topological order: the element is there before what
-	// is provided in its room, and vertices were made after those before them.
+	// is provided in its instance, and vertices were made after those before them.
 	r.addElements()
 	closings := make(map[int]*closing, len(c.closings))
 	for i := range c.closings {
@@ -91,14 +92,14 @@ func newResolver(c *compiler) *resolver {
 		switch end := closings[v]; {
 		case step != nil:
 			for _, provision := range step.provides {
-				r.add(c.roomOf[v], provision.Symbol, provider{vertex: int(c.numbers[v]), field: provision.Field})
+				r.add(c.instanceOf[v], provision.Symbol, provider{vertex: int(c.numbers[v]), field: provision.Field})
 			}
 		case end != nil:
 			for _, g := range end.each.gathers {
 				list := &Gathered{Each: int(c.numbers[end.opener])}
 				lists[end] = append(lists[end], list)
-				r.add(c.roomOf[v], g.as, provider{vertex: int(c.numbers[v]), gathered: list})
-				if c.roomOf[v] == 0 {
+				r.add(c.instanceOf[v], g.as, provider{vertex: int(c.numbers[v]), gathered: list})
+				if c.instanceOf[v] == 0 {
 					c.plan.gathers = append(c.plan.gathers, Gathering{Symbol: g.as, Gate: int(c.numbers[v]), List: list})
 				}
 			}
@@ -111,30 +112,30 @@ func newResolver(c *compiler) *resolver {
 	return r
 }
 
-// addElements makes what an each gives to an instance a value of its room.
+// addElements adds the element, and the index, of an each as values of its instances.
 func (r *resolver) addElements() {
 	c := r.compiler
-	for i := 1; i < len(c.rooms); i++ {
-		room := &c.rooms[i]
-		if room.span.from == room.span.end {
+	for i := 1; i < len(c.instances); i++ {
+		instance := &c.instances[i]
+		if instance.span.from == instance.span.end {
 			continue // nobody is left in it
 		}
-		opening := provider{vertex: int(c.numbers[room.opener]), part: PartElement, index: room.index}
-		r.add(int32(i), room.each.as, opening)
-		if room.each.place != "" {
-			opening.part = PartPlace
-			r.add(int32(i), room.each.place, opening)
+		opening := provider{vertex: int(c.numbers[instance.opener]), part: PartElement, index: instance.index}
+		r.add(int32(i), instance.each.as, opening)
+		if instance.each.place != "" {
+			opening.part = PartIndex
+			r.add(int32(i), instance.each.place, opening)
 		}
 	}
 }
 
-func (r *resolver) add(room int32, symbol string, p provider) {
+func (r *resolver) add(instance int32, symbol string, p provider) {
 	r.column[p.vertex] = 0 // numbered by finish
-	at := source{room: room, symbol: symbol}
+	at := source{instance: instance, symbol: symbol}
 	r.providers[at] = append(r.providers[at], p)
 }
 
-// finish numbers the columns, and fills in what is known of them.
+// finish numbers the columns, and computes before and the masks.
 func (r *resolver) finish() {
 	columns := 0
 	for v := range r.column {
@@ -156,16 +157,16 @@ func (r *resolver) finish() {
 	}
 }
 
-// gather finds the sources of the lists of an each: in every instance, the
-// provider that is nearest to its end.
+// gather finds the sources of the lists of an each: in every instance, the provider
+// nearest to its end.
 func (r *resolver) gather(end *closing, lists []*Gathered) {
 	c := r.compiler
 	each := fmt.Sprintf("each %q", c.vertices[end.opener].name)
 	for i, g := range end.each.gathers {
-		lists[i].Items = make([]Wire, 0, len(end.rooms))
-		for _, room := range end.rooms {
+		lists[i].Items = make([]Wire, 0, len(end.instances))
+		for _, instance := range end.instances {
 			wire := Wire{Argument: Argument{Name: g.as, Symbol: g.symbol}, From: FromNowhere}
-			found, rival := r.nearestIn(int(c.numbers[end.vertex]), source{room: room, symbol: g.symbol})
+			found, rival := r.nearestIn(int(c.numbers[end.vertex]), source{instance: instance, symbol: g.symbol})
 			switch {
 			case found == nil:
 				c.fault(ErrMissing, "%s gathers %q, which nothing in it provides", each, g.symbol)
@@ -179,7 +180,7 @@ func (r *resolver) gather(end *closing, lists []*Gathered) {
 	}
 }
 
-// lead makes a provider the source of a wire.
+// lead makes the provider the source of a wire.
 func (p *provider) lead(wire *Wire) {
 	wire.From, wire.Field, wire.Part, wire.Index = p.vertex, p.field, p.part, p.index
 	if p.gathered != nil {
@@ -187,7 +188,7 @@ func (p *provider) lead(wire *Wire) {
 	}
 }
 
-// reach fills in who comes before whom, from front to back.
+// reach computes before, from front to back.
 func (r *resolver) reach(words int) {
 	p := r.compiler.plan
 	r.before = make([]bitset, p.Vertices())
@@ -214,7 +215,7 @@ func (r *resolver) reach(words int) {
 	}
 }
 
-func (r *resolver) wires(step int, room int32, arguments []Argument, purpose string) []Wire {
+func (r *resolver) wires(step int, instance int32, arguments []Argument, purpose string) []Wire {
 	var list []Wire
 	p := r.compiler.plan
 	for _, argument := range arguments {
@@ -224,7 +225,7 @@ func (r *resolver) wires(step int, room int32, arguments []Argument, purpose str
 			list = append(list, wire)
 			continue
 		}
-		found := r.nearest(step, room, argument)
+		found := r.nearest(step, instance, argument)
 		switch {
 		case found != nil:
 			found.lead(&wire)
@@ -242,11 +243,11 @@ func (r *resolver) wires(step int, room int32, arguments []Argument, purpose str
 	return list
 }
 
-// nearest finds the provider that must have finished before the step and that
-// comes after all other such; nil if there is none.
-func (r *resolver) nearest(step int, room int32, argument Argument) *provider {
-	for ; room >= 0; room = r.compiler.rooms[room].parent {
-		found, rival := r.nearestIn(step, source{room: room, symbol: argument.Symbol})
+// nearest returns the provider that finishes before the step and after all other such
+// providers; nil if there is none.
+func (r *resolver) nearest(step int, instance int32, argument Argument) *provider {
+	for ; instance >= 0; instance = r.compiler.instances[instance].parent {
+		found, rival := r.nearestIn(step, source{instance: instance, symbol: argument.Symbol})
 		if rival >= 0 {
 			r.compiler.fault(ErrAmbiguous, "step %q requires %s, which steps %s and %s provide, neither after the other",
 				r.compiler.plan.steps[step].name, described(argument), r.nameOf(rival), r.nameOf(found.vertex))
@@ -258,8 +259,8 @@ func (r *resolver) nearest(step int, room int32, argument Argument) *provider {
 	return nil
 }
 
-// nearestIn is nearest within one room, and any other provider before the
-// vertex that does not come before it; -1: none.
+// nearestIn is nearest within one instance. rival is another provider before the vertex
+// that does not come before the nearest; -1: none.
 func (r *resolver) nearestIn(vertex int, at source) (found *provider, rival int) {
 	list := r.providers[at]
 	for i := len(list) - 1; i >= 0; i-- {
@@ -285,7 +286,7 @@ func (r *resolver) rival(vertex, chosen int, at source) int {
 	return -1
 }
 
-// nameOf is the name of a provider: of one that gathers, that of its each.
+// nameOf is the name of a provider: its step, or the each that gathers.
 func (r *resolver) nameOf(vertex int) string {
 	if vertex < r.compiler.plan.Len() {
 		return r.compiler.plan.steps[vertex].name

@@ -8,18 +8,17 @@ import (
 )
 
 const (
-	// DefaultMaxDelay bounds a delay that grows, where the policy does not:
-	// longer, and a person takes a waiting step for a stuck one. A first
-	// delay that is longer was meant so, and stays.
+	// DefaultMaxDelay bounds a delay that grows, if the policy does not: a step that waits
+	// longer looks stuck. A longer first delay is kept.
 	DefaultMaxDelay = 5 * time.Minute
 	// MaxAttempts bounds a policy: all attempts that it counts are kept in the
 	// logbook, see logbook.KeptAttempts.
 	MaxAttempts = 100
 )
 
-// Again says whether a step that has failed so many times is tried again, and
-// after which delay: with Jitter, another one each time it is asked. Attempts
-// that were cut off by a crash are not failures.
+// Again reports whether a step that has failed so many times is tried again, and after which
+// delay. With Jitter, the delay differs each time. Attempts cut off by a crash do not count as
+// failures.
 func (p RetryPolicy) Again(failures int) (time.Duration, bool) {
 	if failures < 1 || failures >= p.Attempts {
 		return 0, false
@@ -31,8 +30,8 @@ func (p RetryPolicy) Again(failures int) (time.Duration, bool) {
 	return delay, true
 }
 
-// Longest is the longest delay that Again can give after so many failures: a
-// recorded time that is further away was written by a clock ahead of ours.
+// Longest is the longest delay that Again can return after so many failures. A recorded time
+// that is further away was written by a clock ahead of ours.
 func (p RetryPolicy) Longest(failures int) time.Duration {
 	if failures < 1 || failures >= p.Attempts {
 		return 0

@@ -1,16 +1,16 @@
 package flow
 
-// Scope is what a retry governs: its own step, and the steps and gates of its
-// flow. Both have consecutive numbers, and nothing outside waits for part of
-// them: a step behind the flow waits for all of it. So while a step of a scope
-// fails, nothing behind the scope has begun.
+// Scope is what a retry governs: its own step, and the steps and gates of its flow.
+// Both have consecutive numbers. Nothing outside waits for a part of a scope: a step
+// behind the flow waits for all of it. So nothing behind a scope has begun while a step
+// of it can still fail.
 type Scope struct {
-	// Retry is the number of the retry's own step, the first of the scope,
-	// and End is behind that of its last.
+	// Retry is the number of the retry's own step, the first of the scope. End is one more
+	// than the number of its last step.
 	Retry, End int
-	// Gates from GateFrom to before GateEnd belong to it.
+	// The gates of the scope are those from GateFrom to before GateEnd.
 	GateFrom, GateEnd int
-	// Parent is the index of the scope around it; -1: none.
+	// Parent is the index of the scope around this one; -1: none.
 	Parent int
 }
 
@@ -23,20 +23,20 @@ func (s *Scope) Holds(vertex int) bool {
 // slice is the plan's own: do not write to it.
 func (p *Plan) Scopes() []Scope { return p.scopes }
 
-// Governor is the index of the innermost scope whose retry decides about a
-// failure of the step; -1: none. That of a retry is the one around its own.
+// Governor is the index of the innermost scope whose retry decides about a failure of
+// the step; -1: none. A retry's own governor is the scope around its scope.
 func (p *Plan) Governor(step int) int { return int(p.governors[step]) }
 
-// ScopeOf is the index of the scope of a retry, by the number of its step.
+// ScopeOf is the index of the scope that a retry begins, by the number of its step.
 func (p *Plan) ScopeOf(retry int) (int, bool) {
 	scope, ok := p.scopeOf[retry]
 	return scope, ok
 }
 
-// enter begins the scope of a flow's retry, if it has one, and gives what the
-// children are placed behind.
+// enter begins the scope of a flow's retry, if it has one, and returns the vertices that
+// the children wait for.
 func (c *compiler) enter(flow *Flow, before []int32) []int32 {
-	if len(flow.retries) == 0 || !c.leaves(flow.retries[0].step) {
+	if len(flow.retries) == 0 || !c.keeps(flow.retries[0].step) {
 		return before
 	}
 	parent := -1
@@ -52,7 +52,7 @@ func (c *compiler) enter(flow *Flow, before []int32) []int32 {
 
 // leave ends the scope that enter began.
 func (c *compiler) leave(flow *Flow) {
-	if len(flow.retries) == 0 || !c.leaves(flow.retries[0].step) {
+	if len(flow.retries) == 0 || !c.keeps(flow.retries[0].step) {
 		return
 	}
 	last := len(c.open) - 1
@@ -60,7 +60,7 @@ func (c *compiler) leave(flow *Flow) {
 	c.open = c.open[:last]
 }
 
-// boundsOf are the steps and gates of a span, which are consecutive.
+// boundsOf returns the steps and gates of a span as a scope.
 func boundsOf(s span, numbers []int32, steps int) Scope {
 	found := stepsOf(s, numbers, steps)
 	bounds := Scope{Retry: found.First, End: found.End, GateFrom: len(numbers), GateEnd: len(numbers), Parent: -1}
@@ -72,11 +72,11 @@ func boundsOf(s span, numbers []int32, steps int) Scope {
 	return bounds
 }
 
-// span is a scope by the vertices that were placed for it.
+// span is a range of vertices, and for a scope the index of the one around it.
 type span struct{ from, end, parent int }
 
-// numberScopes gives scopes the numbers of their steps and gates: numbers holds
-// those of the vertices, which keep their order.
+// numberScopes converts scopes from vertices to the numbers of steps and gates; numbers
+// maps one to the other.
 func (c *compiler) numberScopes(numbers []int32) {
 	p := c.plan
 	p.scopeOf, p.governors = make(map[int]int, len(c.spans)), make([]int32, p.Len())

@@ -10,18 +10,17 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Argument is one thing that a step is given.
+// Argument is a value that a step takes.
 type Argument struct {
-	// Name is what the step itself calls it.
+	// Name is the step's own name for it.
 	Name string
-	// Symbol is the name under which it is provided; the same as Name unless
-	// the step was rebound.
+	// Symbol is the name under which it is provided; equal to Name without Rebind.
 	Symbol string
-	// Optional arguments are left out where nobody provides them.
+	// Optional arguments are left out if nothing provides them.
 	Optional bool
 }
 
-// Provision is one thing that a step provides to the steps after it.
+// Provision is a value that a step provides to the steps after it.
 type Provision struct {
 	Symbol string
 	// Field is the field of the result, a JSON object; empty: all of it.
@@ -57,7 +56,7 @@ type Step struct {
 	faults   []error // found while building; Compile reports them
 }
 
-// derivation is what Func has read from its types; options go over it.
+// derivation is what Func derives from its types; options override it.
 type derivation struct {
 	requires []Argument
 	provides []Provision
@@ -94,8 +93,8 @@ func finished(s *Step, options []Option) *Step {
 	return s
 }
 
-// Requires names arguments that the step cannot do without. One that its
-// function's type marks as optional becomes required.
+// Requires names arguments that the step needs. It also makes an argument required that the
+// type of the step's function marks as optional.
 func Requires(names ...string) Option {
 	return func(s *Step) {
 		for _, name := range names {
@@ -109,13 +108,13 @@ func Requires(names ...string) Option {
 	}
 }
 
-// Optional names arguments that the step is given where somebody provides them.
+// Optional names arguments that the step gets if something provides them.
 func Optional(names ...string) Option {
 	return func(s *Step) { s.requires = addArguments(s.requires, true, names) }
 }
 
-// Rebind gives arguments values that are provided under other names:
-// argument to symbol. It holds for execute and revert alike.
+// Rebind takes arguments from other names: argument to symbol. It holds for execute and revert
+// alike.
 func Rebind(symbols map[string]string) Option {
 	return func(s *Step) {
 		if s.rebind == nil {
@@ -132,8 +131,8 @@ func Provides(symbol string) Option {
 	return func(s *Step) { s.provides = append(s.provides, Provision{Symbol: symbol}) }
 }
 
-// ProvidesFields provides fields of the step's result, a JSON object, each
-// under its own name. With Func, it replaces what the result's type says.
+// ProvidesFields provides fields of the step's result, a JSON object, each under its own name.
+// With Func, it replaces what the result's type says.
 func ProvidesFields(names ...string) Option {
 	return func(s *Step) {
 		for _, name := range names {
@@ -151,8 +150,7 @@ func ProvidesAs(symbols map[string]string) Option {
 	}
 }
 
-// RevertRequires says what the revert is given, where that is not the same as
-// what the execution is given.
+// RevertRequires names the arguments of the revert. Default: those of the execution.
 func RevertRequires(names ...string) Option {
 	return func(s *Step) {
 		if s.revertRequires == nil {
@@ -162,28 +160,28 @@ func RevertRequires(names ...string) Option {
 	}
 }
 
-// Timeout ends the context of each execution and each revert after a while;
-// an error that comes back then is a failure of kind "timeout". 0: never. Of a
-// step that says "not yet" it holds each time it is asked: see WaitAtMost.
+// Timeout ends the context of each execution and each revert after a while; an error returned
+// then is a failure of kind "timeout". 0: never. For a step that says "not yet" it holds for each
+// call: see WaitAtMost.
 func Timeout(d time.Duration) Option { return func(s *Step) { s.timeout = d } }
 
-// Retry tries the step again after a failure that is not permanent; it holds
-// for execute and revert, each counted for itself.
+// Retry tries the step again after a failure that is not permanent. It holds for execute and
+// revert, each counted separately.
 func Retry(policy RetryPolicy) Option { return func(s *Step) { s.retry = policy } }
 
-// AtMostOnce makes the engine never start the step again: one whose conductor
-// died while it ran has failed, whatever it did, and is reverted.
+// AtMostOnce makes the engine never start the step again. If its conductor dies while it runs,
+// the step has failed, whatever it did, and is reverted.
 func AtMostOnce() Option { return func(s *Step) { s.atMostOnce = true } }
 
-// Version marks the step's meaning. A flow that has begun under one version
-// of a step is refused by code that has another.
+// Version marks the step's meaning. Code with another version refuses a flow in which the step
+// has begun.
 func Version(version string) Option { return func(s *Step) { s.version = version } }
 
 // Name is the step's name.
 func (s *Step) Name() string { return s.name }
 
-// IsRetry reports whether the step stands for a Retrier in a plan. It has no
-// task then: the engine asks Next and Decide.
+// IsRetry reports whether the step is a Retrier in a plan. It has no task: the engine calls Next
+// and Decide.
 func (s *Step) IsRetry() bool { return s.retrier }
 
 // Kind is the kind of the step's atom.
@@ -207,9 +205,9 @@ func (s *Step) Next(history *History) (value any, err error) {
 	return s.controller.Next(history)
 }
 
-// Decide asks the controller of a retry about a failure, and applies the
-// options Pause and RevertingAll to what it says. An error is a panic of the
-// controller, or an answer that is none.
+// Decide asks the controller of a retry about a failure, and applies the options Pause and
+// RevertingAll to its decision. It returns an error if the controller panics or returns an
+// invalid decision.
 func (s *Step) Decide(history *History) (decision Decision, err error) {
 	defer func() {
 		if caught := recover(); caught != nil {
@@ -231,7 +229,7 @@ func (s *Step) Decide(history *History) (decision Decision, err error) {
 	return decision, nil
 }
 
-// LongestDelay bounds the delay that Decide gives after so many rounds.
+// LongestDelay is the longest delay that Decide can return after so many rounds.
 func (s *Step) LongestDelay(rounds int) time.Duration {
 	if s.pause == nil {
 		return MaxPause
@@ -308,7 +306,7 @@ func rebindIn(list []Argument, argument, symbol string) bool {
 	return found
 }
 
-// check finds what is wrong with the step by itself.
+// check reports the faults of the step itself.
 func (s *Step) check() {
 	if s.retrier {
 		s.checkRetrier()

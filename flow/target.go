@@ -6,12 +6,11 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Targeted is the plan of what must be done for some of the steps, and of
-// nothing else: they, all that they wait for, and the retries over these. A
-// retry begins again what is left of its flow, and a decider is asked where it
-// decides about something that is left; what is left out is not run, not
-// asked for its inputs, and has no part in what becomes of the flow. No steps:
-// the plan as it is. ErrUnknownNode if there is no such step.
+// Targeted is the plan for some of the steps only: these, all that they wait for, and the
+// retries around them. A retry begins again what is left of its flow, and a decider is
+// asked if something is left for it to decide about. Steps that are left out do not run,
+// and their inputs are not required. Without steps it returns the plan unchanged.
+// ErrUnknownNode if there is no such step.
 func (p *Plan) Targeted(steps ...string) (*Plan, error) {
 	if len(steps) == 0 {
 		return p, nil
@@ -21,11 +20,11 @@ func (p *Plan) Targeted(steps ...string) (*Plan, error) {
 	return how.Compile(p.root)
 }
 
-// Targets are the steps for whose sake the flow is run; none if all of it is.
+// Targets are the steps given to Targeted; none for the whole flow.
 func (p *Plan) Targets() []string { return slices.Clone(p.how.Targets) }
 
-// prune takes away the vertices that no target waits for. The others keep
-// their order, so what was consecutive stays so.
+// prune removes the vertices that no target waits for. The others keep their order, so
+// consecutive ones stay consecutive.
 func (c *compiler) prune() {
 	if len(c.Targets) == 0 || c.template != nil {
 		return
@@ -35,7 +34,7 @@ func (c *compiler) prune() {
 		return
 	}
 	kept := c.needed()
-	// By vertex, how many before it are kept: the new number of one that is.
+	// By vertex, how many before it are kept: the new number of a kept one.
 	rank := make([]int, len(c.vertices)+1)
 	for v, keep := range kept {
 		if rank[v+1] = rank[v]; keep {
@@ -44,7 +43,7 @@ func (c *compiler) prune() {
 	}
 	c.pruneVertices(kept, rank)
 	c.pruneSpans(kept, rank)
-	c.pruneRooms(kept, rank)
+	c.pruneInstances(kept, rank)
 	for i := range c.graphs {
 		graph := &c.graphs[i]
 		for child, gate := range graph.gates {
@@ -59,10 +58,10 @@ func (c *compiler) prune() {
 	}
 }
 
-// leaves reports whether a step is placed at all: in a plan that grows, only what
-// is left of the one that it grows from. What is left out is passed by, because
-// it may stand between others: instances can wait for each other.
-func (c *compiler) leaves(step *Step) bool {
+// keeps reports whether a step is placed at all. A plan that grows keeps only what is left
+// of its template. Steps that are left out are passed over, because they may stand between
+// others: instances can wait for each other.
+func (c *compiler) keeps(step *Step) bool {
 	if c.template == nil {
 		return true
 	}
@@ -95,7 +94,7 @@ func (c *compiler) needed() []bool {
 }
 
 func (c *compiler) pruneVertices(kept []bool, rank []int) {
-	vertices, edges, rooms := make([]*Step, 0, len(c.vertices)), make([][]int32, 0, len(c.vertices)), make([]int32, 0, len(c.vertices))
+	vertices, edges, instances := make([]*Step, 0, len(c.vertices)), make([][]int32, 0, len(c.vertices)), make([]int32, 0, len(c.vertices))
 	for v, step := range c.vertices {
 		if !kept[v] {
 			continue
@@ -106,16 +105,15 @@ func (c *compiler) pruneVertices(kept []bool, rank []int) {
 				next = append(next, int32(rank[w]))
 			}
 		}
-		vertices, edges, rooms = append(vertices, step), append(edges, next), append(rooms, c.roomOf[v])
+		vertices, edges, instances = append(vertices, step), append(edges, next), append(instances, c.instanceOf[v])
 	}
-	c.vertices, c.edges, c.roomOf = vertices, edges, rooms
+	c.vertices, c.edges, c.instanceOf = vertices, edges, instances
 }
 
-// pruneRooms makes instances what is left of them. A room without vertices
-// stays, as one in which nobody looks for anything.
-func (c *compiler) pruneRooms(kept []bool, rank []int) {
-	for i := range c.rooms {
-		r := &c.rooms[i]
+// pruneInstances renumbers the instances. One without vertices stays, empty.
+func (c *compiler) pruneInstances(kept []bool, rank []int) {
+	for i := range c.instances {
+		r := &c.instances[i]
 		r.opener, r.span.from, r.span.end = int32(rank[r.opener]), rank[r.span.from], rank[r.span.end]
 	}
 	var closings []closing
@@ -128,8 +126,8 @@ func (c *compiler) pruneRooms(kept []bool, rank []int) {
 	c.closings = closings
 }
 
-// pruneSpans drops the scopes of which nothing is left. Their first vertex is
-// the retry, for which everything in the scope waits.
+// pruneSpans drops the scopes of which nothing is left. The first vertex of a scope is the
+// retry, which everything in the scope waits for.
 func (c *compiler) pruneSpans(kept []bool, rank []int) {
 	number := make([]int, len(c.spans))
 	var spans []span

@@ -48,18 +48,18 @@ func (c *core) choose(gate int, now time.Time) bool {
 	}
 	choice := &c.plan.Choices()[index]
 	depth, no := flow.DepthAtom, false
-	for i := range choice.Voices {
-		voice := &choice.Voices[i]
-		if c.isIgnored(voice.From) {
+	for i := range choice.Deciders {
+		decider := &choice.Deciders[i]
+		if c.isIgnored(decider.From) {
 			continue // it has no say
 		}
-		yes, err := voice.Ask(c.resultsFor(choice))
+		yes, err := decider.Ask(c.resultsFor(choice))
 		if err != nil {
-			c.decisionFailed(choice.Target.First, voice.Name, err, now)
+			c.decisionFailed(choice.Target.First, decider.Name, err, now)
 			return false
 		}
 		if !yes {
-			depth, no = min(depth, voice.Depth), true
+			depth, no = min(depth, decider.Depth), true
 		}
 	}
 	if no {
@@ -80,11 +80,11 @@ func (c *core) isIgnored(steps flow.Steps) bool {
 // resultsFor are the results that deciders see, in a map that they may keep.
 func (c *core) resultsFor(choice *flow.Choice) logbook.Values {
 	results := make(logbook.Values)
-	for i := range choice.Voices {
-		from := choice.Voices[i].From
+	for i := range choice.Deciders {
+		from := choice.Deciders[i].From
 		for step := from.First; step < from.End; step++ {
 			if v := &c.vertices[step]; v.state == logbook.AtomSuccess {
-				results[choice.Calls(c.plan.Step(step))] = v.result
+				results[choice.NameOf(c.plan.Step(step))] = v.result
 			}
 		}
 	}

@@ -106,14 +106,14 @@ func (c *core) keepAbsent(name string, v vertex) {
 // grow the plan together, because growing costs as much as the flow is large.
 func (c *core) open(first int, now time.Time) {
 	openings := append([]int{first}, c.ready.take(func(step int) bool { return c.plan.Step(step).IsEach() })...)
-	room := c.limits.Steps - c.plan.Len() - len(c.absent)
+	budget := c.limits.Steps - c.plan.Len() - len(c.absent)
 	var taken []int
 	for _, step := range openings {
 		// An earlier one may have failed and reverted the flow.
 		if c.reverting || c.broken || c.restartingScope(step) >= 0 {
 			continue
 		}
-		c.takeList(step, &room, now)
+		c.takeList(step, &budget, now)
 		taken = append(taken, step)
 	}
 	elements, names := maps.Clone(c.plan.Elements()), []string(nil)
@@ -140,7 +140,7 @@ func (c *core) open(first int, now time.Time) {
 
 // takeList makes the one attempt at an opening, if the flow may have so many more
 // steps. It has no effects outside, so the attempt need not be durable before.
-func (c *core) takeList(step int, room *int, now time.Time) {
+func (c *core) takeList(step int, budget *int, now time.Time) {
 	v := &c.vertices[step]
 	c.move(now)
 	v.executions++
@@ -149,7 +149,7 @@ func (c *core) takeList(step int, room *int, now time.Time) {
 	delete(c.taken, c.plan.Step(step).Name())
 	c.change(step, logbook.AtomChange{State: logbook.AtomRunning, Attempts: begun}, now)
 	c.running++
-	list, err := c.listFor(step, room)
+	list, err := c.listFor(step, budget)
 	failure := flow.FailureOf(err)
 	if failure != nil {
 		failure.Kind, failure.Permanent = logbook.FailureArgument, true
@@ -157,8 +157,8 @@ func (c *core) takeList(step int, room *int, now time.Time) {
 	c.finish(outcome{step: step, result: list, failure: failure, ended: now}, now)
 }
 
-// listFor is the list of an opening, checked. Its new steps are subtracted from room.
-func (c *core) listFor(step int, room *int) (json.RawMessage, error) {
+// listFor is the list of an opening, checked. Its new steps are subtracted from budget.
+func (c *core) listFor(step int, budget *int) (json.RawMessage, error) {
 	arguments, failure := c.arguments(step, logbook.ActionExecute)
 	if failure != nil {
 		return nil, failure
@@ -179,11 +179,11 @@ func (c *core) listFor(step int, room *int) (json.RawMessage, error) {
 				need++
 			}
 		}
-		if need > *room {
+		if need > *budget {
 			return nil, fmt.Errorf("with the %d elements of its list the flow would have more than %d steps", len(elements), c.limits.Steps)
 		}
 	}
-	*room -= need
+	*budget -= need
 	return list, nil
 }
 
@@ -218,10 +218,10 @@ func (c *core) grow(elements map[string]int, now time.Time) {
 			to[step] = -1
 		}
 	}
-	decided := make(map[flow.ChoicePlace]bool)
+	decided := make(map[flow.ChoiceID]bool)
 	for i := range old.Choices() {
 		if choice := &old.Choices()[i]; c.vertices[choice.Gate].released {
-			decided[choice.Place()] = true
+			decided[choice.ID()] = true
 		}
 	}
 	c.plan, c.lists = plan, nil
@@ -306,7 +306,7 @@ func (c *core) moveQueues(to []int) {
 
 // countBefore counts what each vertex waits for. A gate is released with its last
 // predecessor, except one whose choice is not made yet.
-func (c *core) countBefore(decided map[flow.ChoicePlace]bool) {
+func (c *core) countBefore(decided map[flow.ChoiceID]bool) {
 	var reached []int
 	for v := range c.vertices {
 		if c.vertices[v].before = int32(len(c.plan.Previous(v))); c.vertices[v].before == 0 {
@@ -318,7 +318,7 @@ func (c *core) countBefore(decided map[flow.ChoicePlace]bool) {
 		reached = reached[:len(reached)-1]
 		if top >= c.plan.Len() {
 			choice, ok := c.plan.ChoiceAt(top)
-			c.vertices[top].released = !ok || decided[c.plan.Choices()[choice].Place()]
+			c.vertices[top].released = !ok || decided[c.plan.Choices()[choice].ID()]
 		}
 		if !c.vertices[top].released {
 			continue
@@ -378,7 +378,7 @@ func indexValue(index int) json.RawMessage { return strconv.AppendInt(nil, int64
 
 // part is the index or the element that an opening provides to one instance.
 func (c *core) part(wire *flow.Wire) (json.RawMessage, bool) {
-	if wire.Part == flow.PartPlace {
+	if wire.Part == flow.PartIndex {
 		return indexValue(wire.Index), true
 	}
 	elements := c.elements(wire.From)

@@ -116,7 +116,7 @@ func (o *recordedResults) value(wire *flow.Wire) (json.RawMessage, bool) {
 	switch {
 	case !ok:
 		return nil, false
-	case wire.Part == flow.PartPlace:
+	case wire.Part == flow.PartIndex:
 		return indexValue(wire.Index), true
 	case wire.Part == flow.PartElement:
 		elements, err := elementsOf(result)

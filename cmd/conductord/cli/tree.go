@@ -66,8 +66,8 @@ func nodeRows(plan *flow.Plan) []treeRow {
 	l := &layout{plan: plan, only: map[string]string{}}
 	for _, choice := range plan.Choices() {
 		var names []string
-		for i := range choice.Voices {
-			names = append(names, choice.Voices[i].Name)
+		for i := range choice.Deciders {
+			names = append(names, choice.Deciders[i].Name)
 		}
 		l.only[plan.Step(choice.Target.First).Name()] = strings.Join(names, " and ")
 	}
