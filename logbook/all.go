@@ -5,9 +5,8 @@ import (
 	"iter"
 )
 
-// AllBooks yields the books, page by page, in the order of their ids and
-// without their flows. It ends with an error, the last thing that is yielded,
-// or with the last book.
+// AllBooks yields the books, page by page, in the order of their ids and without their flows.
+// If a page cannot be read, it yields the error and ends.
 func AllBooks(ctx context.Context, connection Connection) iter.Seq2[Book, error] {
 	return func(yield func(Book, error) bool) {
 		after := BookID{}

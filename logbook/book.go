@@ -9,7 +9,7 @@ import (
 // Values are named JSON values. The bytes are kept as they were given.
 type Values map[string]json.RawMessage
 
-// Book is what is to be done: a named set of flow details.
+// Book is a named set of flow details.
 type Book struct {
 	ID        BookID       `json:"id"`
 	Name      string       `json:"name"`
@@ -26,8 +26,7 @@ type Factory struct {
 	Args json.RawMessage `json:"args,omitempty"`
 }
 
-// FlowDetail is one flow: how it is built, what it is given, and how far it
-// has come.
+// FlowDetail is one flow: how it is built, its values, and how far it has come.
 type FlowDetail struct {
 	ID      FlowID  `json:"id"`
 	Book    BookID  `json:"book"`
@@ -35,19 +34,17 @@ type FlowDetail struct {
 	Factory Factory `json:"factory"`
 	Store   Values  `json:"store,omitempty"` // what the flow's steps may require; a job's store goes over it
 	Meta    Values  `json:"meta,omitempty"`
-	// Targets are the steps for whose sake the flow is run: they, and what
-	// must be done before them, and nothing else. Empty: all of it.
+	// Targets limit the run to these steps and what must be done before them. Empty: all steps.
 	Targets []string `json:"targets,omitempty"`
-	// OnChange says what is done when the flow is taken up by code that
-	// builds it otherwise than it was when it began. Empty: ChangeAdopt.
+	// OnChange is what happens when code that builds the flow differently continues it.
+	// Empty: ChangeAdopt.
 	OnChange ChangePolicy `json:"on_change,omitempty"`
 	State    FlowState    `json:"state"`
 	Cause    *Failure     `json:"cause,omitempty"` // why the flow reverts, has reverted, or has failed
-	// Definition is what was built when the flow began, or when a change was
-	// last adopted; nil before.
+	// Definition is how the flow was built when it began, or when a change was last adopted;
+	// nil before.
 	Definition *Definition `json:"definition,omitempty"`
-	// Interventions are what persons have done to the flow after it had
-	// failed, oldest first.
+	// Interventions are what operators have done to the flow after it had failed, oldest first.
 	Interventions []Intervention `json:"interventions,omitempty"`
 	CreatedAt     time.Time      `json:"created_at"`
 	UpdatedAt     time.Time      `json:"updated_at"`
@@ -56,13 +53,12 @@ type FlowDetail struct {
 	// that token: the next update carries Sequence+1, or 1 under a new token.
 	Fence    Token  `json:"fence"`
 	Sequence uint64 `json:"sequence"`
-	// Ended is the token under which the flow came to its end last: what
-	// persons had said of it before was carried out by then, or refused.
+	// Ended is the token under which the flow last ended: interventions before it have been
+	// carried out or refused.
 	Ended Token `json:"ended,omitzero"`
-	// Begun is the token of a claim under which the first steps of the flow may
-	// have begun, although nothing of it is recorded; zero: there is none. The
-	// first update takes it away: whoever writes that has found out, or says of
-	// those steps that they run.
+	// Begun is the token of a claim under which the first steps of the flow may have begun
+	// although nothing of it is recorded; zero: there is none. The first update clears it,
+	// because it records these steps.
 	Begun Token `json:"begun,omitzero"`
 
 	// Atoms are in the order in which they were first recorded.
@@ -79,37 +75,34 @@ func (f *FlowDetail) Atom(name string) (*AtomDetail, bool) {
 	return nil, false
 }
 
-// AtomKind tells apart what stands in a flow.
+// AtomKind is the kind of an atom.
 type AtomKind string
 
 // The kinds of atom.
 const (
 	KindTask  AtomKind = "task"
 	KindRetry AtomKind = "retry"
-	// KindEach opens a part of a flow that is run once for each element of a
-	// list. Its result is the list: the record of what the part consists of.
+	// KindEach opens a part of a flow that is run once for each element of a list. Its result
+	// is the list.
 	KindEach AtomKind = "each"
 )
 
-// Known reports whether there is such a kind.
+// Known reports whether the kind is one of these.
 func (k AtomKind) Known() bool { return k == KindTask || k == KindRetry || k == KindEach }
 
-// AtomDetail is what has become of one step or retry of a flow.
+// AtomDetail is the record of one step or retry of a flow.
 type AtomDetail struct {
 	Name      string    `json:"name"`
 	Kind      AtomKind  `json:"kind"`
 	Version   string    `json:"version,omitempty"`
 	State     AtomState `json:"state"`
 	Intention Intention `json:"intention"`
-	// RetryAt is when a step that has failed, or that has nothing to say yet,
-	// is due again.
+	// RetryAt is when a step is due that has failed, or has said "not yet".
 	RetryAt time.Time `json:"retry_at,omitzero"`
-	// Progress is what the last attempt has said of itself while it ran; nil
-	// if nothing.
+	// Progress is the last report of the last attempt; nil if there was none.
 	Progress *Progress `json:"progress,omitempty"`
-	// Attempts are the executions and reverts, oldest first. An attempt is
-	// begun once and ended once; nothing is overwritten. Of more than
-	// KeptAttempts, the oldest are folded.
+	// Attempts are the executions and reverts, oldest first. An attempt begins once and ends
+	// once; nothing is overwritten. If there are more than KeptAttempts, the oldest are folded.
 	Attempts []Attempt `json:"attempts,omitempty"`
 	Folded   Folded    `json:"folded,omitzero"`
 }
@@ -120,14 +113,14 @@ type Folded struct {
 	Executions int `json:"executions,omitempty"`
 	Reverts    int `json:"reverts,omitempty"`
 	Resets     int `json:"resets,omitempty"`
-	// Rounds is how often the atom was begun anew among them: by an execution
-	// after a revert, or by a reset.
+	// Rounds is how often the atom began again among them: by an execution after a revert, or
+	// by a reset.
 	Rounds int `json:"rounds,omitempty"`
-	// Undone: the last of them is a revert, so that an execution begins anew.
+	// Undone: the last of them is a revert, so the next execution begins a round.
 	Undone bool `json:"undone,omitempty"`
 }
 
-// Progress is how far an attempt has come, as it says itself.
+// Progress is how far an attempt has come, by its own report.
 type Progress struct {
 	Done    int64           `json:"done"`
 	Total   int64           `json:"total,omitempty"`   // 0: not known
@@ -135,49 +128,48 @@ type Progress struct {
 	At      time.Time       `json:"at"`
 }
 
-// Action is what an attempt was made to do.
+// Action is what an attempt does.
 type Action string
 
 // The actions.
 const (
 	ActionExecute Action = "execute"
 	ActionRevert  Action = "revert"
-	// ActionReset does nothing, and undoes nothing: a person has had the atom
-	// begin anew. What stands before it is history, and counts for nothing.
+	// ActionReset executes and reverts nothing: an operator has had the atom begin again.
+	// Earlier attempts are history only.
 	ActionReset Action = "reset"
 )
 
-// Known reports whether there is such an action.
+// Known reports whether the action is one of these.
 func (a Action) Known() bool { return a == ActionExecute || a == ActionRevert || a == ActionReset }
 
-// Attempt is one execution or one revert of an atom; or what a person has done
-// instead, under the token and in the name of an Intervention.
+// Attempt is one execution or one revert of an atom, or an operator's action in its place,
+// with the token and the name of the Intervention.
 type Attempt struct {
 	Action Action `json:"action"`
-	// Number counts from 1, apart for each action.
+	// Number counts from 1, separately for each action.
 	Number    int       `json:"number"`
 	Token     Token     `json:"token"`
 	Owner     string    `json:"owner,omitempty"` // the conductor's name, or the person's, for people
 	StartedAt time.Time `json:"started_at"`
-	// EndedAt is zero while the attempt runs, and for ever if its conductor
-	// died: then nobody knows its outcome.
+	// EndedAt is zero while the attempt runs. It stays zero if the conductor died: then nobody
+	// knows the outcome.
 	EndedAt time.Time `json:"ended_at,omitzero"`
-	// Asked counts how often the attempt has said "not yet". Between two
-	// times it is asked, the attempt is open and nothing of it runs.
+	// Asked counts how often the attempt has said "not yet". Until it is asked again, it is
+	// open and nothing of it runs.
 	Asked int `json:"asked,omitempty"`
 	// Result is the JSON value of a successful attempt.
 	Result  json.RawMessage `json:"result,omitempty"`
 	Failure *Failure        `json:"failure,omitempty"`
-	// Stderr is the end of what a handler wrote there.
+	// Stderr is the end of what a handler wrote to stderr.
 	Stderr          string `json:"stderr,omitempty"`
 	StderrTruncated bool   `json:"stderr_truncated,omitempty"`
-	// Failures are, in an attempt of a retry, those of the steps under it
-	// (each says its Step) that followed on the attempt before and led to
-	// this one. An attempt that has ended is never changed, so what came
-	// after it stands with the next.
+	// Failures, in an attempt of a retry, are those of the steps under it (each has its Step)
+	// since the attempt before, which led to this one. They are recorded with the next attempt
+	// because an ended attempt never changes.
 	Failures []Failure `json:"failures,omitempty"`
-	// Shortened says that this answer omits the attempt's result, Stderr and the
-	// texts of its failures: those of its atom are too long together.
+	// Shortened means that this answer omits the attempt's result, Stderr and the texts of its
+	// failures, because those of its atom are too long together.
 	Shortened bool `json:"shortened,omitempty"`
 }
 
@@ -198,7 +190,7 @@ func (f *Folded) Count(action Action) int {
 	return f.Resets
 }
 
-// Add folds the attempt that follows on those that are folded.
+// Add folds the next attempt after those that are folded.
 func (f *Folded) Add(action Action) {
 	switch action {
 	case ActionExecute:
@@ -240,8 +232,8 @@ func (a *AtomDetail) Holds(action Action, number int) bool {
 	})
 }
 
-// Number is that of the latest attempt at an action, which counts all that were
-// made; 0: there was none.
+// Number is the number of the latest attempt at an action, folded ones included; 0: there was
+// none.
 func (a *AtomDetail) Number(action Action) int {
 	number := a.Folded.Count(action)
 	for i := range a.Attempts {
@@ -252,7 +244,7 @@ func (a *AtomDetail) Number(action Action) int {
 	return number
 }
 
-// Last finds the latest attempt at an action since the atom was last reset.
+// Last returns the latest attempt at an action since the atom was last reset.
 func (a *AtomDetail) Last(action Action) (*Attempt, bool) {
 	for i := len(a.Attempts) - 1; i >= 0; i-- {
 		switch a.Attempts[i].Action {
@@ -265,8 +257,7 @@ func (a *AtomDetail) Last(action Action) (*Attempt, bool) {
 	return nil, false
 }
 
-// Result is what the atom provides: the value of its last execution, if that
-// succeeded and has not been undone.
+// Result is the value of the atom's last execution, if that succeeded and is not undone.
 func (a *AtomDetail) Result() (json.RawMessage, bool) {
 	if a.State != AtomSuccess && a.State != AtomReverting {
 		return nil, false

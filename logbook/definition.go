@@ -9,20 +9,18 @@ import (
 	"io"
 )
 
-// ChangePolicy says what is done about a flow that has begun when the code
-// that takes it up builds it otherwise.
+// ChangePolicy is what happens to a flow that has begun when code that builds it differently
+// continues it.
 type ChangePolicy string
 
 // The policies.
 const (
-	// ChangeAdopt goes on as long as what has begun still has its place:
-	// steps may be added behind it, and steps that have not begun may change
-	// or go. Anything else is refused.
+	// ChangeAdopt continues as long as what has begun stays where it was in the flow: steps may be
+	// added behind it, and steps that have not begun may change or go. Other changes are refused.
 	ChangeAdopt ChangePolicy = "adopt"
-	// ChangePin leaves the flow to a conductor that builds it as it was: the
-	// job is given back to the board.
+	// ChangePin leaves the flow to a conductor that builds it as it was: the job is released.
 	ChangePin ChangePolicy = "pin"
-	// ChangeRefuse goes on with nothing but what the flow began with.
+	// ChangeRefuse continues only if nothing has changed.
 	ChangeRefuse ChangePolicy = "refuse"
 )
 
@@ -34,15 +32,14 @@ func (p ChangePolicy) check() error {
 	return &InvalidError{Field: "flow on_change", Reason: fmt.Sprintf("%.64q is none of %s, %s and %s", string(p), ChangeAdopt, ChangePin, ChangeRefuse)}
 }
 
-// Definition is the structure of a flow: which steps it has, and how each
-// hangs together with the others.
+// Definition is the structure of a flow: its steps, and what each one waits for, requires and
+// provides.
 type Definition struct {
-	// Hash is that of all steps with their names, versions, ports and places.
-	// Two flows of the same hash are built alike.
+	// Hash covers all steps with their names, versions, Ports and Places. Flows of the same hash
+	// are built alike.
 	Hash string `json:"hash"`
-	// Packed are the steps, as PackSteps gives them. Empty if they were too
-	// many, with names too long, to be kept: then only the hash can tell that
-	// something has changed.
+	// Packed are the steps, as PackSteps returns them. Empty if they were too long to keep: then
+	// only the hash shows that something has changed.
 	Packed []byte `json:"packed,omitempty"`
 }
 
@@ -63,12 +60,12 @@ const (
 	packedDeflated = 'd' // as JSON that is compressed
 )
 
-// maxPlain bounds what is left as it is: a compressor takes a megabyte of
-// memory, which is more than all else that a small flow takes.
+// maxPlain bounds what is not compressed: a compressor takes a megabyte of
+// memory, more than everything else of a small flow.
 const maxPlain = 8 << 10
 
-// PackSteps makes the steps of a definition small. The bytes are for
-// Definition.Steps alone: they may differ from one version of Go to the next.
+// PackSteps compresses the steps of a definition. Only Definition.Steps reads the bytes: they
+// may differ from one version of Go to the next.
 func PackSteps(steps []DefinedStep) ([]byte, error) {
 	text, err := json.Marshal(steps)
 	if err != nil {
@@ -79,7 +76,7 @@ func PackSteps(steps []DefinedStep) ([]byte, error) {
 	}
 	var packed bytes.Buffer
 	packed.WriteByte(packedDeflated)
-	// The level is one that there is, so that this cannot fail.
+	// The level is valid, so this cannot fail.
 	squeeze, err := flate.NewWriter(&packed, flate.BestSpeed)
 	if err != nil {
 		return nil, fmt.Errorf("cannot pack a definition: %w", err)
@@ -93,12 +90,11 @@ func PackSteps(steps []DefinedStep) ([]byte, error) {
 	return packed.Bytes(), nil
 }
 
-// maxUnpacked bounds what a small packed definition may grow to: the longest
-// flow with the longest names.
+// maxUnpacked bounds the size of an unpacked definition: the longest flow with the longest names.
 const maxUnpacked = 16 << 20
 
-// Steps are the steps of the definition, in the order of the flow. ErrInvalid
-// if they are not what PackSteps has made.
+// Steps are the steps of the definition, in the order of the flow. ErrInvalid if the bytes were not
+// made by PackSteps.
 func (d *Definition) Steps() ([]DefinedStep, error) {
 	if len(d.Packed) == 0 {
 		return nil, nil
@@ -151,7 +147,7 @@ func decodeSteps(text []byte) ([]DefinedStep, error) {
 	} else if token != json.Delim('[') {
 		return nil, fault(errors.New("they are no list"))
 	}
-	steps := []DefinedStep{} // a flow without steps, and not one of which nothing is kept
+	steps := []DefinedStep{} // not nil, which means that no steps are kept
 	for decoder.More() {
 		if len(steps) == MaxLimits.Steps {
 			return nil, &LimitError{Field: "definition steps", Limit: int64(MaxLimits.Steps), Size: int64(len(steps)) + 1, Unit: "steps"}

@@ -10,11 +10,11 @@ import (
 var (
 	// ErrNotFound: what was named does not exist, or no longer does.
 	ErrNotFound = errors.New("not found")
-	// ErrConflict: the same id stands for other content, or the thing is in
+	// ErrConflict: the same id has other content, or the thing is in
 	// a state that does not allow the call.
 	ErrConflict = errors.New("conflict")
-	// ErrFenced: the write carries a token that is not the job's any more.
-	// Whoever sent it has lost the claim and must stop.
+	// ErrFenced: the write carries a token that is no longer the job's.
+	// The sender has lost the claim and must stop.
 	ErrFenced = errors.New("fenced: the claim is held under another token")
 	// ErrInvalid: the input is wrong; *InvalidError names the field.
 	ErrInvalid = errors.New("invalid")
@@ -24,7 +24,7 @@ var (
 	// ErrNotAllowed: the caller may not do this.
 	ErrNotAllowed = errors.New("not allowed")
 	// ErrUnavailable: it did not happen, because no leader could take it.
-	// Trying again later is right.
+	// Try again later.
 	ErrUnavailable = errors.New("unavailable: it did not happen")
 	// ErrUncertain: it is unknown whether it happened. Repeating the same
 	// call, with the same ids, is harmless and settles it.

@@ -1,8 +1,7 @@
 package logbook
 
-// Failure is the lasting record of an error: what a person needs to
-// understand it after the process that met it is gone. It is matched by Kind,
-// never by text.
+// Failure is the record of an error: what a person needs to understand it after the process is
+// gone. It is matched by Kind, never by text.
 type Failure struct {
 	// Kind is the registered name of the error's kind, such as
 	// "handler.exit" or "timeout". Never empty.
@@ -13,7 +12,7 @@ type Failure struct {
 	Step string `json:"step,omitempty"`
 	// Code is an exit status or another number that the kind defines.
 	Code int `json:"code,omitempty"`
-	// Permanent: trying again would fail again, so nobody tries.
+	// Permanent: another try would fail again, so there is none.
 	Permanent bool `json:"permanent,omitempty"`
 	// Stack is the goroutine's stack, where the error was a panic.
 	Stack string `json:"stack,omitempty"`
@@ -56,12 +55,10 @@ const (
 	FailureCrash    = "crash"          // the conductor died while it held the job
 	FailureOperator = "operator"       // a person has ended it
 
-	// FailureIntervention: what a person wanted done to a failed flow cannot
-	// be done, and nothing of it was.
+	// FailureIntervention: interventions in a failed flow cannot be carried out, and none was.
 	FailureIntervention = "flow.intervention"
 
-	// FailureAtMostOnce: a step that must not start twice was running when
-	// its conductor died, so nobody knows whether it has happened; or it has
-	// said "not yet", and so asked to be started twice.
+	// FailureAtMostOnce: an at-most-once step was running when its conductor died, so nobody knows
+	// whether it has happened; or it has said "not yet", which would start it twice.
 	FailureAtMostOnce = "at_most_once"
 )

@@ -6,11 +6,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// BookID names a book. The caller makes it, so that saving the same book
-// twice is a repeat and not a second book.
+// BookID identifies a book. The caller makes it, so saving the same book twice is a repeat and
+// not a second book.
 type BookID struct{ uuid.UUID }
 
-// FlowID names a flow detail, across all books of a cluster.
+// FlowID identifies a flow detail, across all books of a cluster.
 type FlowID struct{ uuid.UUID }
 
 // NewBookID makes an id that sorts by the time it was made (UUID version 7).

@@ -10,35 +10,33 @@ import (
 	"github.com/google/uuid"
 )
 
-// InterventionKind is what a person does to a flow that has failed.
+// InterventionKind is what an operator does to a flow that has failed.
 type InterventionKind string
 
 // The kinds of intervention.
 const (
-	// InterveneRetryRevert has the flow reverted further: every revert that
-	// has failed is tried again, with its policy as if for the first time.
+	// InterveneRetryRevert continues the revert: every revert that has failed is tried again, with
+	// all tries of its policy.
 	InterveneRetryRevert InterventionKind = "retry-revert"
-	// InterveneSkip says of a step whose revert has failed, or had not come to
-	// its end when that of another failed, that there is nothing of it left to
-	// undo: it counts as reverted. The flow is reverted further.
+	// InterveneSkip counts a step as reverted whose revert has failed, or had not ended when
+	// another one failed. The flow continues to revert.
 	InterveneSkip InterventionKind = "skip"
-	// InterveneComplete says of a step that its work is done, with the result
-	// given: it counts as succeeded. The flow goes on forwards, with every
+	// InterveneComplete counts a step as succeeded, with the given result. The flow then runs every
 	// step that has not succeeded.
 	InterveneComplete InterventionKind = "complete"
-	// InterveneRerun has a step run again, and all that wait for it, whatever
-	// became of them, and besides every step that has not succeeded. Without a
-	// step, the whole flow runs again. Nothing is undone before.
+	// InterveneRerun runs a step again, all steps that wait for it, whatever their states, and
+	// every step that has not succeeded. Without a step, the whole flow runs again. Nothing is
+	// reverted first.
 	InterveneRerun InterventionKind = "rerun"
-	// InterveneTakeBack says of what is pending in a step, or without a step
-	// of all that is pending, that it is not to be carried out.
+	// InterveneTakeBack cancels the pending interventions in a step, or without a step all pending
+	// ones.
 	InterveneTakeBack InterventionKind = "take-back"
 )
 
 // interventionKinds are all of them.
 var interventionKinds = []InterventionKind{InterveneRetryRevert, InterveneSkip, InterveneComplete, InterveneRerun, InterveneTakeBack}
 
-// check holds what an intervention of the kind says against what it must say.
+// check checks that an intervention has the fields that its kind needs, and no others.
 func (k InterventionKind) check(i *Intervention) error {
 	fault := ""
 	switch {
@@ -58,12 +56,11 @@ func (k InterventionKind) check(i *Intervention) error {
 	return &InvalidError{Field: "intervention " + fault, Reason: fmt.Sprintf("%s takes none", k)}
 }
 
-// Intervention is what a person has done to a flow after it had ended. It is
-// recorded first, and then carried out by whoever claims the flow's job: it is
-// *pending* until the flow has been updated under a token that is newer, or
-// another has taken it back.
+// Intervention is an operator's decision about a flow that has ended. It is recorded first, and
+// carried out by the next owner of the flow's job. It is *pending* until the flow has been updated
+// under a newer token, or another intervention has taken it back.
 type Intervention struct {
-	// ID makes a repeat harmless: the caller makes it.
+	// ID makes a repeat harmless. The caller makes it.
 	ID   uuid.UUID        `json:"id"`
 	Flow FlowID           `json:"-"`
 	Kind InterventionKind `json:"kind"`
@@ -72,16 +69,16 @@ type Intervention struct {
 	Result json.RawMessage `json:"result,omitempty"`
 	By     string          `json:"by"` // who, for people
 	Reason string          `json:"reason,omitempty"`
-	// Hold records it, and leaves the flow as it is until another
-	// intervention follows that does not hold.
+	// Hold records the intervention without carrying it out, until another one follows that does
+	// not hold.
 	Hold bool `json:"hold,omitempty"`
-	// At and Token are set by the store: when it was recorded, and a token
-	// newer than those of all claims before it and older than those after.
+	// At and Token are set by the store: when it was recorded, and a token newer than those of all
+	// earlier claims and older than those of later ones.
 	At    time.Time `json:"at"`
 	Token Token     `json:"token"`
 }
 
-// Pending are the interventions that nobody has carried out or taken back yet.
+// Pending are the interventions that have not been carried out or taken back yet.
 func (f *FlowDetail) Pending() []Intervention {
 	for i := range f.Interventions {
 		if f.Interventions[i].Token.Compare(f.Fence) > 0 {
@@ -91,15 +88,14 @@ func (f *FlowDetail) Pending() []Intervention {
 	return nil
 }
 
-// Standing are those of a list of interventions that none after them has taken
-// back.
-func Standing(said []Intervention) []Intervention {
+// Standing returns the interventions of a list that no later one has taken back.
+func Standing(interventions []Intervention) []Intervention {
 	isBack := func(i Intervention) bool { return i.Kind == InterveneTakeBack }
-	if !slices.ContainsFunc(said, isBack) {
-		return said
+	if !slices.ContainsFunc(interventions, isBack) {
+		return interventions
 	}
 	var standing []Intervention
-	for _, i := range said {
+	for _, i := range interventions {
 		if isBack(i) {
 			standing = slices.DeleteFunc(standing, i.takesBack)
 		} else {
@@ -109,29 +105,27 @@ func Standing(said []Intervention) []Intervention {
 	return standing
 }
 
-// takesBack reports whether an intervention takes back another that is pending.
+// takesBack reports whether the intervention takes back a pending one.
 func (i Intervention) takesBack(pending Intervention) bool {
 	return i.Step == "" || i.Step == pending.Step
 }
 
-// Forwards reports whether a flow goes on forwards with any of the interventions.
-func Forwards(said []Intervention) bool {
-	return slices.ContainsFunc(said, func(i Intervention) bool { return i.Kind == InterveneComplete || i.Kind == InterveneRerun })
+// Forwards reports whether a flow goes forwards after these interventions.
+func Forwards(interventions []Intervention) bool {
+	return slices.ContainsFunc(interventions, func(i Intervention) bool { return i.Kind == InterveneComplete || i.Kind == InterveneRerun })
 }
 
-// Resumable reports whether a flow that has come to an end is to go on: among
-// the pending interventions is one that does not hold.
+// Resumable reports whether a flow that has ended must continue: a pending intervention does not
+// hold.
 func (f *FlowDetail) Resumable() bool { return Released(f.Pending()) }
 
-// Released reports whether interventions are to be carried out: one of them does
-// not hold.
-func Released(said []Intervention) bool {
-	return slices.ContainsFunc(said, func(i Intervention) bool { return !i.Hold })
+// Released reports whether interventions must be carried out: one of them does not hold.
+func Released(interventions []Intervention) bool {
+	return slices.ContainsFunc(interventions, func(i Intervention) bool { return !i.Hold })
 }
 
-// Admit decides whether an intervention can be carried out in the flow as it
-// stands, which must be given with its atoms. ErrConflict says why not. One
-// that has been admitted is told by its ID: repeated is true then.
+// Admit decides whether an intervention can be carried out in the flow, which must be given with
+// its atoms. ErrConflict says why not. If one with its ID was admitted before, repeated is true.
 func (f *FlowDetail) Admit(i *Intervention) (repeated bool, err error) {
 	for n := range f.Interventions {
 		if f.Interventions[n].ID == i.ID {
@@ -194,9 +188,8 @@ func (f *FlowDetail) admitTakeBack(i *Intervention) error {
 	return fmt.Errorf("%w: nothing waits to be carried out", ErrConflict)
 }
 
-// knows looks for a step that has not begun among those that the flow began
-// with. Which instances of an each there are, these do not tell: who carries
-// it out does.
+// knows checks that the flow's definition has a step that has not begun. It does not know how many
+// instances an each has; the next owner checks that.
 func (f *FlowDetail) knows(i *Intervention) error {
 	if f.Definition == nil {
 		return fmt.Errorf("%w: it has no step %q that has begun", ErrNotFound, i.Step)
@@ -222,8 +215,7 @@ func (f *FlowDetail) knows(i *Intervention) error {
 	return nil
 }
 
-// cutInstance takes the last number of an instance from a step's name, as in
-// step[3].
+// cutInstance cuts the last index of an instance off a step's name, as in step[3].
 func cutInstance(name string) (string, bool) {
 	open := strings.LastIndexByte(name, '[')
 	if open < 1 || !strings.HasSuffix(name, "]") || strings.Trim(name[open+1:len(name)-1], "0123456789") != "" {

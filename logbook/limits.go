@@ -24,8 +24,8 @@ var MaxLimits = Limits{Name: 255, Value: 256 << 10, Command: 1 << 20, Steps: 10_
 
 // Bounds that follow from how things are stored, and are not configurable.
 const (
-	// MaxStderr is how much of a handler's stderr is kept with an attempt:
-	// its end, which is where the reason stands.
+	// MaxStderr is how many bytes of a handler's stderr are kept with an attempt: the end, where
+	// the reason is.
 	MaxStderr = 64 << 10
 	// MaxJSONDepth bounds the nesting of a value, so that no reader of it
 	// can be made to run out of stack.
@@ -33,26 +33,24 @@ const (
 	// MaxValues bounds the values of one store or meta.
 	MaxValues = 1_000
 	// MaxFailures bounds a failure with all of its causes: a longer chain
-	// tells a person nothing more.
+	// does not help a person.
 	MaxFailures = 100
-	// MaxChangeAttempts bounds the attempts in one change of an atom. One
-	// outcome ends one attempt and begins one; each more has to be compared
-	// with all the others.
+	// MaxChangeAttempts bounds the attempts in one change of an atom. One outcome ends one attempt
+	// and begins one; each further one is compared with all the others.
 	MaxChangeAttempts = 100
-	// KeptAttempts bounds the attempts at one atom that are kept one by one. It is
-	// large enough for all that a policy counts: 100 executions and 100 reverts,
-	// or 100 rounds of a retry with their reverts.
+	// KeptAttempts bounds the attempts kept for one atom. It covers all that a policy counts: 100
+	// executions and 100 reverts, or 100 rounds of a retry with their reverts.
 	KeptAttempts = 256
 	// MaxTargets bounds the targets of one flow: they travel with every claim.
 	MaxTargets = 100
-	// MaxInterventions bounds what persons do to one flow, which is all kept.
+	// MaxInterventions bounds the interventions in one flow, all of which are kept.
 	MaxInterventions = 1_000
-	// MaxReason bounds the sentence that says why a person did something.
+	// MaxReason bounds the sentence that says why an operator did something.
 	MaxReason = 1 << 10
 )
 
 // CheckName refuses names that are empty, too long, not UTF-8, or that hold
-// control characters, which would garble every table and log they appear in.
+// control characters, which garble tables and logs.
 func (l Limits) CheckName(field, name string) error {
 	switch {
 	case name == "":
@@ -112,9 +110,8 @@ func (l Limits) CheckValues(field string, values Values) error {
 	return nil
 }
 
-// mayBeDeep reports whether there are brackets enough for too deep a nesting. To
-// count them takes a twentieth of the time that following them takes, and every
-// value that is posted comes by here.
+// mayBeDeep reports whether there are enough brackets for too deep a nesting. Counting them takes a
+// twentieth of the time of following them, and every posted value is checked.
 func mayBeDeep(value []byte) bool {
 	return bytes.Count(value, []byte("{"))+bytes.Count(value, []byte("[")) > MaxJSONDepth
 }
@@ -242,9 +239,8 @@ func (l Limits) CheckUpdate(u *Update) error {
 	return nil
 }
 
-// CheckFailure checks a failure and its causes; nil is accepted. Its message
-// and stack may hold any bytes, and those of all causes together are as long
-// as one value at most.
+// CheckFailure checks a failure and its causes; nil is accepted. Messages and stacks may hold any
+// bytes; together they may be as long as one value.
 func (l Limits) CheckFailure(field string, f *Failure) error {
 	if f == nil {
 		return nil
@@ -281,8 +277,8 @@ func (l Limits) checkOptionalName(field, name string) error {
 	return l.CheckName(field, name)
 }
 
-// before is one failure over those that led to an attempt, so that they are
-// counted together; nil if there are none.
+// before is a failure with those that led to an attempt as causes, so that they are counted
+// together; nil if there are none.
 func (a *Attempt) before() *Failure {
 	if len(a.Failures) == 0 {
 		return nil
@@ -326,7 +322,7 @@ func (l Limits) checkDefinition(d *Definition) error {
 	if d == nil {
 		return nil
 	}
-	// The engine makes it, however short the names of people may be.
+	// The engine makes the hash, so a lower limit for names does not apply to it.
 	if err := MaxLimits.CheckName("definition hash", d.Hash); err != nil {
 		return err
 	}
@@ -336,7 +332,7 @@ func (l Limits) checkDefinition(d *Definition) error {
 	return nil
 }
 
-// CheckIntervention checks what a person wants done before it is written.
+// CheckIntervention checks an intervention before it is written.
 func (l Limits) CheckIntervention(i *Intervention) error {
 	switch {
 	case i.ID == uuid.Nil:

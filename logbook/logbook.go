@@ -1,12 +1,12 @@
-// Package logbook holds what was planned and what has happened: books of
-// flows, the state of every step, every attempt at it with its result or
-// failure, and the contract of the store that keeps them.
+// Package logbook is the record of flows: books of flows, the state of every
+// step, every attempt at it with its result or failure, and the contract of the
+// store that keeps them.
 //
 // A Book holds FlowDetails; a FlowDetail holds AtomDetails, one for each step
 // of the flow; an AtomDetail holds the Attempts at the step. Only Updates
-// change a flow that has begun. An Update is indivisible, carries the Token
-// of the claim under which it is made, and is refused when that claim is over:
-// so two engines can never both write to one flow.
+// change a flow that has begun. An Update is indivisible, carries the Token of
+// its claim, and is refused when that claim is over: so two engines can never
+// both write to one flow.
 //
 // The package decides what an update does (FlowDetail.Judge, Advance), and
 // stores share that decision; it does no I/O of its own. Package memory is a
@@ -44,13 +44,15 @@ type Connection interface {
 	// and its interventions. ErrNotFound.
 	FlowDetail(ctx context.Context, id FlowID) (FlowDetail, error)
 
-	// Update applies updates in order, durably on return. Each has a verdict
-	// of its own in the slice that comes back, nil for applied or repeated:
-	// ErrNotFound, ErrFenced if the token is not that of the claim on the
-	// flow's job (or, for a flow without an unfinished job, not the zero
-	// token, or the flow has run under a claim before), ErrConflict for a number out of order or a state that the flow
-	// cannot take. The second error is that of the call as a whole; then the
-	// slice is nil.
+	// Update applies updates in order, durably on return. The slice holds one
+	// result for each, nil for applied or repeated:
+	//   - ErrNotFound;
+	//   - ErrFenced if the token is not that of the claim on the flow's job; or, if
+	//     the flow has no unfinished job, if the token is not zero or the flow has
+	//     run under a claim before;
+	//   - ErrConflict for a number out of order or a state that the flow cannot take.
+	//
+	// The second error is that of the call as a whole; then the slice is nil.
 	Update(ctx context.Context, updates ...Update) ([]error, error)
 
 	// DestroyBook removes a book, its flows and their atoms. ErrNotFound;

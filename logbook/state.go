@@ -14,9 +14,8 @@ import "fmt"
 //
 //	by an Intervention only:  FAILURE ──► REVERTING    FAILURE, REVERTED ──► RUNNING
 //
-// SUCCESS is final, and so is REVERTED unless a person has the flow run again.
-// FAILURE means that an undo has itself failed: a person is needed, and nothing
-// runs until one has spoken.
+// SUCCESS is final, and so is REVERTED unless an operator reruns the flow. FAILURE
+// means that a revert has failed: nothing runs until an operator intervenes.
 type FlowState string
 
 // The states of a flow.
@@ -40,7 +39,7 @@ var flowMoves = map[FlowState][]FlowState{
 	FlowReverted:  {FlowRunning},
 }
 
-// Finished reports whether the flow has come to an end that no engine changes.
+// Finished reports whether the flow has ended and no engine changes it.
 func (s FlowState) Finished() bool {
 	return s == FlowSuccess || s == FlowReverted || s == FlowFailure
 }
@@ -114,7 +113,7 @@ func checkMove[S ~string](what string, moves map[S][]S, from, to S) error {
 	return fmt.Errorf("%w: %s state %s cannot become %s", ErrConflict, what, from, to)
 }
 
-// Intention says what is to become of an atom, apart from where it stands.
+// Intention is what the engine means to do with an atom, independent of its state.
 type Intention string
 
 // The intentions for an atom.

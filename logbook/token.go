@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Token is the fence of a claim: every write that is made under a claim
-// carries it, and the state machine refuses a token that is no longer the
-// job's. Tokens of one job only grow, so an outside system that remembers the
-// highest token it has seen can refuse a sleeper too.
+// Token is the fencing token of a claim: every write under a claim carries it, and
+// the state machine refuses a token that is no longer the job's. Tokens of one job
+// only grow, so an outside system that remembers the highest token it has seen can
+// refuse a delayed owner too.
 //
-// Generation counts restorations of the cluster from a backup or a survivor;
-// Index is the log index of the claim. Only the pair is ordered: after a
-// restoration an index may be handed out again.
+// Generation counts restorations of the cluster from a backup or a survivor; Index
+// is the log index of the claim. Only the pair is ordered: after a restoration an
+// index may be assigned again.
 //
 // See Kleppmann, "How to do distributed locking" (2016).
 type Token struct {
@@ -22,8 +22,7 @@ type Token struct {
 	Index      uint64
 }
 
-// IsZero reports whether the token is unset, as in an update that is made
-// outside any claim.
+// IsZero reports whether the token is unset, as in an update outside any claim.
 func (t Token) IsZero() bool { return t == Token{} }
 
 // Compare orders tokens: negative if t is older than other.

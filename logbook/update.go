@@ -5,27 +5,26 @@ import (
 	"time"
 )
 
-// Update is everything that follows from one outcome in a flow, in one
-// indivisible write. Its cost is what it changes, however large the flow is.
+// Update is one indivisible write to a flow: everything that follows from one outcome. Its cost
+// depends on what it changes, not on the size of the flow.
 //
-// Token and Sequence make a repeat harmless: under one token the numbers run
-// 1, 2, 3, …; a number that is not above the flow's is a repeat and changes
-// nothing, a number that skips one is an ErrConflict.
+// Token and Sequence make a repeat harmless. Under one token the numbers run 1, 2, 3, …; a number
+// that is not above the flow's is a repeat and changes nothing, a number that skips one is an
+// ErrConflict.
 type Update struct {
 	Flow     FlowID    `json:"flow"`
 	Token    Token     `json:"token"` // of the claim; zero for a flow that has no unfinished job, and had no claim before
 	Sequence uint64    `json:"sequence"`
 	State    FlowState `json:"state,omitempty"` // empty: unchanged
 	Cause    *Failure  `json:"cause,omitempty"` // nil: unchanged
-	// Definition is what was built; nil: unchanged.
+	// Definition is how the flow is built; nil: unchanged.
 	Definition *Definition `json:"definition,omitempty"`
-	// Atoms are changed in this order; one atom may stand here more than once,
-	// as when a step without a revert goes by way of REVERTING to REVERTED.
+	// Atoms are changed in this order. One atom may occur more than once, as when a step without
+	// a revert goes through REVERTING to REVERTED.
 	Atoms []AtomChange `json:"atoms,omitempty"`
 }
 
-// AtomChange is what an update does to one atom. The first change of an atom
-// creates it.
+// AtomChange is the change of one atom. The first change of an atom creates it.
 type AtomChange struct {
 	Name      string    `json:"name"`
 	Kind      AtomKind  `json:"kind,omitempty"`      // of a new atom; empty: unchanged
@@ -39,7 +38,7 @@ type AtomChange struct {
 	Attempts []Attempt `json:"attempts,omitempty"`
 }
 
-// Verdict is what the number of an update says about it.
+// Verdict says whether an update is new.
 type Verdict int
 
 // The verdicts.
@@ -48,11 +47,10 @@ const (
 	Repeat                // it has been applied already: answer as before, change nothing
 )
 
-// Judge compares an update with the flow as it stands. The caller has checked
-// the token against the claim; Judge only orders. The tokens of a flow only
-// grow: an update under an older one, or outside any claim once the flow has
-// run under one, is ErrFenced. Numbers begin anew with each token, so a late
-// repeat of it would otherwise pass for the first of the next.
+// Judge compares an update's token and number with those of the flow. The caller has checked the
+// token against the claim. The tokens of a flow only grow: an update under an older one, or outside
+// any claim once the flow has run under one, is ErrFenced. Numbers begin at 1 with each token, so a
+// late repeat from an earlier token could otherwise pass for a new update.
 func (f *FlowDetail) Judge(u *Update) (Verdict, error) {
 	next := uint64(1)
 	if u.Token == f.Fence {
@@ -71,9 +69,9 @@ func (f *FlowDetail) Judge(u *Update) (Verdict, error) {
 	return Fresh, nil
 }
 
-// Advance applies the part of a fresh update that concerns the flow itself;
-// atoms are changed by AtomDetail.Advance. A flow that runs again after it had
-// ended has no Cause any more. On an error nothing has changed.
+// Advance applies the part of a fresh update that concerns the flow itself; AtomDetail.Advance
+// changes the atoms. A flow that runs again after its end loses its Cause. On an error nothing has
+// changed.
 func (f *FlowDetail) Advance(u *Update, now time.Time) error {
 	if u.State != "" {
 		if err := f.State.Move(u.State); err != nil {
@@ -83,12 +81,12 @@ func (f *FlowDetail) Advance(u *Update, now time.Time) error {
 			return fmt.Errorf("cannot update flow %s: %w: it is %s, and nobody has intervened", f.ID, ErrConflict, f.State)
 		}
 		if f.State.Finished() && u.State == FlowRunning {
-			f.Cause = nil // the flow reverts no longer; the attempts tell what had failed
+			f.Cause = nil // the flow no longer reverts; the attempts record what failed
 		}
 		f.State = u.State
 	}
 	if f.State.Finished() {
-		f.Ended = u.Token // also where it stays so: what was said of it is refused
+		f.Ended = u.Token // also if it was finished before: its interventions were refused
 	}
 	if u.Cause != nil {
 		f.Cause = u.Cause
@@ -100,7 +98,7 @@ func (f *FlowDetail) Advance(u *Update, now time.Time) error {
 	return nil
 }
 
-// NewAtom is the atom that a first change finds.
+// NewAtom is an atom before its first change.
 func NewAtom(name string, kind AtomKind) AtomDetail {
 	return AtomDetail{Name: name, Kind: kind, State: AtomPending, Intention: IntendExecute}
 }
@@ -124,8 +122,8 @@ func (a *AtomDetail) Advance(c *AtomChange) error {
 	return nil
 }
 
-// CheckNumbers checks after Advance that the numbers of attempts skip none: what
-// is folded is only counted. holds reports whether an attempt exists or existed.
+// CheckNumbers checks, after Advance, that no attempt number is skipped: folded attempts are only
+// counted. holds reports whether an attempt exists or existed.
 func (c *AtomChange) CheckNumbers(holds func(action Action, number int) bool) error {
 	for i := range c.Attempts {
 		if attempt := &c.Attempts[i]; attempt.Number > 1 && !holds(attempt.Action, attempt.Number-1) {
@@ -136,8 +134,8 @@ func (c *AtomChange) CheckNumbers(holds func(action Action, number int) bool) er
 	return nil
 }
 
-// admits checks that an attempt is new, or ends one that is open, where those
-// that stand before it in the same change have been recorded.
+// admits checks that an attempt is new or ends an open one, given the earlier attempts of the same
+// change.
 func (a *AtomDetail) admits(attempt *Attempt, earlier []Attempt) error {
 	if attempt.Number < 1 || !attempt.Action.Known() {
 		return &InvalidError{Field: "attempt", Reason: fmt.Sprintf("%s %d of atom %q", attempt.Action, attempt.Number, a.Name)}
@@ -158,7 +156,7 @@ func (a *AtomDetail) admits(attempt *Attempt, earlier []Attempt) error {
 
 func (a *AtomDetail) set(c *AtomChange) {
 	if c.State == AtomPending && a.State != AtomPending && a.State != AtomRunning {
-		a.Progress = nil // it begins anew, and has come nowhere
+		a.Progress = nil // it begins again
 	}
 	if c.Version != "" {
 		a.Version = c.Version

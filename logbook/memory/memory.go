@@ -38,16 +38,16 @@ type book struct {
 	flows []logbook.FlowID
 }
 
-// flow is a flow without its atoms, and those by order and by name: so that
-// an update costs what it changes, and not what the flow holds.
+// flow is a flow without its atoms, and those by order and by name: so the cost of an update depends
+// on what it changes, not on the size of the flow.
 type flow struct {
 	head  logbook.FlowDetail
 	atoms []*logbook.AtomDetail
 	names map[string]int
 }
 
-// New makes an empty logbook. Fields of the limits that are zero, or above
-// logbook.MaxLimits, stand for those of logbook.MaxLimits.
+// New makes an empty logbook. Limits that are zero or above logbook.MaxLimits become those of
+// logbook.MaxLimits.
 func New(limits logbook.Limits) *Connection {
 	limits.Name = bounded(limits.Name, logbook.MaxLimits.Name)
 	limits.Value = bounded(limits.Value, logbook.MaxLimits.Value)
@@ -67,8 +67,8 @@ func bounded(value, most int) int {
 	return value
 }
 
-// checkSize refuses what would not fit into one command. Without a wire there
-// is no encoded command to measure, so its JSON form stands for it.
+// checkSize refuses what would not fit into one command. Nothing is encoded for a wire here, so it
+// measures the JSON form.
 func (c *Connection) checkSize(command any) error {
 	encoded, err := json.Marshal(command)
 	if err != nil {
@@ -165,6 +165,5 @@ func (c *Connection) DestroyBook(ctx context.Context, id logbook.BookID) error {
 	return nil
 }
 
-// now is the time that goes into what is written: UTC, without the monotonic
-// part, as a store would give it back.
+// now is the time for a write: UTC, without the monotonic part, as a store returns it.
 func now() time.Time { return time.Now().UTC().Round(0) }

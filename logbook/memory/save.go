@@ -12,9 +12,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// SaveBook writes a book and its flows, or merges them into the book that
-// there is already. A new flow begins PENDING and without atoms, whatever the
-// argument says: only updates tell what has happened.
+// SaveBook writes a book and its flows, or merges them into the existing book. A new flow is PENDING
+// and without atoms, whatever the argument holds: only updates change that.
 func (c *Connection) SaveBook(ctx context.Context, given logbook.Book) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -36,8 +35,8 @@ func (c *Connection) SaveBook(ctx context.Context, given logbook.Book) error {
 	return nil
 }
 
-// admitsLocked checks that a flow of a book that is to be saved is new, or
-// may be changed, or is not changed. It writes nothing.
+// admitsLocked checks that a flow of a saved book is new, unchanged, or may be changed. It writes
+// nothing.
 func (c *Connection) admitsLocked(id logbook.BookID, given *logbook.FlowDetail) error {
 	known, ok := c.flows[given.ID]
 	switch {
@@ -51,7 +50,7 @@ func (c *Connection) admitsLocked(id logbook.BookID, given *logbook.FlowDetail) 
 	return nil
 }
 
-// samePlan reports whether two flows say the same about what is to be done.
+// samePlan reports whether two flows are to be run in the same way.
 func samePlan(a, b *logbook.FlowDetail) bool {
 	return a.Name == b.Name && a.Factory.Name == b.Factory.Name &&
 		bytes.Equal(a.Factory.Args, b.Factory.Args) &&

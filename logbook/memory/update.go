@@ -7,16 +7,16 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Update applies updates in order, each for itself.
+// Update applies updates in order, each independently of the others.
 func (c *Connection) Update(ctx context.Context, updates ...logbook.Update) ([]error, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	verdicts := make([]error, len(updates))
+	results := make([]error, len(updates))
 	for i := range updates {
-		verdicts[i] = c.update(&updates[i])
+		results[i] = c.update(&updates[i])
 	}
-	return verdicts, nil
+	return results, nil
 }
 
 func (c *Connection) update(u *logbook.Update) error {
@@ -58,16 +58,15 @@ func (c *Connection) update(u *logbook.Update) error {
 	return nil
 }
 
-// advance makes the atoms as the update would have them, in the order of its
-// changes, and leaves the flow's own untouched: a refusal of a later change
-// must undo the earlier ones.
+// advance returns copies of the atoms with the changes of the update, applied in order. The flow's
+// own atoms stay unchanged, because a later change may be refused.
 func (c *Connection) advance(kept *flow, u *logbook.Update) ([]*logbook.AtomDetail, error) {
 	var changed []*logbook.AtomDetail
-	places := make(map[string]int, len(u.Atoms))
+	indexes := make(map[string]int, len(u.Atoms))
 	added := 0
 	for i := range u.Atoms {
 		change := cloneChange(&u.Atoms[i])
-		place, ok := places[change.Name]
+		at, ok := indexes[change.Name]
 		if !ok {
 			atom, isNew, err := kept.atom(&change)
 			if err != nil {
@@ -76,14 +75,14 @@ func (c *Connection) advance(kept *flow, u *logbook.Update) ([]*logbook.AtomDeta
 			if isNew {
 				added++
 			}
-			place = len(changed)
-			places[change.Name] = place
+			at = len(changed)
+			indexes[change.Name] = at
 			changed = append(changed, atom)
 		}
-		if err := changed[place].Advance(&change); err != nil {
+		if err := changed[at].Advance(&change); err != nil {
 			return nil, err
 		}
-		if err := change.CheckNumbers(changed[place].Holds); err != nil {
+		if err := change.CheckNumbers(changed[at].Holds); err != nil {
 			return nil, err
 		}
 	}
@@ -93,11 +92,10 @@ func (c *Connection) advance(kept *flow, u *logbook.Update) ([]*logbook.AtomDeta
 	return changed, nil
 }
 
-// atom copies the atom that a change is about, or makes the one that a first
-// change finds.
+// atom copies the atom of a change, or makes a new one for a first change.
 func (f *flow) atom(change *logbook.AtomChange) (atom *logbook.AtomDetail, isNew bool, err error) {
-	if place, ok := f.names[change.Name]; ok {
-		copied := cloneAtom(f.atoms[place])
+	if at, ok := f.names[change.Name]; ok {
+		copied := cloneAtom(f.atoms[at])
 		return &copied, false, nil
 	}
 	if !change.Kind.Known() {
@@ -113,12 +111,12 @@ func (f *flow) atom(change *logbook.AtomChange) (atom *logbook.AtomDetail, isNew
 func (f *flow) put(changed []*logbook.AtomDetail) {
 	for _, atom := range changed {
 		atom.Fold(logbook.KeptAttempts)
-		place, ok := f.names[atom.Name]
+		at, ok := f.names[atom.Name]
 		if !ok {
-			place = len(f.atoms)
-			f.names[atom.Name] = place
+			at = len(f.atoms)
+			f.names[atom.Name] = at
 			f.atoms = append(f.atoms, nil)
 		}
-		f.atoms[place] = atom
+		f.atoms[at] = atom
 	}
 }
