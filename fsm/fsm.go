@@ -29,6 +29,26 @@
 // what it finds, the file is never synced, and after a stop nothing in it is
 // trusted. What must survive survives in the log and in snapshots. Entries
 // were checked against the limits before they were proposed.
+//
+// Read the files in this order:
+//
+//   - the machine: fsm.go, verbs.go (how each command is applied), apply.go (a
+//     batch of entries), entry_use.go, view.go, memory.go;
+//   - rows: keys.go (all tables, keys and indexes), job.go (saves and moves a
+//     job, and keeps its indexes), flow.go, atom.go, book.go, job_index.go;
+//   - the claim order: claim_queue.go (which job comes next), keys.go
+//     (claimableKey, lineKey, appendOrder), ageing.go, may_claim.go; claim.go
+//     grants the job;
+//   - the end of a claim: ending.go (by its owner), session.go (crash: the owner
+//     died), expiry.go (the claim's own time), order.go (settle: what becomes of
+//     the job), retry.go; timers.go wakes jobs when their time has come;
+//   - operators: order.go (suspend, resume, cancel), change.go, intervene.go,
+//     restore.go, drain.go;
+//   - posting: post.go, holder.go (keys of jobs), deadline.go; boards: board.go,
+//     counters.go, rate.go; schedules: schedule.go, slot.go;
+//   - reading: read.go, presence.go (sessions, entities, drains), situation.go
+//     (why a job waits), event.go, event_buffer.go, job_error.go;
+//   - snapshots: snapshot.go, digest.go; clean-up: garbage.go.
 package fsm
 
 import (

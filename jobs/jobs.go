@@ -1,5 +1,5 @@
 // Package jobs is the board as a contract: jobs that are posted, claimed and
-// finished, the sessions that hold the claims, and what everybody may rely on.
+// finished, the sessions that hold the claims, and the guarantees of both.
 //
 // A Posting becomes a Job on a board. A Session claims it and gets a Claim
 // with a Token; whoever writes under the claim shows the token, and the board
