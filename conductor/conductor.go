@@ -17,7 +17,7 @@
 // Guarantees: it never holds more than MaxJobs jobs, nor runs more than
 // MaxDispatches; it starts no step while it does not know that its session lives,
 // and stops its steps before others may claim its jobs; it is safe without a
-// watch, and a stop request that a broken watch has missed is found later; a job that
+// watch, and finds a stop request that a broken watch missed later; a job that
 // goes wrong gets an ending (outcome.go holds the table) or stays claimable; no
 // error of the board or the logbook ends the conductor.
 //

@@ -1,27 +1,25 @@
-// Package tables keeps sorted tables of bytes in a bbolt file, with what was
-// written last in memory before it.
+// Package tables keeps sorted tables of bytes in a bbolt file, with the latest
+// writes in memory: a log-structured store of a memtable over one file.
 //
-// A DB is changed by one Writer at a time. What a commit wrote goes into a
-// layer in memory; once that has grown to a bound it is frozen, a new one
-// begins, and the frozen one is flushed into the file in one transaction,
-// beside further commits. Reads look through the layers into the file. So a
-// commit costs no pages: a row that is written ten times between two flushes,
-// or deleted again, costs the file one write, and the pages of a flush are
-// written in the order of their keys.
+// One Writer at a time changes a DB. A commit writes to a layer in memory (the
+// memtable). When that has grown to a bound it is frozen, a new one begins, and
+// the frozen one is flushed into the file in one transaction, beside further
+// commits. Reads look into the layers first and then into the file. So a commit
+// writes no pages: a row that is written ten times between two flushes costs the
+// file one write, and a flush writes pages in the order of their keys.
 //
-// In the file, rows stand in blocks: some kilobytes of them are one value of
-// bbolt's. A row of its own would cost bbolt a search from the root, a node in
-// memory and sixteen bytes of the page, for each of the many that are shorter
-// than that costs; a block is written by copying its rows, and those which are
-// added to a table in order share one.
+// In the file, rows are kept in blocks: some kilobytes of rows are one value of
+// bbolt. A bbolt value for each row would cost a search from the root, a node in
+// memory and sixteen bytes of the page, which is more than many rows have. A
+// block is written by copying its rows, and rows that are added to a table in
+// order share one.
 //
 // Guarantees: a commit is seen whole or not at all, by every read that begins
-// after it; a read sees one state for as long as it lasts, whatever is
-// committed or flushed beside it; what is read does not depend on when was
-// flushed.
+// after it. A read sees one state for as long as it lasts, whatever is committed
+// or flushed meanwhile. The time of a flush does not change what is read.
 //
-// Assumptions: nobody needs the file after a stop. It is not synced, and what
-// is in memory is not in it. Who wants all of it durable takes a Snapshot.
+// Assumptions: nobody needs the file after a stop. It is not synced, and it lacks
+// what is in memory. A Snapshot has everything.
 package tables
 
 import (
