@@ -10,17 +10,6 @@
 // the same state, byte for byte (Digest compares), however the entries were
 // batched and wherever a snapshot came between them.
 //
-// The package has four layers; a test holds that nothing uses a layer above its own:
-//
-//	machine      fsm, apply, verbs, read, snapshot     applies entries, answers reads
-//	commands     post, claim, ending, stop_request, …  what each may do
-//	nouns        job, flow, board, event, schedule, …  what is stored, with its indexes
-//	transaction  tx, view, keys, ledger, counters, …   tables and caches
-//
-// Begin with job.go: the state of a job follows from its facts (standing), and so do
-// all indexes that lead to it (job_index.go) and all counters. claim_order.go decides
-// which job is claimed next.
-//
 // Guarantees: a batch of entries is applied whole or not at all; a command that
 // is refused has changed nothing; a read sees the state after some batch and
 // never a half of one; repeating a command is harmless.
@@ -30,25 +19,22 @@
 // trusted. What must survive survives in the log and in snapshots. Entries
 // were checked against the limits before they were proposed.
 //
-// Read the files in this order:
+// The package has four layers; a test holds that nothing uses a layer above its own.
+// Read them from the middle:
 //
-//   - the machine: fsm.go, verbs.go (how each command is applied), apply.go (a
-//     batch of entries), entry_use.go, view.go, memory.go;
-//   - rows: keys.go (all tables, keys and indexes), job.go (saves and moves a
-//     job, and keeps its indexes), flow.go, atom.go, book.go, job_index.go;
-//   - the claim order: claim_queue.go (which job comes next), keys.go
-//     (claimableKey, lineKey, appendOrder), ageing.go, may_claim.go; claim.go
-//     grants the job;
-//   - the end of a claim: ending.go (by its owner), session.go (crash: the owner
-//     died), expiry.go (the claim's own time), order.go (settle: what becomes of
-//     the job), retry.go; timers.go wakes jobs when their time has come;
-//   - operators: order.go (suspend, resume, cancel), change.go, intervene.go,
-//     restore.go, drain.go;
-//   - posting: post.go, holder.go (keys of jobs), deadline.go; boards: board.go,
-//     counters.go, rate.go; schedules: schedule.go, slot.go;
-//   - reading: read.go, presence.go (sessions, entities, drains), situation.go
-//     (why a job waits), event.go, event_buffer.go, job_error.go;
-//   - snapshots: snapshot.go, digest.go; clean-up: garbage.go.
+//   - nouns, what is stored of each, its indexes and how it is read: job.go first (the
+//     state of a job follows from its facts), job_index.go (and so do its indexes and
+//     counters), claim_order.go (which job comes next), ageing.go, flow.go, atom.go,
+//     book.go, board.go, schedule.go, event.go, presence.go (sessions, entities, drains);
+//   - commands, what each may do: post.go, claim.go; for the end of a claim ending.go (by
+//     its owner), session.go (crash: the owner died), expiry.go (the claim's own time),
+//     stop_request.go (settle: where the job goes then, and suspend, resume, cancel),
+//     retry.go; for operators change.go, intervene.go, restore.go, drain.go; timers.go
+//     for the leader's commands; schedule_verbs.go, slot.go;
+//   - the machine: apply.go (a batch of entries), verbs.go (how each command is applied),
+//     read.go, snapshot.go, digest.go;
+//   - the transaction below: keys.go (all tables and keys), tx.go, view.go, ledger.go,
+//     counters.go, session_claims.go, entry_use.go, event_buffer.go, memory.go.
 package fsm
 
 import (

@@ -1250,7 +1250,7 @@ func (x *JobCommand) GetRevert() bool {
 	return false
 }
 
-// BeginLeadership starts a leader's reign: its index is the timer epoch, which
+// BeginLeadership begins the time of a leader: its index is the timer epoch, which
 // the leader's later commands carry, and a deposed leader's do not match.
 type BeginLeadershipCommand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
