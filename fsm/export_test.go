@@ -259,7 +259,11 @@ func (c *census) countJob(value []byte) error {
 		}
 		c.indexed[row.table]++
 	}
-	if state, due := j.standing(j.ModifiedAt); state != j.State && j.State != jobs.StateClaimable {
+	at := j.ModifiedAt
+	if j.State == jobs.StateCooling || j.State == jobs.StateDelayed {
+		at = j.DueAt.Add(-1) // the leader wakes it later than it is due
+	}
+	if state, due := j.standing(at); state != j.State {
 		return fmt.Errorf("job %s is %s until %s, and stands %s until %s", j.ID, j.State, j.DueAt, state, due)
 	}
 	if id := c.get(tableJobID, j.ID.UUID[:]); id == nil || !bytes.HasPrefix(id, sequenceKey(j.Sequence)) {

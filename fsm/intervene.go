@@ -172,7 +172,7 @@ func (t *txn) roomToGoOn(j *jobRecord, pending []logbook.Intervention, next *log
 		return nil
 	}
 	reopened := *j
-	lift(&reopened, append(slices.Clone(pending), *next))
+	lift(&reopened, append(slices.Clone(pending), *next), t.now)
 	return t.roomAgain(&reopened)
 }
 
@@ -215,7 +215,7 @@ func (t *txn) steer(j *jobRecord, last *logbook.Intervention, pending []logbook.
 		t.event(jobs.EventIntervened, j, evidence)
 		return
 	}
-	lift(j, pending)
+	lift(j, pending, t.now)
 	parked := j.Parked && j.State == jobs.StateHeld
 	if j.Parked {
 		j.unpark()
@@ -266,14 +266,18 @@ func saidOf(i *logbook.Intervention) string {
 	return said
 }
 
-// lift takes from a job the order that what a person has said since gainsays.
-// Only a request to cancel and undo stands, where the flow is to go on
-// backwards; a job that is suspended waits until it is resumed.
-func lift(j *jobRecord, pending []logbook.Intervention) {
+// lift removes a stop request that the pending interventions contradict. A request to
+// cancel and undo stays where they undo the flow further; a suspended job waits until
+// it is resumed. A job that was being cancelled has not waited for its time any more,
+// and does not begin to wait for it now.
+func lift(j *jobRecord, pending []logbook.Intervention, now time.Time) {
 	switch {
 	case j.State == jobs.StateSuspended:
 	case j.isUnder(jobs.RequestCancel) && j.StopRequest.Revert && !logbook.Forwards(pending):
 	default:
+		if j.isUnder(jobs.RequestCancel) && j.NotBefore.After(now) {
+			j.NotBefore = time.Time{}
+		}
 		j.StopRequest = nil
 	}
 }

@@ -702,6 +702,9 @@ func (m *model) onlyUndone(j *modelJob, flow *modelFlow, all []logbook.Intervent
 // steer has a job carry out what was said of its flow.
 func (m *model) steer(j *modelJob, flow *modelFlow) {
 	if j.State != jobs.StateSuspended && !m.onlyUndone(j, flow, flow.Interventions) {
+		if under(j, jobs.RequestCancel) && j.NotBefore.After(m.now) {
+			j.NotBefore = time.Time{}
+		}
 		j.StopRequest = nil
 	}
 	j.ModifiedAt = m.now

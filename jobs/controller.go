@@ -141,7 +141,8 @@ type Controller interface {
 	// carried out by it, the job is COMPLETED as its flow has ended.
 	// A stop request that the job was under is lifted, but for one to cancel and undo
 	// where the flow goes on backwards, and one to suspend where the job is
-	// suspended. ErrNotFound if there is no such flow or step; ErrConflict for a flow or a
+	// suspended. A job that is reopened, or was being cancelled, does not wait for a
+	// not-before time any more. ErrNotFound if there is no such flow or step; ErrConflict for a flow or a
 	// step in another state than the kind of intervention needs; ErrLimit at
 	// logbook.MaxInterventions, where those that wait to be carried out are too
 	// long together, and where a finished job has no room on its board any more:
