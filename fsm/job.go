@@ -94,14 +94,30 @@ func (j *jobFacts) isStuck() bool {
 // and then the message: a listing by state can tell without decoding.
 type jobRecord struct {
 	jobFacts
-	was jobFacts // as it is stored, and known to the indexes; without a sequence if it is not
+	// was is the job as stored and as the indexes know it: nil before a new job is put,
+	// and jobFacts itself after that. A copy would cost a tenth of each posting.
+	was *jobFacts
+}
+
+// unstored is what a job was that is not stored: no row leads to it.
+var unstored jobFacts
+
+// before is what a job was when it was stored last.
+func (j *jobRecord) before() *jobFacts {
+	switch j.was {
+	case nil:
+		return &unstored
+	case &j.jobFacts:
+		panic("internal error: one command puts a new job twice")
+	}
+	return j.was
 }
 
 const jobPrefixSize = 2
 
 // placeJob brings a job to where its facts say that it stands, and stores it.
 func (t *txn) placeJob(j *jobRecord) {
-	if j.was.State == jobs.StateClaimable && j.Claims == 0 {
+	if j.before().State == jobs.StateClaimable && j.Claims == 0 {
 		t.age(j) // it keeps what it has waited, however it comes back
 	}
 	if !j.cooled.After(t.now) || j.final != "" || j.Claim != nil {
@@ -116,7 +132,7 @@ func (t *txn) placeJob(j *jobRecord) {
 	switch {
 	case j.State != jobs.StateClaimable:
 		j.ClaimableAt = time.Time{}
-	case j.was.State != jobs.StateClaimable:
+	case j.before().State != jobs.StateClaimable:
 		j.ClaimableAt = t.now
 	}
 	if j.State == jobs.StateClaimable {
@@ -158,8 +174,8 @@ func (t *txn) reopenJob(j *jobRecord) {
 
 // putJob stores a job, and brings indexes and counters in step with it.
 func (t *txn) putJob(j *jobRecord) {
-	t.reindex(&j.was, &j.jobFacts)
-	t.recount(&j.was, &j.jobFacts)
+	t.reindex(j.before(), &j.jobFacts)
+	t.recount(j.before(), &j.jobFacts)
 	row := &t.messages.job
 	if row.Job == nil {
 		row.Job = new(v1.Job)
@@ -168,7 +184,11 @@ func (t *txn) putJob(j *jobRecord) {
 	row.Job.Details, row.Job.Store, row.Job.Failure = nil, nil, nil
 	row.Finish, row.CoolsUntil, row.DeadlineWatched, row.Lag = j.finish, command.TimeToProto(j.cooled), j.watched, j.lag
 	t.putMessage(tableJob, sequenceKey(j.Sequence), []byte{byte(j.end), byte(stateNumber(j.State))}, row)
-	j.was = j.jobFacts
+	if j.was == nil {
+		j.was = &j.jobFacts
+		return
+	}
+	*j.was = j.jobFacts
 }
 
 func decodeJob(value []byte) (*jobRecord, error) {
@@ -180,7 +200,8 @@ func decodeJob(value []byte) (*jobRecord, error) {
 		return nil, err
 	}
 	facts.end = end(value[0])
-	return &jobRecord{jobFacts: facts, was: facts}, nil
+	was := facts
+	return &jobRecord{jobFacts: facts, was: &was}, nil
 }
 
 func factsFromProto(row *v1.JobRow) (jobFacts, error) {
@@ -266,8 +287,8 @@ func (t *txn) setEvidence(j *jobRecord, failure *logbook.Failure) {
 
 // removeJob forgets a finished job. The error is a fault.
 func (t *txn) removeJob(j *jobRecord) error {
-	t.reindex(&j.was, &jobFacts{})
-	t.recount(&j.was, &jobFacts{})
+	t.reindex(j.before(), &unstored)
+	t.recount(j.before(), &unstored)
 	key := sequenceKey(j.Sequence)
 	t.delete(tableJobID, j.ID.UUID[:])
 	t.delete(tableJob, key)
