@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/conductord/conductord/internal/tomlpos"
 )
 
 // maxFile bounds a configuration file: a larger one is the wrong file.
@@ -65,7 +67,7 @@ type origin struct {
 type loader struct {
 	config  Config
 	file    string
-	lines   lines             // of the keys in the file
+	places  tomlpos.Index     // of the keys in the file
 	origins map[string]origin // by setting
 	bad     []string          // settings with a fault already: they are not blamed twice
 	faults  Faults
@@ -86,10 +88,10 @@ func (l *loader) loadFile(path string) error {
 		}
 		return fmt.Errorf("cannot read the configuration %s: %w", path, err)
 	}
-	l.lines = scanLines(text)
+	l.places = *tomlpos.New(text)
 	for _, row := range table() {
 		if value, found := take(document, row.key); found {
-			l.origins[row.key] = origin{path, l.lines.of(row.key), row.key}
+			l.origins[row.key] = origin{path, l.places.Of(row.key).Line, row.key}
 			l.setAny(row, value)
 		}
 	}
@@ -162,7 +164,7 @@ func similar(key string) string {
 }
 
 func (l *loader) addInFile(key, message string) {
-	l.faults = append(l.faults, Fault{Place: l.file, Line: l.lines.of(key), Key: key, Message: message})
+	l.faults = append(l.faults, Fault{Place: l.file, Line: l.places.Of(key).Line, Key: key, Message: message})
 }
 
 func (l *loader) loadEnv(env []string) {
@@ -325,7 +327,7 @@ func (l *loader) blame(key, message string) {
 	if from, known := l.origins[settingOf(key)]; known {
 		fault := Fault{Place: from.place, Line: from.line, Key: from.key, Message: message}
 		if from.place == l.file {
-			fault.Key, fault.Line = key, l.lines.of(key)
+			fault.Key, fault.Line = key, l.places.Of(key).Line
 		} else if key != settingOf(key) {
 			fault.Message = strings.TrimPrefix(key, "cluster.") + ": " + message
 		}

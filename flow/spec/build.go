@@ -13,6 +13,7 @@ import (
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/handler"
+	"github.com/conductord/conductord/internal/tomlpos"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -70,7 +71,7 @@ var named = regexp.MustCompile(`(?:step|retry|flow|graph) ("(?:[^"\\]|\\.)*")`)
 func (d *Document) located(err error) error {
 	f := &faults{source: d.source}
 	for _, found := range joinedErrors(err) {
-		var at place
+		var at tomlpos.Position
 		for _, match := range named.FindAllStringSubmatch(found.Error(), -1) {
 			name, _ := strconv.Unquote(match[1])
 			if known, ok := d.places[name]; ok {

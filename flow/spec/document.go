@@ -69,6 +69,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/conductord/conductord/internal/tomlpos"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -103,9 +104,9 @@ type Document struct {
 	Flows map[string]Part `json:"flows,omitempty"` // that steps use by name
 	Steps []Step          `json:"steps"`
 
-	source   string           // where it was read, for messages
-	expanded []Step           // Steps, with what they use in its place
-	places   map[string]place // of the expanded steps, flows and retries, by name
+	source   string                      // where it was read, for messages
+	expanded []Step                      // Steps, with what they use in its place
+	places   map[string]tomlpos.Position // of the expanded steps, flows and retries, by name
 }
 
 // Part is a flow that is written once and used by steps, each of which gives
@@ -118,7 +119,7 @@ type Part struct {
 	Retry       *Rounds `json:"retry,omitempty"`
 	Steps       []Step  `json:"steps"`
 
-	places map[string]place // of its steps, flows and retries
+	places map[string]tomlpos.Position // of its steps, flows and retries
 }
 
 // Step is one step of a document; if it has Steps, a flow within the flow; and

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/internal/tomlpos"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -102,17 +103,17 @@ type expander struct {
 // expandedName is what a step of a part is called, and who made it so.
 type expandedName struct {
 	name    string
-	inner   place // in the part
-	outer   place // of the step of the document that uses it
-	foreign bool  // it comes from a part
+	inner   tomlpos.Position // in the part
+	outer   tomlpos.Position // of the step of the document that uses it
+	foreign bool             // it comes from a part
 }
 
 // scope is in whose words steps are written.
 type scope struct {
 	prefix string // of names
 	rename func(symbol string) string
-	places map[string]place // of the names without the prefix
-	outer  place            // of the step of the document that uses the part
+	places map[string]tomlpos.Position // of the names without the prefix
+	outer  tomlpos.Position            // of the step of the document that uses the part
 }
 
 // symbol is what the document calls a value.
@@ -211,7 +212,7 @@ func (x *expander) checkWith(s *Step, in scope, spoken map[string]bool) {
 // withFault is a name for a value that a part does not speak of.
 type withFault struct {
 	flow   string
-	at     place
+	at     tomlpos.Position
 	symbol string
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/conductord/conductord/internal/tomlpos"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -69,39 +70,26 @@ func (e *FaultError) Unwrap() []error {
 	return found
 }
 
-// place is where something stands in a document.
-type place struct{ line, column int }
-
 // faults collects what is wrong, and where each key of the document stands.
 type faults struct {
 	source string
-	places map[string]place // of paths such as steps[0].name
+	index  tomlpos.Index
 	found  []Fault
 	more   int
 }
 
 // add notes a fault at a path, or at the nearest thing above it whose place is known.
 func (f *faults) add(path, where, reason string) {
-	f.note(f.place(path), Fault{Where: where, Reason: reason})
+	f.note(f.index.Of(path), Fault{Where: where, Reason: reason})
 }
 
-func (f *faults) note(at place, fault Fault) {
+func (f *faults) note(at tomlpos.Position, fault Fault) {
 	if len(f.found) == MaxFaults {
 		f.more++
 		return
 	}
-	fault.Line, fault.Column = at.line, at.column
+	fault.Line, fault.Column = at.Line, at.Column
 	f.found = append(f.found, fault)
-}
-
-func (f *faults) place(path string) place {
-	for path != "" {
-		if at, known := f.places[path]; known {
-			return at
-		}
-		path = path[:max(strings.LastIndexAny(path, ".["), 0)]
-	}
-	return place{}
 }
 
 func (f *faults) err() error {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/handler"
+	"github.com/conductord/conductord/internal/tomlpos"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -34,7 +35,7 @@ func Parse(data []byte, name string) (*Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{faults: f, named: map[string]place{}}
+	r := &reader{faults: f, named: map[string]tomlpos.Position{}}
 	document := r.document(newTable(f, "", "", values))
 	if most := logbook.MaxLimits.Steps; r.steps > most {
 		return nil, fmt.Errorf("cannot use the document: %w", &logbook.LimitError{Field: name, Limit: int64(most), Size: int64(r.steps), Unit: "steps"})
@@ -47,7 +48,7 @@ func Parse(data []byte, name string) (*Document, error) {
 		return nil, err
 	}
 	if _, taken := r.named[document.Name]; !taken {
-		r.named[document.Name] = f.place("name") // for messages; a step may be called the same
+		r.named[document.Name] = f.index.Of("name") // for messages; a step may be called the same
 	}
 	if err := logbook.MaxLimits.CheckValue("the JSON form of "+name, document.JSON()); err != nil {
 		return nil, fmt.Errorf("cannot use the document: %w", err)
@@ -58,7 +59,7 @@ func Parse(data []byte, name string) (*Document, error) {
 // reader makes a document of plain values.
 type reader struct {
 	faults *faults
-	named  map[string]place // all steps, flows and retries so far, of the document or of a part
+	named  map[string]tomlpos.Position // all steps, flows and retries so far, of the document or of a part
 	flows  map[string]Part
 	steps  int
 	later  []func() // what can be checked when everything has been read
@@ -176,7 +177,7 @@ func (r *reader) claim(t *table, key, name string) {
 		t.fault(key, "another step has the same name")
 		return
 	}
-	r.named[name] = r.faults.place(t.pathOf(key))
+	r.named[name] = r.faults.index.Of(t.pathOf(key))
 }
 
 // work reads what a step has that a flow has not.

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/conductord/conductord/internal/tomlpos"
 )
 
 // parts reads flows: what steps may use by name.
@@ -22,7 +24,7 @@ func (r *reader) parts(t *table) map[string]Part {
 			t.fault(key, "%s where a table belongs", kindOf(values[name]))
 			continue
 		}
-		r.named = map[string]place{} // a part's names are its own
+		r.named = map[string]tomlpos.Position{} // a part's names are its own
 		parts[name] = r.part(newTable(r.faults, t.pathOf(key), "flow "+quoted(name), inner), name)
 	}
 	r.named = ours

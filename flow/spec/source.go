@@ -10,6 +10,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/conductord/conductord/internal/tomlpos"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -44,9 +45,8 @@ func isJSON(data []byte, name string) bool {
 }
 
 func decodeTOML(data []byte, f *faults) map[string]any {
-	index := indexTOML(string(data))
-	f.places = index.places
-	if index.deepest > logbook.MaxJSONDepth {
+	f.index = *tomlpos.New(string(data))
+	if f.index.Deepest > logbook.MaxJSONDepth {
 		f.found = append(f.found, Fault{Reason: fmt.Sprintf("nested too deeply; the limit is %d levels", logbook.MaxJSONDepth)})
 		return nil
 	}
@@ -89,10 +89,10 @@ func plain(value any) any {
 
 func decodeJSON(data []byte, f *faults) map[string]any {
 	walk := &jsonWalk{data: data, faults: f, decoder: json.NewDecoder(bytes.NewReader(data)), line: 1}
-	f.places = map[string]place{}
+	f.index.Positions = map[string]tomlpos.Position{}
 	if err := logbook.MaxLimits.CheckValue("document", data); err != nil {
 		at := walk.faultPlace()
-		f.found = append(f.found, Fault{Line: at.line, Column: at.column, Reason: reasonOf(err)})
+		f.found = append(f.found, Fault{Line: at.Line, Column: at.Column, Reason: reasonOf(err)})
 		return nil
 	}
 	walk.decoder.UseNumber()
@@ -125,7 +125,7 @@ func (w *jsonWalk) value(path string) any {
 		for i := 0; w.decoder.More(); i++ {
 			inner := fmt.Sprintf("%s[%d]", path, i)
 			if at := w.upcoming(); w.data[w.offset] == '{' {
-				w.faults.places[inner] = at
+				w.faults.index.Positions[inner] = at
 			}
 			list = append(list, w.value(inner))
 		}
@@ -141,9 +141,9 @@ func (w *jsonWalk) object(path string) map[string]any {
 	for w.decoder.More() {
 		at := w.upcoming()
 		key, _ := w.next().(string)
-		inner := joined(path, key)
+		inner := tomlpos.Join(path, key)
 		if inner != path {
-			w.faults.places[inner] = at
+			w.faults.index.Positions[inner] = at
 		}
 		if _, twice := object[key]; twice {
 			w.faults.add(inner, shortened(key), "stands twice in the same object")
@@ -160,7 +160,7 @@ func (w *jsonWalk) next() json.Token {
 }
 
 // upcoming is the place of the next key or element.
-func (w *jsonWalk) upcoming() place {
+func (w *jsonWalk) upcoming() tomlpos.Position {
 	offset := int(w.decoder.InputOffset())
 	for offset < len(w.data) && strings.IndexByte(" \t\r\n,", w.data[offset]) >= 0 {
 		offset++
@@ -169,25 +169,25 @@ func (w *jsonWalk) upcoming() place {
 }
 
 // at counts lines; offsets only grow.
-func (w *jsonWalk) at(offset int) place {
+func (w *jsonWalk) at(offset int) tomlpos.Position {
 	passed := w.data[w.offset:offset]
 	w.line += bytes.Count(passed, []byte("\n"))
 	if last := bytes.LastIndexByte(passed, '\n'); last >= 0 {
 		w.begin = w.offset + last + 1
 	}
 	w.offset = offset
-	return place{line: w.line, column: offset - w.begin + 1}
+	return tomlpos.Position{Line: w.line, Column: offset - w.begin + 1}
 }
 
 // faultPlace is where the data stops being JSON; nowhere if it does not.
-func (w *jsonWalk) faultPlace() place {
+func (w *jsonWalk) faultPlace() tomlpos.Position {
 	var raw json.RawMessage
 	var syntax *json.SyntaxError
 	if err := json.Unmarshal(w.data, &raw); errors.As(err, &syntax) {
 		// The offset is behind the byte that should not be there.
 		return w.at(max(0, min(int(syntax.Offset), len(w.data))-1))
 	}
-	return place{}
+	return tomlpos.Position{}
 }
 
 // reasonOf leaves the field out of an error whose place is told otherwise.

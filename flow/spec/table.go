@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/conductord/conductord/internal/tomlpos"
 )
 
 // table is one table (TOML) or object (JSON) of a document while it is read.
@@ -28,7 +30,7 @@ func newTable(f *faults, path, where string, values map[string]any) *table {
 	return &table{faults: f, path: path, where: where, values: values, known: map[string]bool{}, bad: map[string]bool{}}
 }
 
-func (t *table) pathOf(key string) string { return joined(t.path, key) }
+func (t *table) pathOf(key string) string { return tomlpos.Join(t.path, key) }
 
 func (t *table) fault(key, format string, args ...any) {
 	where := t.where
