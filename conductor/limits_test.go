@@ -32,8 +32,8 @@ func claims(t *testing.T, c cluster) int {
 		t.Fatal(err)
 	}
 	sum := 0
-	for i := range page.Jobs {
-		sum += page.Jobs[i].Claims
+	for i := range page.Items {
+		sum += page.Items[i].Claims
 	}
 	return sum
 }

@@ -118,8 +118,8 @@ func thrice(t *testing.T, c cluster, job jobs.Job) {
 		t.Fatal(err)
 	}
 	reverted := 0
-	for i := range page.Errors {
-		if page.Errors[i].How == jobs.HowReverted {
+	for i := range page.Items {
+		if page.Items[i].How == jobs.HowReverted {
 			reverted++
 		}
 	}

@@ -276,50 +276,50 @@ func (m *Machine) BoardStatus(name string, now time.Time) (jobs.BoardStatus, err
 	return status, err
 }
 
-// BoardList reads up to limit boards by name, from the first one after a name,
-// without kinds and holders; fewer where they are long, and none only if none
-// follow. A limit of 0 or over logbook.MaxPage means logbook.MaxPage.
-func (m *Machine) BoardList(after string, limit int, now time.Time) ([]jobs.BoardStatus, error) {
+// BoardList reads a page of up to limit boards by name, without kinds and holders. A limit of 0 or over logbook.MaxPage means logbook.MaxPage.
+func (m *Machine) BoardList(after string, limit int, now time.Time) (page jobs.Page[jobs.BoardStatus], err error) {
 	limit = pageSize(limit)
-	var boards []jobs.BoardStatus
-	err := m.read(func(v *view) error {
-		// The default board has its place in the order before it is stored too.
-		unsaid := v.get(tableBoard, []byte(jobs.DefaultBoard)) == nil && after < jobs.DefaultBoard
-		add := func(board jobs.BoardStatus) error {
-			err := v.fillBoard(&board, now)
-			boards = append(boards, board)
-			return err
-		}
-		cursor := v.cursor(tableBoard)
-		size := 0
-		for key, value := cursor.Seek([]byte(after)); key != nil && len(boards) < limit; key, value = cursor.Next() {
-			if string(key) <= after {
-				continue
+	err = m.read(func(v *view) error {
+		names, more := v.boardNames(after, limit)
+		for _, name := range names {
+			board, err := v.existingBoard(name)
+			if err == nil {
+				err = v.fillBoard(&board, now)
 			}
-			if size >= maxPageBytes {
-				return nil
-			}
-			size += len(value)
-			board, err := decodeBoard(string(key), value)
 			if err != nil {
 				return err
 			}
-			if unsaid && board.Name > jobs.DefaultBoard {
-				unsaid = false
-				if err := add(jobs.BoardStatus{Name: jobs.DefaultBoard}); err != nil || len(boards) == limit {
-					return err
-				}
-			}
-			if err := add(board); err != nil {
-				return err
-			}
+			page.Items = append(page.Items, board)
 		}
-		if unsaid && len(boards) < limit {
-			return add(jobs.BoardStatus{Name: jobs.DefaultBoard})
+		if more {
+			page.Next = names[len(names)-1]
 		}
 		return nil
 	})
-	return boards, err
+	return page, err
+}
+
+// boardNames are the names of a page of boards, and whether more follow. The default
+// board has its place in the order before it is stored too.
+func (v *view) boardNames(after string, limit int) (names []string, more bool) {
+	size, unstored := 0, v.get(tableBoard, []byte(jobs.DefaultBoard)) == nil && after < jobs.DefaultBoard
+	cursor := v.cursor(tableBoard)
+	key, value := cursor.Seek([]byte(after))
+	if string(key) == after {
+		key, value = cursor.Next()
+	}
+	for key != nil || unstored {
+		if len(names) == limit || size >= maxPageBytes {
+			return names, true
+		}
+		if unstored && (key == nil || string(key) > jobs.DefaultBoard) {
+			names, unstored = append(names, jobs.DefaultBoard), false
+			continue
+		}
+		names, size = append(names, string(key)), size+len(value)
+		key, value = cursor.Next()
+	}
+	return names, false
 }
 
 // fillBoard adds what is counted of a board as a whole.

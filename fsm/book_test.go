@@ -100,21 +100,15 @@ func TestBooksByPage(t *testing.T) {
 		r.ok(saveBook(book(fmt.Sprint(i), fmt.Sprint("flow ", i))))
 	}
 	seen := make(map[string]bool)
-	after := logbook.BookID{}
-	for {
-		books, err := r.Books(after, 3)
+	last := logbook.BookID{}
+	for book, err := range logbook.Pages("", func(after string) (logbook.Page[logbook.Book], error) { return r.Books(after, 3) }) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, b := range books {
-			if seen[b.Name] || b.ID.String() <= after.String() || len(b.Flows) != 0 {
-				t.Errorf("book %+v after %s", b, after)
-			}
-			seen[b.Name], after = true, b.ID
+		if seen[book.Name] || book.ID.String() <= last.String() || len(book.Flows) != 0 {
+			t.Errorf("book %+v after %s", book, last)
 		}
-		if len(books) < 3 {
-			break
-		}
+		seen[book.Name], last = true, book.ID
 	}
 	if len(seen) != 7 {
 		t.Errorf("listed %d", len(seen))

@@ -234,13 +234,13 @@ func TestPagesOfLongThings(t *testing.T) {
 		r.ok(trash(e))
 	}
 	var pages []int
-	for after := uint64(0); ; {
+	for after := ""; ; {
 		page, err := r.Jobs(jobs.Query{After: after})
 		if err != nil {
 			t.Fatal(err)
 		}
-		pages = append(pages, len(page.Jobs))
-		if after = page.Next; after == 0 {
+		pages = append(pages, len(page.Items))
+		if after = page.Next; after == "" {
 			break
 		}
 	}

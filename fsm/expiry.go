@@ -8,7 +8,6 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/logbook"
 )
 
 // timed tells the leader of a claim that has a time of its own.
@@ -112,10 +111,10 @@ const claimKeySize = idSize + 8 + 8 + sequenceSize
 
 // Claims reads a page of the claims that are held, by session and in the order
 // in which they were made. Fields that only the leader's timers know are not set.
-func (m *Machine) Claims(query jobs.ClaimQuery) (page jobs.ClaimPage, err error) {
+func (m *Machine) Claims(query jobs.ClaimQuery) (page jobs.Page[jobs.HeldClaim], err error) {
 	after, err := hex.DecodeString(query.After)
 	if err != nil || (len(after) != 0 && len(after) != claimKeySize) {
-		return page, &logbook.InvalidError{Field: "claims after", Reason: "not what a page before has said"}
+		return page, badCursor("claims")
 	}
 	err = m.read(func(v *view) error {
 		page, err = v.heldClaims(query, after)
@@ -124,7 +123,7 @@ func (m *Machine) Claims(query jobs.ClaimQuery) (page jobs.ClaimPage, err error)
 	return page, err
 }
 
-func (v *view) heldClaims(query jobs.ClaimQuery, after []byte) (page jobs.ClaimPage, err error) {
+func (v *view) heldClaims(query jobs.ClaimQuery, after []byte) (page jobs.Page[jobs.HeldClaim], err error) {
 	var prefix []byte
 	if !query.Session.IsZero() {
 		prefix = query.Session.UUID[:]
@@ -138,7 +137,7 @@ func (v *view) heldClaims(query jobs.ClaimQuery, after []byte) (page jobs.ClaimP
 		}
 	}
 	for ; key != nil && bytes.HasPrefix(key, prefix); key, value = cursor.Next() {
-		if len(page.Claims) >= limit || examined >= maxExamined {
+		if len(page.Items) >= limit || examined >= maxExamined {
 			page.Next = hex.EncodeToString(last)
 			return page, nil
 		}
@@ -146,12 +145,12 @@ func (v *view) heldClaims(query jobs.ClaimQuery, after []byte) (page jobs.ClaimP
 		last = append(last[:0], key...)
 		j, err := v.heldBy(key, value)
 		if err != nil {
-			return jobs.ClaimPage{}, err
+			return jobs.Page[jobs.HeldClaim]{}, err
 		}
 		if j == nil || (query.Owner != "" && j.Claim.Owner != query.Owner) || (query.Board != "" && j.Board != query.Board) {
 			continue
 		}
-		page.Claims = append(page.Claims, jobs.HeldClaim{Job: j.ID, Board: j.Board, Name: j.Name, Kind: j.Kind, Claim: *j.Claim})
+		page.Items = append(page.Items, jobs.HeldClaim{Job: j.ID, Board: j.Board, Name: j.Name, Kind: j.Kind, Claim: *j.Claim})
 	}
 	return page, nil
 }

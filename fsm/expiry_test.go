@@ -123,7 +123,7 @@ func TestClaimsAreListed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, held := range page.Claims {
+			for _, held := range page.Items {
 				names = append(names, fmt.Sprint(held.Name, " ", held.Board, " ", held.Kind, " ", held.Claim.Owner))
 			}
 			if query.After = page.Next; page.Next == "" {

@@ -148,8 +148,8 @@ func kindKept(kind string) string { return strings.ToValidUTF8(kind[:min(len(kin
 const maxErrorsExamined = 2_000
 
 // Errors reads a page of errors, the latest first.
-func (m *Machine) Errors(query jobs.ErrorQuery) (jobs.ErrorPage, error) {
-	var page jobs.ErrorPage
+func (m *Machine) Errors(query jobs.ErrorQuery) (jobs.Page[jobs.JobError], error) {
+	var page jobs.Page[jobs.JobError]
 	if err := jobs.CheckErrorQuery(&query); err != nil {
 		return page, err
 	}
@@ -189,15 +189,15 @@ func (v *view) indexFor(q *jobs.ErrorQuery) (table, []byte, error) {
 }
 
 // errorsBack reads an index backwards, from the latest error on.
-func (v *view) errorsBack(q *jobs.ErrorQuery, where table, prefix []byte) (jobs.ErrorPage, error) {
-	page := jobs.ErrorPage{Scans: scansErrors(q)}
+func (v *view) errorsBack(q *jobs.ErrorQuery, where table, prefix []byte) (jobs.Page[jobs.JobError], error) {
+	page := jobs.Page[jobs.JobError]{Scans: scansErrors(q)}
 	limit, examined, size := pageSize(q.Limit), 0, 0
 	before, err := v.errorsBefore(q)
 	if err != nil {
 		return page, err
 	}
 	cursor := v.cursor(where)
-	last := q.Before
+	last := q.After
 	key, _ := cursor.Seek(append(bytes.Clone(prefix), before...))
 	if key == nil {
 		key, _ = cursor.Last()
@@ -205,23 +205,23 @@ func (v *view) errorsBack(q *jobs.ErrorQuery, where table, prefix []byte) (jobs.
 		key, _ = cursor.Prev()
 	}
 	for ; bytes.HasPrefix(key, prefix) && len(key) == len(prefix)+positionSize; key, _ = cursor.Prev() {
-		if len(page.Errors) >= limit || examined >= maxErrorsExamined || size >= maxPageBytes {
+		if len(page.Items) >= limit || examined >= maxErrorsExamined || size >= maxPageBytes {
 			page.Next = last
 			return page, nil
 		}
 		examined++
 		e, err := v.jobError(key[len(prefix):])
 		if err != nil {
-			return jobs.ErrorPage{}, err
+			return jobs.Page[jobs.JobError]{}, err
 		}
 		if e.At.Before(q.From) {
 			return page, nil
 		}
-		if last = &e.Position; !wantsError(q, &e) {
+		if last = e.Position.String(); !wantsError(q, &e) {
 			continue
 		}
 		size += len(v.get(tableError, key[len(prefix):]))
-		page.Errors = append(page.Errors, e)
+		page.Items = append(page.Items, e)
 	}
 	return page, nil
 }
@@ -231,8 +231,12 @@ func (v *view) errorsBack(q *jobs.ErrorQuery, where table, prefix []byte) (jobs.
 // are in the order of time.
 func (v *view) errorsBefore(q *jobs.ErrorQuery) ([]byte, error) {
 	end := bytes.Repeat([]byte{0xff}, positionSize)
-	if q.Before != nil {
-		end = positionKey(*q.Before)
+	if q.After != "" {
+		position, err := jobs.ParsePosition(q.After)
+		if err != nil {
+			return nil, badCursor("query")
+		}
+		end = positionKey(position)
 	}
 	if q.To.IsZero() {
 		return end, nil

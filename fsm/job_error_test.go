@@ -30,13 +30,13 @@ func (r *rig) errors(query jobs.ErrorQuery) []string {
 		if err != nil {
 			r.Fatal(err)
 		}
-		for i := range page.Errors {
-			told = append(told, fmt.Sprintf("%s %s: %s", page.Errors[i].Name, page.Errors[i].How, page.Errors[i].Failure.Message))
+		for i := range page.Items {
+			told = append(told, fmt.Sprintf("%s %s: %s", page.Items[i].Name, page.Items[i].How, page.Items[i].Failure.Message))
 		}
-		if page.Next == nil {
+		if page.Next == "" {
 			return told
 		}
-		query.Before = page.Next
+		query.After = page.Next
 	}
 }
 
@@ -122,15 +122,15 @@ func TestErrorsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept := page.Errors[0].Failure
+	kept := page.Items[0].Failure
 	size := len(kept.Message) + len(kept.Stack)
 	for _, cause := range kept.Causes {
 		size += len(cause.Message) + len(cause.Stack)
 	}
-	if !page.Errors[0].Abridged || size > fsm.MaxErrorText || len(kept.Causes) == 0 || kept.Causes[0].Message == "" {
+	if !page.Items[0].Abridged || size > fsm.MaxErrorText || len(kept.Causes) == 0 || kept.Causes[0].Message == "" {
 		t.Errorf("of a long failure %d bytes are kept, and %d causes", size, len(kept.Causes))
 	}
-	if page.Errors[1].Abridged {
+	if page.Items[1].Abridged {
 		t.Error("a short failure is said to be abridged")
 	}
 	if whole := r.job(id("a")).Failure; len(whole.Causes) != 20 {
@@ -166,13 +166,13 @@ func TestErrorPagesAreBounded(t *testing.T) {
 	}
 	code, one := 99, start.Add(time.Second)
 	page, err := r.Errors(jobs.ErrorQuery{Code: &code})
-	if err != nil || len(page.Errors) != 0 || page.Next == nil || !page.Scans {
-		t.Errorf("a page of %d errors, next %v, scans %t (%v)", len(page.Errors), page.Next, page.Scans, err)
+	if err != nil || len(page.Items) != 0 || page.Next == "" || !page.Scans {
+		t.Errorf("a page of %d errors, next %v, scans %t (%v)", len(page.Items), page.Next, page.Scans, err)
 	}
 	for _, query := range []jobs.ErrorQuery{{To: one.Add(time.Second)}, {To: one.Add(1), Board: "default"}} {
 		page, err := r.Errors(query)
-		if err != nil || len(page.Errors) != jobs.MaxClaims || page.Next != nil || !page.Errors[0].At.Equal(one) {
-			t.Errorf("up to the first: %d errors, next %v (%v)", len(page.Errors), page.Next, err)
+		if err != nil || len(page.Items) != jobs.MaxClaims || page.Next != "" || !page.Items[0].At.Equal(one) {
+			t.Errorf("up to the first: %d errors, next %v (%v)", len(page.Items), page.Next, err)
 		}
 	}
 	if got := r.errors(jobs.ErrorQuery{From: r.now}); len(got) != jobs.MaxClaims {

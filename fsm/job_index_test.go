@@ -30,12 +30,12 @@ func TestIndexedListingsLookAtNoOthers(t *testing.T) {
 	r.ok(trash(e))
 	for _, query := range []jobs.Query{{Tags: []string{"rare"}}, {Key: "well"}, {ErrorType: "weather"}, {States: []jobs.State{jobs.StateTrashed}}} {
 		page, err := r.Jobs(query)
-		if err != nil || len(page.Jobs) != 1 || page.Next != 0 || page.Scans {
-			t.Errorf("%+v: %d jobs, next %d, scans %t (%v)", query, len(page.Jobs), page.Next, page.Scans, err)
+		if err != nil || len(page.Items) != 1 || page.Next != "" || page.Scans {
+			t.Errorf("%+v: %d jobs, next %q, scans %t (%v)", query, len(page.Items), page.Next, page.Scans, err)
 		}
 	}
 	page, err := r.Jobs(jobs.Query{Name: "a job that is not there"})
-	if err != nil || len(page.Jobs) != 0 || page.Next == 0 || !page.Scans {
-		t.Errorf("by name: %d jobs, next %d, scans %t (%v)", len(page.Jobs), page.Next, page.Scans, err)
+	if err != nil || len(page.Items) != 0 || page.Next == "" || !page.Scans {
+		t.Errorf("by name: %d jobs, next %q, scans %t (%v)", len(page.Items), page.Next, page.Scans, err)
 	}
 }

@@ -2,7 +2,9 @@ package fsm
 
 import (
 	"bytes"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,39 +46,43 @@ func scansJobs(q *jobs.Query, where table) bool {
 }
 
 // jobs reads a page of jobs by an index, in the order of their posting.
-func (v *view) jobs(query jobs.Query, limit int) (jobs.Page, error) {
+func (v *view) jobs(query jobs.Query, limit int) (jobs.Page[jobs.Job], error) {
 	where, prefix := jobIndexFor(&query)
-	page := jobs.Page{Scans: scansJobs(&query, where)}
+	page := jobs.Page[jobs.Job]{Scans: scansJobs(&query, where)}
 	if len(query.Outcomes) > 0 && len(query.States) == 0 {
 		query.States = []jobs.State{jobs.StateCompleted} // no other has an outcome
 	}
 	wanted := stateFilter(query.States)
-	examined, size, last := 0, 0, query.After
-	cursor := v.cursor(where)
-	if query.After+1 == 0 {
-		return page, nil
+	last := uint64(0)
+	if query.After != "" {
+		var err error
+		if last, err = strconv.ParseUint(query.After, 10, 64); err != nil || last == math.MaxUint64 {
+			return page, badCursor("query")
+		}
 	}
-	key, value := cursor.Seek(append(bytes.Clone(prefix), sequenceKey(query.After+1)...))
+	examined, size := 0, 0
+	cursor := v.cursor(where)
+	key, value := cursor.Seek(append(bytes.Clone(prefix), sequenceKey(last+1)...))
 	for ; bytes.HasPrefix(key, prefix) && len(key) == len(prefix)+sequenceSize; key, value = cursor.Next() {
-		if len(page.Jobs) >= limit || examined >= maxExamined || size >= maxPageBytes {
-			page.Next = last
+		if len(page.Items) >= limit || examined >= maxExamined || size >= maxPageBytes {
+			page.Next = strconv.FormatUint(last, 10)
 			return page, nil
 		}
 		examined++
 		var err error
 		if last, err = sequenceAtEnd(key); err != nil {
-			return jobs.Page{}, err
+			return jobs.Page[jobs.Job]{}, err
 		}
 		if where != tableJob {
 			value = v.get(tableJob, key[len(prefix):])
 		}
 		job, own, err := v.listed(&query, last, value, wanted)
 		if err != nil {
-			return jobs.Page{}, err
+			return jobs.Page[jobs.Job]{}, err
 		}
 		if own > 0 {
 			size += own
-			page.Jobs = append(page.Jobs, job)
+			page.Items = append(page.Items, job)
 		}
 	}
 	return page, nil

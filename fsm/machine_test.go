@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -190,18 +191,18 @@ func TestListing(t *testing.T) {
 		name  string
 		query jobs.Query
 		want  string
-		next  uint64
+		next  string
 	}{
-		{"all", jobs.Query{}, "0 1 2 3 4 5", 0},
-		{"a board", jobs.Query{Board: "y"}, "3 4 5", 0},
-		{"a kind", jobs.Query{Kind: "l"}, "1 3 5", 0},
-		{"a state", jobs.Query{States: []jobs.State{jobs.StateTrashed}}, "2", 0},
-		{"two states", jobs.Query{States: []jobs.State{jobs.StateTrashed, jobs.StateClaimable}, Board: "x"}, "0 1 2", 0},
-		{"an unknown state", jobs.Query{States: []jobs.State{"odd"}}, "", 0},
-		{"a page", jobs.Query{Limit: 2}, "0 1", 2},
-		{"the next page", jobs.Query{Limit: 2, After: 2}, "2 3", 4},
-		{"the last page", jobs.Query{Limit: 2, After: 4}, "4 5", 0},
-		{"after all", jobs.Query{After: 1<<64 - 1}, "", 0},
+		{"all", jobs.Query{}, "0 1 2 3 4 5", ""},
+		{"a board", jobs.Query{Board: "y"}, "3 4 5", ""},
+		{"a kind", jobs.Query{Kind: "l"}, "1 3 5", ""},
+		{"a state", jobs.Query{States: []jobs.State{jobs.StateTrashed}}, "2", ""},
+		{"two states", jobs.Query{States: []jobs.State{jobs.StateTrashed, jobs.StateClaimable}, Board: "x"}, "0 1 2", ""},
+		{"an unknown state", jobs.Query{States: []jobs.State{"odd"}}, "", ""},
+		{"a page", jobs.Query{Limit: 2}, "0 1", "2"},
+		{"the next page", jobs.Query{Limit: 2, After: "2"}, "2 3", "4"},
+		{"the last page", jobs.Query{Limit: 2, After: "4"}, "4 5", ""},
+		{"after all", jobs.Query{After: "99"}, "", ""},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -210,14 +211,14 @@ func TestListing(t *testing.T) {
 				t.Fatal(err)
 			}
 			var names []string
-			for _, job := range page.Jobs {
+			for _, job := range page.Items {
 				names = append(names, job.Name)
 				if job.Details != nil || (job.Failure != nil) != (job.Name == "2") {
 					t.Errorf("listed %+v", job)
 				}
 			}
 			if strings.Join(names, " ") != row.want || page.Next != row.next {
-				t.Errorf("listed %q, next %d", names, page.Next)
+				t.Errorf("listed %q, next %q", names, page.Next)
 			}
 		})
 	}
@@ -238,12 +239,12 @@ func TestListingOfARareKindIsBounded(t *testing.T) {
 	}
 	r.do(post(posting("rare", "rare")))
 	page, err := r.Jobs(jobs.Query{Kind: "rare"})
-	if err != nil || len(page.Jobs) != 0 || page.Next != fsm.MaxExamined {
-		t.Fatalf("%d jobs, next %d: %v", len(page.Jobs), page.Next, err)
+	if err != nil || len(page.Items) != 0 || page.Next != strconv.Itoa(fsm.MaxExamined) {
+		t.Fatalf("%d jobs, next %q: %v", len(page.Items), page.Next, err)
 	}
 	page, err = r.Jobs(jobs.Query{Kind: "rare", After: page.Next})
-	if err != nil || len(page.Jobs) != 1 || page.Next != 0 {
-		t.Errorf("%d jobs, next %d: %v", len(page.Jobs), page.Next, err)
+	if err != nil || len(page.Items) != 1 || page.Next != "" {
+		t.Errorf("%d jobs, next %q: %v", len(page.Items), page.Next, err)
 	}
 }
 

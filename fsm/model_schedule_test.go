@@ -472,7 +472,7 @@ func (w *walker) scheduleLines() (lines []string) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	for _, listed := range all {
+	for _, listed := range all.Items {
 		s, records, err := w.machine.Schedule(schedules.Ref{Board: listed.Board, Name: listed.Name}, schedules.MaxSlotRecords)
 		if err != nil || s.Records != len(records) {
 			w.Fatalf("schedule %s: %d records of %d, %v", s.Name, len(records), s.Records, err)

@@ -405,11 +405,11 @@ func (w *walker) compare() {
 // listing is what the model's listing is to be.
 func (w *walker) listing() []string {
 	page, err := w.machine.Jobs(jobs.Query{})
-	if err != nil || page.Next != 0 {
+	if err != nil || page.Next != "" {
 		w.Fatal(page.Next, err)
 	}
 	var lines []string
-	for _, j := range page.Jobs {
+	for _, j := range page.Items {
 		lines = append(lines, jobLine(j))
 	}
 	lines = append(lines, w.bookLines()...)
@@ -419,11 +419,11 @@ func (w *walker) listing() []string {
 }
 
 func (w *walker) bookLines() (lines []string) {
-	books, err := w.machine.Books(logbook.BookID{}, 0)
+	books, err := w.machine.Books("", 0)
 	if err != nil {
 		w.Fatal(err)
 	}
-	for _, b := range books {
+	for _, b := range books.Items {
 		lines = append(lines, fmt.Sprintf("book %s, made %s", b.Name, ago(b.CreatedAt)))
 		whole, err := w.machine.Book(b.ID)
 		if err != nil {
@@ -445,7 +445,7 @@ func (w *walker) boardLines() (lines []string) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	for _, b := range boards {
+	for _, b := range boards.Items {
 		status, err := w.machine.BoardStatus(b.Name, w.now)
 		if err != nil {
 			w.Fatal(err)

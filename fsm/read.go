@@ -54,10 +54,9 @@ func (m *Machine) JobsByID(ids ...jobs.JobID) ([]jobs.Job, error) {
 	return found, err
 }
 
-// Jobs reads a page of jobs in posting order, without details and store. A page
-// may be short, or empty, although more follow; Next says so.
-func (m *Machine) Jobs(query jobs.Query) (jobs.Page, error) {
-	var page jobs.Page
+// Jobs reads a page of jobs in posting order, without details and store.
+func (m *Machine) Jobs(query jobs.Query) (jobs.Page[jobs.Job], error) {
+	var page jobs.Page[jobs.Job]
 	if err := jobs.CheckQuery(&query); err != nil {
 		return page, err
 	}
@@ -254,30 +253,38 @@ func (m *Machine) BookPart(id logbook.BookID, skip, maxBytes int) (book logbook.
 	return book, more, err
 }
 
-// Books reads up to limit books in the order of their ids, from the first one
-// after the given id, without their flows; fewer where they are long, and none
-// only if none follow. A limit of 0 or over logbook.MaxPage means
-// logbook.MaxPage.
-func (m *Machine) Books(after logbook.BookID, limit int) ([]logbook.Book, error) {
+// Books reads up to limit books in the order of their ids, without their flows, from
+// the page's cursor on; fewer where they are long. A limit of 0 or over
+// logbook.MaxPage means logbook.MaxPage.
+func (m *Machine) Books(after string, limit int) (page logbook.Page[logbook.Book], err error) {
+	var last logbook.BookID
+	if after != "" {
+		if last, err = logbook.ParseBookID(after); err != nil {
+			return page, badCursor("books")
+		}
+	}
 	limit = pageSize(limit)
-	var books []logbook.Book
-	err := m.read(func(v *view) error {
+	err = m.read(func(v *view) error {
 		cursor := v.cursor(tableBook)
-		key, value := cursor.Seek(after.UUID[:])
-		if string(key) == string(after.UUID[:]) {
+		key, value := cursor.Seek(last.UUID[:])
+		if string(key) == string(last.UUID[:]) {
 			key, value = cursor.Next()
 		}
-		for size := 0; key != nil && len(books) < limit && size < maxPageBytes; key, value = cursor.Next() {
+		for size := 0; key != nil; key, value = cursor.Next() {
+			if len(page.Items) == limit || size >= maxPageBytes {
+				page.Next = page.Items[len(page.Items)-1].ID.String()
+				return nil
+			}
 			size += len(value)
 			book, err := decode(value, &v1.Book{}, command.BookFromProto)
 			if err != nil {
 				return err
 			}
-			books = append(books, book)
+			page.Items = append(page.Items, book)
 		}
 		return nil
 	})
-	return books, err
+	return page, err
 }
 
 // Session reads an open session. ErrSessionExpired.

@@ -157,10 +157,10 @@ func (a *author) held() jobs.Job {
 	if err != nil {
 		a.Fatal(err)
 	}
-	if len(page.Jobs) == 0 {
+	if len(page.Items) == 0 {
 		return jobs.Job{ID: jobID(id("job 1"))}
 	}
-	return page.Jobs[a.draw("held job", len(page.Jobs)-1)]
+	return page.Items[a.draw("held job", len(page.Items)-1)]
 }
 
 func (a *author) ending() *v1.Command {
@@ -232,7 +232,7 @@ func (a *author) intervention() *v1.Command {
 		a.Fatal(err)
 	}
 	i := &v1.Intervention{Id: id(a.oneOf("intervention", "i", "j", "k", "l", "m")), Flow: id("flow of job 2"), By: "ann"}
-	failed := slices.DeleteFunc(page.Jobs, func(j jobs.Job) bool { return j.Outcome != jobs.OutcomeFailed })
+	failed := slices.DeleteFunc(page.Items, func(j jobs.Job) bool { return j.Outcome != jobs.OutcomeFailed })
 	if len(failed) > 0 {
 		i.Flow = failed[a.draw("failed job", len(failed)-1)].Flow.String()
 	}
@@ -253,8 +253,8 @@ func (a *author) correction() *v1.Command {
 		a.Fatal(err)
 	}
 	o := &v1.JobCommand{Job: id(fmt.Sprint("job ", a.draw("job", 11))), By: a.oneOf("by", "", "ann"), Reason: a.oneOf("reason", "", "once more")}
-	if len(page.Jobs) > 0 && a.draw("a trashed one", 3) > 0 {
-		o.Job = page.Jobs[a.draw("trashed job", len(page.Jobs)-1)].ID.String()
+	if len(page.Items) > 0 && a.draw("a trashed one", 3) > 0 {
+		o.Job = page.Items[a.draw("trashed job", len(page.Items)-1)].ID.String()
 	}
 	if a.draw("purge", 3) == 0 {
 		return purge(o)

@@ -127,7 +127,7 @@ func (r *rig) errorsOf(job string) []jobs.JobError {
 	if err != nil {
 		r.Fatal(err)
 	}
-	return page.Errors
+	return page.Items
 }
 
 // TestNotTriedAgain: ends after which nobody tries again, whatever attempts are

@@ -3,6 +3,7 @@ package fsm
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -247,33 +248,34 @@ func (m *Machine) Schedule(name schedules.Ref, records int) (schedules.Schedule,
 }
 
 // Schedules reads a page of schedules without their postings, board by board,
-// and those of a board by name; fewer where they are long, and none only if none
-// follow. A shorter name of a board comes first.
-func (m *Machine) Schedules(query schedules.Query) ([]schedules.Schedule, error) {
+// and those of a board by name. A shorter name of a board comes first.
+func (m *Machine) Schedules(query schedules.Query) (page jobs.Page[schedules.Schedule], err error) {
 	limit := pageSize(query.Limit)
-	var prefix, after []byte
+	var prefix []byte
 	if query.Board != "" {
 		if len(query.Board) > maxKeyName {
-			return nil, nil
+			return page, nil
 		}
 		prefix = boardKey(query.Board)
 	}
-	if query.After != (schedules.Ref{}) {
-		after = scheduleNameKey(query.After.Board, query.After.Name)
+	after, err := hex.DecodeString(query.After)
+	if err != nil {
+		return page, badCursor("schedules")
 	}
-	var found []schedules.Schedule
-	err := m.read(func(v *view) error {
+	err = m.read(func(v *view) error {
 		cursor := v.cursor(tableScheduleName)
 		start := prefix
 		if bytes.Compare(after, start) > 0 {
 			start = after
 		}
-		size := 0
-		for key, value := cursor.Seek(start); bytes.HasPrefix(key, prefix) && key != nil && len(found) < limit; key, value = cursor.Next() {
-			if bytes.Equal(key, after) {
-				continue
-			}
-			if size >= maxPageBytes {
+		key, value := cursor.Seek(start)
+		if len(after) > 0 && bytes.Equal(key, after) {
+			key, value = cursor.Next()
+		}
+		var last []byte
+		for size := 0; bytes.HasPrefix(key, prefix) && key != nil; key, value = cursor.Next() {
+			if len(page.Items) == limit || size >= maxPageBytes {
+				page.Next = hex.EncodeToString(last)
 				return nil
 			}
 			size += len(v.get(tableSchedule, value))
@@ -285,11 +287,12 @@ func (m *Machine) Schedules(query schedules.Query) ([]schedules.Schedule, error)
 			if err != nil {
 				return err
 			}
-			found = append(found, s.Schedule)
+			page.Items = append(page.Items, s.Schedule)
+			last = append(last[:0], key...)
 		}
 		return nil
 	})
-	return found, err
+	return page, err
 }
 
 // DueSchedules reads the schedules whose next slot is not after a moment,

@@ -1,6 +1,7 @@
 package fsm_test
 
 import (
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -422,14 +423,14 @@ func TestSchedulesAreListedAndBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		var names []string
-		for _, s := range listed {
+		for _, s := range listed.Items {
 			names = append(names, s.Name)
 		}
 		return strings.Join(names, " ")
 	}
 	for want, query := range map[string]schedules.Query{
 		"a b c": {}, "a b": {Board: "default"}, "c": {Board: "a board before default"}, "a": {Limit: 1},
-		"b c": {After: schedules.Ref{Board: "default", Name: "a"}}, "": {Board: "none"},
+		"b c": {After: hex.EncodeToString([]byte("\x07defaulta"))}, "": {Board: "none"},
 	} {
 		if got := list(query); got != want {
 			t.Errorf("%+v: %q, want %q", query, got, want)
@@ -522,7 +523,7 @@ func (a *author) finishHeld(apply func(...*v1.Command) []*v1.Result) {
 	if err != nil {
 		a.Fatal(err)
 	}
-	for _, job := range page.Jobs {
+	for _, job := range page.Items {
 		outcome := "success"
 		if job.StopRequest != nil {
 			outcome = "cancelled"
@@ -565,18 +566,18 @@ func accounted(t *rapid.T, m *fsm.Machine, rule *schedules.Rule, name schedules.
 		t.Fatalf("accounted up to %s, and decided up to %s", at, s.Decided)
 	}
 	ticks := 0
-	for after := uint64(0); ; {
+	for after := ""; ; {
 		page, err := m.Jobs(jobs.Query{Kind: "tick", After: after})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, job := range page.Jobs {
+		for _, job := range page.Items {
 			if !slices.ContainsFunc(records, func(r schedules.SlotRecord) bool { return r.Job == job.ID && r.State == schedules.SlotPosted }) {
 				t.Fatalf("job %s is that of no slot", job.ID)
 			}
 			ticks++
 		}
-		if after = page.Next; after == 0 {
+		if after = page.Next; after == "" {
 			break
 		}
 	}

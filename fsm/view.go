@@ -94,6 +94,11 @@ func (h heads) keep(board jobs.BoardStatus) {
 // keeps the database from reusing its pages.
 const maxExamined = 20_000
 
+// badCursor refuses an After that no page has said.
+func badCursor(what string) error {
+	return &logbook.InvalidError{Field: what + " after", Reason: "not the next of a page before"}
+}
+
 // maxPageBytes is where a page ends, as stored: failures, reasons and the steps
 // of an event may be long, and a page must fit into an answer.
 const maxPageBytes = 1 << 20

@@ -4,6 +4,8 @@ import (
 	"context"
 	"iter"
 	"time"
+
+	"github.com/conductord/conductord/logbook"
 )
 
 // Board is everything that can be done with jobs. Programs that need less
@@ -46,8 +48,7 @@ type Reader interface {
 	Job(ctx context.Context, id JobID) (Job, error)
 
 	// Jobs reads a page of jobs, in posting order, without details and store.
-	// A page may be short, or empty, although more follow: Page.Next tells.
-	Jobs(ctx context.Context, query Query) (Page, error)
+	Jobs(ctx context.Context, query Query) (Page[Job], error)
 
 	// Wait returns the job when it is finished. It is told, and does not
 	// poll. ErrNotFound.
@@ -76,7 +77,7 @@ type Query struct {
 	Name      string    // a part of it
 	Outcomes  []Outcome // empty: any, and those that have none
 	ErrorType string    // jobs of which an error of this type is kept; see JobError
-	After     uint64    // only jobs with a higher Sequence
+	After     string    // Page.Next of the page before; empty: from the first job on
 	Limit     int       // 0 or over logbook.MaxPage: logbook.MaxPage
 
 	// When it was posted, and when it was finished; To itself is not included.
@@ -86,14 +87,7 @@ type Query struct {
 }
 
 // Page is a part of a listing.
-type Page struct {
-	Jobs []Job
-	// Next is what Query.After asks for next; 0 at the end.
-	Next uint64
-	// Scans: the index that was used, or the order of posting if there is none,
-	// leads to others too, which had to be looked at and left out.
-	Scans bool
-}
+type Page[T any] = logbook.Page[T]
 
 // Watch selects events. Its zero value selects all, from now on.
 type Watch struct {
@@ -184,15 +178,8 @@ type ClaimQuery struct {
 	Owner   string    // name of the session; empty: any
 	Session SessionID // zero: any
 	Board   string    // empty: any
-	After   string    // ClaimPage.Next of the page before
+	After   string    // Page.Next of the page before; empty: from the first one on
 	Limit   int       // 0 or over logbook.MaxPage: logbook.MaxPage
-}
-
-// ClaimPage is a part of a listing of claims. It may be short, or empty,
-// although more follow.
-type ClaimPage struct {
-	Claims []HeldClaim
-	Next   string // what ClaimQuery.After asks for next; empty at the end
 }
 
 // Attendant looks after sessions and the entities that live with them.
@@ -218,7 +205,7 @@ type Attendant interface {
 
 	// Claims reads a page of the claims that are held, by session, and those of
 	// a session in the order in which they were made.
-	Claims(ctx context.Context, query ClaimQuery) (ClaimPage, error)
+	Claims(ctx context.Context, query ClaimQuery) (Page[HeldClaim], error)
 
 	// Entities reads the entities of a kind, or of all kinds if it is empty,
 	// by kind and name.

@@ -136,9 +136,9 @@ type Boards interface {
 	CreateBoard(ctx context.Context, name string) error
 	// BoardStatus reads a board, with its kinds and holders. ErrNotFound.
 	BoardStatus(ctx context.Context, name string) (BoardStatus, error)
-	// BoardList reads up to limit boards by name, from the first one after the
-	// given name, without kinds and holders. Only an empty page is the end.
-	BoardList(ctx context.Context, after string, limit int) ([]BoardStatus, error)
+	// BoardList reads a page of up to limit boards by name, without kinds and
+	// holders. after is Page.Next of the page before.
+	BoardList(ctx context.Context, after string, limit int) (Page[BoardStatus], error)
 	// LimitBoard replaces the limits of a board. Jobs that are over them
 	// already stay. ErrNotFound.
 	LimitBoard(ctx context.Context, name string, limits BoardLimits) error

@@ -48,7 +48,7 @@ type BulkReport struct {
 	Matched int // jobs to which it was to be done
 	Done    int // jobs to which it was done
 	Refused []BulkRefusal
-	Next    uint64 // what Bulk.Query.After asks for next; 0 at the end
+	Next    string // the Bulk.Query.After of the next page; empty at the end
 	Scans   bool   // as in Page
 }
 

@@ -120,17 +120,11 @@ func heldBy(ctx context.Context, board Board, conductor string) (map[JobID]Token
 		if entity.Name != conductor {
 			continue
 		}
-		for query := (ClaimQuery{Session: entity.Session}); ; {
-			page, err := board.Claims(ctx, query)
+		for claim, err := range AllClaims(ctx, board, ClaimQuery{Session: entity.Session}) {
 			if err != nil {
 				return nil, err
 			}
-			for _, claim := range page.Claims {
-				held[claim.Job] = claim.Claim.Token
-			}
-			if query.After = page.Next; page.Next == "" {
-				break
-			}
+			held[claim.Job] = claim.Claim.Token
 		}
 	}
 	return held, nil

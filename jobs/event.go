@@ -3,6 +3,8 @@ package jobs
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/conductord/conductord/logbook"
@@ -117,6 +119,17 @@ type Position struct {
 
 // String is the position as commands show it and take it.
 func (p Position) String() string { return fmt.Sprintf("%d-%d", p.Index, p.Item) }
+
+// ParsePosition reads what String has made. ErrInvalid.
+func ParsePosition(text string) (Position, error) {
+	index, item, found := strings.Cut(text, "-")
+	i, errIndex := strconv.ParseUint(index, 10, 64)
+	n, errItem := strconv.ParseUint(item, 10, 32)
+	if !found || errIndex != nil || errItem != nil {
+		return Position{}, &logbook.InvalidError{Field: "position", Reason: fmt.Sprintf("%.64q is not INDEX-ITEM", text)}
+	}
+	return Position{Index: i, Item: uint32(n)}, nil
+}
 
 // Selects reports whether a watch asks for an event. A position is for the board
 // to compare.

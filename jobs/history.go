@@ -39,7 +39,7 @@ type Historian interface {
 	// Errors reads a page of the attempts at jobs that did not succeed, the
 	// latest first. The latest MaxJobErrors of a job are kept, as long as the job
 	// itself is.
-	Errors(ctx context.Context, query ErrorQuery) (ErrorPage, error)
+	Errors(ctx context.Context, query ErrorQuery) (Page[JobError], error)
 
 	// Bulk does the same to each job of one page of a listing, or counts them.
 	// Each job is dealt with for itself; what was done to some stays done if
@@ -99,19 +99,8 @@ type ErrorQuery struct {
 	Code     *int      // the failure's
 	How      How       // empty: any
 	From, To time.Time // To itself is not included; zero: any
-	Before   *Position // only errors before this one; nil: from the latest on
+	After    string    // Page.Next of the page before; empty: from the latest on
 	Limit    int       // 0 or over logbook.MaxPage: logbook.MaxPage
-}
-
-// ErrorPage is a part of a listing.
-type ErrorPage struct {
-	Errors []JobError
-	// Next is what ErrorQuery.Before asks for next; nil at the end. A page may
-	// be short, or empty, although more follow.
-	Next *Position
-	// Scans: the index that was used leads to others too, which had to be looked
-	// at and left out.
-	Scans bool
 }
 
 // CheckErrorQuery checks what a listing asks for.

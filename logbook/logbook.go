@@ -35,10 +35,10 @@ type Connection interface {
 	// interventions. ErrNotFound.
 	Book(ctx context.Context, id BookID) (Book, error)
 
-	// Books reads up to limit books in the order of their ids, from the first
-	// one after the given id, without their flows. A limit of 0 or over
-	// MaxPage means MaxPage; fewer than asked for means that no more follow.
-	Books(ctx context.Context, after BookID, limit int) ([]Book, error)
+	// Books reads up to limit books in the order of their ids, without their flows.
+	// After is the Next of the page before; empty means from the first book on. A
+	// limit of 0 or over MaxPage means MaxPage. ErrInvalid for an unknown After.
+	Books(ctx context.Context, after string, limit int) (Page[Book], error)
 
 	// FlowDetail reads a flow with its atoms and their attempts, its definition
 	// and its interventions. ErrNotFound.
@@ -59,6 +59,3 @@ type Connection interface {
 	// ErrConflict while an unfinished job refers to it.
 	DestroyBook(ctx context.Context, id BookID) error
 }
-
-// MaxPage bounds a listing.
-const MaxPage = 1_000

@@ -329,20 +329,20 @@ func (c *Client) Explain(ctx context.Context, id jobs.JobID) (jobs.Explanation, 
 }
 
 // Jobs implements jobs.Reader.
-func (c *Client) Jobs(ctx context.Context, query jobs.Query) (jobs.Page, error) {
+func (c *Client) Jobs(ctx context.Context, query jobs.Query) (jobs.Page[jobs.Job], error) {
 	op := operation{name: "list jobs", reads: true, stale: c.stale}
 	query.Limit = int(pageLimit(query.Limit))
 	request := command.QueryToProto(&query)
 	request.Stale = c.stale
 	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListJobsRequest, v1.ListJobsResponse] { return p.board.ListJobs })
 	if err != nil {
-		return jobs.Page{}, err
+		return jobs.Page[jobs.Job]{}, err
 	}
 	list, err := listed(op, nil, answer.GetJobs(), command.JobFromProto)
 	if err != nil {
-		return jobs.Page{}, err
+		return jobs.Page[jobs.Job]{}, err
 	}
-	return jobs.Page{Jobs: list, Next: answer.GetNext(), Scans: answer.GetScans()}, nil
+	return jobs.Page[jobs.Job]{Items: list, Next: answer.GetNext(), Scans: answer.GetScans()}, nil
 }
 
 // pageLimit is the limit of a listing as the contracts define it.

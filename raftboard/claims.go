@@ -21,7 +21,7 @@ func (c *Client) Extend(ctx context.Context, job jobs.JobID, token jobs.Token, e
 
 // Claims implements jobs.Attendant. The leader answers, even for a stale view:
 // only it knows how long a claim still lasts.
-func (c *Client) Claims(ctx context.Context, query jobs.ClaimQuery) (jobs.ClaimPage, error) {
+func (c *Client) Claims(ctx context.Context, query jobs.ClaimQuery) (jobs.Page[jobs.HeldClaim], error) {
 	op := operation{name: "list claims", reads: true}
 	request := &v1.ListClaimsRequest{Owner: query.Owner, Board: query.Board, After: query.After, Limit: pageLimit(query.Limit)}
 	if !query.Session.IsZero() {
@@ -29,11 +29,11 @@ func (c *Client) Claims(ctx context.Context, query jobs.ClaimQuery) (jobs.ClaimP
 	}
 	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListClaimsRequest, v1.ListClaimsResponse] { return p.board.ListClaims })
 	if err != nil {
-		return jobs.ClaimPage{}, err
+		return jobs.Page[jobs.HeldClaim]{}, err
 	}
 	claims, err := listed(op, nil, answer.GetClaims(), command.HeldClaimFromProto)
 	if err != nil {
-		return jobs.ClaimPage{}, err
+		return jobs.Page[jobs.HeldClaim]{}, err
 	}
-	return jobs.ClaimPage{Claims: claims, Next: answer.GetNext()}, nil
+	return jobs.Page[jobs.HeldClaim]{Items: claims, Next: answer.GetNext()}, nil
 }

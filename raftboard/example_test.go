@@ -201,7 +201,7 @@ func ExampleClient_ClaimNext() {
 	claimed := value(client.ClaimNext(ctx, jobs.ClaimRequest{
 		Session: session.ID, Nonce: jobs.NewNonce(), Kinds: []string{"paint"}, Max: 2, Wait: 10 * time.Second,
 	}))
-	third := value(client.Jobs(ctx, jobs.Query{States: []jobs.State{jobs.StateClaimable}})).Jobs[0]
+	third := value(client.Jobs(ctx, jobs.Query{States: []jobs.State{jobs.StateClaimable}})).Items[0]
 	claimed = append(claimed, value(client.Claim(ctx, session.ID, third.ID, jobs.NewNonce())))
 	must(client.Extend(ctx, third.ID, claimed[2].Job.Token, time.Hour))
 	for held, err := range jobs.AllClaims(ctx, client, jobs.ClaimQuery{Owner: "painter"}) {
@@ -217,7 +217,7 @@ func ExampleClient_ClaimNext() {
 	must(client.Trash(ctx, under(2)))
 	err := client.Abandon(ctx, under(0))
 	fmt.Println(errors.Is(err, jobs.ErrFenced))
-	fmt.Println(len(value(client.Sessions(ctx))), len(value(client.Entities(ctx, "painter"))), len(value(client.Claims(ctx, jobs.ClaimQuery{})).Claims))
+	fmt.Println(len(value(client.Sessions(ctx))), len(value(client.Entities(ctx, "painter"))), len(value(client.Claims(ctx, jobs.ClaimQuery{})).Items))
 	must(client.CloseSession(ctx, session.ID))
 	// Output:
 	// shed 0s <nil>
@@ -239,7 +239,7 @@ func ExampleClient_Bulk() {
 	session := value(client.OpenSession(ctx, jobs.Opening{ID: jobs.NewSessionID(), Name: "clerk"}))
 	claimed := value(client.Claim(ctx, session.ID, last.ID, jobs.NewNonce()))
 	must(client.Trash(ctx, jobs.Ending{Job: last.ID, Token: claimed.Job.Token, Reason: "no stamp"}))
-	for _, e := range value(client.Errors(ctx, jobs.ErrorQuery{Job: last.ID})).Errors {
+	for _, e := range value(client.Errors(ctx, jobs.ErrorQuery{Job: last.ID})).Items {
 		fmt.Println(e.How, e.Owner)
 	}
 	must(client.Restore(ctx, jobs.JobCommand{Job: last.ID, By: "ann"}))
@@ -291,7 +291,7 @@ func ExampleClient_CreateBoard() {
 	fmt.Println(value(client.Explain(ctx, job.ID)).Cause)
 	must(client.ResumeBoard(ctx, jobs.BoardCommand{Board: "night", By: "ann"}))
 	status := value(client.BoardStatus(ctx, "night"))
-	fmt.Println(status.Unfinished(), len(value(client.BoardList(ctx, "", 0))))
+	fmt.Println(status.Unfinished(), len(value(client.BoardList(ctx, "", 0)).Items))
 	fmt.Println(errors.Is(client.DeleteBoard(ctx, "night"), jobs.ErrConflict)) // it has a job
 	// Output:
 	// true true
@@ -329,7 +329,7 @@ func ExampleClient_SaveSchedule() {
 	for _, slot := range value(client.BackfillSchedule(ctx, schedules.Backfill{Ref: name, From: day, To: day.Add(48 * time.Hour), By: "ann"})) {
 		fmt.Println(slot.Slot.Format(time.DateTime), slot.State)
 	}
-	fmt.Println(len(value(client.Schedule(ctx, name, schedules.Look{Upcoming: 5})).Upcoming), len(value(client.Schedules(ctx, schedules.Query{}))))
+	fmt.Println(len(value(client.Schedule(ctx, name, schedules.Look{Upcoming: 5})).Upcoming), len(value(client.Schedules(ctx, schedules.Query{})).Items))
 	must(client.DeleteSchedule(ctx, name))
 	// Output:
 	// report posted
@@ -354,7 +354,7 @@ func ExampleClient_SaveBook() {
 	for book, err := range logbook.AllBooks(ctx, client) {
 		fmt.Println(book.Name, err)
 	}
-	fmt.Println(len(value(client.Books(ctx, logbook.BookID{}, 10))))
+	fmt.Println(len(value(client.Books(ctx, "", 10)).Items))
 	stale, err := client.Stale().Book(ctx, book.ID) // as the node that is asked knows it, however old
 	fmt.Println(stale.Name, err)
 	must(client.DestroyBook(ctx, book.ID))

@@ -21,24 +21,20 @@ func (c *Client) Purge(ctx context.Context, request jobs.JobCommand) error {
 }
 
 // Errors implements jobs.Historian.
-func (c *Client) Errors(ctx context.Context, query jobs.ErrorQuery) (jobs.ErrorPage, error) {
+func (c *Client) Errors(ctx context.Context, query jobs.ErrorQuery) (jobs.Page[jobs.JobError], error) {
 	op := operation{name: "list errors", reads: true, stale: c.stale}
 	query.Limit = int(pageLimit(query.Limit))
 	request := command.ErrorQueryToProto(&query)
 	request.Stale = c.stale
 	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListErrorsRequest, v1.ListErrorsResponse] { return p.board.ListErrors })
 	if err != nil {
-		return jobs.ErrorPage{}, err
+		return jobs.Page[jobs.JobError]{}, err
 	}
-	page := jobs.ErrorPage{Scans: answer.GetScans()}
-	if answer.GetNext() != nil {
-		next := command.PositionFromProto(answer.GetNext())
-		page.Next = &next
+	errors, err := listed(op, nil, answer.GetErrors(), command.JobErrorFromProto)
+	if err != nil {
+		return jobs.Page[jobs.JobError]{}, err
 	}
-	if page.Errors, err = listed(op, nil, answer.GetErrors(), command.JobErrorFromProto); err != nil {
-		return jobs.ErrorPage{}, err
-	}
-	return page, nil
+	return jobs.Page[jobs.JobError]{Items: errors, Next: answer.GetNext(), Scans: answer.GetScans()}, nil
 }
 
 // Bulk implements jobs.Historian.

@@ -54,29 +54,16 @@ func (c *Client) Book(ctx context.Context, id logbook.BookID) (logbook.Book, err
 	}
 }
 
-// Books implements logbook.Connection. A node may end a page early because
-// of its size; only an empty one is the end.
-func (c *Client) Books(ctx context.Context, after logbook.BookID, limit int) ([]logbook.Book, error) {
+// Books implements logbook.Connection.
+func (c *Client) Books(ctx context.Context, after string, limit int) (logbook.Page[logbook.Book], error) {
 	op := operation{name: "list books", reads: true, stale: c.stale}
-	var books []logbook.Book
-	for want := int(pageLimit(limit)); len(books) < want; {
-		request := &v1.ListBooksRequest{Limit: uint32(want - len(books)), Stale: c.stale}
-		if !after.IsZero() {
-			request.After = after.String()
-		}
-		answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListBooksRequest, v1.ListBooksResponse] { return p.logbook.ListBooks })
-		if err != nil {
-			return nil, err
-		}
-		if len(answer.GetBooks()) == 0 {
-			break
-		}
-		if books, err = listed(op, books, answer.GetBooks(), command.BookFromProto); err != nil {
-			return nil, err
-		}
-		after = books[len(books)-1].ID
+	request := &v1.ListBooksRequest{After: after, Limit: pageLimit(limit), Stale: c.stale}
+	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListBooksRequest, v1.ListBooksResponse] { return p.logbook.ListBooks })
+	if err != nil {
+		return logbook.Page[logbook.Book]{}, err
 	}
-	return books, nil
+	books, err := listed(op, nil, answer.GetBooks(), command.BookFromProto)
+	return logbook.Page[logbook.Book]{Items: books, Next: answer.GetNext()}, err
 }
 
 // FlowDetail implements logbook.Connection, in as many calls as the flow takes. If

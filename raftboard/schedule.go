@@ -62,16 +62,15 @@ func readReport(answer *v1.GetScheduleResponse) (report schedules.Report, err er
 }
 
 // Schedules implements schedules.Scheduler.
-func (c *Client) Schedules(ctx context.Context, query schedules.Query) ([]schedules.Schedule, error) {
+func (c *Client) Schedules(ctx context.Context, query schedules.Query) (jobs.Page[schedules.Schedule], error) {
 	op := operation{name: "list schedules", reads: true, stale: c.stale}
-	request := &v1.ListSchedulesRequest{
-		Board: query.Board, AfterBoard: query.After.Board, AfterName: query.After.Name, Limit: pageLimit(query.Limit), Stale: c.stale,
-	}
+	request := &v1.ListSchedulesRequest{Board: query.Board, After: query.After, Limit: pageLimit(query.Limit), Stale: c.stale}
 	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListSchedulesRequest, v1.ListSchedulesResponse] { return p.schedule.List })
 	if err != nil {
-		return nil, err
+		return jobs.Page[schedules.Schedule]{}, err
 	}
-	return listed(op, nil, answer.GetSchedules(), command.ScheduleFromProto)
+	found, err := listed(op, nil, answer.GetSchedules(), command.ScheduleFromProto)
+	return jobs.Page[schedules.Schedule]{Items: found, Next: answer.GetNext()}, err
 }
 
 // PauseSchedule implements schedules.Scheduler.

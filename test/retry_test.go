@@ -37,8 +37,8 @@ func TestOrderIsTriedAgain(t *testing.T) {
 	w.mark("shut", false)
 	job = w.ends(job.ID, jobs.OutcomeSuccess, logbook.FlowSuccess)
 	page, err := w.client.Errors(within(t), jobs.ErrorQuery{Job: job.ID, How: jobs.HowReverted})
-	if err != nil || len(page.Errors) != job.Attempts {
-		t.Errorf("%d attempts have failed, and %d are recorded (%v)", job.Attempts, len(page.Errors), err)
+	if err != nil || len(page.Items) != job.Attempts {
+		t.Errorf("%d attempts have failed, and %d are recorded (%v)", job.Attempts, len(page.Items), err)
 	}
 	if did := w.diary(job.ID); did["reserve execute"] <= job.Attempts || did["reserve revert"] < job.Attempts {
 		t.Errorf("%d attempts have failed, and the handlers did %v", job.Attempts, did)

@@ -123,12 +123,12 @@ func countTicks(t *testing.T, ctx context.Context, client *raftboard.Client, rep
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, job := range page.Jobs {
+		for _, job := range page.Items {
 			if ticks++; !posted[job.ID] {
 				t.Errorf("job %s is that of no posted slot", job.ID)
 			}
 		}
-		if query.After = page.Next; page.Next == 0 {
+		if query.After = page.Next; page.Next == "" {
 			return ticks
 		}
 	}

@@ -294,7 +294,7 @@ func TestLocalRefuses(t *testing.T) {
 	if _, err := (engine.Local{Logbook: empty}).Run(t.Context(), root, nil); err == nil {
 		t.Error("a flow with faults was run")
 	}
-	if books, err := empty.Books(t.Context(), logbook.BookID{}, 0); err != nil || len(books) != 0 {
+	if books, err := empty.Books(t.Context(), "", 0); err != nil || len(books.Items) != 0 {
 		t.Errorf("a flow with faults has left %v, %v", books, err)
 	}
 }

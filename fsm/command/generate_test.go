@@ -397,17 +397,17 @@ var jobErrors = rapid.Custom(func(t *rapid.T) jobs.JobError {
 
 var errorQueries = rapid.Custom(func(t *rapid.T) jobs.ErrorQuery {
 	return jobs.ErrorQuery{
-		Job:    jobs.JobID{UUID: ids.Draw(t, "job")},
-		Board:  rapid.String().Draw(t, "board"),
-		Key:    rapid.String().Draw(t, "key"),
-		Kind:   rapid.String().Draw(t, "kind"),
-		Type:   rapid.String().Draw(t, "type"),
-		Code:   optional(numbers).Draw(t, "code"),
-		How:    orUnset(jobs.Hows...).Draw(t, "how"),
-		From:   times.Draw(t, "from"),
-		To:     times.Draw(t, "to"),
-		Before: optional(positions).Draw(t, "before"),
-		Limit:  counts.Draw(t, "limit"),
+		Job:   jobs.JobID{UUID: ids.Draw(t, "job")},
+		Board: rapid.String().Draw(t, "board"),
+		Key:   rapid.String().Draw(t, "key"),
+		Kind:  rapid.String().Draw(t, "kind"),
+		Type:  rapid.String().Draw(t, "type"),
+		Code:  optional(numbers).Draw(t, "code"),
+		How:   orUnset(jobs.Hows...).Draw(t, "how"),
+		From:  times.Draw(t, "from"),
+		To:    times.Draw(t, "to"),
+		After: rapid.String().Draw(t, "after"),
+		Limit: counts.Draw(t, "limit"),
 	}
 })
 
@@ -421,7 +421,7 @@ var jobQueries = rapid.Custom(func(t *rapid.T) jobs.Query {
 		Name:         rapid.String().Draw(t, "name"),
 		Outcomes:     list(rapid.SampledFrom([]jobs.Outcome{jobs.OutcomeSuccess, jobs.OutcomeFailed})).Draw(t, "outcomes"),
 		ErrorType:    rapid.String().Draw(t, "error type"),
-		After:        rapid.Uint64().Draw(t, "after"),
+		After:        rapid.String().Draw(t, "after"),
 		Limit:        counts.Draw(t, "limit"),
 		PostedFrom:   times.Draw(t, "posted from"),
 		PostedTo:     times.Draw(t, "posted to"),

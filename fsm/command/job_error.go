@@ -46,15 +46,12 @@ func ErrorQueryToProto(q *jobs.ErrorQuery) *v1.ListErrorsRequest {
 		return nil
 	}
 	message := &v1.ListErrorsRequest{
-		Job: idText(q.Job.UUID), Board: q.Board, Key: q.Key, Kind: q.Kind, Type: q.Type, How: string(q.How),
+		Job: idText(q.Job.UUID), Board: q.Board, Key: q.Key, Kind: q.Kind, Type: q.Type, How: string(q.How), After: q.After,
 		From: TimeToProto(q.From), To: TimeToProto(q.To), Limit: countOf(q.Limit),
 	}
 	if q.Code != nil {
 		code := numberOf(*q.Code)
 		message.Code = &code
-	}
-	if q.Before != nil {
-		message.Before = PositionToProto(*q.Before)
 	}
 	return message
 }
@@ -65,17 +62,13 @@ func ErrorQueryFromProto(message *v1.ListErrorsRequest) (jobs.ErrorQuery, error)
 	var r reader
 	q := jobs.ErrorQuery{
 		Job: jobs.JobID{UUID: r.id("query job", message.GetJob())}, Board: message.GetBoard(), Key: message.GetKey(),
-		Kind: message.GetKind(), Type: message.GetType(), How: jobs.How(message.GetHow()),
+		Kind: message.GetKind(), Type: message.GetType(), How: jobs.How(message.GetHow()), After: message.GetAfter(),
 		From: r.time("query from", message.GetFrom()), To: r.time("query to", message.GetTo()),
 		Limit: r.count("query limit", message.GetLimit()),
 	}
 	if message != nil && message.Code != nil {
 		code := int(*message.Code)
 		q.Code = &code
-	}
-	if message.GetBefore() != nil {
-		before := PositionFromProto(message.GetBefore())
-		q.Before = &before
 	}
 	if r.err != nil {
 		return jobs.ErrorQuery{}, r.err

@@ -71,9 +71,9 @@ func (b *Board) Job(ctx context.Context, id jobs.JobID) (jobs.Job, error) {
 }
 
 // Jobs reads a page of jobs.
-func (b *Board) Jobs(ctx context.Context, query jobs.Query) (jobs.Page, error) {
+func (b *Board) Jobs(ctx context.Context, query jobs.Query) (jobs.Page[jobs.Job], error) {
 	if err := ctx.Err(); err != nil {
-		return jobs.Page{}, err
+		return jobs.Page[jobs.Job]{}, err
 	}
 	return b.machine.Jobs(query)
 }
@@ -237,9 +237,9 @@ func (b *Board) Extend(ctx context.Context, job jobs.JobID, token jobs.Token, ex
 }
 
 // Claims reads a page of the claims that are held.
-func (b *Board) Claims(ctx context.Context, query jobs.ClaimQuery) (jobs.ClaimPage, error) {
+func (b *Board) Claims(ctx context.Context, query jobs.ClaimQuery) (jobs.Page[jobs.HeldClaim], error) {
 	if err := ctx.Err(); err != nil {
-		return jobs.ClaimPage{}, err
+		return jobs.Page[jobs.HeldClaim]{}, err
 	}
 	return b.machine.Claims(query)
 }
@@ -364,9 +364,9 @@ func (b *Board) BoardStatus(ctx context.Context, name string) (jobs.BoardStatus,
 }
 
 // BoardList reads boards by name.
-func (b *Board) BoardList(ctx context.Context, after string, limit int) ([]jobs.BoardStatus, error) {
+func (b *Board) BoardList(ctx context.Context, after string, limit int) (jobs.Page[jobs.BoardStatus], error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return jobs.Page[jobs.BoardStatus]{}, err
 	}
 	return b.machine.BoardList(after, limit, time.Now())
 }

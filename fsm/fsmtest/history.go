@@ -21,9 +21,9 @@ func (b *Board) Purge(ctx context.Context, request jobs.JobCommand) error {
 }
 
 // Errors reads a page of errors.
-func (b *Board) Errors(ctx context.Context, query jobs.ErrorQuery) (jobs.ErrorPage, error) {
+func (b *Board) Errors(ctx context.Context, query jobs.ErrorQuery) (jobs.Page[jobs.JobError], error) {
 	if err := ctx.Err(); err != nil {
-		return jobs.ErrorPage{}, err
+		return jobs.Page[jobs.JobError]{}, err
 	}
 	return b.machine.Errors(query)
 }
@@ -38,13 +38,13 @@ func (b *Board) Bulk(ctx context.Context, bulk jobs.Bulk) (jobs.BulkReport, erro
 	if err != nil {
 		return jobs.BulkReport{}, err
 	}
-	report := jobs.BulkReport{Matched: len(page.Jobs), Next: page.Next, Scans: page.Scans}
-	for i := range page.Jobs {
+	report := jobs.BulkReport{Matched: len(page.Items), Next: page.Next, Scans: page.Scans}
+	for i := range page.Items {
 		if bulk.DryRun {
 			break
 		}
-		if _, err := b.run(ctx, command.BulkCommand(&bulk, &page.Jobs[i])); err != nil {
-			report.Refused = append(report.Refused, jobs.BulkRefusal{Job: page.Jobs[i].ID, Err: err})
+		if _, err := b.run(ctx, command.BulkCommand(&bulk, &page.Items[i])); err != nil {
+			report.Refused = append(report.Refused, jobs.BulkRefusal{Job: page.Items[i].ID, Err: err})
 			continue
 		}
 		report.Done++

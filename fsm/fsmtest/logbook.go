@@ -23,27 +23,12 @@ func (b *Board) Book(ctx context.Context, id logbook.BookID) (logbook.Book, erro
 	return b.machine.Book(id)
 }
 
-// Books reads books in the order of their ids, without their flows. The machine
-// ends a page early where books are long.
-func (b *Board) Books(ctx context.Context, after logbook.BookID, limit int) ([]logbook.Book, error) {
+// Books reads books in the order of their ids, without their flows.
+func (b *Board) Books(ctx context.Context, after string, limit int) (logbook.Page[logbook.Book], error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return logbook.Page[logbook.Book]{}, err
 	}
-	if limit <= 0 || limit > logbook.MaxPage {
-		limit = logbook.MaxPage
-	}
-	var books []logbook.Book
-	for len(books) < limit {
-		page, err := b.machine.Books(after, limit-len(books))
-		if err != nil {
-			return nil, err
-		}
-		if len(page) == 0 {
-			break
-		}
-		books, after = append(books, page...), page[len(page)-1].ID
-	}
-	return books, nil
+	return b.machine.Books(after, limit)
 }
 
 // FlowDetail reads a flow with its atoms and their attempts.

@@ -102,9 +102,9 @@ func (b *Board) Schedule(ctx context.Context, name schedules.Ref, look schedules
 }
 
 // Schedules reads a page of schedules.
-func (b *Board) Schedules(ctx context.Context, query schedules.Query) ([]schedules.Schedule, error) {
+func (b *Board) Schedules(ctx context.Context, query schedules.Query) (jobs.Page[schedules.Schedule], error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return jobs.Page[schedules.Schedule]{}, err
 	}
 	return b.machine.Schedules(query)
 }

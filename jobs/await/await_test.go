@@ -19,7 +19,7 @@ type lookedAt struct {
 	before func()
 }
 
-func (l *lookedAt) Jobs(ctx context.Context, query jobs.Query) (jobs.Page, error) {
+func (l *lookedAt) Jobs(ctx context.Context, query jobs.Query) (jobs.Page[jobs.Job], error) {
 	if l.before != nil {
 		l.before()
 		l.before = nil

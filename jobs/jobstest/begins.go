@@ -106,8 +106,8 @@ func beginsIsSeen(k *kit) {
 		}
 	}
 	page, err := k.Board.Claims(k.ctx, jobs.ClaimQuery{Session: session})
-	if k.wants("Claims", err, nil); len(page.Claims) != 1 || !page.Claims[0].Claim.Begins {
-		k.Errorf("the claims are %s", render(page.Claims))
+	if k.wants("Claims", err, nil); len(page.Items) != 1 || !page.Items[0].Claim.Begins {
+		k.Errorf("the claims are %s", render(page.Items))
 	}
 }
 

@@ -65,20 +65,20 @@ func boardsAreMade(k *kit) {
 	if err != nil || status.Name != jobs.DefaultBoard {
 		k.Errorf("the default board is %s, %v", render(status), err)
 	}
-	seen := map[string]bool{}
+	seen, last := map[string]bool{}, ""
 	for after := ""; ; {
 		page, err := k.Board.BoardList(k.ctx, after, 7)
-		if err != nil || len(page) > 7 {
-			k.Fatalf("BoardList after %q: %d boards, %v", after, len(page), err)
+		if err != nil || len(page.Items) > 7 {
+			k.Fatalf("BoardList after %q: %d boards, %v", after, len(page.Items), err)
 		}
-		if len(page) == 0 {
-			break
-		}
-		for _, board := range page {
-			if board.Name <= after || seen[board.Name] || len(board.Kinds) > 0 {
-				k.Errorf("after %q comes %s", after, render(board))
+		for _, board := range page.Items {
+			if board.Name <= last || seen[board.Name] || len(board.Kinds) > 0 {
+				k.Errorf("after %q comes %s", last, render(board))
 			}
-			after, seen[board.Name] = board.Name, true
+			last, seen[board.Name] = board.Name, true
+		}
+		if after = page.Next; after == "" {
+			break
 		}
 	}
 	if !seen[k.board] || !seen[jobs.DefaultBoard] {

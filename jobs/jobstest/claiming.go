@@ -302,8 +302,8 @@ func claimsAtLimit(k *kit) {
 	k.same("jobs after one was consumed", names(k.next(k.request(session))), []string{fmt.Sprint("job ", jobs.MaxClaims)})
 	k.close(session)
 	page, err := k.Board.Jobs(k.ctx, jobs.Query{Board: k.board, States: []jobs.State{jobs.StateClaimable}})
-	if err != nil || len(page.Jobs) != jobs.MaxClaims {
-		k.Errorf("after the session was closed: %d claimable jobs, %v; want %d", len(page.Jobs), err, jobs.MaxClaims)
+	if err != nil || len(page.Items) != jobs.MaxClaims {
+		k.Errorf("after the session was closed: %d claimable jobs, %v; want %d", len(page.Items), err, jobs.MaxClaims)
 	}
 }
 

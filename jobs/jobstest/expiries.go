@@ -153,7 +153,7 @@ func claimsListed(k *kit) {
 			if err != nil {
 				k.Fatalf("Claims: %v", err)
 			}
-			for _, held := range page.Claims {
+			for _, held := range page.Items {
 				found = append(found, held.Name)
 				if held.Job.IsZero() || held.Board != k.board || held.Kind != k.kind || held.Claim.Token.IsZero() || held.Suspect {
 					k.Errorf("held as %s", render(held))

@@ -106,17 +106,17 @@ func (k *kit) errors(query jobs.ErrorQuery, size int) []string {
 		if err != nil {
 			k.Fatalf("Errors: %v", err)
 		}
-		if size > 0 && len(page.Errors) > size {
-			k.Fatalf("a page of %d errors, and %d were asked for", len(page.Errors), size)
+		if size > 0 && len(page.Items) > size {
+			k.Fatalf("a page of %d errors, and %d were asked for", len(page.Items), size)
 		}
-		for i := range page.Errors {
-			e := &page.Errors[i]
+		for i := range page.Items {
+			e := &page.Items[i]
 			listed = append(listed, e.Name+" "+string(e.How)+" "+e.Failure.Kind)
 		}
-		if page.Next == nil {
+		if page.Next == "" {
 			return listed
 		}
-		query.Before = page.Next
+		query.After = page.Next
 	}
 }
 
@@ -139,10 +139,10 @@ func errorsKept(k *kit) {
 	k.wants("Consume", k.Board.Consume(k.ctx, failed), nil)
 	k.same("errors", k.errors(jobs.ErrorQuery{Job: job.ID}, 0), []string{"a failed error", "a abandoned weather", "a crashed crash"})
 	page, err := k.Board.Errors(k.ctx, jobs.ErrorQuery{Job: job.ID, Type: "weather"})
-	if err != nil || len(page.Errors) != 1 || page.Scans {
+	if err != nil || len(page.Items) != 1 || page.Scans {
 		k.Fatalf("Errors: %s, %v", render(page), err)
 	}
-	e := page.Errors[0]
+	e := page.Items[0]
 	k.same("evidence", &e.Failure, ending.Failure)
 	if e.Job != job.ID || e.Board != k.board || e.Kind != k.kind || e.Owner != "worker" || e.Token != claimed.Job.Token || e.Reason != ending.Reason || e.Abridged {
 		k.Errorf("got %s", render(e))
@@ -174,10 +174,10 @@ func errorsFound(k *kit) {
 	k.wrong(session, b, logbook.Failure{Kind: "snow " + k.board, Message: "x", Code: 2})
 	k.wrong(session, c, logbook.Failure{Kind: "rain " + k.board, Message: "x", Code: 2})
 	page, err := k.Board.Errors(k.ctx, jobs.ErrorQuery{Job: first.ID})
-	if err != nil || len(page.Errors) != 1 {
+	if err != nil || len(page.Items) != 1 {
 		k.Fatalf("Errors: %s, %v", render(page), err)
 	}
-	at, two := page.Errors[0].At, 2
+	at, two := page.Items[0].At, 2
 	for _, row := range []struct {
 		name  string
 		query jobs.ErrorQuery
@@ -198,8 +198,8 @@ func errorsFound(k *kit) {
 	} {
 		page, err := k.Board.Errors(k.ctx, row.query)
 		names := []string{}
-		for i := range page.Errors {
-			names = append(names, page.Errors[i].Name)
+		for i := range page.Items {
+			names = append(names, page.Items[i].Name)
 		}
 		if err != nil || page.Scans != row.scans {
 			k.Errorf("%s: scans %t, %v", row.name, page.Scans, err)
@@ -277,7 +277,7 @@ func (k *kit) many(bulk jobs.Bulk, size int) (total jobs.BulkReport) {
 			k.Fatalf("Bulk: %v", err)
 		}
 		total.Matched, total.Done, total.Refused = total.Matched+report.Matched, total.Done+report.Done, append(total.Refused, report.Refused...)
-		if report.Next == 0 {
+		if report.Next == "" {
 			return total
 		}
 		bulk.Query.After = report.Next

@@ -106,10 +106,10 @@ func frontIsFirst(k *kit) {
 func (k *kit) listed(key string) jobs.Job {
 	k.Helper()
 	page, err := k.Board.Jobs(k.ctx, jobs.Query{Board: k.board, Key: key})
-	if err != nil || len(page.Jobs) != 1 {
+	if err != nil || len(page.Items) != 1 {
 		k.Fatalf("jobs of key %q: %s, %v", key, render(page), err)
 	}
-	return page.Jobs[0]
+	return page.Items[0]
 }
 
 func foundByTags(k *kit) {
@@ -131,7 +131,7 @@ func foundByTags(k *kit) {
 		page, err := k.Board.Jobs(k.ctx, jobs.Query{Board: k.board, Tags: row.tags})
 		k.wants("Jobs", err, nil)
 		found := []string{}
-		for _, job := range page.Jobs {
+		for _, job := range page.Items {
 			found = append(found, job.Name)
 		}
 		k.same(fmt.Sprint("jobs with tags ", row.tags), found, row.want)

@@ -116,7 +116,7 @@ func namesMustBeNames(k *kit) {
 		k.wantsInvalid("a control character in the "+what, call("line\nbreak"))
 	}
 	page, err := k.Board.Jobs(k.ctx, jobs.Query{Board: k.board})
-	if err != nil || len(page.Jobs) != 0 {
+	if err != nil || len(page.Items) != 0 {
 		k.Errorf("refused postings have left jobs: %s, %v", render(page), err)
 	}
 }

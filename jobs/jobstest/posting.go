@@ -209,7 +209,7 @@ func postingVerdicts(k *kit) {
 		}
 	}
 	page, err := k.Board.Jobs(k.ctx, jobs.Query{Board: k.board})
-	if err != nil || len(page.Jobs) != 2 || page.Jobs[0].Name != "good" || page.Jobs[1].Name != "last" {
+	if err != nil || len(page.Items) != 2 || page.Items[0].Name != "good" || page.Items[1].Name != "last" {
 		k.Errorf("Jobs: %s, %v", render(page), err)
 	}
 }
@@ -224,8 +224,8 @@ func postingAgain(k *kit) {
 		}
 		k.same("the repeated job", answers[0].Job, first)
 	}
-	if page, err := k.Board.Jobs(k.ctx, jobs.Query{Board: k.board}); err != nil || len(page.Jobs) != 3 {
-		k.Errorf("Jobs: %d, %v; want 3", len(page.Jobs), err)
+	if page, err := k.Board.Jobs(k.ctx, jobs.Query{Board: k.board}); err != nil || len(page.Items) != 3 {
+		k.Errorf("Jobs: %d, %v; want 3", len(page.Items), err)
 	}
 }
 
@@ -273,8 +273,8 @@ func twentyRepeats(k *kit) {
 	if len(made) != 1 {
 		k.Errorf("%d of %d calls made the job, want 1", len(made), cap(made))
 	}
-	if page, err := k.Board.Jobs(k.ctx, jobs.Query{Board: k.board}); err != nil || len(page.Jobs) != 1 {
-		k.Errorf("Jobs: %d, %v; want 1", len(page.Jobs), err)
+	if page, err := k.Board.Jobs(k.ctx, jobs.Query{Board: k.board}); err != nil || len(page.Items) != 1 {
+		k.Errorf("Jobs: %d, %v; want 1", len(page.Items), err)
 	}
 }
 
@@ -341,12 +341,12 @@ func postingOrder(k *kit) {
 	}
 	group.Wait()
 	page, err := k.Board.Jobs(k.ctx, jobs.Query{Board: k.board})
-	if err != nil || len(page.Jobs) != posters*each*2 {
-		k.Fatalf("Jobs: %d, %v; want %d", len(page.Jobs), err, posters*each*2)
+	if err != nil || len(page.Items) != posters*each*2 {
+		k.Fatalf("Jobs: %d, %v; want %d", len(page.Items), err, posters*each*2)
 	}
-	for i := 1; i < len(page.Jobs); i++ {
-		if page.Jobs[i].Sequence <= page.Jobs[i-1].Sequence {
-			k.Errorf("job %d has the number %d after %d", i, page.Jobs[i].Sequence, page.Jobs[i-1].Sequence)
+	for i := 1; i < len(page.Items); i++ {
+		if page.Items[i].Sequence <= page.Items[i-1].Sequence {
+			k.Errorf("job %d has the number %d after %d", i, page.Items[i].Sequence, page.Items[i-1].Sequence)
 		}
 	}
 }

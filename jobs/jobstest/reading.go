@@ -45,17 +45,17 @@ func (k *kit) list(query jobs.Query, size int) []string {
 		if err != nil {
 			k.Fatalf("Jobs: %v", err)
 		}
-		if size > 0 && len(page.Jobs) > size {
-			k.Fatalf("a page of %d jobs, and %d were asked for", len(page.Jobs), size)
+		if size > 0 && len(page.Items) > size {
+			k.Fatalf("a page of %d jobs, and %d were asked for", len(page.Items), size)
 		}
-		for i := range page.Jobs {
-			listed = append(listed, page.Jobs[i].Name)
+		for i := range page.Items {
+			listed = append(listed, page.Items[i].Name)
 		}
-		if page.Next == 0 {
+		if page.Next == "" {
 			return listed
 		}
-		if page.Next <= query.After {
-			k.Fatalf("the page after %d goes on at %d", query.After, page.Next)
+		if page.Next == query.After {
+			k.Fatalf("the page after %q goes on at itself", page.Next)
 		}
 		query.After = page.Next
 	}
@@ -74,7 +74,8 @@ func jobsByPages(k *kit) {
 func jobsByFilter(k *kit) {
 	session := k.session("worker")
 	k.posted("waiting")
-	done, aside, held := k.owned(session, "done"), k.owned(session, "aside"), k.owned(session, "held")
+	done, aside := k.owned(session, "done"), k.owned(session, "aside")
+	k.owned(session, "held")
 	k.wants("Consume", k.Board.Consume(k.ctx, success(done)), nil)
 	k.wants("Trash", k.Board.Trash(k.ctx, release(aside)), nil)
 	elsewhere := k.posting("elsewhere")
@@ -82,6 +83,8 @@ func jobsByFilter(k *kit) {
 	otherwise := k.posting("otherwise")
 	otherwise.Kind += " 2"
 	k.post(elsewhere, otherwise)
+	first, err := k.Board.Jobs(k.ctx, jobs.Query{Board: k.board, Limit: 4})
+	k.wants("Jobs", err, nil)
 	for _, filter := range []struct {
 		name  string
 		query jobs.Query
@@ -96,7 +99,7 @@ func jobsByFilter(k *kit) {
 		{"completed", jobs.Query{Board: k.board, States: []jobs.State{jobs.StateCompleted}}, []string{"done"}},
 		{"trashed", jobs.Query{Board: k.board, States: []jobs.State{jobs.StateTrashed}}, []string{"aside"}},
 		{"finished", jobs.Query{Board: k.board, States: []jobs.State{jobs.StateTrashed, jobs.StateCompleted}}, []string{"done", "aside"}},
-		{"after one", jobs.Query{Board: k.board, After: held.Job.Sequence}, []string{"otherwise"}},
+		{"after a page", jobs.Query{Board: k.board, After: first.Next}, []string{"otherwise"}},
 		{"nothing", jobs.Query{Board: k.board + " 3"}, []string{}},
 	} {
 		for _, size := range []int{0, 1} {
@@ -110,11 +113,11 @@ func listingIsLight(k *kit) {
 	posting.Details, posting.Store = json.RawMessage(`{"a":1}`), logbook.Values{"a": json.RawMessage(`1`)}
 	want := k.post(posting)[0]
 	page, err := k.Board.Jobs(k.ctx, jobs.Query{Board: k.board})
-	if err != nil || len(page.Jobs) != 1 {
+	if err != nil || len(page.Items) != 1 {
 		k.Fatalf("Jobs: %s, %v", render(page), err)
 	}
 	want.Details, want.Store = nil, nil
-	k.same("job in a listing", page.Jobs[0], want)
+	k.same("job in a listing", page.Items[0], want)
 }
 
 func waitForFinished(k *kit) {

@@ -252,17 +252,17 @@ func schedulesListed(k *kit) {
 	var names []string
 	for query := (schedules.Query{Board: k.board, Limit: 2}); ; {
 		page, err := k.Scheduler.Schedules(k.ctx, query)
-		if err != nil || len(page) > 2 {
-			k.Fatalf("Schedules: %d, %v", len(page), err)
+		if err != nil || len(page.Items) > 2 {
+			k.Fatalf("Schedules: %d, %v", len(page.Items), err)
 		}
-		if len(page) == 0 {
-			break
-		}
-		for i := range page {
-			if page[i].Posting.Kind != "" || page[i].Board != k.board || page[i].Next.IsZero() {
-				k.Errorf("listed %s", render(page[i]))
+		for _, s := range page.Items {
+			if s.Posting.Kind != "" || s.Board != k.board || s.Next.IsZero() {
+				k.Errorf("listed %s", render(s))
 			}
-			names, query.After = append(names, page[i].Name), k.called(page[i].Name)
+			names = append(names, s.Name)
+		}
+		if query.After = page.Next; query.After == "" {
+			break
 		}
 	}
 	k.same("names", names, []string{"a", "b", "c", "d", "e"})

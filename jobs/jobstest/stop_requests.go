@@ -69,8 +69,8 @@ func suspendedWaits(k *kit) {
 	k.wants("Claim", err, jobs.ErrUnclaimable)
 	k.same("jobs to be had", names(k.next(k.request(session))), []string{})
 	page, err := k.Board.Jobs(k.ctx, jobs.Query{Board: k.board, States: []jobs.State{jobs.StateSuspended}})
-	if k.wants("Jobs", err, nil); len(page.Jobs) != 1 {
-		k.Errorf("%d jobs are listed as suspended", len(page.Jobs))
+	if k.wants("Jobs", err, nil); len(page.Items) != 1 {
+		k.Errorf("%d jobs are listed as suspended", len(page.Items))
 	}
 	asleep := k.asleep(session)
 	k.linger(session)

@@ -241,7 +241,7 @@ type Report struct {
 // order of their names.
 type Query struct {
 	Board string // empty: any
-	After Ref    // only those behind this one; zero: from the first on
+	After string // Page.Next of the page before; empty: from the first one on
 	Limit int    // 0 or over logbook.MaxPage: logbook.MaxPage
 }
 
@@ -277,9 +277,8 @@ type Scheduler interface {
 	DeleteSchedule(ctx context.Context, name Ref) error
 	// Schedule reads a schedule. ErrNotFound.
 	Schedule(ctx context.Context, name Ref, look Look) (Report, error)
-	// Schedules reads a page of schedules without their postings. Only an
-	// empty page is the end.
-	Schedules(ctx context.Context, query Query) ([]Schedule, error)
+	// Schedules reads a page of schedules without their postings.
+	Schedules(ctx context.Context, query Query) (jobs.Page[Schedule], error)
 	// PauseSchedule stops a schedule from posting until it is resumed. A
 	// schedule that is paused already stays so, with its reason. ErrNotFound.
 	PauseSchedule(ctx context.Context, request Command) error

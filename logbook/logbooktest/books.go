@@ -178,6 +178,8 @@ func unknownIsNotFound(k *kit) {
 	k.wants("FlowDetail", err, logbook.ErrNotFound)
 	k.wants("Update", k.verdict(logbook.Update{Flow: logbook.NewFlowID(), Sequence: 1}), logbook.ErrNotFound)
 	k.wantsGone("DestroyBook", func() error { return k.conn.DestroyBook(k.ctx, logbook.NewBookID()) })
+	_, err = k.conn.Books(k.ctx, "no cursor", 1)
+	k.wants("Books after an unknown cursor", err, logbook.ErrInvalid)
 }
 
 func booksAreListed(k *kit) {
@@ -204,32 +206,33 @@ func booksAreListed(k *kit) {
 func (k *kit) list(limit int) []logbook.BookID {
 	k.Helper()
 	var all []logbook.BookID
-	var after logbook.BookID
-	full := limit
-	if limit == 0 {
-		full = logbook.MaxPage
-	}
-	for {
+	var last logbook.BookID
+	for after := ""; ; {
 		page, err := k.conn.Books(k.ctx, after, limit)
 		if err != nil {
 			k.Fatalf("Books: %v", err)
 		}
-		if len(page) > full {
-			k.Fatalf("a page of %d books, and %d were asked for", len(page), full)
+		if limit > 0 && len(page.Items) > limit {
+			k.Fatalf("a page of %d books, and %d were asked for", len(page.Items), limit)
 		}
-		for i := range page {
-			if bytes.Compare(page[i].ID.UUID[:], after.UUID[:]) <= 0 {
-				k.Fatalf("book %s is listed after %s", page[i].ID, after)
+		for i := range page.Items {
+			book := &page.Items[i]
+			if bytes.Compare(book.ID.UUID[:], last.UUID[:]) <= 0 {
+				k.Fatalf("book %s is listed after %s", book.ID, last)
 			}
-			if len(page[i].Flows) > 0 {
-				k.Errorf("book %s is listed with its flows", page[i].ID)
+			if len(book.Flows) > 0 {
+				k.Errorf("book %s is listed with its flows", book.ID)
 			}
-			after = page[i].ID
-			all = append(all, after)
+			last = book.ID
+			all = append(all, last)
 		}
-		if len(page) < full {
+		if page.Next == "" {
 			return all
 		}
+		if page.Next == after {
+			k.Fatalf("the page after %q goes on at itself", after)
+		}
+		after = page.Next
 	}
 }
 
@@ -351,7 +354,7 @@ func endedContext(k *kit) {
 	k.wants("SaveBook", k.conn.SaveBook(ctx, book), context.Canceled)
 	_, err := k.conn.Book(ctx, book.ID)
 	k.wants("Book", err, context.Canceled)
-	_, err = k.conn.Books(ctx, logbook.BookID{}, 1)
+	_, err = k.conn.Books(ctx, "", 1)
 	k.wants("Books", err, context.Canceled)
 	_, err = k.conn.FlowDetail(ctx, book.Flows[0].ID)
 	k.wants("FlowDetail", err, context.Canceled)

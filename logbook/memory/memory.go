@@ -101,9 +101,14 @@ func (c *Connection) Book(ctx context.Context, id logbook.BookID) (logbook.Book,
 }
 
 // Books reads books in the order of their ids, without their flows.
-func (c *Connection) Books(ctx context.Context, after logbook.BookID, limit int) ([]logbook.Book, error) {
+func (c *Connection) Books(ctx context.Context, after string, limit int) (page logbook.Page[logbook.Book], err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return page, err
+	}
+	if after != "" {
+		if _, err := logbook.ParseBookID(after); err != nil {
+			return page, err
+		}
 	}
 	if limit <= 0 || limit > logbook.MaxPage {
 		limit = logbook.MaxPage
@@ -112,19 +117,19 @@ func (c *Connection) Books(ctx context.Context, after logbook.BookID, limit int)
 	defer c.mu.RUnlock()
 	var ids []logbook.BookID
 	for id := range c.books {
-		if compareIDs(id, after) > 0 {
+		if id.String() > after {
 			ids = append(ids, id)
 		}
 	}
 	slices.SortFunc(ids, compareIDs)
 	if len(ids) > limit {
 		ids = ids[:limit]
+		page.Next = ids[limit-1].String()
 	}
-	answer := make([]logbook.Book, 0, len(ids))
 	for _, id := range ids {
-		answer = append(answer, cloneHead(&c.books[id].head))
+		page.Items = append(page.Items, cloneHead(&c.books[id].head))
 	}
-	return answer, nil
+	return page, nil
 }
 
 func compareIDs(a, b logbook.BookID) int { return strings.Compare(a.String(), b.String()) }

@@ -105,8 +105,8 @@ func TestAppliedEntriesAreNeverRemoved(t *testing.T) {
 					<-faults
 				}
 				c.startAll()
-				if page, err := client.Jobs(t.Context(), jobs.Query{}); err != nil || len(page.Jobs) != hadJobs {
-					t.Errorf("%d jobs of %d are left, %v", len(page.Jobs), hadJobs, err)
+				if page, err := client.Jobs(t.Context(), jobs.Query{}); err != nil || len(page.Items) != hadJobs {
+					t.Errorf("%d jobs of %d are left, %v", len(page.Items), hadJobs, err)
 				}
 				same(t, c)
 				if len(faults) > 0 {

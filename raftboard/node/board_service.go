@@ -65,7 +65,7 @@ func (s *boardService) list(message *conductordv1.ListJobsRequest) (*conductordv
 	if err != nil {
 		return nil, err
 	}
-	return &conductordv1.ListJobsResponse{Next: page.Next, Scans: page.Scans, Jobs: toProto(page.Jobs, command.JobToProto)}, nil
+	return &conductordv1.ListJobsResponse{Next: page.Next, Scans: page.Scans, Jobs: toProto(page.Items, command.JobToProto)}, nil
 }
 
 func (s *boardService) wait(ctx context.Context, message *conductordv1.WaitJobRequest) (*conductordv1.WaitJobResponse, uint64, error) {
@@ -143,11 +143,7 @@ func (s *boardService) listErrors(message *conductordv1.ListErrorsRequest) (*con
 	if err != nil {
 		return nil, err
 	}
-	answer := &conductordv1.ListErrorsResponse{Scans: page.Scans, Errors: toProto(page.Errors, command.JobErrorToProto)}
-	if page.Next != nil {
-		answer.Next = command.PositionToProto(*page.Next)
-	}
-	return answer, nil
+	return &conductordv1.ListErrorsResponse{Next: page.Next, Scans: page.Scans, Errors: toProto(page.Items, command.JobErrorToProto)}, nil
 }
 
 // bulk lists a page of jobs, and applies the same command to each in one entry. If a
@@ -169,13 +165,13 @@ func (s *boardService) bulk(ctx context.Context, message *conductordv1.BulkReque
 	if err != nil {
 		return nil, 0, err
 	}
-	answer := &conductordv1.BulkResponse{Matched: uint32(len(page.Jobs)), Next: page.Next, Scans: page.Scans}
-	if bulk.DryRun || len(page.Jobs) == 0 {
+	answer := &conductordv1.BulkResponse{Matched: uint32(len(page.Items)), Next: page.Next, Scans: page.Scans}
+	if bulk.DryRun || len(page.Items) == 0 {
 		return answer, index, nil
 	}
-	commands := make([]*conductordv1.Command, len(page.Jobs))
-	for i := range page.Jobs {
-		commands[i] = command.BulkCommand(&bulk, &page.Jobs[i])
+	commands := make([]*conductordv1.Command, len(page.Items))
+	for i := range page.Items {
+		commands[i] = command.BulkCommand(&bulk, &page.Items[i])
 	}
 	index, results, err := s.submit.all(ctx, commands...)
 	if err != nil {
@@ -186,7 +182,7 @@ func (s *boardService) bulk(ctx context.Context, message *conductordv1.BulkReque
 			answer.Done++
 			continue
 		}
-		answer.Refused = append(answer.Refused, &conductordv1.BulkRefusal{Job: page.Jobs[i].ID.String(), Error: result.GetError()})
+		answer.Refused = append(answer.Refused, &conductordv1.BulkRefusal{Job: page.Items[i].ID.String(), Error: result.GetError()})
 	}
 	return answer, index, nil
 }
@@ -200,9 +196,9 @@ func (s *boardService) getBoard(message *conductordv1.GetBoardRequest) (*conduct
 }
 
 func (s *boardService) listBoards(message *conductordv1.ListBoardsRequest) (*conductordv1.ListBoardsResponse, error) {
-	boards, err := s.machine.BoardList(message.After, int(min(message.Limit, logbook.MaxPage)), s.clock.answerTime())
+	page, err := s.machine.BoardList(message.After, int(min(message.Limit, logbook.MaxPage)), s.clock.answerTime())
 	if err != nil {
 		return nil, err
 	}
-	return &conductordv1.ListBoardsResponse{Boards: toProto(boards, command.BoardToProto)}, nil
+	return &conductordv1.ListBoardsResponse{Next: page.Next, Boards: toProto(page.Items, command.BoardToProto)}, nil
 }

@@ -262,9 +262,9 @@ func (s *claimService) listClaims(message *conductordv1.ListClaimsRequest) (*con
 		return nil, err
 	}
 	answer := &conductordv1.ListClaimsResponse{Next: page.Next}
-	for i := range page.Claims {
-		s.leader.timeHolder(&page.Claims[i])
-		answer.Claims = append(answer.Claims, command.HeldClaimToProto(&page.Claims[i]))
+	for i := range page.Items {
+		s.leader.timeHolder(&page.Items[i])
+		answer.Claims = append(answer.Claims, command.HeldClaimToProto(&page.Items[i]))
 	}
 	return answer, nil
 }

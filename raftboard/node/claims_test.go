@@ -75,10 +75,10 @@ func TestSilentSessionIsSuspect(t *testing.T) {
 	claimed := claimedFor(t, client, ttl, 0)
 	eventually(t, "the session to be suspect", func() bool {
 		page, err := client.Claims(t.Context(), jobs.ClaimQuery{Owner: "w1"})
-		if err != nil || len(page.Claims) != 1 {
+		if err != nil || len(page.Items) != 1 {
 			t.Fatalf("claims %+v, %v", page, err)
 		}
-		held := page.Claims[0]
+		held := page.Items[0]
 		if held.Suspect != (held.Silent > jobs.SuspectAfter(ttl)) || held.Left > ttl+time.Minute || held.Left == 0 {
 			t.Fatalf("held as %+v", held)
 		}
@@ -93,7 +93,7 @@ func TestSilentSessionIsSuspect(t *testing.T) {
 		t.Fatal(err)
 	}
 	page, err := client.Claims(t.Context(), jobs.ClaimQuery{Session: claimed.Job.Claim.Session})
-	if err != nil || len(page.Claims) != 1 || page.Claims[0].Silent > time.Since(asked) {
+	if err != nil || len(page.Items) != 1 || page.Items[0].Silent > time.Since(asked) {
 		t.Errorf("after a keep-alive: %+v, %v", page, err)
 	}
 }

@@ -92,7 +92,7 @@ func TestScheduleThroughTheCluster(t *testing.T) {
 	if err := client.ResumeSchedule(ctx, order); err != nil {
 		t.Error(err)
 	}
-	if listed, err := client.Schedules(ctx, schedules.Query{}); err != nil || len(listed) != 1 || listed[0].Pause != nil {
+	if listed, err := client.Schedules(ctx, schedules.Query{}); err != nil || len(listed.Items) != 1 || listed.Items[0].Pause != nil {
 		t.Errorf("listed %+v, %v", listed, err)
 	}
 	if err := client.DeleteSchedule(ctx, name); err != nil {

@@ -267,7 +267,7 @@ func TestCallsOutliveLeaders(t *testing.T) {
 	}
 	all.Wait()
 	page, err := client.Jobs(t.Context(), jobs.Query{})
-	if err != nil || len(page.Jobs) != callers*each {
-		t.Errorf("%d jobs, want %d; %v", len(page.Jobs), callers*each, err)
+	if err != nil || len(page.Items) != callers*each {
+		t.Errorf("%d jobs, want %d; %v", len(page.Items), callers*each, err)
 	}
 }

@@ -29,15 +29,8 @@ func (s *logbookService) getBook(message *conductordv1.GetBookRequest) (*conduct
 }
 
 func (s *logbookService) listBooks(message *conductordv1.ListBooksRequest) (*conductordv1.ListBooksResponse, error) {
-	var after logbook.BookID
-	if message.After != "" {
-		var err error
-		if after, err = logbook.ParseBookID(message.After); err != nil {
-			return nil, err
-		}
-	}
-	books, err := s.machine.Books(after, int(min(message.Limit, logbook.MaxPage)))
-	return &conductordv1.ListBooksResponse{Books: toProto(books, command.BookToProto)}, err
+	page, err := s.machine.Books(message.After, int(min(message.Limit, logbook.MaxPage)))
+	return &conductordv1.ListBooksResponse{Books: toProto(page.Items, command.BookToProto), Next: page.Next}, err
 }
 
 func (s *logbookService) getFlow(message *conductordv1.GetFlowRequest) (*conductordv1.GetFlowResponse, error) {

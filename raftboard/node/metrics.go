@@ -139,13 +139,13 @@ const maxMetricBoards = 100
 
 func (c *stateCollector) collectBoards(gauge func(d *prometheus.Desc, value float64, labels ...string)) {
 	now := c.clock.answerTime()
-	boards, err := c.machine.BoardList("", maxMetricBoards, now)
+	page, err := c.machine.BoardList("", maxMetricBoards, now)
 	if err != nil {
 		c.logger.Warn("cannot read the boards for the metrics", "error", err)
 		return
 	}
-	for i := range boards {
-		board := &boards[i]
+	for i := range page.Items {
+		board := &page.Items[i]
 		for _, state := range jobs.States {
 			gauge(boardJobsDescription, float64(board.Jobs[state]), board.Name, string(state))
 		}

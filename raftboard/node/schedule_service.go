@@ -106,16 +106,13 @@ func (s *scheduleService) get(message *conductordv1.GetScheduleRequest) (*conduc
 }
 
 func (s *scheduleService) list(message *conductordv1.ListSchedulesRequest) (*conductordv1.ListSchedulesResponse, error) {
-	found, err := s.machine.Schedules(schedules.Query{
-		Board: message.Board, Limit: int(min(message.Limit, logbook.MaxPage)),
-		After: schedules.Ref{Board: message.AfterBoard, Name: message.AfterName},
-	})
+	page, err := s.machine.Schedules(schedules.Query{Board: message.Board, After: message.After, Limit: int(min(message.Limit, logbook.MaxPage))})
 	if err != nil {
 		return nil, err
 	}
-	answer := &conductordv1.ListSchedulesResponse{}
-	for i := range found {
-		listed := command.ScheduleToProto(&found[i])
+	answer := &conductordv1.ListSchedulesResponse{Next: page.Next}
+	for i := range page.Items {
+		listed := command.ScheduleToProto(&page.Items[i])
 		listed.Posting = nil
 		answer.Schedules = append(answer.Schedules, listed)
 	}

@@ -60,8 +60,8 @@ func snapshotBringsUp(t *testing.T, kind logstore.Kind) {
 	c.startAll() // from snapshots and what is behind them
 	same(t, c)
 	page, err := client.Jobs(t.Context(), jobs.Query{})
-	if err != nil || fmt.Sprint(len(page.Jobs), page.Jobs[0].ID) != fmt.Sprint(151, first) {
-		t.Errorf("%d jobs after the restart, %v", len(page.Jobs), err)
+	if err != nil || fmt.Sprint(len(page.Items), page.Items[0].ID) != fmt.Sprint(151, first) {
+		t.Errorf("%d jobs after the restart, %v", len(page.Items), err)
 	}
 }
 
@@ -119,8 +119,8 @@ func TestLogOfLargeEntriesMakesSnapshots(t *testing.T) {
 	}
 	c.stop(0)
 	c.startAll()
-	if page, err := client.Jobs(t.Context(), jobs.Query{}); err != nil || len(page.Jobs) != 5 {
-		t.Errorf("%d jobs after the restart, %v", len(page.Jobs), err)
+	if page, err := client.Jobs(t.Context(), jobs.Query{}); err != nil || len(page.Items) != 5 {
+		t.Errorf("%d jobs after the restart, %v", len(page.Items), err)
 	}
 	post(8)
 	eventually(t, "there is another snapshot", func() bool { return node.LastSnapshot(c.nodes[0]) > first })

@@ -221,8 +221,8 @@ func startsOrSays(t *testing.T, options node.Options, want []string) {
 	client := c.client()
 	defer client.Close() // a connection that is open holds up the node's end
 	page, err := client.Jobs(t.Context(), jobs.Query{})
-	if err != nil || len(page.Jobs) != jobsHad {
-		t.Errorf("%d jobs of %d are there, %v", len(page.Jobs), jobsHad, err)
+	if err != nil || len(page.Items) != jobsHad {
+		t.Errorf("%d jobs of %d are there, %v", len(page.Items), jobsHad, err)
 	}
 }
 

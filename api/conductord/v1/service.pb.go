@@ -129,7 +129,7 @@ func (x *GetBoardResponse) GetBoard() *Board {
 
 type ListBoardsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	After         string                 `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"` // a name
+	After         string                 `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"` // the next of the page before
 	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	Stale         bool                   `protobuf:"varint,3,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -190,6 +190,7 @@ func (x *ListBoardsRequest) GetStale() bool {
 type ListBoardsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Boards        []*Board               `protobuf:"bytes,1,rep,name=boards,proto3" json:"boards,omitempty"` // by name, without kinds and holders
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`     // empty: none follow
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -229,6 +230,13 @@ func (x *ListBoardsResponse) GetBoards() []*Board {
 		return x.Boards
 	}
 	return nil
+}
+
+func (x *ListBoardsResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
 }
 
 type PostRequest struct {
@@ -490,7 +498,7 @@ type ListJobsRequest struct {
 	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
 	States        []string               `protobuf:"bytes,2,rep,name=states,proto3" json:"states,omitempty"`
 	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
-	After         uint64                 `protobuf:"varint,4,opt,name=after,proto3" json:"after,omitempty"` // a sequence
+	After         string                 `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"` // the next of the page before
 	Limit         uint32                 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
 	Stale         bool                   `protobuf:"varint,6,opt,name=stale,proto3" json:"stale,omitempty"`
 	Key           string                 `protobuf:"bytes,7,opt,name=key,proto3" json:"key,omitempty"`
@@ -557,11 +565,11 @@ func (x *ListJobsRequest) GetKind() string {
 	return ""
 }
 
-func (x *ListJobsRequest) GetAfter() uint64 {
+func (x *ListJobsRequest) GetAfter() string {
 	if x != nil {
 		return x.After
 	}
-	return 0
+	return ""
 }
 
 func (x *ListJobsRequest) GetLimit() uint32 {
@@ -644,7 +652,7 @@ func (x *ListJobsRequest) GetFinishedTo() *timestamppb.Timestamp {
 type ListJobsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Jobs          []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`    // without details and store
-	Next          uint64                 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"`   // for after; 0 at the end
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`    // empty: none follow
 	Scans         bool                   `protobuf:"varint,3,opt,name=scans,proto3" json:"scans,omitempty"` // no index leads to what was asked for alone: others had to be looked at
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -687,11 +695,11 @@ func (x *ListJobsResponse) GetJobs() []*Job {
 	return nil
 }
 
-func (x *ListJobsResponse) GetNext() uint64 {
+func (x *ListJobsResponse) GetNext() string {
 	if x != nil {
 		return x.Next
 	}
-	return 0
+	return ""
 }
 
 func (x *ListJobsResponse) GetScans() bool {
@@ -1319,7 +1327,7 @@ type ListClaimsRequest struct {
 	Owner         string                 `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"` // name; empty: any
 	Session       string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
 	Board         string                 `protobuf:"bytes,3,opt,name=board,proto3" json:"board,omitempty"`
-	After         string                 `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"` // next of the page before
+	After         string                 `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"` // the next of the page before
 	Limit         uint32                 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1393,7 +1401,7 @@ func (x *ListClaimsRequest) GetLimit() uint32 {
 type ListClaimsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Claims        []*HeldClaim           `protobuf:"bytes,1,rep,name=claims,proto3" json:"claims,omitempty"` // by session, and then in the order in which they were made
-	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`     // for after; empty at the end
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`     // empty: none follow
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1452,8 +1460,8 @@ type ListErrorsRequest struct {
 	Code          *int32                 `protobuf:"varint,6,opt,name=code,proto3,oneof" json:"code,omitempty"` // the failure's
 	How           string                 `protobuf:"bytes,7,opt,name=how,proto3" json:"how,omitempty"`
 	From          *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=from,proto3" json:"from,omitempty"`
-	To            *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=to,proto3" json:"to,omitempty"`          // not included
-	Before        *Position              `protobuf:"bytes,10,opt,name=before,proto3" json:"before,omitempty"` // unset: from the latest on
+	To            *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=to,proto3" json:"to,omitempty"`        // not included
+	After         string                 `protobuf:"bytes,10,opt,name=after,proto3" json:"after,omitempty"` // the next of the page before
 	Limit         uint32                 `protobuf:"varint,11,opt,name=limit,proto3" json:"limit,omitempty"`
 	Stale         bool                   `protobuf:"varint,12,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1553,11 +1561,11 @@ func (x *ListErrorsRequest) GetTo() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *ListErrorsRequest) GetBefore() *Position {
+func (x *ListErrorsRequest) GetAfter() string {
 	if x != nil {
-		return x.Before
+		return x.After
 	}
-	return nil
+	return ""
 }
 
 func (x *ListErrorsRequest) GetLimit() uint32 {
@@ -1577,7 +1585,7 @@ func (x *ListErrorsRequest) GetStale() bool {
 type ListErrorsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Errors        []*JobError            `protobuf:"bytes,1,rep,name=errors,proto3" json:"errors,omitempty"`
-	Next          *Position              `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`    // for before; unset at the end
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`    // empty: none follow
 	Scans         bool                   `protobuf:"varint,3,opt,name=scans,proto3" json:"scans,omitempty"` // no index leads to what was asked for: others had to be looked at
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1620,11 +1628,11 @@ func (x *ListErrorsResponse) GetErrors() []*JobError {
 	return nil
 }
 
-func (x *ListErrorsResponse) GetNext() *Position {
+func (x *ListErrorsResponse) GetNext() string {
 	if x != nil {
 		return x.Next
 	}
-	return nil
+	return ""
 }
 
 func (x *ListErrorsResponse) GetScans() bool {
@@ -1723,7 +1731,7 @@ type BulkResponse struct {
 	Matched       uint32                 `protobuf:"varint,1,opt,name=matched,proto3" json:"matched,omitempty"`
 	Done          uint32                 `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
 	Refused       []*BulkRefusal         `protobuf:"bytes,3,rep,name=refused,proto3" json:"refused,omitempty"`
-	Next          uint64                 `protobuf:"varint,4,opt,name=next,proto3" json:"next,omitempty"` // for query.after; 0 at the end
+	Next          string                 `protobuf:"bytes,4,opt,name=next,proto3" json:"next,omitempty"` // for query.after; empty: none follow
 	Scans         bool                   `protobuf:"varint,5,opt,name=scans,proto3" json:"scans,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1780,11 +1788,11 @@ func (x *BulkResponse) GetRefused() []*BulkRefusal {
 	return nil
 }
 
-func (x *BulkResponse) GetNext() uint64 {
+func (x *BulkResponse) GetNext() string {
 	if x != nil {
 		return x.Next
 	}
-	return 0
+	return ""
 }
 
 func (x *BulkResponse) GetScans() bool {
@@ -2500,7 +2508,7 @@ func (x *GetBookResponse) GetMore() bool {
 
 type ListBooksRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	After         string                 `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"`
+	After         string                 `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"` // the next of the page before
 	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	Stale         bool                   `protobuf:"varint,3,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2561,6 +2569,7 @@ func (x *ListBooksRequest) GetStale() bool {
 type ListBooksResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Books         []*Book                `protobuf:"bytes,1,rep,name=books,proto3" json:"books,omitempty"` // without flows
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`   // empty: none follow
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2600,6 +2609,13 @@ func (x *ListBooksResponse) GetBooks() []*Book {
 		return x.Books
 	}
 	return nil
+}
+
+func (x *ListBooksResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
 }
 
 type GetFlowRequest struct {
@@ -3082,9 +3098,8 @@ func (x *GetScheduleResponse) GetHistory() []*SlotRecord {
 
 type ListSchedulesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`                             // empty: all
-	AfterBoard    string                 `protobuf:"bytes,2,opt,name=after_board,json=afterBoard,proto3" json:"after_board,omitempty"` // with after_name: the last one of the page before
-	AfterName     string                 `protobuf:"bytes,3,opt,name=after_name,json=afterName,proto3" json:"after_name,omitempty"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"` // empty: all
+	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"` // the next of the page before
 	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	Stale         bool                   `protobuf:"varint,5,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3128,16 +3143,9 @@ func (x *ListSchedulesRequest) GetBoard() string {
 	return ""
 }
 
-func (x *ListSchedulesRequest) GetAfterBoard() string {
+func (x *ListSchedulesRequest) GetAfter() string {
 	if x != nil {
-		return x.AfterBoard
-	}
-	return ""
-}
-
-func (x *ListSchedulesRequest) GetAfterName() string {
-	if x != nil {
-		return x.AfterName
+		return x.After
 	}
 	return ""
 }
@@ -3159,6 +3167,7 @@ func (x *ListSchedulesRequest) GetStale() bool {
 type ListSchedulesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Schedules     []*Schedule            `protobuf:"bytes,1,rep,name=schedules,proto3" json:"schedules,omitempty"` // by board and name, without postings
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`           // empty: none follow
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3198,6 +3207,13 @@ func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
 		return x.Schedules
 	}
 	return nil
+}
+
+func (x *ListSchedulesResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
 }
 
 type ResumeScheduleRequest struct {
@@ -4096,9 +4112,10 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x11ListBoardsRequest\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\tR\x05after\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x14\n" +
-	"\x05stale\x18\x03 \x01(\bR\x05stale\"B\n" +
+	"\x05stale\x18\x03 \x01(\bR\x05stale\"V\n" +
 	"\x12ListBoardsResponse\x12,\n" +
-	"\x06boards\x18\x01 \x03(\v2\x14.conductord.v1.BoardR\x06boards\"W\n" +
+	"\x06boards\x18\x01 \x03(\v2\x14.conductord.v1.BoardR\x06boards\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"W\n" +
 	"\vPostRequest\x122\n" +
 	"\bpostings\x18\x01 \x03(\v2\x16.conductord.v1.PostingR\bpostings\x12\x14\n" +
 	"\x05brief\x18\x02 \x01(\bR\x05brief\"@\n" +
@@ -4117,7 +4134,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12\x16\n" +
 	"\x06states\x18\x02 \x03(\tR\x06states\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x14\n" +
-	"\x05after\x18\x04 \x01(\x04R\x05after\x12\x14\n" +
+	"\x05after\x18\x04 \x01(\tR\x05after\x12\x14\n" +
 	"\x05limit\x18\x05 \x01(\rR\x05limit\x12\x14\n" +
 	"\x05stale\x18\x06 \x01(\bR\x05stale\x12\x10\n" +
 	"\x03key\x18\a \x01(\tR\x03key\x12\x12\n" +
@@ -4135,7 +4152,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"finishedTo\"d\n" +
 	"\x10ListJobsResponse\x12&\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x12.conductord.v1.JobR\x04jobs\x12\x12\n" +
-	"\x04next\x18\x02 \x01(\x04R\x04next\x12\x14\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\x12\x14\n" +
 	"\x05scans\x18\x03 \x01(\bR\x05scans\"U\n" +
 	"\x0eWaitJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x123\n" +
@@ -4187,7 +4204,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05limit\x18\x05 \x01(\rR\x05limit\"Z\n" +
 	"\x12ListClaimsResponse\x120\n" +
 	"\x06claims\x18\x01 \x03(\v2\x18.conductord.v1.HeldClaimR\x06claims\x12\x12\n" +
-	"\x04next\x18\x02 \x01(\tR\x04next\"\xe2\x02\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"\xc7\x02\n" +
 	"\x11ListErrorsRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x10\n" +
@@ -4197,15 +4214,15 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x04code\x18\x06 \x01(\x05H\x00R\x04code\x88\x01\x01\x12\x10\n" +
 	"\x03how\x18\a \x01(\tR\x03how\x12.\n" +
 	"\x04from\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
-	"\x02to\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12/\n" +
-	"\x06before\x18\n" +
-	" \x01(\v2\x17.conductord.v1.PositionR\x06before\x12\x14\n" +
+	"\x02to\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12\x14\n" +
+	"\x05after\x18\n" +
+	" \x01(\tR\x05after\x12\x14\n" +
 	"\x05limit\x18\v \x01(\rR\x05limit\x12\x14\n" +
 	"\x05stale\x18\f \x01(\bR\x05staleB\a\n" +
-	"\x05_code\"\x88\x01\n" +
+	"\x05_code\"o\n" +
 	"\x12ListErrorsResponse\x12/\n" +
-	"\x06errors\x18\x01 \x03(\v2\x17.conductord.v1.JobErrorR\x06errors\x12+\n" +
-	"\x04next\x18\x02 \x01(\v2\x17.conductord.v1.PositionR\x04next\x12\x14\n" +
+	"\x06errors\x18\x01 \x03(\v2\x17.conductord.v1.JobErrorR\x06errors\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\x12\x14\n" +
 	"\x05scans\x18\x03 \x01(\bR\x05scans\"\xb4\x01\n" +
 	"\vBulkRequest\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x124\n" +
@@ -4218,7 +4235,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\amatched\x18\x01 \x01(\rR\amatched\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\rR\x04done\x124\n" +
 	"\arefused\x18\x03 \x03(\v2\x1a.conductord.v1.BulkRefusalR\arefused\x12\x12\n" +
-	"\x04next\x18\x04 \x01(\x04R\x04next\x12\x14\n" +
+	"\x04next\x18\x04 \x01(\tR\x04next\x12\x14\n" +
 	"\x05scans\x18\x05 \x01(\bR\x05scans\"K\n" +
 	"\vBulkRefusal\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12*\n" +
@@ -4262,9 +4279,10 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x10ListBooksRequest\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\tR\x05after\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x14\n" +
-	"\x05stale\x18\x03 \x01(\bR\x05stale\">\n" +
+	"\x05stale\x18\x03 \x01(\bR\x05stale\"R\n" +
 	"\x11ListBooksResponse\x12)\n" +
-	"\x05books\x18\x01 \x03(\v2\x13.conductord.v1.BookR\x05books\"i\n" +
+	"\x05books\x18\x01 \x03(\v2\x13.conductord.v1.BookR\x05books\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"i\n" +
 	"\x0eGetFlowRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04skip\x18\x02 \x01(\rR\x04skip\x12\x14\n" +
@@ -4293,17 +4311,15 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x13GetScheduleResponse\x123\n" +
 	"\bschedule\x18\x01 \x01(\v2\x17.conductord.v1.ScheduleR\bschedule\x126\n" +
 	"\bupcoming\x18\x02 \x03(\v2\x1a.google.protobuf.TimestampR\bupcoming\x123\n" +
-	"\ahistory\x18\x03 \x03(\v2\x19.conductord.v1.SlotRecordR\ahistory\"\x98\x01\n" +
+	"\ahistory\x18\x03 \x03(\v2\x19.conductord.v1.SlotRecordR\ahistory\"n\n" +
 	"\x14ListSchedulesRequest\x12\x14\n" +
-	"\x05board\x18\x01 \x01(\tR\x05board\x12\x1f\n" +
-	"\vafter_board\x18\x02 \x01(\tR\n" +
-	"afterBoard\x12\x1d\n" +
-	"\n" +
-	"after_name\x18\x03 \x01(\tR\tafterName\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\tR\x05after\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x14\n" +
-	"\x05stale\x18\x05 \x01(\bR\x05stale\"N\n" +
+	"\x05stale\x18\x05 \x01(\bR\x05stale\"b\n" +
 	"\x15ListSchedulesResponse\x125\n" +
-	"\tschedules\x18\x01 \x03(\v2\x17.conductord.v1.ScheduleR\tschedules\"A\n" +
+	"\tschedules\x18\x01 \x03(\v2\x17.conductord.v1.ScheduleR\tschedules\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"A\n" +
 	"\x15ResumeScheduleRequest\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"d\n" +
@@ -4601,161 +4617,159 @@ var file_conductord_v1_service_proto_depIdxs = []int32{
 	77,  // 23: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
 	71,  // 24: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
 	71,  // 25: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	73,  // 26: conductord.v1.ListErrorsRequest.before:type_name -> conductord.v1.Position
-	78,  // 27: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
-	73,  // 28: conductord.v1.ListErrorsResponse.next:type_name -> conductord.v1.Position
-	9,   // 29: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
-	27,  // 30: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	70,  // 31: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	79,  // 32: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	80,  // 33: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	81,  // 34: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	82,  // 35: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	83,  // 36: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	83,  // 37: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	84,  // 38: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	85,  // 39: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	85,  // 40: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	86,  // 41: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	87,  // 42: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
-	47,  // 43: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	70,  // 44: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	88,  // 45: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	88,  // 46: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	88,  // 47: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	71,  // 48: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	89,  // 49: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	88,  // 50: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	89,  // 51: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	71,  // 52: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	71,  // 53: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	89,  // 54: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	71,  // 55: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
-	60,  // 56: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
-	62,  // 57: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
-	70,  // 58: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
-	65,  // 59: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	71,  // 60: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	66,  // 61: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	72,  // 62: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	72,  // 63: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
-	4,   // 64: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	7,   // 65: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	9,   // 66: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	11,  // 67: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	13,  // 68: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	16,  // 69: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	90,  // 70: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
-	19,  // 71: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	91,  // 72: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
-	21,  // 73: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	92,  // 74: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
-	92,  // 75: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
-	92,  // 76: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
-	93,  // 77: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
-	93,  // 78: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
-	93,  // 79: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
-	94,  // 80: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	95,  // 81: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	93,  // 82: conductord.v1.BoardService.Restore:input_type -> conductord.v1.JobCommand
-	93,  // 83: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
-	23,  // 84: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	25,  // 85: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	28,  // 86: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	96,  // 87: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
-	0,   // 88: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	2,   // 89: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	97,  // 90: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	98,  // 91: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	96,  // 92: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	96,  // 93: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	96,  // 94: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
-	32,  // 95: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	34,  // 96: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	99,  // 97: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	100, // 98: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
-	35,  // 99: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	37,  // 100: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	101, // 101: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	101, // 102: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
-	30,  // 103: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	85,  // 104: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
-	39,  // 105: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	41,  // 106: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	43,  // 107: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	45,  // 108: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	102, // 109: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
-	48,  // 110: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	103, // 111: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
-	50,  // 112: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	52,  // 113: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	104, // 114: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
-	54,  // 115: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	55,  // 116: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	57,  // 117: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	59,  // 118: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	63,  // 119: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	5,   // 120: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	8,   // 121: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	10,  // 122: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	12,  // 123: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	15,  // 124: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	17,  // 125: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	18,  // 126: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	20,  // 127: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	105, // 128: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	22,  // 129: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	105, // 130: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	105, // 131: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	105, // 132: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	105, // 133: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	105, // 134: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	105, // 135: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	105, // 136: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	106, // 137: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	105, // 138: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
-	105, // 139: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	24,  // 140: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	26,  // 141: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	29,  // 142: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	105, // 143: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	1,   // 144: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	3,   // 145: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	105, // 146: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	105, // 147: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	105, // 148: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	105, // 149: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	105, // 150: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	33,  // 151: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	105, // 152: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	105, // 153: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	105, // 154: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	36,  // 155: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	38,  // 156: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	105, // 157: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	105, // 158: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	31,  // 159: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	105, // 160: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	40,  // 161: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	42,  // 162: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	44,  // 163: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	46,  // 164: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	105, // 165: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	49,  // 166: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	105, // 167: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	51,  // 168: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	53,  // 169: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	105, // 170: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	105, // 171: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	56,  // 172: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	58,  // 173: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	61,  // 174: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	64,  // 175: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	120, // [120:176] is the sub-list for method output_type
-	64,  // [64:120] is the sub-list for method input_type
-	64,  // [64:64] is the sub-list for extension type_name
-	64,  // [64:64] is the sub-list for extension extendee
-	0,   // [0:64] is the sub-list for field type_name
+	78,  // 26: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	9,   // 27: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
+	27,  // 28: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
+	70,  // 29: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	79,  // 30: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	80,  // 31: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	81,  // 32: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	82,  // 33: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	83,  // 34: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	83,  // 35: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	84,  // 36: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	85,  // 37: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	85,  // 38: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	86,  // 39: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	87,  // 40: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	47,  // 41: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
+	70,  // 42: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	88,  // 43: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	88,  // 44: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	88,  // 45: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	71,  // 46: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	89,  // 47: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	88,  // 48: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	89,  // 49: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	71,  // 50: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	71,  // 51: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	89,  // 52: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	71,  // 53: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
+	60,  // 54: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
+	62,  // 55: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
+	70,  // 56: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
+	65,  // 57: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	71,  // 58: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	66,  // 59: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	72,  // 60: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	72,  // 61: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
+	4,   // 62: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	7,   // 63: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	9,   // 64: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	11,  // 65: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	13,  // 66: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	16,  // 67: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	90,  // 68: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
+	19,  // 69: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	91,  // 70: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
+	21,  // 71: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	92,  // 72: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
+	92,  // 73: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
+	92,  // 74: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
+	93,  // 75: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
+	93,  // 76: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
+	93,  // 77: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
+	94,  // 78: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	95,  // 79: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	93,  // 80: conductord.v1.BoardService.Restore:input_type -> conductord.v1.JobCommand
+	93,  // 81: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
+	23,  // 82: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	25,  // 83: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	28,  // 84: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	96,  // 85: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	0,   // 86: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	2,   // 87: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	97,  // 88: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	98,  // 89: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	96,  // 90: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	96,  // 91: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	96,  // 92: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	32,  // 93: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	34,  // 94: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	99,  // 95: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	100, // 96: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	35,  // 97: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	37,  // 98: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	101, // 99: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	101, // 100: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	30,  // 101: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	85,  // 102: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	39,  // 103: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	41,  // 104: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	43,  // 105: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	45,  // 106: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	102, // 107: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	48,  // 108: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	103, // 109: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	50,  // 110: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	52,  // 111: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	104, // 112: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	54,  // 113: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	55,  // 114: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	57,  // 115: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	59,  // 116: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	63,  // 117: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	5,   // 118: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	8,   // 119: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	10,  // 120: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	12,  // 121: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	15,  // 122: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	17,  // 123: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	18,  // 124: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	20,  // 125: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	105, // 126: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	22,  // 127: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	105, // 128: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	105, // 129: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	105, // 130: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	105, // 131: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	105, // 132: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	105, // 133: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	105, // 134: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	106, // 135: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	105, // 136: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
+	105, // 137: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	24,  // 138: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	26,  // 139: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	29,  // 140: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	105, // 141: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	1,   // 142: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	3,   // 143: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	105, // 144: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	105, // 145: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	105, // 146: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	105, // 147: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	105, // 148: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	33,  // 149: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	105, // 150: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	105, // 151: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	105, // 152: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	36,  // 153: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	38,  // 154: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	105, // 155: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	105, // 156: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	31,  // 157: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	105, // 158: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	40,  // 159: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	42,  // 160: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	44,  // 161: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	46,  // 162: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	105, // 163: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	49,  // 164: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	105, // 165: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	51,  // 166: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	53,  // 167: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	105, // 168: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	105, // 169: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	56,  // 170: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	58,  // 171: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	61,  // 172: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	64,  // 173: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	118, // [118:174] is the sub-list for method output_type
+	62,  // [62:118] is the sub-list for method input_type
+	62,  // [62:62] is the sub-list for extension type_name
+	62,  // [62:62] is the sub-list for extension extendee
+	0,   // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }

@@ -49,7 +49,7 @@ func TestBench(t *testing.T) {
 			t.Errorf("%s: %s", row.args, got.out)
 		}
 		page, err := cluster.Jobs(t.Context(), jobs.Query{Board: "bench", States: []jobs.State{row.left}, Limit: 1})
-		if err != nil || len(page.Jobs) == 0 {
+		if err != nil || len(page.Items) == 0 {
 			t.Errorf("%s leaves no job %s (%v)", row.args, row.left, err)
 		}
 	}
@@ -57,8 +57,8 @@ func TestBench(t *testing.T) {
 		t.Errorf("sessions are left: %v, %v", sessions, err)
 	}
 	others := slices.DeleteFunc(slices.Clone(jobs.States), func(s jobs.State) bool { return s == jobs.StateClaimable || s == jobs.StateCompleted })
-	if page, err := cluster.Jobs(t.Context(), jobs.Query{Board: "bench", States: others}); err != nil || len(page.Jobs) != 0 {
-		t.Errorf("jobs are left: %v, %v", page.Jobs, err)
+	if page, err := cluster.Jobs(t.Context(), jobs.Query{Board: "bench", States: others}); err != nil || len(page.Items) != 0 {
+		t.Errorf("jobs are left: %v, %v", page.Items, err)
 	}
 	table := run(t, cluster, "bench", "post", "--duration", "2s")
 	if table.code != 0 || !strings.Contains(table.out, "P99.9") || !strings.Contains(table.out, " ms ") {
@@ -180,8 +180,8 @@ func TestBenchTakeover(t *testing.T) {
 			t.Errorf("no takeover: %+v", none)
 		}
 		open := slices.DeleteFunc(slices.Clone(jobs.States), jobs.State.Finished)
-		if page, err := cluster.Jobs(t.Context(), jobs.Query{Board: "bench", States: open}); err != nil || len(page.Jobs) != 0 {
-			t.Errorf("jobs are left: %v, %v", page.Jobs, err)
+		if page, err := cluster.Jobs(t.Context(), jobs.Query{Board: "bench", States: open}); err != nil || len(page.Items) != 0 {
+			t.Errorf("jobs are left: %v, %v", page.Items, err)
 		}
 		if sessions, err := cluster.Sessions(t.Context()); err != nil || len(sessions) != 0 {
 			t.Errorf("sessions are left: %v, %v", sessions, err)

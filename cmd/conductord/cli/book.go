@@ -20,21 +20,11 @@ func (p *Program) bookListCommand() *cobra.Command {
 	books := list[logbook.Book]{
 		what: "books",
 		read: func(ctx context.Context, cluster Cluster, after string, limit int) ([]logbook.Book, string, error) {
-			var last logbook.BookID
-			if after != "" {
-				var err error
-				if last, err = logbook.ParseBookID(after); err != nil {
-					return nil, "", err
-				}
-			}
-			page, err := cluster.Books(ctx, last, limit)
-			if len(page) < limit {
-				return page, "", err
-			}
-			return page, page[len(page)-1].ID.String(), err
+			page, err := cluster.Books(ctx, after, limit)
+			return page.Items, page.Next, err
 		},
-		answer: func(books []logbook.Book, _ string) proto.Message {
-			return &v1.ListBooksResponse{Books: messages(books, command.BookToProto)}
+		answer: func(books []logbook.Book, next string) proto.Message {
+			return &v1.ListBooksResponse{Books: messages(books, command.BookToProto), Next: next}
 		},
 		header: []string{"id", "name", "created"},
 		row:    func(b *logbook.Book) []string { return []string{b.ID.String(), b.Name, timeText(b.CreatedAt)} },

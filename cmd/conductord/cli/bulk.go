@@ -113,14 +113,14 @@ func (p *Program) pages(ctx context.Context, cluster Cluster, bulk jobs.Bulk, si
 	for {
 		report, err := cluster.Bulk(ctx, bulk)
 		if err != nil {
-			return result, because(err, "%s jobs after number %d", bulk.Action, bulk.Query.After)
+			return result, because(err, "%s more jobs; %d are done", bulk.Action, result.Done)
 		}
 		result.Matched += uint32(report.Matched)
 		result.Done += uint32(report.Done)
 		for _, refused := range report.Refused {
 			result.Refused = append(result.Refused, &v1.BulkRefusal{Job: refused.Job.String(), Error: command.ErrorToProto(refused.Err)})
 		}
-		if report.Next == 0 {
+		if report.Next == "" {
 			return result, nil
 		}
 		if bulk.Query.After = report.Next; !bulk.DryRun {

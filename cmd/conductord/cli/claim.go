@@ -26,7 +26,7 @@ func (p *Program) claimListCommand() *cobra.Command {
 	listed.read = func(ctx context.Context, cluster Cluster, after string, limit int) ([]jobs.HeldClaim, string, error) {
 		query.After, query.Limit = after, limit
 		page, err := cluster.Claims(ctx, query)
-		return page.Claims, page.Next, err
+		return page.Items, page.Next, err
 	}
 	cmd := listed.command(p, &cobra.Command{
 		Use:   "list",

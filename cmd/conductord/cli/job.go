@@ -55,22 +55,14 @@ func jobList(query *jobs.Query) list[jobs.Job] {
 	scans := false
 	return list[jobs.Job]{
 		what: "jobs",
-		read: func(ctx context.Context, cluster Cluster, after string, limit int) (_ []jobs.Job, next string, err error) {
-			if query.Limit = limit; after != "" {
-				if query.After, err = strconv.ParseUint(after, 10, 64); err != nil {
-					return nil, "", usageError{fmt.Errorf("--after must be the \"next\" of a list, not %.64q", after)}
-				}
-			}
+		read: func(ctx context.Context, cluster Cluster, after string, limit int) ([]jobs.Job, string, error) {
+			query.After, query.Limit = after, limit
 			page, err := cluster.Jobs(ctx, *query)
-			if scans = scans || page.Scans; page.Next != 0 {
-				next = strconv.FormatUint(page.Next, 10)
-			}
-			return page.Jobs, next, err
+			scans = scans || page.Scans
+			return page.Items, page.Next, err
 		},
 		answer: func(listed []jobs.Job, next string) proto.Message {
-			answer := &v1.ListJobsResponse{Jobs: messages(listed, command.JobToProto), Scans: scans}
-			answer.Next, _ = strconv.ParseUint(next, 10, 64) // read made it; "" is 0
-			return answer
+			return &v1.ListJobsResponse{Jobs: messages(listed, command.JobToProto), Next: next, Scans: scans}
 		},
 		header: []string{"id", "board", "name", "kind", "priority", "state", "outcome", "owner", "posted"},
 		row: func(job *jobs.Job) []string {

@@ -77,23 +77,13 @@ func (f *errorFlags) read(cmd *cobra.Command, args []string) (query jobs.ErrorQu
 func errorList(query *jobs.ErrorQuery) list[jobs.JobError] {
 	return list[jobs.JobError]{
 		what: "errors",
-		read: func(ctx context.Context, cluster Cluster, after string, limit int) (_ []jobs.JobError, next string, err error) {
-			if query.Before, err = parsePosition(after); err != nil {
-				return nil, "", err
-			}
-			query.Limit = limit
+		read: func(ctx context.Context, cluster Cluster, after string, limit int) ([]jobs.JobError, string, error) {
+			query.After, query.Limit = after, limit
 			page, err := cluster.Errors(ctx, *query)
-			if page.Next != nil {
-				next = page.Next.String()
-			}
-			return page.Errors, next, err
+			return page.Items, page.Next, err
 		},
 		answer: func(errors []jobs.JobError, next string) proto.Message {
-			answer := &v1.ListErrorsResponse{Errors: messages(errors, command.JobErrorToProto)}
-			if position, err := parsePosition(next); err == nil && position != nil {
-				answer.Next = command.PositionToProto(*position)
-			}
-			return answer
+			return &v1.ListErrorsResponse{Errors: messages(errors, command.JobErrorToProto), Next: next}
 		},
 		header: []string{"at", "job", "name", "how", "type", "code", "step", "owner", "message"},
 		row: func(e *jobs.JobError) []string {

@@ -53,13 +53,11 @@ func parsePosition(text string) (*jobs.Position, error) {
 	if text == "" {
 		return nil, nil
 	}
-	index, item, found := strings.Cut(text, "-")
-	i, errIndex := strconv.ParseUint(index, 10, 64)
-	n, errItem := strconv.ParseUint(item, 10, 32)
-	if !found || errIndex != nil || errItem != nil {
+	position, err := jobs.ParsePosition(text)
+	if err != nil {
 		return nil, usageError{fmt.Errorf("--after must be INDEX-ITEM, not %.64q", text)}
 	}
-	return &jobs.Position{Index: i, Item: uint32(n)}, nil
+	return &position, nil
 }
 
 // watchJobs writes events until the context ends, or the one job that is

@@ -195,12 +195,10 @@ func (p *Program) scheduleListCommand() *cobra.Command {
 			}
 			for {
 				page, err := keeper.Schedules(ctx, query)
-				if err != nil || len(page) == 0 {
+				all = append(all, page.Items...)
+				if query.After = page.Next; err != nil || query.After == "" {
 					return all, "", err
 				}
-				all = append(all, page...)
-				last := page[len(page)-1]
-				query.After = schedules.Ref{Board: last.Board, Name: last.Name}
 			}
 		},
 		answer: func(found []schedules.Schedule, _ string) proto.Message {

@@ -43,7 +43,7 @@ func TestTrash(t *testing.T) {
 			t.Errorf("%s: %+v", row.args, got)
 		}
 	}
-	if page, err := cluster.Jobs(t.Context(), jobs.Query{}); err != nil || len(page.Jobs) != 1 {
-		t.Errorf("left are %v (%v)", page.Jobs, err)
+	if page, err := cluster.Jobs(t.Context(), jobs.Query{}); err != nil || len(page.Items) != 1 {
+		t.Errorf("left are %v (%v)", page.Items, err)
 	}
 }
