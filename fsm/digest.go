@@ -9,21 +9,35 @@ import (
 // Digest sums up the whole state: SHA-256 over every table in the order of
 // their numbers and every key in order. Two machines that have applied the
 // same entries have the same digest, though their files differ.
-func (m *Machine) Digest() ([32]byte, error) {
-	sum := sha256.New()
-	err := m.read(func(v *view) error {
-		for t := range tableNames {
-			err := v.scan(table(t), nil, func(key, value []byte) (bool, error) {
-				sumUp(sum, []byte(tableNames[t]), key, value)
-				return true, nil
-			})
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+func (m *Machine) Digest() (sum [32]byte, err error) {
+	err = m.read(func(v *view) error {
+		sum, err = v.digest(func() {})
+		return err
 	})
-	return [32]byte(sum.Sum(nil)), err
+	return sum, err
+}
+
+// Digest is the digest of the state that the snapshot holds. It reads all of it, and
+// calls pause after every thousand rows.
+func (s *Snapshot) Digest(pause func()) ([32]byte, error) {
+	return (&view{reader: s.tables.Reader()}).digest(pause)
+}
+
+func (v *view) digest(pause func()) ([32]byte, error) {
+	sum := sha256.New()
+	for t, rows := 0, 0; t < len(tableNames); t++ {
+		err := v.scan(table(t), nil, func(key, value []byte) (bool, error) {
+			sumUp(sum, []byte(tableNames[t]), key, value)
+			if rows++; rows%1_000 == 0 {
+				pause()
+			}
+			return true, nil
+		})
+		if err != nil {
+			return [32]byte{}, err
+		}
+	}
+	return [32]byte(sum.Sum(nil)), nil
 }
 
 // sumUp adds parts with their lengths, so that no two lists of parts are alike.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -42,8 +43,11 @@ var ErrBadSnapshot = errors.New("bad snapshot")
 // Snapshot is the state at one index. It stays as it is while the machine goes
 // on, and must be closed.
 type Snapshot struct {
-	// Index is that of the last entry that the snapshot includes.
-	Index uint64
+	// Index and Term are those of the last entry that the snapshot includes, Time is the
+	// time of the state machine then.
+	Index, Term uint64
+	Time        time.Time
+	Generation  uint64
 
 	header snapshotHeader
 	tables *tables.Snapshot
@@ -64,7 +68,7 @@ func (m *Machine) Snapshot() (*Snapshot, error) {
 	}
 	at := m.status.Load().ledger
 	return &Snapshot{
-		Index: at.Index, tables: taken,
+		Index: at.Index, Term: at.Term, Time: at.time(), Generation: at.Generation, tables: taken,
 		header: snapshotHeader{
 			Magic: snapshotMagic, Format: snapshotFormat, Schema: schemaVersion,
 			Index: at.Index, Generation: at.Generation, Size: uint64(taken.Size()),
@@ -74,6 +78,11 @@ func (m *Machine) Snapshot() (*Snapshot, error) {
 
 // Size is how many bytes the snapshot's database has.
 func (s *Snapshot) Size() int64 { return s.tables.Size() }
+
+// StreamSize is how many bytes WriteTo writes.
+func (s *Snapshot) StreamSize() int64 {
+	return int64(binary.Size(s.header)) + s.Size() + int64(binary.Size(s.header.Size)) + sha256.Size
+}
 
 // WriteTo streams the snapshot. It may be called once at a time, and not after
 // Close.

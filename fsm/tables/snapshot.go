@@ -1,20 +1,16 @@
 package tables
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"sync"
-
-	bolt "go.etcd.io/bbolt"
 )
 
 // Snapshot is the state after one commit, all of it in the file. It stays as it
 // is while the tables are changed, and must be closed.
 type Snapshot struct {
-	db    *DB
-	tx    *bolt.Tx
-	close sync.Once
+	reader *Reader
+	close  sync.Once
 }
 
 // Snapshot flushes what is in memory, and opens a snapshot. No Writer may be
@@ -23,11 +19,11 @@ func (db *DB) Snapshot() (*Snapshot, error) {
 	if err := db.flushAll(); err != nil {
 		return nil, err
 	}
-	r, err := db.Reader()
+	reader, err := db.Reader()
 	if err != nil {
 		return nil, err
 	}
-	return &Snapshot{db: db, tx: r.tx}, nil
+	return &Snapshot{reader: reader}, nil
 }
 
 // flushAll has everything in the file.
@@ -44,12 +40,15 @@ func (db *DB) flushAll() error {
 	return db.failed
 }
 
+// Reader reads the snapshot until it is closed.
+func (s *Snapshot) Reader() *Reader { return s.reader }
+
 // Size is how many bytes WriteTo writes.
-func (s *Snapshot) Size() int64 { return s.tx.Size() }
+func (s *Snapshot) Size() int64 { return s.reader.tx.Size() }
 
 // WriteTo writes the file: a bbolt database, in which each table is a bucket.
 func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
-	n, err := s.tx.WriteTo(w)
+	n, err := s.reader.tx.WriteTo(w)
 	if err != nil {
 		err = fmt.Errorf("cannot write the tables: %w", err)
 	}
@@ -59,6 +58,6 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 // Close ends the snapshot. Closing twice is harmless.
 func (s *Snapshot) Close() error {
 	var err error
-	s.close.Do(func() { err = errors.Join(s.tx.Rollback(), s.db.release()) })
+	s.close.Do(func() { err = s.reader.Close() })
 	return err
 }
