@@ -29,6 +29,7 @@ type Config struct {
 	Sessions  Sessions
 	Limits    Limits
 	Retention Retention
+	Backup    Backup
 	Conductor Conductor
 	Log       Log
 }
@@ -79,6 +80,13 @@ type Retention struct {
 	Keep   int
 }
 
+// Backup says which backups the node makes by itself.
+type Backup struct {
+	Directory string // empty: it makes none
+	Interval  time.Duration
+	Keep      int
+}
+
 // Conductor is the conductor inside the daemon.
 type Conductor struct {
 	Enabled  bool
@@ -116,6 +124,7 @@ func Default() Config {
 		Sessions:  Sessions{TTL: 4 * time.Second, Grace: time.Second, CoolDown: 500 * time.Millisecond, MaxCrashes: 5},
 		Limits:    Limits{Name: maxName, Value: maxValue, Command: maxCommand, Steps: maxSteps},
 		Retention: Retention{MaxAge: 7 * 24 * time.Hour, Keep: 100_000},
+		Backup:    Backup{Interval: 24 * time.Hour, Keep: 7},
 		Conductor: Conductor{Enabled: true, Boards: []string{"default"}, MaxJobs: 16, Workers: 8, Steps: 64},
 		Log:       Log{Level: "info"},
 	}

@@ -45,7 +45,7 @@ const (
 // table holds every key there is, in the order of the example file.
 func table() []setting {
 	return slices.Concat(nodeSettings(), clusterSettings(), raftSettings(), sessionSettings(),
-		limitSettings(), retentionSettings(), conductorSettings(), logSettings())
+		limitSettings(), retentionSettings(), backupSettings(), conductorSettings(), logSettings())
 }
 
 func nodeSettings() []setting {
@@ -129,6 +129,17 @@ func retentionSettings() []setting {
 			doc: "Finished jobs and their books are removed after this long"},
 		{key: "retention.keep", target: func(c *Config) any { return &c.Retention.Keep }, low: 1, high: 10_000_000,
 			doc: "How many finished jobs are kept at most: the latest. Those that wait for a person (trashed, failed) are counted apart"},
+	}
+}
+
+func backupSettings() []setting {
+	return []setting{
+		{key: "backup.directory", target: func(c *Config) any { return &c.Backup.Directory },
+			doc: "Make backups of this node's state in this directory, which must exist, outside data_dir; without it none are made"},
+		{key: "backup.interval", target: func(c *Config) any { return &c.Backup.Interval }, low: 1_000 * ms, high: 365 * 24 * hour,
+			doc: "The time between two of these backups"},
+		{key: "backup.keep", target: func(c *Config) any { return &c.Backup.Keep }, low: 1, high: 10_000,
+			doc: "How many of these backups are kept"},
 	}
 }
 

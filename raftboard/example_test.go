@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"math/rand/v2"
 	"net"
@@ -19,6 +20,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
 	daemon "github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/backup"
 )
 
 // startOne runs a cluster of one node for an example, and gives its endpoint.
@@ -103,7 +105,23 @@ func ExampleDial() {
 	// n1 <nil>
 }
 
-// Whoever is to hear soon that nobody answers says how long to try.
+// A backup is a tar archive. The one that reads it keeps it only if it is whole: the
+// package raftboard/node/backup checks that.
+func ExampleClient_Backup() {
+	ctx := context.Background()
+	client, done := dial(ctx)
+	defer done()
+	reader := value(client.Backup(ctx))
+	defer reader.Close()
+	manifest, err := backup.Read(reader, func(_ backup.Manifest, state io.Reader) error {
+		_, err := io.Copy(io.Discard, state)
+		return err
+	})
+	fmt.Println(manifest.Cluster, manifest.Generation, err)
+	// Output: example 1 <nil>
+}
+
+// Say how long to try, to hear soon that no node answers.
 func ExampleOpen() {
 	ctx := context.Background()
 	_, err := raftboard.Open(ctx, raftboard.Options{Endpoints: []string{"127.0.0.1:1"}, Patience: 100 * time.Millisecond})

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -121,13 +122,16 @@ func startPosting(t *testing.T, client *raftboard.Client) *posting {
 // wait waits for more acknowledged jobs.
 func (p *posting) wait(t *testing.T, more int) {
 	t.Helper()
-	count := func() int {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return len(p.acknowledged)
-	}
+	count := func() int { return len(p.soFar()) }
 	from := count()
 	eventually(t, "jobs are acknowledged", func() bool { return count() >= from+more })
+}
+
+// soFar are the jobs that have been acknowledged.
+func (p *posting) soFar() []jobs.JobID {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.acknowledged)
 }
 
 func (p *posting) stop() []jobs.JobID {

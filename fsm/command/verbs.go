@@ -23,7 +23,7 @@ const (
 	Post       Permission = "post"       // put work on a board
 	Work       Permission = "work"       // hold a session, claim jobs, and record what becomes of them
 	Operate    Permission = "operate"    // steer jobs, schedules and conductors of others
-	Administer Permission = "administer" // make, limit and delete boards
+	Administer Permission = "administer" // make, limit and delete boards, back up the cluster
 	Lead       Permission = "lead"       // the leader's own; no caller has it
 )
 

@@ -35,9 +35,10 @@ type services struct {
 	books     *logbookService
 	schedules *scheduleService
 	cluster   *clusterService
+	backups   *backupService
 }
 
-// calls is the table of all calls but Watch and Carry, whose answers are streams. A
+// calls is the table of all calls but Watch, Backup and Carry, whose answers are streams. A
 // verb whose call only applies its command has its row in command.Verbs, and verbCall
 // serves it.
 func (s *services) calls() []call {

@@ -95,6 +95,7 @@ func (s *services) handler(metrics *nodeMetrics, registry *prometheus.Registry, 
 	}
 	watch := connect.NewServerStreamHandler(wire.Prefix+watchCall, s.watches.Watch, options...)
 	mux.Handle(wire.Prefix+watchCall, s.watches.lines(watch))
+	mux.Handle(wire.Prefix+backupCall, s.backups.file(connect.NewServerStreamHandler(wire.Prefix+backupCall, s.backups.Backup, options...)))
 	mux.Handle(s.streams(calls, metrics, logger).Handler(options...))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {

@@ -23,6 +23,7 @@ import (
 const (
 	identityFile    = "node.json"
 	temporarySuffix = ".tmp"
+	lostAndFound    = "lost+found"
 )
 
 // identity names a node wherever it runs. It is made once, at the first start, and
@@ -37,6 +38,9 @@ type identity struct {
 	Instance uuid.UUID `json:"instance"`
 	// Generation counts restorations of the cluster from a backup or a survivor.
 	Generation uint64 `json:"generation"`
+	// Origin is the digest of the state that a restored cluster began with; empty for one
+	// that began empty.
+	Origin string `json:"origin,omitempty"`
 	// Starts counts the starts of the node. A process with fewer starts than its
 	// peers have seen runs from an old copy of the directory.
 	Starts uint64 `json:"starts"`
@@ -120,22 +124,33 @@ func (s *identityStore) create(o Options) error {
 		return fmt.Errorf("%s holds no node: if this is the first start of node %q, say so with --init; "+
 			"if it has run before, its disk is missing and must not be replaced by an empty one", o.DataDir, o.Name)
 	}
-	others, err := os.ReadDir(o.DataDir)
-	if err != nil {
-		return fmt.Errorf("cannot read the data directory: %w", err)
-	}
-	for _, other := range others {
-		// A file system's own directory, and the remains of a first start that was
-		// cut off, are no data.
-		if name := other.Name(); name != "lost+found" && name != lockFile && name != filepath.Base(s.path)+temporarySuffix {
-			return fmt.Errorf("%s is not empty but holds no %s: refusing to make a node there (found %q)", o.DataDir, identityFile, name)
-		}
+	if err := checkEmpty(o.DataDir); err != nil {
+		return err
 	}
 	s.id = identity{
 		Cluster: o.Cluster, Name: o.Name, Incarnation: 1, Instance: uuid.New(), Generation: 1,
 		LogStore: o.LogStore, Peers: map[string]uuid.UUID{}, Starts: 1, Members: rosterOf(o.Members),
 	}
 	return s.saveLocked()
+}
+
+// checkEmpty refuses a data directory that holds anything.
+func checkEmpty(dataDir string) error {
+	found, err := os.ReadDir(dataDir)
+	if err != nil {
+		return fmt.Errorf("cannot read the data directory: %w", err)
+	}
+	if slices.ContainsFunc(found, func(file fs.DirEntry) bool { return file.Name() == restoringFile }) {
+		return fmt.Errorf("the restore of a backup into %s was cut off: do it again", dataDir)
+	}
+	for _, file := range found {
+		// A file system's own directory, and the remains of a first start that was
+		// cut off, are no data.
+		if name := file.Name(); name != lostAndFound && name != lockFile && name != identityFile+temporarySuffix {
+			return fmt.Errorf("%s is not empty but holds no %s: refusing to make a node there (found %q)", dataDir, identityFile, name)
+		}
+	}
+	return nil
 }
 
 func (s *identityStore) matches(o Options) error {
@@ -185,7 +200,7 @@ func (s *identityStore) complete() error {
 // Self is what other nodes are told of the identity.
 func (s *identityStore) Self() transport.Self {
 	id := s.get()
-	return transport.Self{Cluster: id.Cluster, Generation: id.Generation, Name: id.Name, Instance: id.Instance, Starts: id.Starts, Peers: id.Peers}
+	return transport.Self{Cluster: id.Cluster, Generation: id.Generation, Origin: id.Origin, Name: id.Name, Instance: id.Instance, Starts: id.Starts, Peers: id.Peers}
 }
 
 func (s *identityStore) get() identity {

@@ -277,11 +277,7 @@ func (m *membership) poll() string {
 // bootstrap writes the first configuration, once per node and the same on all.
 // It is the first entry of every log, so no node has to be the first.
 func (m *membership) bootstrap(group *raft.Raft) error {
-	var servers []raft.Server
-	for _, name := range slices.Sorted(maps.Keys(m.roster)) {
-		servers = append(servers, raft.Server{ID: serverID(name, 1), Address: raft.ServerAddress(m.roster[name])})
-	}
-	if err := group.BootstrapCluster(raft.Configuration{Servers: servers}).Error(); err != nil {
+	if err := group.BootstrapCluster(firstConfiguration(m.roster)).Error(); err != nil {
 		return fmt.Errorf("cannot bootstrap the cluster: %w", err)
 	}
 	if err := m.identity.setBootstrapped(); err != nil {

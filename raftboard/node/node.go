@@ -266,6 +266,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.routines.Go(func() { n.disk.watch(ctx, n.leader.serves, n.members.peers(), diskAskers) })
 	n.routines.Go(func() { n.catchUp(ctx) })
 	n.routines.Go(func() { snapshotting.run(ctx) })
+	n.scheduleBackups(ctx)
 	return nil
 }
 
@@ -310,6 +311,9 @@ func (n *Node) newServices() *services {
 		books:     &logbookService{machine: n.machine, submit: submit},
 		schedules: &scheduleService{limits: o.Limits, checks: o.CheckFlow, machine: n.machine, clock: n.clock, submit: submit, backfills: make(chan struct{}, 1)},
 		cluster:   &clusterService{options: o, started: n.started, machine: n.machine, raft: n.raft, clock: n.clock, leader: n.leader, ready: n.ready},
+		backups: &backupService{
+			cluster: o.Cluster, node: o.Name, version: o.Version, machine: n.machine, ready: n.ready, running: make(chan struct{}, 1),
+		},
 	}
 }
 

@@ -45,6 +45,7 @@ type Options struct {
 	// DiskReserve is how many bytes must be free, beside room for a snapshot, for
 	// anything new to be accepted. 0: 256 MiB
 	DiskReserve int64
+	Backups     Backups // that the node makes by itself
 
 	// CheckFlow checks the flow of each posting that brings its book, with the job's
 	// own store, before anything is written; an error refuses the posting. It may be
@@ -99,6 +100,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Limits, logbook.MaxLimits)
 	setDefault(&o.LogStore, logstore.Bolt)
 	setDefault(&o.DiskReserve, defaultDiskReserve)
+	o.Backups = o.Backups.withDefaults()
 	if o.WallClock == nil {
 		o.WallClock = wallTime
 	}
@@ -150,6 +152,9 @@ func (o Options) validate() error {
 	}
 	if !slices.Contains(logstore.Kinds, o.LogStore) {
 		fault("log store %.64q is none of %v", o.LogStore, logstore.Kinds)
+	}
+	if err := o.Backups.validate(o.DataDir); err != nil {
+		faults = append(faults, err)
 	}
 	seen := map[string]string{}
 	for _, member := range o.Members {

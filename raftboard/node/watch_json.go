@@ -17,8 +17,7 @@ import (
 // message in bytes that curl cannot write. Other requests go to next.
 func (s *watchService) lines(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
-		if r.Method != http.MethodPost || strings.TrimSpace(media) != "application/json" {
+		if !isPlain(r) {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -39,6 +38,12 @@ func (s *watchService) lines(next http.Handler) http.Handler {
 			lines.fail(wire.ErrorToConnect(err))
 		}
 	})
+}
+
+// isPlain reports whether a program without connect's protocol makes a streaming call.
+func isPlain(r *http.Request) bool {
+	media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	return r.Method == http.MethodPost && strings.TrimSpace(media) == "application/json"
 }
 
 // lineStream writes messages as lines.

@@ -1,10 +1,12 @@
 package cli_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,13 +21,15 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/node/backup"
 )
 
 // testCluster is a board over a bare state machine. It outlives the commands,
 // each of which closes it.
 type testCluster struct {
 	*fsmtest.Board
-	nodes []raftboard.NodeStatus
+	nodes  []raftboard.NodeStatus
+	broken error // of Backup
 }
 
 func openCluster(t *testing.T) *testCluster {
@@ -34,6 +38,17 @@ func openCluster(t *testing.T) *testCluster {
 }
 
 func (c *testCluster) Nodes(context.Context) ([]raftboard.NodeStatus, error) { return c.nodes, nil }
+
+// Backup gives a backup whose state is no state.
+func (c *testCluster) Backup(context.Context, bool) (io.ReadCloser, error) {
+	const state = "no state"
+	var file bytes.Buffer
+	manifest := backup.Manifest{Cluster: "test", Generation: 1, Index: 42, Term: 3, Node: "n1", StateBytes: int64(len(state)), Digest: "abc"}
+	if err := backup.Write(&file, manifest, strings.NewReader(state)); err != nil {
+		return nil, err
+	}
+	return io.NopCloser(&file), c.broken
+}
 
 func (c *testCluster) Close() error { return nil }
 

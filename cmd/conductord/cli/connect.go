@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -20,6 +21,9 @@ type Cluster interface {
 	// Nodes asks every node for its status. A node that does not answer is in
 	// the list with its error.
 	Nodes(ctx context.Context) ([]raftboard.NodeStatus, error)
+
+	// Backup reads a backup; a stale one is of what one node knows. The caller closes it.
+	Backup(ctx context.Context, stale bool) (io.ReadCloser, error)
 
 	Close() error
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/conductord/conductord/raftboard"
@@ -21,6 +22,13 @@ func Dial(ctx context.Context, endpoints []string, patience time.Duration) (Clus
 
 func (c client) Nodes(ctx context.Context) ([]raftboard.NodeStatus, error) {
 	return c.Cluster(ctx), nil
+}
+
+func (c client) Backup(ctx context.Context, stale bool) (io.ReadCloser, error) {
+	if stale {
+		return c.Stale().Backup(ctx)
+	}
+	return c.Client.Backup(ctx)
 }
 
 func (c client) Close() error {

@@ -51,7 +51,7 @@ const (
 
 // Commands are the commands of this package.
 func Commands(p *cli.Program) []*cobra.Command {
-	return []*cobra.Command{serverCommand(p), devCommand(p), logStoreCommand(p), checkConfigCommand(p)}
+	return []*cobra.Command{serverCommand(p), devCommand(p), logStoreCommand(p), checkConfigCommand(p), backupCommand(p)}
 }
 
 // daemon is a node and the conductor beside it.
@@ -74,6 +74,11 @@ func startDaemon(ctx context.Context, c config.Config, first bool, logger hclog.
 		return nil, fmt.Errorf("cannot use the data directory %q: %w", c.DataDir, err)
 	}
 	c.DataDir = dataDir
+	if c.Backup.Directory != "" {
+		if c.Backup.Directory, err = filepath.Abs(c.Backup.Directory); err != nil {
+			return nil, fmt.Errorf("cannot use the backup directory %q: %w", c.Backup.Directory, err)
+		}
+	}
 	registry, err := daemonMetrics()
 	if err != nil {
 		return nil, err
@@ -128,7 +133,8 @@ func nodeOptions(c config.Config, first bool, logger hclog.Logger, registry *pro
 		Sessions:  node.SessionTimings{Grace: c.Sessions.Grace, CoolDown: c.Sessions.CoolDown, MaxCrashes: c.Sessions.MaxCrashes},
 		Retention: node.Retention{MaxAge: c.Retention.MaxAge, Keep: uint64(c.Retention.Keep)},
 		Limits:    limitsOf(c), DiskReserve: int64(c.DiskReserve),
-		Logger: logger, Metrics: registry,
+		Backups: node.Backups{Directory: c.Backup.Directory, Interval: c.Backup.Interval, Keep: c.Backup.Keep},
+		Logger:  logger, Metrics: registry,
 	}
 }
 

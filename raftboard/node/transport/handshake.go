@@ -43,6 +43,7 @@ const (
 type Hello struct {
 	Cluster    string    `json:"cluster"`
 	Generation uint64    `json:"generation"`
+	Origin     string    `json:"origin,omitempty"`
 	Name       string    `json:"name"`
 	Instance   uuid.UUID `json:"instance"`
 	// Start counts the starts of the node, and Run is drawn at each. They tell a
@@ -78,6 +79,7 @@ func (e *RefusedError) Error() string { return fmt.Sprintf("node %q refuses us: 
 type Self struct {
 	Cluster    string
 	Generation uint64
+	Origin     string // digest of the state that a restored cluster began with
 	Name       string
 	Instance   uuid.UUID
 	Starts     uint64
@@ -95,9 +97,12 @@ type Identity interface {
 // Roster is the member list that nodes compare: raft addresses by name.
 type Roster map[string]string
 
+// Names are the members' names in order.
+func (r Roster) Names() []string { return slices.Sorted(maps.Keys(r)) }
+
 func (r Roster) String() string {
 	texts := make([]string, 0, len(r))
-	for _, name := range slices.Sorted(maps.Keys(r)) {
+	for _, name := range r.Names() {
 		texts = append(texts, fmt.Sprintf("%s=%s", name, r[name]))
 	}
 	return fmt.Sprintf("%q", texts) // quoted: the other list may be anything
@@ -172,7 +177,7 @@ func (p *Port) introduce(conn net.Conn, peer string, what Purpose, timeout time.
 func (p *Port) Hello() Hello {
 	id := p.options.Identity.Self()
 	return Hello{
-		Cluster: id.Cluster, Generation: id.Generation, Name: id.Name, Instance: id.Instance,
+		Cluster: id.Cluster, Generation: id.Generation, Origin: id.Origin, Name: id.Name, Instance: id.Instance,
 		Start: id.Starts, Run: p.options.Run, Members: p.options.Roster, Agreed: p.Agreed(), Joined: p.Joined(), Peers: id.Peers,
 	}
 }
@@ -212,6 +217,9 @@ func (p *Port) sameCluster(other Hello) error {
 		return fmt.Errorf("node %q belongs to cluster %q, and node %q to cluster %q", other.Name, other.Cluster, own.Name, own.Cluster)
 	case other.Generation != own.Generation:
 		return fmt.Errorf("node %q is of generation %d of the cluster, and node %q of generation %d", other.Name, other.Generation, own.Name, own.Generation)
+	case other.Origin != own.Origin:
+		return fmt.Errorf("node %q and node %q were not restored from the same backup with the same flags: the one began with state %.12s, the other with %.12s: "+
+			"restore one file on all nodes", other.Name, own.Name, other.Origin, own.Origin)
 	case maps.Equal(other.Members, p.options.Roster):
 		return nil
 	}

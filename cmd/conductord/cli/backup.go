@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/raftboard/node/backup"
+)
+
+// BackupDocument is what the backup commands print.
+type BackupDocument struct {
+	File     string          `json:"file"`
+	Bytes    int64           `json:"bytes"`
+	SHA256   string          `json:"sha256"` // of the whole file
+	Manifest backup.Manifest `json:"manifest"`
+}
+
+// BackupCreateCommand makes the command that reads a backup from a cluster.
+func (p *Program) BackupCreateCommand() *cobra.Command {
+	var stale, overwrite bool
+	cmd := &cobra.Command{
+		Use:   "create FILE|-",
+		Short: "Make a backup of a running cluster",
+		Long: "Make a backup: the state of the cluster at one index of its log, with all that was acknowledged before. The\n" +
+			"cluster works on meanwhile. FILE appears when it is whole and on disk; - is stdout. Any node can be asked.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				return p.createBackup(ctx, cluster, args[0], stale, overwrite)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&stale, "stale", false, "take what one node knows, also without a leader")
+	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "replace FILE if it exists")
+	return cmd
+}
+
+// BackupInspectCommand makes the command that reads a backup file.
+func (p *Program) BackupInspectCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "inspect FILE|-",
+		Short: "Show what a backup is of, and check its checksums",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			source, err := p.OpenBackup(args[0])
+			if err != nil {
+				return err
+			}
+			defer source.Close()
+			document := BackupDocument{File: args[0]}
+			err = document.read(source)
+			if err != nil {
+				return fmt.Errorf("cannot use the backup %s: %w", args[0], err)
+			}
+			return p.WriteBackup(document)
+		},
+	}
+}
+
+// OpenBackup opens a backup file, or stdin for "-".
+func (p *Program) OpenBackup(path string) (io.ReadCloser, error) {
+	if path == "-" {
+		return io.NopCloser(p.In), nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, UsageError(err)
+	}
+	return file, nil
+}
+
+// WriteBackup shows a backup that is whole.
+func (p *Program) WriteBackup(d BackupDocument) error {
+	if p.JSON() {
+		return p.WriteJSON(d)
+	}
+	m := &d.Manifest
+	return p.writeFields([]field{
+		{"file", d.File}, {"bytes", fmt.Sprint(d.Bytes)}, {"sha256", d.SHA256}, {"cluster", m.Cluster}, {"generation", numberText(m.Generation)},
+		{"index", numberText(m.Index)}, {"time", timeText(m.Time)}, {"node", m.Node}, {"version", m.Version}, {"digest", m.Digest},
+	})
+}
+
+// read reads a backup to its end, and notes what it is.
+func (d *BackupDocument) read(from io.Reader) (err error) {
+	counted := &countedReader{from: from, sum: sha256.New()}
+	d.Manifest, err = backup.Read(counted, func(backup.Manifest, io.Reader) error { return nil })
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, counted); err != nil { // the zeros after an archive
+		return err
+	}
+	d.Bytes, d.SHA256 = counted.bytes, hex.EncodeToString(counted.sum.Sum(nil))
+	return nil
+}
+
+type countedReader struct {
+	from  io.Reader
+	sum   hash.Hash
+	bytes int64
+}
+
+func (c *countedReader) Read(into []byte) (int, error) {
+	n, err := c.from.Read(into)
+	c.sum.Write(into[:n])
+	c.bytes += int64(n)
+	return n, err
+}
+
+func (p *Program) createBackup(ctx context.Context, cluster Cluster, path string, stale, overwrite bool) error {
+	if _, err := os.Lstat(path); err == nil && path != "-" && !overwrite {
+		return UsageError(fmt.Errorf("cannot make a backup: %s exists: choose another name, or say --overwrite", path))
+	}
+	source, err := cluster.Backup(ctx, stale)
+	if err != nil {
+		return because(err, "make a backup")
+	}
+	defer source.Close()
+	document := BackupDocument{File: path}
+	if path == "-" {
+		if err := document.read(io.TeeReader(p.watched(source), p.Out)); err != nil {
+			return because(err, "make a backup")
+		}
+		p.Note("backup of cluster %s at index %d, %d bytes, sha256 %s", document.Manifest.Cluster, document.Manifest.Index, document.Bytes, document.SHA256)
+		return nil
+	}
+	err = backup.WriteFile(path, func(to io.Writer) error { return document.read(io.TeeReader(p.watched(source), to)) })
+	if err != nil {
+		return because(err, "make a backup")
+	}
+	return p.WriteBackup(document)
+}
+
+// watched shows at a terminal how much was read.
+func (p *Program) watched(from io.Reader) io.Reader {
+	if !p.Terminal {
+		return from
+	}
+	return &watchedReader{from: from, program: p, told: time.Now()}
+}
+
+type watchedReader struct {
+	from    io.Reader
+	program *Program
+	bytes   int64
+	told    time.Time
+}
+
+func (w *watchedReader) Read(into []byte) (int, error) {
+	n, err := w.from.Read(into)
+	w.bytes += int64(n)
+	if time.Since(w.told) > progressPause {
+		w.told = time.Now()
+		w.program.Note("%d MiB", w.bytes>>20)
+	}
+	return n, err
+}

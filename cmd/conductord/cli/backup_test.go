@@ -1,0 +1,83 @@
+package cli_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/jobs"
+)
+
+// TestBackupFiles: a backup appears under its name when it is whole, and replaces
+// nothing by mistake.
+func TestBackupFiles(t *testing.T) {
+	cluster := openCluster(t)
+	path := filepath.Join(t.TempDir(), "b.tar")
+	got := run(t, cluster, "backup", "create", path)
+	if got.code != 0 || !strings.Contains(got.out, "index:       42\n") {
+		t.Fatalf("%+v", got)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("the file has mode %v: %v", info.Mode(), err)
+	}
+	shown := run(t, nil, "backup", "inspect", path)
+	if shown.code != 0 || shown.out != got.out {
+		t.Errorf("made %q, and inspected %q", got.out, shown.out)
+	}
+	if again := run(t, cluster, "backup", "create", path); again.code != cli.ExitUsage || !strings.Contains(again.err, "exists: choose another name, or say --overwrite") {
+		t.Errorf("%+v", again)
+	}
+	if again := run(t, cluster, "backup", "create", path, "--overwrite"); again.code != 0 {
+		t.Errorf("%+v", again)
+	}
+	piped := run(t, cluster, "backup", "create", "-")
+	if file, err := os.ReadFile(path); err != nil || piped.code != 0 || piped.out != string(file) || !strings.Contains(piped.err, "backup of cluster test at index 42") {
+		t.Errorf("code %d, %d bytes, %s: %v", piped.code, len(piped.out), piped.err, err)
+	}
+	for _, row := range []struct {
+		verb, file string
+		code       int
+		why        string
+	}{
+		{"inspect", piped.out[:1024], cli.ExitFailed, "bad backup: it ends before its state"},
+		{"verify", piped.out[:1024], cli.ExitFailed, "bad backup: it ends before its state"},
+		{"verify", piped.out, cli.ExitFailed, "bad snapshot: no header"},
+	} {
+		in := func(p *cli.Program) { p.In = strings.NewReader(row.file) }
+		if got := runWith(t, t.Context(), nil, in, "backup", row.verb, "-"); got.code != row.code || strings.Count(got.err, "\n") != 1 || !strings.Contains(got.err, row.why) {
+			t.Errorf("%s: %+v", row.verb, got)
+		}
+	}
+}
+
+// TestBackupThatBreaksOff: nothing is left behind.
+func TestBackupThatBreaksOff(t *testing.T) {
+	cluster := openCluster(t)
+	dir := t.TempDir()
+	cluster.broken = errors.Join(jobs.ErrUnavailable, errors.New("the node is gone"))
+	if got := run(t, cluster, "backup", "create", filepath.Join(dir, "b.tar")); got.code != cli.ExitUnavailable {
+		t.Errorf("%+v", got)
+	}
+	if got := run(t, openCluster(t), "backup", "create", filepath.Join(dir, "nowhere", "b.tar")); got.code != cli.ExitFailed {
+		t.Errorf("%+v", got)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left %v: %v", left, err)
+	}
+}
+
+func TestWrongBackupCommands(t *testing.T) {
+	for _, row := range []struct{ line, want string }{
+		{"backup inspect /nowhere.tar", "no such file"},
+		{"backup verify /nowhere.tar", "no such file"},
+		{"backup restore /nowhere.tar", "cluster.id: must be set"},
+		{"backup restore /nowhere.tar --config /nowhere.toml", "cannot read the configuration"},
+	} {
+		if got := run(t, nil, strings.Fields(row.line)...); got.code != cli.ExitUsage || !strings.Contains(got.err, row.want) {
+			t.Errorf("%s: %+v", row.line, got)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/conductord/conductord/raftboard/node/backup"
+)
+
+// Backups says whether a node makes backups by itself.
+type Backups struct {
+	Directory string        // that exists, outside the data directory; empty: it makes none
+	Interval  time.Duration // between two backups; 0: 24 h
+	Keep      int           // how many of its own are kept; 0: 7
+}
+
+func (b Backups) withDefaults() Backups {
+	setDefault(&b.Interval, 24*time.Hour)
+	setDefault(&b.Keep, 7)
+	return b
+}
+
+// validate refuses a place that would be lost with the data directory.
+func (b Backups) validate(dataDir string) error {
+	if b.Directory == "" {
+		return nil
+	}
+	if !filepath.IsAbs(b.Directory) {
+		return fmt.Errorf("backup directory %q is not an absolute path", b.Directory)
+	}
+	within, err := filepath.Rel(dataDir, b.Directory)
+	if err == nil && within != ".." && !strings.HasPrefix(within, ".."+string(filepath.Separator)) {
+		return fmt.Errorf("backup directory %s is within the data directory: backups there are lost with it", b.Directory)
+	}
+	return nil
+}
+
+const (
+	backupTime   = "20060102T150405Z" // in the names of files
+	backupSuffix = ".tar"
+	// backupLooks is how often in an interval a node looks whether a backup is due, and
+	// tries again if the last one failed; but not more often than every second, and at
+	// least every minute.
+	backupLooks = 20
+)
+
+// backupSchedule makes backups of this node's state. The names of the files say when each
+// was made, by the cluster's time, so a restarted node goes on where it was.
+type backupSchedule struct {
+	Backups
+	prefix string // of this node's files
+	now    func() time.Time
+	ready  func() error
+	write  func(ctx context.Context, header http.Header, to io.Writer) error
+	logger hclog.Logger
+	began  time.Time // of the cluster's time
+}
+
+// run makes backups until the context ends.
+func (s *backupSchedule) run(ctx context.Context) {
+	look := time.NewTicker(min(max(s.Interval/backupLooks, time.Second), time.Minute))
+	defer look.Stop()
+	for {
+		if err := s.look(ctx); err != nil && ctx.Err() == nil {
+			s.logger.Error("cannot make a scheduled backup; trying again", "directory", s.Directory, "error", err)
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look makes a backup if one is due, and removes what is too many.
+func (s *backupSchedule) look(ctx context.Context) error {
+	if s.ready() != nil {
+		return nil // it knows neither the time nor the latest jobs
+	}
+	made, err := s.made()
+	if err != nil {
+		return err
+	}
+	now := s.now()
+	if len(made) > 0 && now.Sub(made[0].at) < s.Interval {
+		return nil
+	}
+	if err := s.removeRemains(); err != nil {
+		return err
+	}
+	path := filepath.Join(s.Directory, s.prefix+now.UTC().Format(backupTime)+backupSuffix)
+	if err := backup.WriteFile(path, func(to io.Writer) error { return s.write(ctx, http.Header{}, to) }); err != nil {
+		return err
+	}
+	s.logger.Info("made a scheduled backup", "file", path)
+	for _, old := range made[min(len(made), s.Keep-1):] {
+		if err := os.Remove(old.path); err != nil {
+			return fmt.Errorf("it was made, but an older one is left: %w", err)
+		}
+	}
+	return nil
+}
+
+// madeBackup is a backup in the directory.
+type madeBackup struct {
+	path string
+	at   time.Time
+}
+
+// made lists this node's backups, the newest first.
+func (s *backupSchedule) made() ([]madeBackup, error) {
+	files, err := os.ReadDir(s.Directory)
+	if err != nil {
+		return nil, err
+	}
+	var made []madeBackup
+	for _, file := range files {
+		name, is := strings.CutPrefix(file.Name(), s.prefix)
+		name, ends := strings.CutSuffix(name, backupSuffix)
+		if at, err := time.Parse(backupTime, name); is && ends && err == nil {
+			made = append(made, madeBackup{filepath.Join(s.Directory, file.Name()), at})
+		}
+	}
+	slices.SortFunc(made, func(a, b madeBackup) int { return cmp.Compare(b.at.UnixNano(), a.at.UnixNano()) })
+	return made, nil
+}
+
+// removeRemains removes what a node left that ended while it wrote a backup.
+func (s *backupSchedule) removeRemains() error {
+	remains, err := filepath.Glob(filepath.Join(s.Directory, s.prefix+"*"+backupSuffix+".*"+temporarySuffix))
+	for _, path := range remains {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
+}
+
+// age is for how long there was no new backup, in seconds; 0 where none are scheduled.
+func (s *backupSchedule) age() float64 {
+	if s.Directory == "" {
+		return 0
+	}
+	newest := s.began
+	if made, err := s.made(); err == nil && len(made) > 0 {
+		newest = made[0].at
+	}
+	return max(s.now().Sub(newest), 0).Seconds()
+}
+
+// scheduleBackups makes backups, if that is configured, until the context ends.
+func (n *Node) scheduleBackups(ctx context.Context) {
+	o := n.options
+	s := &backupSchedule{
+		Backups: o.Backups, prefix: url.PathEscape(o.Cluster) + "-" + url.PathEscape(o.Name) + "-", now: n.clock.answerTime, ready: n.ready.check,
+		write: n.services.backups.write, logger: n.logger, began: n.clock.answerTime(),
+	}
+	o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "conductord", Name: "backup_age_seconds", Help: "Time since the newest scheduled backup of this node, or since its start if there is none; 0 where none are scheduled.",
+	}, s.age))
+	if s.Directory != "" {
+		n.routines.Go(func() { s.run(ctx) })
+	}
+}

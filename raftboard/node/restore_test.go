@@ -1,0 +1,364 @@
+package node_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
+	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/backup"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// backedUp reads a whole backup.
+func backedUp(t *testing.T, client *raftboard.Client) []byte {
+	t.Helper()
+	reader, err := client.Backup(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	file, err := io.ReadAll(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// restored makes a cluster of some size from a backup, and starts it.
+func restored(t *testing.T, file []byte, size int, how node.Restore) *cluster {
+	t.Helper()
+	c := newCluster(t, size)
+	for i := range c.options {
+		c.options[i].Init = false
+		if _, err := node.RestoreBackup(c.options[i], bytes.NewReader(file), how); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c.startAll()
+}
+
+// TestBackupIsRestored holds that a backup which is made while jobs are posted, at any
+// node, has everything that was acknowledged before; that clusters of one, three and
+// five nodes begin with it; and that no token or session from before is valid in them.
+func TestBackupIsRestored(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3).startAll()
+	client := c.client()
+	claimed := claimedFor(t, client, jobs.MaxTTL, 0)
+	for _, name := range []string{"hourly", "daily"} {
+		if _, err := client.SaveSchedule(t.Context(), schedules.Schedule{Name: name, Rule: "@" + name, Posting: jobs.Posting{Kind: "tick"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := client.PauseSchedule(t.Context(), schedules.Command{Ref: schedules.Ref{Name: "daily"}, Reason: "a holiday"}); err != nil {
+		t.Fatal(err)
+	}
+	var acknowledged []jobs.JobID
+	for range 50 {
+		acknowledged = append(acknowledged, posted(t, client))
+	}
+	file := backupUnderLoad(t, c)
+	last := lastEvent(t, client, posted(t, client)) // which the backup does not have
+	if _, err := node.VerifyBackup(bytes.NewReader(file), t.TempDir()); err != nil {
+		t.Error(err)
+	}
+	for i := range c.nodes {
+		c.stop(i)
+	}
+	for _, size := range []int{1, 3, 5} {
+		t.Run(fmt.Sprint("nodes ", size), func(t *testing.T) {
+			t.Parallel()
+			c := restored(t, file, size, node.Restore{PauseSchedules: true})
+			client := c.client()
+			for _, id := range acknowledged {
+				if _, err := client.Job(t.Context(), id); err != nil {
+					t.Fatalf("job %s was acknowledged before the backup: %v", id, err)
+				}
+			}
+			checkFreshStart(t, client, claimed)
+			next := posted(t, client)
+			seen := false
+			for event, err := range client.Watch(t.Context(), jobs.Watch{After: &last, Kinds: []jobs.EventKind{jobs.EventPosted}}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if seen = event.Job == next; seen {
+					break
+				}
+			}
+			if !seen {
+				t.Error("who has watched the cluster from before does not see a new job")
+			}
+			same(t, c)
+		})
+	}
+}
+
+// lastEvent is the position of a job's posting.
+func lastEvent(t *testing.T, client *raftboard.Client, id jobs.JobID) jobs.Position {
+	t.Helper()
+	for event, err := range client.Watch(t.Context(), jobs.Watch{After: &jobs.Position{}, Job: id}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return event.Position
+	}
+	return jobs.Position{}
+}
+
+// backupUnderLoad makes a backup at a follower while jobs are posted.
+func backupUnderLoad(t *testing.T, c *cluster) []byte {
+	t.Helper()
+	loaded, stop := context.WithCancel(t.Context())
+	var load sync.WaitGroup
+	for range 4 {
+		load.Go(func() {
+			client := c.client()
+			for loaded.Err() == nil {
+				posted(t, client)
+			}
+		})
+	}
+	defer load.Wait()
+	defer stop()
+	return backedUp(t, c.client((c.leader()+1)%3))
+}
+
+// checkFreshStart checks what a restored cluster makes of owners and schedules.
+func checkFreshStart(t *testing.T, client *raftboard.Client, before jobs.Claimed) {
+	t.Helper()
+	if err := client.Consume(t.Context(), jobs.Ending{Job: before.Job.ID, Token: before.Job.Token, Outcome: jobs.OutcomeSuccess}); !errors.Is(err, jobs.ErrFenced) {
+		t.Errorf("the owner from before consumes its job: %v", err)
+	}
+	if err := client.KeepAlive(t.Context(), before.Job.Claim.Session); !errors.Is(err, jobs.ErrSessionExpired) {
+		t.Errorf("the session from before is kept alive: %v", err)
+	}
+	job, err := client.Job(t.Context(), before.Job.ID)
+	if err != nil || job.State != jobs.StateClaimable {
+		t.Errorf("the job that was claimed is %s: %v", job.State, err)
+	}
+	again := claimedFor(t, client, jobs.MaxTTL, 0)
+	if again.Job.Token.Generation != before.Job.Token.Generation+1 {
+		t.Errorf("after token %v comes %v", before.Job.Token, again.Job.Token)
+	}
+	page, err := client.Schedules(t.Context(), schedules.Query{})
+	if err != nil || len(page.Items) != 2 {
+		t.Fatalf("%d schedules: %v", len(page.Items), err)
+	}
+	for _, schedule := range page.Items {
+		if schedule.Pause == nil || (schedule.Name == "daily") != (schedule.Pause.Reason == "a holiday") {
+			t.Errorf("schedule %s is paused by %+v", schedule.Name, schedule.Pause)
+		}
+	}
+}
+
+// TestBackupsThatAreRefused holds that a backup which is not whole, or not meant for this
+// cluster, leaves no node behind, and that a data directory with a node is left alone.
+func TestBackupsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1).startAll()
+	posted(t, c.client())
+	file := backedUp(t, c.client())
+	c.stop(0)
+	flipped := bytes.Clone(file)
+	flipped[len(file)/2] ^= 1
+	for _, row := range []struct {
+		name   string
+		file   []byte
+		how    node.Restore
+		adjust func(*node.Options)
+		want   string
+	}{
+		{"cut off", file[:len(file)/2], node.Restore{}, nil, "bad backup: its state is cut off"},
+		{"changed", flipped, node.Restore{}, nil, "bad"},
+		{"of another cluster", file, node.Restore{}, func(o *node.Options) { o.Cluster = "other" }, `is of cluster "test", and not of "other": if that is meant, name it with --from-cluster`},
+		{"of another cluster than is named", file, node.Restore{FromCluster: "third"}, nil, `is of cluster "test", and not of "third"`},
+		{"of the same generation", file, node.Restore{Generation: 1}, nil, "generation 1 is not higher than that of the backup, which is 1"},
+		{"into a node", file, node.Restore{}, func(o *node.Options) { o.DataDir = c.options[0].DataDir }, "it holds a node: restore into an empty directory"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			options := c.options[0]
+			options.DataDir = t.TempDir()
+			if row.adjust != nil {
+				row.adjust(&options)
+			}
+			before := names(t, options.DataDir)
+			if _, err := node.RestoreBackup(options, bytes.NewReader(row.file), row.how); err == nil || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("got %v, want %q", err, row.want)
+			}
+			if after := names(t, options.DataDir); !slices.Equal(before, after) {
+				t.Errorf("the directory had %v, and has %v", before, after)
+			}
+		})
+	}
+	c.options[0].Init = false
+	c.startAll() // it was left alone
+	other := c.options[0]
+	other.Cluster, other.DataDir = "staging", t.TempDir()
+	if _, err := node.RestoreBackup(other, bytes.NewReader(file), node.Restore{FromCluster: "test"}); err != nil {
+		t.Errorf("a backup of the cluster that is named: %v", err)
+	}
+	for _, bad := range [][]byte{file[:len(file)/2], flipped} {
+		scratch := t.TempDir()
+		if _, err := node.VerifyBackup(bytes.NewReader(bad), scratch); !errors.Is(err, backup.ErrBad) || len(names(t, scratch)) > 0 {
+			t.Errorf("a bad backup was verified, or left %v: %v", names(t, scratch), err)
+		}
+	}
+}
+
+// names are the files of a directory, without its lock.
+func names(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if entry.Name() != "lock" {
+			names = append(names, entry.Name())
+		}
+	}
+	return names
+}
+
+// TestRestoreThatWasCutOff holds that a node does not start with half a restore, and that
+// the restore can be done again.
+func TestRestoreThatWasCutOff(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1).startAll()
+	id := posted(t, c.client())
+	file := backedUp(t, c.client())
+	c.stop(0)
+	options := c.options[0]
+	options.DataDir = t.TempDir()
+	if _, err := node.RestoreBackup(options, bytes.NewReader(file), node.Restore{}); err != nil {
+		t.Fatal(err)
+	}
+	// As if the process had ended before its last step.
+	if err := os.Remove(filepath.Join(options.DataDir, "node.json")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(options.DataDir, "restore.incomplete"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := node.Open(options); err == nil || !strings.Contains(err.Error(), "was cut off: do it again") {
+		t.Errorf("a node with half a restore starts: %v", err)
+	}
+	if _, err := node.RestoreBackup(options, bytes.NewReader(file), node.Restore{}); err != nil {
+		t.Fatal(err)
+	}
+	c.options[0] = options
+	if _, err := c.startAll().client().Job(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNodesOfDifferentBackups holds that nodes which were restored from different
+// backups, or with different flags, form no cluster: their states differ at one index.
+func TestNodesOfDifferentBackups(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1).startAll()
+	posted(t, c.client())
+	first := backedUp(t, c.client())
+	posted(t, c.client())
+	second := backedUp(t, c.client())
+	c.stop(0)
+	mixed := newCluster(t, 3)
+	fatal := make(chan error, 3)
+	for i, file := range [][]byte{first, second, second} {
+		mixed.options[i].Init = false
+		mixed.options[i].Fatal = func(err error) { fatal <- err }
+		if _, err := node.RestoreBackup(mixed.options[i], bytes.NewReader(file), node.Restore{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mixed.start(1, 2)
+	mixed.ready()
+	_, err := node.Open(mixed.options[0])
+	if want := "were not restored from the same backup"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	posted(t, mixed.client(1, 2))
+}
+
+// TestScheduledBackups holds that a node makes backups by itself, keeps as many as it
+// should, and says for how long there was none.
+func TestScheduledBackups(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	remains := filepath.Join(dir, "test-n1-20260102T030405Z.tar.123.tmp")
+	foreign := filepath.Join(dir, "test-n2-20260102T030405Z.tar")
+	for _, path := range []string{remains, foreign} {
+		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	metrics := prometheus.NewRegistry()
+	c := newCluster(t, 1, func(o *node.Options) {
+		o.Metrics, o.Backups = metrics, node.Backups{Directory: dir, Interval: time.Second, Keep: 2}
+	}).startAll()
+	posted(t, c.client())
+	seen := map[string]bool{}
+	eventually(t, "three backups were made, and two are kept", func() bool {
+		for _, name := range names(t, dir) {
+			seen[name] = true
+		}
+		kept := slices.DeleteFunc(names(t, dir), func(name string) bool { return !strings.HasPrefix(name, "test-n1-") || strings.HasSuffix(name, ".tmp") })
+		return len(seen) >= 5 && len(kept) == 2
+	})
+	if _, err := os.Stat(remains); err == nil {
+		t.Error("the remains of a backup are still there")
+	}
+	if _, err := os.Stat(foreign); err != nil {
+		t.Errorf("another node's backup is gone: %v", err)
+	}
+	if age := gauge(t, metrics, "conductord_backup_age_seconds"); age < 0 || age > patience.Seconds() {
+		t.Errorf("the newest backup is %v seconds old", age)
+	}
+	c.stop(0)
+	for _, name := range names(t, dir) {
+		if path := filepath.Join(dir, name); path != foreign {
+			file, err := os.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := node.VerifyBackup(file, t.TempDir()); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			_ = file.Close()
+		}
+	}
+	inside := c.options[0]
+	inside.Backups.Directory = filepath.Join(inside.DataDir, "backups")
+	if _, err := node.Open(inside); err == nil || !strings.Contains(err.Error(), "is within the data directory") {
+		t.Errorf("backups within the data directory: %v", err)
+	}
+}
+
+func gauge(t *testing.T, metrics *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	return 0
+}

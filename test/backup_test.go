@@ -1,0 +1,134 @@
+package test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/daemon"
+	"github.com/conductord/conductord/cmd/local"
+	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/jobs"
+)
+
+// TestBackupAndRestore is the runbook "Back up and restore": a backup is made while jobs
+// are posted, all three machines are lost, and a new cluster begins with the backup. Every
+// job that was acknowledged before the backup is there.
+func TestBackupAndRestore(t *testing.T) {
+	t.Parallel()
+	cluster, client := startCluster(t, func(c *config.Config) { c.Conductor.Enabled = false })
+	load := startPosting(t, client)
+	load.wait(t, 100)
+	before := load.soFar()
+	file := filepath.Join(t.TempDir(), "cluster.tar")
+	server := "--server=" + cluster.Endpoints()[1]
+	var made cli.BackupDocument
+	printed(t, &made, "backup", "create", file, server)
+	refuses(t, 2, "exists: choose another name", "backup", "create", file, server)
+	var inspected cli.BackupDocument
+	printed(t, &inspected, "backup", "inspect", file)
+	if made != inspected || made.Manifest.Index == 0 || made.Manifest.Cluster != clusterID(t, cluster.Nodes[0].Config) {
+		t.Errorf("made %+v, and inspected %+v", made, inspected)
+	}
+	var verified daemon.VerifiedBackup
+	if printed(t, &verified, "backup", "verify", file); verified.Manifest != made.Manifest {
+		t.Errorf("verified %+v", verified)
+	}
+	load.stop()
+	refuses(t, 1, "another process uses this data directory", "backup", "restore", file, "--config", cluster.Nodes[0].Config)
+	cluster.Kill()
+	refuses(t, 1, "it holds a node: restore into an empty directory", "backup", "restore", file, "--config", cluster.Nodes[0].Config)
+	restoreAll(t, cluster, file)
+	for _, id := range before {
+		if _, err := client.Job(within(t), id); err != nil {
+			t.Errorf("a job that was acknowledged before the backup: %v", err)
+		}
+	}
+	if _, err := jobs.PostOne(within(t), client, jobs.Posting{Name: "new", Kind: "none"}); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d jobs were acknowledged before the backup of index %d", len(before), made.Manifest.Index)
+}
+
+// printed runs a command with -o json, and reads what it prints.
+func printed(t *testing.T, document any, args ...string) {
+	t.Helper()
+	output, err := exec.CommandContext(within(t), binary, append(args, "-o", "json")...).Output()
+	if err != nil {
+		t.Fatalf("%v: %v: %s", args, err, output)
+	}
+	if err := json.Unmarshal(output, document); err != nil {
+		t.Fatalf("%v: %v: %s", args, err, output)
+	}
+}
+
+func clusterID(t *testing.T, path string) string {
+	t.Helper()
+	loaded, err := config.Load(path, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loaded.Cluster.ID
+}
+
+// TestWipedDiskIsReplaced is the runbook "When a node's disk is gone": the follower that is
+// left is stopped first, so the leader has all that was ever acknowledged, and three nodes
+// begin with a backup of it.
+func TestWipedDiskIsReplaced(t *testing.T) {
+	t.Parallel()
+	cluster, client := startCluster(t, func(c *config.Config) { c.Conductor.Enabled = false })
+	load := startPosting(t, client)
+	load.wait(t, 50)
+	wiped := cluster.Nodes[0]
+	wiped.Kill()
+	load.wait(t, 50)
+	var leader, follower *local.Node
+	eventually(t, "one of the two leads", func() bool {
+		for i, node := range cluster.Nodes[1:] {
+			if status, err := client.Status(within(t), node.API); err == nil && status.Leader == node.Name {
+				leader, follower = node, cluster.Nodes[2-i]
+				return true
+			}
+		}
+		return false
+	})
+	follower.Kill()
+	acknowledged := load.stop()
+	file := filepath.Join(t.TempDir(), "cluster.tar")
+	refuses(t, 6, "cannot make a backup", "backup", "create", file, "--server", leader.API, "--timeout", "3s")
+	var made cli.BackupDocument
+	printed(t, &made, "backup", "create", "--stale", file, "--server", leader.API)
+	leader.Kill()
+	restoreAll(t, cluster, file)
+	for _, id := range acknowledged {
+		if _, err := client.Job(within(t), id); err != nil {
+			t.Errorf("a job that was acknowledged: %v", err)
+		}
+	}
+	t.Logf("%d jobs were acknowledged", len(acknowledged))
+}
+
+// restoreAll begins anew with a backup on all machines of a cluster, and starts it.
+func restoreAll(t *testing.T, cluster *local.Cluster, file string) {
+	t.Helper()
+	for _, node := range cluster.Nodes {
+		if err := os.RemoveAll(node.DataDir); err != nil {
+			t.Fatal(err)
+		}
+		var done daemon.RestoredBackup
+		if printed(t, &done, "backup", "restore", file, "--config", node.Config); done.Generation != 2 || done.Index < done.Manifest.Index {
+			t.Errorf("restored %+v", done)
+		}
+	}
+	for _, node := range cluster.Nodes {
+		if err := node.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cluster.WaitReady(within(t)); err != nil {
+		t.Fatal(err)
+	}
+}
