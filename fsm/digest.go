@@ -11,25 +11,25 @@ import (
 // same entries have the same digest, though their files differ.
 func (m *Machine) Digest() (sum [32]byte, err error) {
 	err = m.read(func(v *view) error {
-		sum, err = v.digest(func() {})
+		sum, err = v.digest(func() error { return nil })
 		return err
 	})
 	return sum, err
 }
 
 // Digest is the digest of the state that the snapshot holds. It reads all of it, and
-// calls pause after every thousand rows.
-func (s *Snapshot) Digest(pause func()) ([32]byte, error) {
+// calls pause after every thousand rows; an error of that ends it.
+func (s *Snapshot) Digest(pause func() error) ([32]byte, error) {
 	return (&view{reader: s.tables.Reader()}).digest(pause)
 }
 
-func (v *view) digest(pause func()) ([32]byte, error) {
+func (v *view) digest(pause func() error) ([32]byte, error) {
 	sum := sha256.New()
 	for t, rows := 0, 0; t < len(tableNames); t++ {
 		err := v.scan(table(t), nil, func(key, value []byte) (bool, error) {
 			sumUp(sum, []byte(tableNames[t]), key, value)
 			if rows++; rows%1_000 == 0 {
-				pause()
+				return true, pause()
 			}
 			return true, nil
 		})

@@ -84,7 +84,11 @@ func (s *backupService) write(ctx context.Context, header http.Header, to io.Wri
 		return fmt.Errorf("cannot begin a backup: %w", err)
 	}
 	defer snapshot.Close() //nolint:errcheck // it was only read
-	digest, err := snapshot.Digest(new(pacer).rest)
+	var pacer pacer
+	digest, err := snapshot.Digest(func() error {
+		pacer.rest()
+		return ctx.Err()
+	})
 	if err != nil {
 		return fmt.Errorf("cannot make a backup: %w", err)
 	}
@@ -132,7 +136,7 @@ func (w *pacedWriter) Write(all []byte) (int, error) {
 }
 
 // pacer makes a long piece of work rest, so that it takes a quarter of a processor. Calls
-// keep most of their speed meanwhile: see "backup" in docs/performance.md.
+// keep most of their speed meanwhile.
 type pacer struct{ began time.Time }
 
 // maxRest bounds a rest: what took long may have waited for a slow client.
