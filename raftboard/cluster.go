@@ -56,6 +56,9 @@ type NodeStatus struct {
 // statusTime bounds the call to one node, which is made once.
 const statusTime = 2 * time.Second
 
+// transferTime bounds a try to transfer the leadership: longer than a node waits for it.
+const transferTime = 10 * time.Second
+
 // Status asks one node, once, for its view. The endpoint need not be one of
 // the client's own.
 func (c *Client) Status(ctx context.Context, endpoint string) (Status, error) {
@@ -83,6 +86,18 @@ func (c *Client) status(ctx context.Context, p *peer) (Status, error) {
 		return Status{}, fmt.Errorf("cannot %s: %w", op.name, failed.err)
 	}
 	return Status{}, fmt.Errorf("cannot %s: %w; %v", op.name, jobs.ErrUnavailable, failed.err)
+}
+
+// TransferLeader hands the leadership over to a node, or to any that answers, and returns
+// the name of the leader after that. ErrNotFound; ErrConflict if the
+// node does not answer, or there is no other. To repeat it is harmless.
+func (c *Client) TransferLeader(ctx context.Context, to string) (leader string, err error) {
+	op := operation{name: "transfer the leadership", try: transferTime}
+	request := &v1.TransferLeaderRequest{To: to}
+	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.TransferLeaderRequest, v1.TransferLeaderResponse] {
+		return p.cluster.TransferLeader
+	})
+	return answer.GetLeader(), err
 }
 
 // Cluster asks every node that the client knows, at the same time: its own

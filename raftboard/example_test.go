@@ -100,9 +100,12 @@ func ExampleDial() {
 	}
 	status, err := client.Status(ctx, endpoint)
 	fmt.Println(status.Leader, err)
+	_, err = client.TransferLeader(ctx, "")
+	fmt.Println(errors.Is(err, jobs.ErrConflict)) // there is no other node
 	// Output:
 	// n1 leader <nil>
 	// n1 <nil>
+	// true
 }
 
 // A backup is a tar archive. The one that reads it keeps it only if it is whole: the

@@ -73,6 +73,7 @@ func (s *services) calls() []call {
 		plain("ScheduleService/Run", command.Operate, leading(r, schedules.run, nameRun)),
 		plain("ScheduleService/Backfill", command.Operate, leading(r, schedules.backfill, nameBackfill)),
 		plain("ClusterService/Status", command.Read, func(string) unary[conductordv1.StatusRequest, conductordv1.StatusResponse] { return s.cluster.status }),
+		plain("ClusterService/TransferLeader", command.Administer, leading(r, s.cluster.transferLeader)),
 	}
 	for _, verb := range command.Verbs() {
 		if verb.Call != "" {

@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/boottime"
 	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -25,6 +28,67 @@ type clusterService struct {
 	clock   *clock
 	leader  *leaderState
 	ready   *readiness
+	members *membership
+}
+
+// transferLeader hands the leadership over, and waits until another node leads. What is
+// proposed meanwhile is refused, and clients repeat it.
+func (s *clusterService) transferLeader(ctx context.Context, message *conductordv1.TransferLeaderRequest) (*conductordv1.TransferLeaderResponse, uint64, error) {
+	self := s.options.Name
+	if message.To == self {
+		return &conductordv1.TransferLeaderResponse{Leader: self}, s.machine.AppliedIndex(), nil
+	}
+	to, err := s.successor(message.To)
+	if err != nil {
+		return nil, 0, err
+	}
+	done := make(chan error, 1)
+	go func() { // ends at raft's own timeout
+		done <- s.raft.LeadershipTransferToServer(serverID(to.Name, 1), raft.ServerAddress(to.Raft)).Error()
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			return nil, 0, fmt.Errorf("%w: node %q goes on leading: %w", jobs.ErrUnavailable, self, err)
+		}
+	case <-time.After(handOverPatience):
+		return nil, 0, fmt.Errorf("%w: the leadership was not taken over within %v", jobs.ErrUncertain, handOverPatience)
+	case <-ctx.Done():
+		return nil, 0, fmt.Errorf("%w: %w", jobs.ErrUncertain, ctx.Err())
+	}
+	now, err := s.leader.find(ctx)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w: it was handed over: %w", jobs.ErrUncertain, err)
+	}
+	if now.here {
+		now.there.Name = self // it was elected again
+	}
+	return &conductordv1.TransferLeaderResponse{Leader: now.there.Name}, s.machine.AppliedIndex(), nil
+}
+
+// successor is the node of a name, or any other one, that answers now. raft itself would
+// wait for ever for a node that does not, and refuse all entries meanwhile
+// (hashicorp/raft#696).
+func (s *clusterService) successor(name string) (Member, error) {
+	others := s.members.peers()
+	if len(others) == 0 {
+		return Member{}, fmt.Errorf("%w: the cluster has no other node than %q", jobs.ErrConflict, s.options.Name)
+	}
+	var silent []error
+	for _, member := range others {
+		if name != "" && member.Name != name {
+			continue
+		}
+		err := s.members.call(member)
+		if err == nil {
+			return member, nil
+		}
+		silent = append(silent, fmt.Errorf("%q does not answer: %w", member.Name, err))
+	}
+	if len(silent) == 0 {
+		return Member{}, fmt.Errorf("node %.64q is not among the members of the cluster: %w", name, jobs.ErrNotFound)
+	}
+	return Member{}, fmt.Errorf("%w: no other node can lead: %w", jobs.ErrConflict, errors.Join(silent...))
 }
 
 func (s *clusterService) status(_ context.Context, _ *connect.Request[conductordv1.StatusRequest]) (*connect.Response[conductordv1.StatusResponse], error) {

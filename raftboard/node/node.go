@@ -310,7 +310,7 @@ func (n *Node) newServices() *services {
 		sessions:  &sessionService{machine: n.machine, leader: n.leader, reads: n.reads, submit: submit},
 		books:     &logbookService{machine: n.machine, submit: submit},
 		schedules: &scheduleService{limits: o.Limits, checks: o.CheckFlow, machine: n.machine, clock: n.clock, submit: submit, backfills: make(chan struct{}, 1)},
-		cluster:   &clusterService{options: o, started: n.started, machine: n.machine, raft: n.raft, clock: n.clock, leader: n.leader, ready: n.ready},
+		cluster:   &clusterService{options: o, started: n.started, machine: n.machine, raft: n.raft, clock: n.clock, leader: n.leader, ready: n.ready, members: n.members},
 		backups: &backupService{
 			cluster: o.Cluster, node: o.Name, version: o.Version, machine: n.machine, ready: n.ready, running: make(chan struct{}, 1),
 		},

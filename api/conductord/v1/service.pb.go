@@ -3806,6 +3806,94 @@ func (x *StreamedAnswer) GetError() *Error {
 	return nil
 }
 
+type TransferLeaderRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"` // the name of a node; empty: any that answers
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferLeaderRequest) Reset() {
+	*x = TransferLeaderRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferLeaderRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferLeaderRequest) ProtoMessage() {}
+
+func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
+func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *TransferLeaderRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+type TransferLeaderResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Leader        string                 `protobuf:"bytes,1,opt,name=leader,proto3" json:"leader,omitempty"` // name
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferLeaderResponse) Reset() {
+	*x = TransferLeaderResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferLeaderResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferLeaderResponse) ProtoMessage() {}
+
+func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
+func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *TransferLeaderResponse) GetLeader() string {
+	if x != nil {
+		return x.Leader
+	}
+	return ""
+}
+
 type BackupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3814,7 +3902,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3826,7 +3914,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3839,7 +3927,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 type BackupResponse struct {
@@ -3851,7 +3939,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3863,7 +3951,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3876,7 +3964,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *BackupResponse) GetPart() []byte {
@@ -3894,7 +3982,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3906,7 +3994,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3919,7 +4007,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 type StatusResponse struct {
@@ -3950,7 +4038,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3962,7 +4050,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3975,7 +4063,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -4123,7 +4211,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4135,7 +4223,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4148,7 +4236,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Member) GetName() string {
@@ -4444,7 +4532,11 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04code\x18\x04 \x01(\rR\x04code\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\tR\x04text\x12*\n" +
-	"\x05error\x18\x06 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"\x0f\n" +
+	"\x05error\x18\x06 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"'\n" +
+	"\x15TransferLeaderRequest\x12\x0e\n" +
+	"\x02to\x18\x01 \x01(\tR\x02to\"0\n" +
+	"\x16TransferLeaderResponse\x12\x16\n" +
+	"\x06leader\x18\x01 \x01(\tR\x06leader\"\x0f\n" +
 	"\rBackupRequest\"$\n" +
 	"\x0eBackupResponse\x12\x12\n" +
 	"\x04part\x18\x01 \x01(\fR\x04part\"\x0f\n" +
@@ -4547,10 +4639,11 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x03Run\x12!.conductord.v1.RunScheduleRequest\x1a\".conductord.v1.RunScheduleResponse\x12[\n" +
 	"\bBackfill\x12&.conductord.v1.BackfillScheduleRequest\x1a'.conductord.v1.BackfillScheduleResponse2W\n" +
 	"\rStreamService\x12F\n" +
-	"\x05Carry\x12\x1b.conductord.v1.CarryRequest\x1a\x1c.conductord.v1.CarryResponse(\x010\x012\xa0\x01\n" +
+	"\x05Carry\x12\x1b.conductord.v1.CarryRequest\x1a\x1c.conductord.v1.CarryResponse(\x010\x012\xff\x01\n" +
 	"\x0eClusterService\x12E\n" +
 	"\x06Status\x12\x1c.conductord.v1.StatusRequest\x1a\x1d.conductord.v1.StatusResponse\x12G\n" +
-	"\x06Backup\x12\x1c.conductord.v1.BackupRequest\x1a\x1d.conductord.v1.BackupResponse0\x01BAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
+	"\x06Backup\x12\x1c.conductord.v1.BackupRequest\x1a\x1d.conductord.v1.BackupResponse0\x01\x12]\n" +
+	"\x0eTransferLeader\x12$.conductord.v1.TransferLeaderRequest\x1a%.conductord.v1.TransferLeaderResponseBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
 
 var (
 	file_conductord_v1_service_proto_rawDescOnce sync.Once
@@ -4564,7 +4657,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*GetBoardRequest)(nil),          // 0: conductord.v1.GetBoardRequest
 	(*GetBoardResponse)(nil),         // 1: conductord.v1.GetBoardResponse
@@ -4629,232 +4722,236 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*StreamedCall)(nil),             // 60: conductord.v1.StreamedCall
 	(*CarryResponse)(nil),            // 61: conductord.v1.CarryResponse
 	(*StreamedAnswer)(nil),           // 62: conductord.v1.StreamedAnswer
-	(*BackupRequest)(nil),            // 63: conductord.v1.BackupRequest
-	(*BackupResponse)(nil),           // 64: conductord.v1.BackupResponse
-	(*StatusRequest)(nil),            // 65: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),           // 66: conductord.v1.StatusResponse
-	(*Member)(nil),                   // 67: conductord.v1.Member
-	nil,                              // 68: conductord.v1.StatusResponse.JobsEntry
-	(*Board)(nil),                    // 69: conductord.v1.Board
-	(*Posting)(nil),                  // 70: conductord.v1.Posting
-	(*Job)(nil),                      // 71: conductord.v1.Job
-	(*Error)(nil),                    // 72: conductord.v1.Error
-	(*timestamppb.Timestamp)(nil),    // 73: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 74: google.protobuf.Duration
-	(*Position)(nil),                 // 75: conductord.v1.Position
-	(*Event)(nil),                    // 76: conductord.v1.Event
-	(*Claimed)(nil),                  // 77: conductord.v1.Claimed
-	(*ClaimNextCommand)(nil),         // 78: conductord.v1.ClaimNextCommand
-	(*HeldClaim)(nil),                // 79: conductord.v1.HeldClaim
-	(*JobError)(nil),                 // 80: conductord.v1.JobError
-	(*Command)(nil),                  // 81: conductord.v1.Command
-	(*Result)(nil),                   // 82: conductord.v1.Result
-	(*Drain)(nil),                    // 83: conductord.v1.Drain
-	(*Opening)(nil),                  // 84: conductord.v1.Opening
-	(*Session)(nil),                  // 85: conductord.v1.Session
-	(*Entity)(nil),                   // 86: conductord.v1.Entity
-	(*Book)(nil),                     // 87: conductord.v1.Book
-	(*FlowDetail)(nil),               // 88: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 89: conductord.v1.Update
-	(*Schedule)(nil),                 // 90: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 91: conductord.v1.SlotRecord
-	(*ClaimCommand)(nil),             // 92: conductord.v1.ClaimCommand
-	(*ExtendClaimCommand)(nil),       // 93: conductord.v1.ExtendClaimCommand
-	(*Ending)(nil),                   // 94: conductord.v1.Ending
-	(*JobCommand)(nil),               // 95: conductord.v1.JobCommand
-	(*Change)(nil),                   // 96: conductord.v1.Change
-	(*Intervention)(nil),             // 97: conductord.v1.Intervention
-	(*BoardCommand)(nil),             // 98: conductord.v1.BoardCommand
-	(*LimitBoardCommand)(nil),        // 99: conductord.v1.LimitBoardCommand
-	(*AgeBoardCommand)(nil),          // 100: conductord.v1.AgeBoardCommand
-	(*CloseSessionCommand)(nil),      // 101: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 102: conductord.v1.RegisterCommand
-	(*DrainCommand)(nil),             // 103: conductord.v1.DrainCommand
-	(*DestroyBookCommand)(nil),       // 104: conductord.v1.DestroyBookCommand
-	(*DeleteScheduleCommand)(nil),    // 105: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),     // 106: conductord.v1.PauseScheduleCommand
-	(*Done)(nil),                     // 107: conductord.v1.Done
-	(*InterveneResult)(nil),          // 108: conductord.v1.InterveneResult
+	(*TransferLeaderRequest)(nil),    // 63: conductord.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),   // 64: conductord.v1.TransferLeaderResponse
+	(*BackupRequest)(nil),            // 65: conductord.v1.BackupRequest
+	(*BackupResponse)(nil),           // 66: conductord.v1.BackupResponse
+	(*StatusRequest)(nil),            // 67: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 68: conductord.v1.StatusResponse
+	(*Member)(nil),                   // 69: conductord.v1.Member
+	nil,                              // 70: conductord.v1.StatusResponse.JobsEntry
+	(*Board)(nil),                    // 71: conductord.v1.Board
+	(*Posting)(nil),                  // 72: conductord.v1.Posting
+	(*Job)(nil),                      // 73: conductord.v1.Job
+	(*Error)(nil),                    // 74: conductord.v1.Error
+	(*timestamppb.Timestamp)(nil),    // 75: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 76: google.protobuf.Duration
+	(*Position)(nil),                 // 77: conductord.v1.Position
+	(*Event)(nil),                    // 78: conductord.v1.Event
+	(*Claimed)(nil),                  // 79: conductord.v1.Claimed
+	(*ClaimNextCommand)(nil),         // 80: conductord.v1.ClaimNextCommand
+	(*HeldClaim)(nil),                // 81: conductord.v1.HeldClaim
+	(*JobError)(nil),                 // 82: conductord.v1.JobError
+	(*Command)(nil),                  // 83: conductord.v1.Command
+	(*Result)(nil),                   // 84: conductord.v1.Result
+	(*Drain)(nil),                    // 85: conductord.v1.Drain
+	(*Opening)(nil),                  // 86: conductord.v1.Opening
+	(*Session)(nil),                  // 87: conductord.v1.Session
+	(*Entity)(nil),                   // 88: conductord.v1.Entity
+	(*Book)(nil),                     // 89: conductord.v1.Book
+	(*FlowDetail)(nil),               // 90: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 91: conductord.v1.Update
+	(*Schedule)(nil),                 // 92: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 93: conductord.v1.SlotRecord
+	(*ClaimCommand)(nil),             // 94: conductord.v1.ClaimCommand
+	(*ExtendClaimCommand)(nil),       // 95: conductord.v1.ExtendClaimCommand
+	(*Ending)(nil),                   // 96: conductord.v1.Ending
+	(*JobCommand)(nil),               // 97: conductord.v1.JobCommand
+	(*Change)(nil),                   // 98: conductord.v1.Change
+	(*Intervention)(nil),             // 99: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 100: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 101: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 102: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 103: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 104: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 105: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 106: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 107: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 108: conductord.v1.PauseScheduleCommand
+	(*Done)(nil),                     // 109: conductord.v1.Done
+	(*InterveneResult)(nil),          // 110: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	69,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
-	69,  // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
-	70,  // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	71,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	71,  // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	72,  // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	6,   // 3: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	71,  // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	72,  // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	71,  // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	73,  // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
-	73,  // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
-	73,  // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
-	73,  // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
-	71,  // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	74,  // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	71,  // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	73,  // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	73,  // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	74,  // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	73,  // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	75,  // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	75,  // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	75,  // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	75,  // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	73,  // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	76,  // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	73,  // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	75,  // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
 	14,  // 15: conductord.v1.ExplainResponse.remedy:type_name -> conductord.v1.Remedy
-	75,  // 16: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	76,  // 17: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	75,  // 18: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	77,  // 19: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	78,  // 20: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
-	74,  // 21: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	77,  // 22: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	79,  // 23: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	73,  // 24: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	73,  // 25: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	80,  // 26: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	77,  // 16: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	78,  // 17: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	77,  // 18: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	79,  // 19: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	80,  // 20: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
+	76,  // 21: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	79,  // 22: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	81,  // 23: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	75,  // 24: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	75,  // 25: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	82,  // 26: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
 	9,   // 27: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
 	27,  // 28: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	72,  // 29: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	81,  // 30: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	82,  // 31: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	83,  // 32: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	84,  // 33: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	85,  // 34: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	85,  // 35: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	86,  // 36: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	87,  // 37: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	87,  // 38: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	88,  // 39: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	89,  // 40: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	74,  // 29: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	83,  // 30: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	84,  // 31: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	85,  // 32: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	86,  // 33: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	87,  // 34: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	87,  // 35: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	88,  // 36: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	89,  // 37: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	89,  // 38: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	90,  // 39: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	91,  // 40: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
 	47,  // 41: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	72,  // 42: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	90,  // 43: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	90,  // 44: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	90,  // 45: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	73,  // 46: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	91,  // 47: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	90,  // 48: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	91,  // 49: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	73,  // 50: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	73,  // 51: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	91,  // 52: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	73,  // 53: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
+	74,  // 42: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	92,  // 43: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	92,  // 44: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	92,  // 45: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	75,  // 46: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	93,  // 47: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	92,  // 48: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	93,  // 49: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	75,  // 50: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	75,  // 51: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	93,  // 52: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	75,  // 53: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
 	60,  // 54: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
 	62,  // 55: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
-	72,  // 56: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
-	67,  // 57: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	73,  // 58: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	68,  // 59: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	74,  // 60: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	74,  // 61: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
+	74,  // 56: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
+	69,  // 57: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	75,  // 58: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	70,  // 59: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	76,  // 60: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	76,  // 61: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
 	4,   // 62: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
 	7,   // 63: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
 	9,   // 64: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
 	11,  // 65: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
 	13,  // 66: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
 	16,  // 67: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	92,  // 68: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
+	94,  // 68: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
 	19,  // 69: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	93,  // 70: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
+	95,  // 70: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
 	21,  // 71: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	94,  // 72: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
-	94,  // 73: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
-	94,  // 74: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
-	95,  // 75: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
-	95,  // 76: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
-	95,  // 77: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
-	96,  // 78: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	97,  // 79: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	95,  // 80: conductord.v1.BoardService.Restore:input_type -> conductord.v1.JobCommand
-	95,  // 81: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
+	96,  // 72: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
+	96,  // 73: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
+	96,  // 74: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
+	97,  // 75: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
+	97,  // 76: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
+	97,  // 77: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
+	98,  // 78: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	99,  // 79: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	97,  // 80: conductord.v1.BoardService.Restore:input_type -> conductord.v1.JobCommand
+	97,  // 81: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
 	23,  // 82: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
 	25,  // 83: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
 	28,  // 84: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	98,  // 85: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	100, // 85: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
 	0,   // 86: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
 	2,   // 87: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	99,  // 88: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	100, // 89: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	98,  // 90: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	98,  // 91: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	98,  // 92: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	101, // 88: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	102, // 89: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	100, // 90: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	100, // 91: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	100, // 92: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
 	32,  // 93: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
 	34,  // 94: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	101, // 95: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	102, // 96: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	103, // 95: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	104, // 96: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
 	35,  // 97: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
 	37,  // 98: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	103, // 99: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	103, // 100: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	105, // 99: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	105, // 100: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
 	30,  // 101: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	87,  // 102: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	89,  // 102: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
 	39,  // 103: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
 	41,  // 104: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
 	43,  // 105: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
 	45,  // 106: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	104, // 107: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	106, // 107: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
 	48,  // 108: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	105, // 109: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	107, // 109: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
 	50,  // 110: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
 	52,  // 111: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	106, // 112: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	108, // 112: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
 	54,  // 113: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
 	55,  // 114: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
 	57,  // 115: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
 	59,  // 116: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	65,  // 117: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	63,  // 118: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
-	5,   // 119: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	8,   // 120: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	10,  // 121: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	12,  // 122: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	15,  // 123: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	17,  // 124: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	18,  // 125: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	20,  // 126: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	107, // 127: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	22,  // 128: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	107, // 129: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	107, // 130: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	107, // 131: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	107, // 132: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	107, // 133: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	107, // 134: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	107, // 135: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	108, // 136: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	107, // 137: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
-	107, // 138: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	24,  // 139: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	26,  // 140: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	29,  // 141: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	107, // 142: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	1,   // 143: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	3,   // 144: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	107, // 145: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	107, // 146: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	107, // 147: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	107, // 148: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	107, // 149: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	33,  // 150: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	107, // 151: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	107, // 152: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	107, // 153: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	36,  // 154: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	38,  // 155: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	107, // 156: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	107, // 157: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	31,  // 158: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	107, // 159: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	40,  // 160: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	42,  // 161: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	44,  // 162: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	46,  // 163: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	107, // 164: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	49,  // 165: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	107, // 166: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	51,  // 167: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	53,  // 168: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	107, // 169: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	107, // 170: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	56,  // 171: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	58,  // 172: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	61,  // 173: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	66,  // 174: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	64,  // 175: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
-	119, // [119:176] is the sub-list for method output_type
-	62,  // [62:119] is the sub-list for method input_type
+	67,  // 117: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	65,  // 118: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
+	63,  // 119: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
+	5,   // 120: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	8,   // 121: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	10,  // 122: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	12,  // 123: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	15,  // 124: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	17,  // 125: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	18,  // 126: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	20,  // 127: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	109, // 128: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	22,  // 129: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	109, // 130: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	109, // 131: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	109, // 132: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	109, // 133: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	109, // 134: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	109, // 135: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	109, // 136: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	110, // 137: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	109, // 138: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
+	109, // 139: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	24,  // 140: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	26,  // 141: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	29,  // 142: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	109, // 143: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	1,   // 144: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	3,   // 145: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	109, // 146: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	109, // 147: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	109, // 148: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	109, // 149: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	109, // 150: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	33,  // 151: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	109, // 152: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	109, // 153: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	109, // 154: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	36,  // 155: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	38,  // 156: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	109, // 157: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	109, // 158: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	31,  // 159: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	109, // 160: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	40,  // 161: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	42,  // 162: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	44,  // 163: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	46,  // 164: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	109, // 165: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	49,  // 166: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	109, // 167: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	51,  // 168: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	53,  // 169: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	109, // 170: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	109, // 171: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	56,  // 172: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	58,  // 173: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	61,  // 174: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	68,  // 175: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	66,  // 176: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
+	64,  // 177: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
+	120, // [120:178] is the sub-list for method output_type
+	62,  // [62:120] is the sub-list for method input_type
 	62,  // [62:62] is the sub-list for extension type_name
 	62,  // [62:62] is the sub-list for extension extendee
 	0,   // [0:62] is the sub-list for field type_name
@@ -4874,7 +4971,7 @@ func file_conductord_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   69,
+			NumMessages:   71,
 			NumExtensions: 0,
 			NumServices:   6,
 		},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,7 +17,26 @@ import (
 )
 
 func (p *Program) clusterCommand() *cobra.Command {
-	return Noun("cluster", "Show the nodes", &cobra.Command{
+	return Noun("cluster", "Show the nodes, and change who leads", p.clusterStatusCommand(), &cobra.Command{
+		Use:   "transfer-leader [NODE]",
+		Short: "Hand the leadership over to a node, or to any other",
+		Long: "Hand the leadership over to the node of that name, or to any other that answers. Clients repeat by themselves\n" +
+			"what is refused meanwhile; no claim is lost. A leader that is stopped does this by itself.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				leader, err := cluster.TransferLeader(ctx, strings.Join(args, ""))
+				if err != nil {
+					return because(err, "transfer the leadership")
+				}
+				return p.show(part{&v1.TransferLeaderResponse{Leader: leader}}, "%s leads", leader)
+			})
+		},
+	})
+}
+
+func (p *Program) clusterStatusCommand() *cobra.Command {
+	return &cobra.Command{
 		Use:   "status",
 		Short: "Show the status of every node; exit 6 unless one knows a leader",
 		Args:  cobra.NoArgs,
@@ -32,7 +52,7 @@ func (p *Program) clusterCommand() *cobra.Command {
 				return checkLed(nodes)
 			})
 		},
-	})
+	}
 }
 
 // checkLed makes the exit code report whether the cluster can take a write.

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,6 +39,13 @@ func openCluster(t *testing.T) *testCluster {
 }
 
 func (c *testCluster) Nodes(context.Context) ([]raftboard.NodeStatus, error) { return c.nodes, nil }
+
+func (c *testCluster) TransferLeader(_ context.Context, to string) (string, error) {
+	if to == "nobody" {
+		return "", jobs.ErrNotFound
+	}
+	return cmp.Or(to, "n2"), nil
+}
 
 // Backup gives a backup whose state is no state.
 func (c *testCluster) Backup(context.Context, bool) (io.ReadCloser, error) {
@@ -691,5 +699,22 @@ func TestFlowShow(t *testing.T) {
 	}
 	if got := run(t, cluster, "flow", "show", post(t, cluster, "--kind", "k").String()); got.code != cli.ExitNotFound || !strings.Contains(got.err, "has no flow") {
 		t.Errorf("a job without a flow: %+v", got)
+	}
+}
+
+func TestTransferLeader(t *testing.T) {
+	cluster := openCluster(t)
+	for _, row := range []struct {
+		line string
+		want said
+	}{
+		{"cluster transfer-leader", said{"n2 leads\n", "", 0}},
+		{"cluster transfer-leader n3", said{"n3 leads\n", "", 0}},
+		{"cluster transfer-leader n3 -o json", said{"{\n  \"leader\": \"n3\"\n}\n", "", 0}},
+		{"cluster transfer-leader nobody", said{"", "conductord: cannot transfer the leadership: not found\n", cli.ExitNotFound}},
+	} {
+		if got := run(t, cluster, strings.Fields(row.line)...); got != row.want {
+			t.Errorf("%s: %+v", row.line, got)
+		}
 	}
 }

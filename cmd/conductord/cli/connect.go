@@ -22,6 +22,9 @@ type Cluster interface {
 	// the list with its error.
 	Nodes(ctx context.Context) ([]raftboard.NodeStatus, error)
 
+	// TransferLeader hands the leadership over, and returns who leads then.
+	TransferLeader(ctx context.Context, to string) (leader string, err error)
+
 	// Backup reads a backup; a stale one is of what one node knows. The caller closes it.
 	Backup(ctx context.Context, stale bool) (io.ReadCloser, error)
 

@@ -178,6 +178,9 @@ const (
 	ClusterServiceStatusProcedure = "/conductord.v1.ClusterService/Status"
 	// ClusterServiceBackupProcedure is the fully-qualified name of the ClusterService's Backup RPC.
 	ClusterServiceBackupProcedure = "/conductord.v1.ClusterService/Backup"
+	// ClusterServiceTransferLeaderProcedure is the fully-qualified name of the ClusterService's
+	// TransferLeader RPC.
+	ClusterServiceTransferLeaderProcedure = "/conductord.v1.ClusterService/TransferLeader"
 )
 
 // BoardServiceClient is a client for the conductord.v1.BoardService service.
@@ -1907,6 +1910,7 @@ type ClusterServiceClient interface {
 	// Backup streams a backup of the state of the node that is called. The parts of all
 	// messages, put together, are the file.
 	Backup(context.Context, *connect.Request[v1.BackupRequest]) (*connect.ServerStreamForClient[v1.BackupResponse], error)
+	TransferLeader(context.Context, *connect.Request[v1.TransferLeaderRequest]) (*connect.Response[v1.TransferLeaderResponse], error)
 }
 
 // NewClusterServiceClient constructs a client for the conductord.v1.ClusterService service. By
@@ -1932,13 +1936,20 @@ func NewClusterServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(clusterServiceMethods.ByName("Backup")),
 			connect.WithClientOptions(opts...),
 		),
+		transferLeader: connect.NewClient[v1.TransferLeaderRequest, v1.TransferLeaderResponse](
+			httpClient,
+			baseURL+ClusterServiceTransferLeaderProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("TransferLeader")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // clusterServiceClient implements ClusterServiceClient.
 type clusterServiceClient struct {
-	status *connect.Client[v1.StatusRequest, v1.StatusResponse]
-	backup *connect.Client[v1.BackupRequest, v1.BackupResponse]
+	status         *connect.Client[v1.StatusRequest, v1.StatusResponse]
+	backup         *connect.Client[v1.BackupRequest, v1.BackupResponse]
+	transferLeader *connect.Client[v1.TransferLeaderRequest, v1.TransferLeaderResponse]
 }
 
 // Status calls conductord.v1.ClusterService.Status.
@@ -1951,6 +1962,11 @@ func (c *clusterServiceClient) Backup(ctx context.Context, req *connect.Request[
 	return c.backup.CallServerStream(ctx, req)
 }
 
+// TransferLeader calls conductord.v1.ClusterService.TransferLeader.
+func (c *clusterServiceClient) TransferLeader(ctx context.Context, req *connect.Request[v1.TransferLeaderRequest]) (*connect.Response[v1.TransferLeaderResponse], error) {
+	return c.transferLeader.CallUnary(ctx, req)
+}
+
 // ClusterServiceHandler is an implementation of the conductord.v1.ClusterService service.
 type ClusterServiceHandler interface {
 	// Status is each node's own view; it is never forwarded.
@@ -1958,6 +1974,7 @@ type ClusterServiceHandler interface {
 	// Backup streams a backup of the state of the node that is called. The parts of all
 	// messages, put together, are the file.
 	Backup(context.Context, *connect.Request[v1.BackupRequest], *connect.ServerStream[v1.BackupResponse]) error
+	TransferLeader(context.Context, *connect.Request[v1.TransferLeaderRequest]) (*connect.Response[v1.TransferLeaderResponse], error)
 }
 
 // NewClusterServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -1979,12 +1996,20 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 		connect.WithSchema(clusterServiceMethods.ByName("Backup")),
 		connect.WithHandlerOptions(opts...),
 	)
+	clusterServiceTransferLeaderHandler := connect.NewUnaryHandler(
+		ClusterServiceTransferLeaderProcedure,
+		svc.TransferLeader,
+		connect.WithSchema(clusterServiceMethods.ByName("TransferLeader")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/conductord.v1.ClusterService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ClusterServiceStatusProcedure:
 			clusterServiceStatusHandler.ServeHTTP(w, r)
 		case ClusterServiceBackupProcedure:
 			clusterServiceBackupHandler.ServeHTTP(w, r)
+		case ClusterServiceTransferLeaderProcedure:
+			clusterServiceTransferLeaderHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -2000,4 +2025,8 @@ func (UnimplementedClusterServiceHandler) Status(context.Context, *connect.Reque
 
 func (UnimplementedClusterServiceHandler) Backup(context.Context, *connect.Request[v1.BackupRequest], *connect.ServerStream[v1.BackupResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ClusterService.Backup is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) TransferLeader(context.Context, *connect.Request[v1.TransferLeaderRequest]) (*connect.Response[v1.TransferLeaderResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ClusterService.TransferLeader is not implemented"))
 }
