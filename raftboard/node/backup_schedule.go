@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/conductord/conductord/boottime"
 	"github.com/conductord/conductord/raftboard/node/backup"
 )
 
@@ -66,7 +67,8 @@ type backupSchedule struct {
 	ready  func() error
 	write  func(ctx context.Context, header http.Header, to io.Writer) error
 	logger hclog.Logger
-	began  time.Time // of the cluster's time
+
+	started time.Time // of boottime
 }
 
 // run makes backups until the context ends.
@@ -152,11 +154,10 @@ func (s *backupSchedule) age() float64 {
 	if s.Directory == "" {
 		return 0
 	}
-	newest := s.began
 	if made, err := s.made(); err == nil && len(made) > 0 {
-		newest = made[0].at
+		return max(s.now().Sub(made[0].at), 0).Seconds()
 	}
-	return max(s.now().Sub(newest), 0).Seconds()
+	return boottime.Since(s.started).Seconds()
 }
 
 // scheduleBackups makes backups, if that is configured, until the context ends.
@@ -164,7 +165,7 @@ func (n *Node) scheduleBackups(ctx context.Context) {
 	o := n.options
 	s := &backupSchedule{
 		Backups: o.Backups, prefix: url.PathEscape(o.Cluster) + "-" + url.PathEscape(o.Name) + "-", now: n.clock.answerTime, ready: n.ready.check,
-		write: n.services.backups.write, logger: n.logger, began: n.clock.answerTime(),
+		write: n.services.backups.write, logger: n.logger, started: n.started,
 	}
 	o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "conductord", Name: "backup_age_seconds", Help: "Time since the newest scheduled backup of this node, or since its start if there is none; 0 where none are scheduled.",
