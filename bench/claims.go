@@ -16,9 +16,9 @@ const (
 	claimTTL       = 30 * time.Second
 	claimKeepAlive = claimTTL / 5
 	claimWait      = time.Second
-	// claimStock is how many jobs a second are put onto the board before claims
-	// are measured. What is claimed beyond it is posted along the way, and then
-	// costs what posting costs.
+	// claimStock is how many jobs are put onto the board for each second of measured
+	// claims. Claims beyond it post their jobs meanwhile, and then cost what posting
+	// costs.
 	claimStock = 6_000
 	// claimRefill is how many jobs are posted in a call along the way.
 	claimRefill = 100

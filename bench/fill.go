@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// slowFill is the least rate at which a cluster is filled; one that is
-	// slower has come to a stop.
+	// slowFill is the lowest rate at which a cluster is filled; a slower one counts as
+	// stopped.
 	slowFill = 200
 	// fillTold is how often it is told how far the filling is.
 	fillTold = 5 * time.Second

@@ -64,7 +64,7 @@ func (v verdict) String() string {
 	return v.Goal + ": no"
 }
 
-// What goals are about: medians over the pairs.
+// The figures that goals are about: medians over the pairs.
 func perSecond(w *workReport) float64           { return w.Ours.Median }
 func ratio(w *workReport) float64               { return w.Ratio.Median }
 func p50Ratio(w *workReport) float64            { return w.P50Ratio.Median }

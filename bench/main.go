@@ -5,17 +5,17 @@
 //	go run ./bench
 //	go run ./bench -full
 //
-// Each pair of runs has new clusters, so that no run pays for what an earlier
-// one has left behind. What counts is the ratio of the two sides of a pair:
-// absolute figures drift with the machine and with what else it does.
+// Each pair of runs has new clusters, so no run pays for the remains of an earlier one.
+// The result is the ratio of the two sides of a pair: absolute figures drift with the
+// machine and its other load.
 //
-// Then a cluster is filled with jobs that wait. The works are done there and on
-// a cluster with few, again in turns, and it is looked at what its nodes take
-// up, how long one takes to start, and what a snapshot holds up.
+// Then a cluster is filled with jobs that wait. The works are done there and on a cluster
+// with few, again in turns. The benchmark also measures memory and files of the nodes, the
+// time that one takes to start, and for how long a snapshot holds up writes.
 //
-// Results are told on stderr as they come, and together at the end on stdout, as a
-// table or as JSON. What fails is told with them, and leaves out itself alone; an
-// interrupted run shows what it has. Only loopback addresses are used, and
+// Results appear on stderr one by one, and together at the end on stdout, as a table or as
+// JSON. A work that fails is reported, and the others go on; an interrupted run shows what
+// it has. Only loopback addresses are used, and
 // everything is below one temporary directory that is removed at the end.
 package main
 

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// settling is how long memory may take to be given back after the work.
+	// settling is how long freed memory may take to return to the system after the
+	// work.
 	settling = 3 * time.Second
 	// restartPatience is how long a node may take to start.
 	restartPatience = 5 * time.Minute

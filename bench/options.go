@@ -47,8 +47,7 @@ type options struct {
 	binary string
 }
 
-// preset are the values of a kind of run, each of which a flag of its own
-// overrides.
+// preset holds the defaults of a kind of run. Each has a flag that overrides it.
 type preset struct {
 	warm, window, idle        time.Duration
 	fill, fillPairs, restarts int
@@ -182,7 +181,7 @@ type machine struct {
 	LoadAverage string  `json:"load_average"` // before the run
 }
 
-// thisMachine is what the system tells, as far as it tells as Linux does.
+// thisMachine describes the machine, where the system does so as Linux does.
 func thisMachine() machine {
 	m := machine{System: runtime.GOOS + "/" + runtime.GOARCH, Processors: runtime.NumCPU(), Go: runtime.Version(), Model: "unknown", LoadAverage: "unknown"}
 	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {

@@ -103,7 +103,7 @@ func names() []string {
 	return append(all, idleName, memoryName, snapshotName, restartName)
 }
 
-// wanted are the names that are to be done.
+// wanted are the names of the works to do.
 type wanted map[string]bool
 
 // choose finds the names that match one of some patterns, with commas between
@@ -157,7 +157,7 @@ func details(size int) json.RawMessage {
 	return text
 }
 
-// timed is a call of which all matters.
+// timed measures a whole call.
 func timed(call func(context.Context) error) func(context.Context) (time.Duration, error) {
 	return func(ctx context.Context) (time.Duration, error) {
 		began := time.Now()

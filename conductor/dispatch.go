@@ -25,7 +25,7 @@ type run struct {
 	*runControl
 	claimed  jobs.Claimed
 	began    time.Time // when it was claimed; of boottime
-	unwanted error     // why it is given back unbegun; nil: it is run
+	unwanted error     // why it is released without a run; nil: it is run
 	token    jobs.Token
 	logger   hclog.Logger
 }

@@ -63,7 +63,7 @@ func newWorkLoop(ctx context.Context, options *Options, pool *engine.Pool, pause
 	for range options.MaxJobs {
 		w.slots <- struct{}{}
 	}
-	// What is held when ctx ends must still be handed over.
+	// Jobs that are held when ctx ends must still be handed over.
 	w.base, w.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	w.stepping, w.cut = context.WithCancelCause(w.base)
 	claiming, drain := context.WithCancelCause(w.stepping)

@@ -44,8 +44,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// repeatable reports whether the same call is to be made again: it did not happen,
-// or its result is ambiguous, as after the end of its own time.
+// repeatable reports whether the same call is made again: it did not happen, or its
+// result is ambiguous, as after the end of its own time.
 func repeatable(err error) bool {
 	return errors.Is(err, logbook.ErrUnavailable) || errors.Is(err, logbook.ErrUncertain) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)

@@ -24,8 +24,8 @@ const maxFile = 1 << 20
 // them) and flags (by their names without dashes, only those that were given)
 // together over the defaults. An empty path stands for no file. Variables that
 // are set to nothing count as not set, and those that are not in Settings are
-// left alone, since the environment is not ours. What is wrong comes back as
-// Faults; a file that cannot be read as another error.
+// left alone, since the environment is not ours. The error is Faults, or another one
+// for a file that cannot be read.
 func Load(path string, env []string, flags map[string]string) (Config, error) {
 	l := loader{config: Default(), origins: make(map[string]origin)}
 	if path != "" {

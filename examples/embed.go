@@ -1,8 +1,8 @@
 // Package examples holds the example flows and their handlers, so that the
 // one binary can show them on a machine that has nothing else.
 //
-// The handlers are POSIX shell scripts. Embedding loses their mode: whoever
-// writes them to a disk gives them 0755.
+// The handlers are POSIX shell scripts. Embedding loses their mode: write
+// them to a disk with 0755.
 package examples
 
 import "embed"

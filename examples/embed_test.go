@@ -153,8 +153,8 @@ func TestTravel(t *testing.T) {
 	}
 }
 
-// TestTravelFails makes each step fail in turn. Whatever was booked is
-// cancelled by the number that the booking gave.
+// TestTravelFails makes each step fail in turn. Every booking is cancelled by its
+// number.
 func TestTravelFails(t *testing.T) {
 	for _, step := range []string{"check-customer", "book-flight", "book-hotel", "book-car", "charge-card"} {
 		t.Run(step, func(t *testing.T) {

@@ -71,7 +71,7 @@ func (c *carried) said(step string, action logbook.Action) string {
 func set(name, value string) logbook.Values { return logbook.Values{name: json.RawMessage(value)} }
 
 // TestRetryExample: a machine is placed in the second region, since the first
-// is full, and what was reserved in the first is given back.
+// is full, and its reservation in the first is released.
 func TestRetryExample(t *testing.T) {
 	got := carryOut(t, "retry.toml", nil)
 	if got.err != nil || !strings.HasSuffix(string(got.Steps["start-machine"]), ` in us"`) {

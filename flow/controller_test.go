@@ -22,8 +22,8 @@ func retryStep(t *testing.T, r *flow.Retrier, inputs ...string) *flow.Step {
 	return plan.Step(0)
 }
 
-// TestControllers plays rounds, all of which fail, until the controller gives
-// up, and prints their values and the last verdict.
+// TestControllers plays failing rounds until the controller gives up, and prints
+// their values and the last verdict.
 func TestControllers(t *testing.T) {
 	list := logbook.Values{"values": json.RawMessage(`[3, 2, {"a": 1}]`)}
 	for _, row := range []struct {

@@ -49,9 +49,9 @@ type LinkOption func(*link)
 
 // Decide puts a decider on a link, under a name for people. When it says no, the node is
 // ignored: it never runs, is never reverted, and counts as done for the steps behind it.
-// What it provides is absent for them: an optional argument is left out, and a required
-// one is a failure. A decider all of whose steps were ignored is not asked and does not
-// count.
+// Those steps find its values absent: an optional argument is left out, and a required
+// one is a failure. A decider is not asked and does not count if all its steps were
+// ignored.
 func Decide(name string, decider Decider) LinkOption {
 	return func(l *link) { l.name, l.decider, l.decides = name, decider, true }
 }

@@ -28,16 +28,16 @@ const PatternEach Pattern = "each"
 // the body exists once for each instance.
 //
 // The steps of an instance are named with its index in the list, from 0: step[3], and
-// step[3][0] for an each inside an each. What they provide is visible in their own
-// instance only; Gather makes lists of it for later steps. A decider in the body sees the
+// step[3][0] for an each inside an each. Their values are visible in their own
+// instance only; Gather makes lists of them for later steps. A decider in the body sees the
 // names that the body gave, and its no reaches no further than its instance.
 //
 // Taking a list costs time in proportion to the flow's size, a few microseconds a step. If
 // thousands of instances of an each inside another run one after another, make the inner
 // one a flow of its own.
 //
-// A value that is no list, that has more than MaxElements, or with which the flow would
-// have too many steps, is a failure of the opening atom, of kind logbook.FailureArgument.
+// The opening atom fails with kind logbook.FailureArgument when the value is no list, has
+// more than MaxElements, or would give the flow too many steps.
 func Each(name, over, as string, body Node, options ...EachOption) *Flow {
 	e := &each{as: as}
 	f := &Flow{name: name, pattern: PatternEach, children: []Node{body}, each: e}

@@ -105,7 +105,7 @@ func Linear(name string, children ...Node) *Flow {
 	return &Flow{name: name, pattern: PatternLinear, children: slices.Clone(children)}
 }
 
-// Unordered runs its children at once. What one of them provides is not visible to the others.
+// Unordered runs its children at once. No child sees the values that another provides.
 func Unordered(name string, children ...Node) *Flow {
 	return &Flow{name: name, pattern: PatternUnordered, children: slices.Clone(children)}
 }

@@ -202,8 +202,8 @@ func TestFailuresAreBounded(t *testing.T) {
 	}
 }
 
-// Whatever a program or handler makes of its errors, their record is one that
-// a logbook takes, also one with lower limits than the largest.
+// Every error of a program or handler becomes a record that a logbook accepts,
+// also a logbook with lower limits than the largest.
 func TestFailuresFitTheLogbook(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	var wide logbook.Failure

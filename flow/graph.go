@@ -139,8 +139,8 @@ func (c *compiler) sort(flow *Flow, w *wiring) ([]int, bool) {
 	return order, true
 }
 
-// cyclePath walks backwards among the children that could not be ordered,
-// each of which waits for another such, until one comes up again.
+// cyclePath walks backwards among the children that could not be ordered, until
+// one comes up again. Each of them waits for another of them.
 func cyclePath(flow *Flow, w *wiring, missing []int) string {
 	at := slices.IndexFunc(missing, func(count int) bool { return count > 0 })
 	var path []int

@@ -58,8 +58,8 @@ type Wire struct {
 	From int
 	// Field is the field of that step's result; empty: all of it.
 	Field string
-	// Part and Index are for a wire from the opening of an each into an instance: which part
-	// of the result it takes, and of which element.
+	// Part and Index are for a wire from the opening of an each into an instance: the
+	// part of the result that it takes, and the element.
 	Part  Part
 	Index int
 	// Gathered is the list of an each; nil unless it is FromEach.

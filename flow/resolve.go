@@ -12,7 +12,7 @@ import (
 // question is then a comparison of words.
 //
 // A value is visible in an instance: the flow as a whole, or one instance of an each.
-// What is provided in an instance is visible there and in the instances inside it. A
+// It is visible in the instance that provides it, and in the instances inside that. A
 // value from an outer instance is provided before the each, and so before all values of
 // an inner instance: the innermost instance wins.
 type resolver struct {

@@ -126,8 +126,8 @@ func (c *compiler) pruneInstances(kept []bool, rank []int) {
 	c.closings = closings
 }
 
-// pruneSpans drops the scopes of which nothing is left. The first vertex of a scope is the
-// retry, which everything in the scope waits for.
+// pruneSpans drops the scopes in which nothing is left. The first vertex of a scope is
+// the retry, and everything else in the scope waits for it.
 func (c *compiler) pruneSpans(kept []bool, rank []int) {
 	number := make([]int, len(c.spans))
 	var spans []span

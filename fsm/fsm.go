@@ -4,7 +4,7 @@
 // flows and atoms, and the tail of events.
 //
 // A Machine is fed with Entries, the committed entries of the log, in order.
-// What it answers and what it stores depend on nothing but those entries: it
+// Its answers and its rows depend on nothing but those entries: it
 // reads no clock, no randomness, no map order and no environment; time comes
 // in the entry. Every node that has applied the same entries therefore holds
 // the same state, byte for byte (Digest compares), however the entries were
@@ -15,9 +15,9 @@
 // never a half of one; repeating a command is harmless.
 //
 // Assumptions: the database file is a cache of snapshot and log. Open deletes
-// what it finds, the file is never synced, and after a stop nothing in it is
-// trusted. What must survive survives in the log and in snapshots. Entries
-// were checked against the limits before they were proposed.
+// an old one, the file is never synced, and after a stop nothing in it is
+// trusted. The log and the snapshots are durable. Entries were checked against
+// the limits before they were proposed.
 //
 // The package has four layers; a test holds that nothing uses a layer above its own.
 // Read them from the middle:

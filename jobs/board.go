@@ -76,7 +76,7 @@ type Query struct {
 	Tags      []string  // jobs that have all of them
 	Name      string    // a part of it
 	Outcomes  []Outcome // empty: any, and those that have none
-	ErrorType string    // jobs of which an error of this type is kept; see JobError
+	ErrorType string    // jobs with a kept error of this type; see JobError
 	After     string    // Page.Next of the page before; empty: from the first job on
 	Limit     int       // 0 or over logbook.MaxPage: logbook.MaxPage
 
@@ -106,8 +106,8 @@ type Watch struct {
 	// board and no job.
 	Sessions bool
 
-	// Begin asks for an event of kind EventBegun before all others: what was
-	// written before its position is to be read, what comes after it is told.
+	// Begin asks for an event of kind EventBegun before all others. List what was
+	// written before its position; the watch sends what comes after it.
 	Begin bool
 }
 
@@ -116,10 +116,9 @@ type Watch struct {
 // refused with ErrFenced if the claim is over, with ErrNotFound if the job is
 // unknown. A repeat of the ending that took place is answered as it was.
 type Claimer interface {
-	// Claim takes one job for a session. ErrNotFound, ErrUnclaimable,
-	// ErrSessionExpired; ErrLimit at MaxClaims. A repeat with the same nonce
-	// gives the same claim again. Whoever names a job gets it without offering
-	// the labels that it wants.
+	// Claim takes one job for a session, also one with labels that the session does not
+	// offer. A repeat with the same nonce gives the same claim again. ErrNotFound,
+	// ErrUnclaimable, ErrSessionExpired; ErrLimit at MaxClaims.
 	Claim(ctx context.Context, session SessionID, job JobID, nonce Nonce) (Claimed, error)
 
 	// ClaimNext takes the first jobs in order that match, at least one and at
@@ -132,21 +131,19 @@ type Claimer interface {
 	// ErrSessionExpired; ErrLimit.
 	ClaimNext(ctx context.Context, request ClaimRequest) ([]Claimed, error)
 
-	// Consume completes the job: its flow has come to an end. Where that is a
-	// failure, a RetryPolicy may have the job wait for another attempt instead,
-	// or for a person.
+	// Consume completes the job because its flow has ended. If it ended in a failure,
+	// the RetryPolicy may keep the job for another attempt or for a person instead.
 	Consume(ctx context.Context, ending Ending) error
 
 	// Abandon gives the job back, for others to claim after ending.Delay. A
 	// job that is under an order comes to stand where that says: see Controller.
 	Abandon(ctx context.Context, ending Ending) error
 
-	// Extend gives a claim a time of its own from now on: it ends after that,
-	// as it would with its session, unless it is extended again. Only its owner
-	// knows the token. ErrFenced, also if the claim has ended meanwhile;
-	// ErrNotFound; ErrInvalid unless the time is between MinTTL and MaxExpiry.
-	// Whoever leads counts the time, and a new leader begins it anew: so a claim
-	// may last longer than its time, and never shorter.
+	// Extend gives a claim a time of its own, which begins now. The claim ends after
+	// it, unless it is extended again. The leader measures the time, and a new leader
+	// measures the whole time again: a claim may last longer than its time, and never
+	// shorter. ErrFenced for another token, and if the claim has ended; ErrNotFound;
+	// ErrInvalid unless the time is between MinTTL and MaxExpiry.
 	Extend(ctx context.Context, job JobID, token Token, expiry time.Duration) error
 
 	// Trash puts the job aside: nobody can do it.
@@ -165,11 +162,11 @@ type ClaimRequest struct {
 	// extended, however well the session lives. 0: it ends with the session.
 	Expiry time.Duration
 	Wait   time.Duration
-	// Begins says that whoever is given a job begins its flow at once, before
-	// anything of that is recorded. The claims stand for the missing record:
-	// where one ends in another way than by an Ending that is Recorded, and
-	// nothing of the flow is, the flow may have begun (logbook.FlowDetail.Begun),
-	// so that the next owner takes it up as one that has.
+	// Begins says that the new owner of a job begins its flow at once, before that is
+	// recorded. Until then the claim stands for the record. If the claim ends without
+	// an Ending that is Recorded, and nothing of the flow is recorded, the flow may
+	// have begun (logbook.FlowDetail.Begun), and the next owner treats it as one that
+	// has.
 	Begins bool
 }
 
@@ -192,8 +189,8 @@ type Attendant interface {
 	// ErrSessionExpired.
 	KeepAlive(ctx context.Context, id SessionID) error
 
-	// CloseSession ends a session at once: its claims are given back, claimable
-	// without cooling, and its entities vanish. ErrSessionExpired if it is over.
+	// CloseSession ends a session at once. Its jobs are claimable without a cool-down,
+	// and its entities are removed. ErrSessionExpired if it has ended already.
 	CloseSession(ctx context.Context, id SessionID) error
 
 	// Register makes an entity of the session known, or replaces it.

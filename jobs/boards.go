@@ -22,13 +22,14 @@ const (
 	MaxPostingRate = 1_000_000
 )
 
-// BoardLimits bound a board. What is zero is not bounded. A posting over a
-// limit is refused with ErrLimit; no other way onto the board is.
+// BoardLimits bound a board; zero means no limit. A posting over a limit is refused
+// with ErrLimit, and so is a job that is restored or reopened. A job that its owner
+// releases is not.
 type BoardLimits struct {
 	Jobs  uint64 // unfinished ones
 	Bytes uint64 // of the postings of unfinished ones; see Job.Size
-	// PostingsPerSecond is a bucket that holds the postings of one second, so
-	// that so many may come at once.
+	// PostingsPerSecond is a token bucket with the postings of one second: so many may
+	// come at once.
 	PostingsPerSecond uint64
 }
 
@@ -46,7 +47,7 @@ const (
 type BoardAgeing struct {
 	Step  time.Duration // of waiting for one step of priority; 0: waiting raises nothing any more
 	Since time.Time     // when that was said
-	Steps int64         // by which whoever had waited from the beginning was raised until then
+	Steps int64         // by which a job that has waited from the beginning was raised until then
 }
 
 // Raised is by how many steps a job is raised that has waited from the
@@ -99,8 +100,8 @@ func (s *BoardStatus) Unfinished() uint64 {
 	return n
 }
 
-// BoardRate is how many jobs in the last minute, five minutes and fifteen. They
-// are counted in spans of 15 s, of the oldest of which a part is taken.
+// BoardRate is the number of jobs in the last minute, five minutes and fifteen. They
+// are counted in spans of 15 s; the oldest span counts in part.
 type BoardRate struct {
 	One     uint64
 	Five    uint64
@@ -153,7 +154,7 @@ type Boards interface {
 	// go on, and postings are accepted. A board that is paused already stays so,
 	// with its reason. ErrNotFound.
 	PauseBoard(ctx context.Context, request BoardCommand) error
-	// ResumeBoard ends a pause; whoever waits for jobs gets them. ErrNotFound.
+	// ResumeBoard ends a pause, and wakes callers that wait for jobs. ErrNotFound.
 	ResumeBoard(ctx context.Context, request BoardCommand) error
 	// DeleteBoard forgets a board with its limits and rates. ErrNotFound;
 	// ErrConflict while it has jobs, kept finished ones too, or schedules, and

@@ -43,9 +43,9 @@ type Bulk struct {
 	DryRun bool   // only count
 }
 
-// BulkReport is what one page has come to.
+// BulkReport is the result of one page.
 type BulkReport struct {
-	Matched int // jobs to which it was to be done
+	Matched int // jobs that were selected
 	Done    int // jobs to which it was done
 	Refused []BulkRefusal
 	Next    string // the Bulk.Query.After of the next page; empty at the end

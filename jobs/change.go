@@ -8,8 +8,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Change is what a person wants otherwise about a job that is not finished.
-// What is unset stays as it is; Controller says what a change does where.
+// Change changes a job that is not finished. Fields that are not set leave the job as
+// it is. Controller has a table of what each field does in each state.
 type Change struct {
 	// ID names the change, so that a repeat of it after a lost answer does
 	// nothing, whatever others have changed since. The last MaxKnownChanges of a

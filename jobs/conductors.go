@@ -46,9 +46,9 @@ type Conductors interface {
 	// later one counts. ErrNotFound if none of that name is registered, unless
 	// Absent is set; ErrLimit at MaxDrains.
 	DrainConductor(ctx context.Context, order DrainCommand) error
-	// UndrainConductor ends a drain: whoever waits for jobs gets them. Conductors
-	// that are not drained stay so; ErrNotFound if there are none of that name
-	// either.
+	// UndrainConductor ends a drain, and wakes callers that wait for jobs. Nothing
+	// happens to conductors that are not drained; ErrNotFound if there are none of that
+	// name.
 	UndrainConductor(ctx context.Context, order DrainCommand) error
 	// Drains reads the drains that stand, by name.
 	Drains(ctx context.Context) ([]Drain, error)

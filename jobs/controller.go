@@ -44,8 +44,8 @@ type OperatorRequest struct {
 	At     time.Time
 }
 
-// Controller steers jobs. What a stop request does at once, and what it leaves to
-// the owner of the job, depends on where the job stands:
+// Controller steers jobs. A stop request does one part at once and leaves the other to
+// the job's owner, depending on the state of the job:
 //
 //	             suspend            resume               cancel
 //	───────────  ─────────────────  ───────────────────  ──────────────────────────────────────────────
@@ -54,31 +54,30 @@ type OperatorRequest struct {
 //	CLAIMABLE    SUSPENDED          nothing to do        COMPLETED, cancelled; or stays to be undone
 //	COOLING      SUSPENDED          nothing to do        COMPLETED, cancelled; or CLAIMABLE to be undone,
 //	                                                     but stays where its owner has vanished
-//	CLAIMED      the owner is told  the order is lifted  the owner is told
+//	CLAIMED      the owner is told  it is lifted         the owner is told
 //	SUSPENDED    nothing to do      as it was before     COMPLETED, cancelled; or CLAIMABLE to be undone
 //	COMPLETED    ErrConflict        ErrConflict          ErrConflict, but for a repeat
 //	TRASHED      ErrConflict        ErrConflict          ErrConflict
 //
-// A job that its RetryPolicy has parked is HELD. One whose flow could not be
-// undone is COMPLETED by a cancellation too, with OutcomeFailed and its flow as
-// it stands and what was said of that and holds taken back, and cannot be
-// released: ErrConflict. Released, a job has all its
-// attempts again, and a flow that was reverted is run again.
+// A job that its RetryPolicy has parked is HELD. If its flow could not be undone, a
+// cancellation makes it COMPLETED with OutcomeFailed: the flow stays as it is, its
+// interventions that nobody has carried out are taken back, and it cannot be released
+// (ErrConflict). A parked job that is released has all its attempts again, and a
+// reverted flow is run again.
 //
-// An unclaimed job is there to be undone if the cancellation says Revert and
-// its flow has begun: then the next owner undoes it. An owner that is told
-// suspends or reverts the flow, and lets go of the job; one that dies, or that
-// abandons the job for another reason, leaves it where the stop request would have
-// put it at once; one that was given the stop request with the job, and waits before
-// it goes on undoing, lets it cool. A job that comes to its own end first keeps that end.
+// If a cancellation says Revert and the flow has begun, an unclaimed job becomes
+// CLAIMABLE, and its next owner undoes the flow. An owner suspends or reverts the flow,
+// and then releases the job. If the owner dies, or abandons the job for another reason,
+// the job goes where the stop request would have put it at once. If the owner claimed
+// the job after the stop request, and waits before it goes on undoing, the job is
+// COOLING meanwhile. A job that ends by itself first keeps that end.
 //
-// A stop request that stands already is a repeat and changes nothing, neither its
-// reason nor its time; given again after another stop request, it is a new one. A
-// cancellation takes the place of a suspension, and of a cancellation that says
-// otherwise about Revert; a cancelled job can be neither suspended nor resumed:
+// A repeated stop request changes nothing, neither reason nor time. After another stop
+// request it is a new one. A cancellation replaces a suspension, and a cancellation
+// with another Revert. A cancelled job can be neither suspended nor resumed:
 // ErrConflict. ErrNotFound.
 //
-// A change does this, wherever the job stands:
+// A change does this, by the state of the job:
 //
 //	           release               priority           not before
 //	─────────  ────────────────────  ─────────────────  ─────────────────────────────────────────
@@ -86,36 +85,33 @@ type OperatorRequest struct {
 //	DELAYED    nothing to do         taken over         DELAYED, or CLAIMABLE if it is due
 //	CLAIMABLE  nothing to do         moves to its place DELAYED, or CLAIMABLE if it is due
 //	COOLING    nothing to do         taken over         DELAYED if that is longer, otherwise as it is
-//	CLAIMED    nothing to do         taken over         taken over: for when it is given back
+//	CLAIMED    nothing to do         taken over         taken over: for when it is released
 //	SUSPENDED  held no longer        taken over         taken over: for when it is resumed
 //	COMPLETED  nothing to do         ErrConflict        ErrConflict
 //	TRASHED    nothing to do         ErrConflict        ErrConflict
 //
-// Another deadline is taken over wherever an unfinished job stands, and so is
-// that it has none. It must be to come, and after the job's not-before time:
-// ErrInvalid.
+// A deadline can be changed and removed in every state of an unfinished job. A new one
+// must be in the future, and after the job's not-before time: ErrInvalid. A job that is
+// being cancelled waits for no time and has no use for a deadline: ErrConflict. A change
+// that asks for what is so already is a repeat, and changes nothing in any state.
 //
-// A job that is being cancelled does not wait for a time any more, and its
-// deadline means nothing: ErrConflict for a new one. A change that says what is so already is a repeat, and
-// changes nothing, in every state.
-//
-// What can be repeated without a thought, though others have spoken since? A
-// cancellation, since nothing takes it back but an intervention, which finds it
-// carried out; an intervention, which is known by its ID; and a Change with an
-// ID: the same ID with other content is an ErrConflict. A suspension or a
-// resumption is a new word if the other has been said in between.
+// These can be repeated safely, also after requests of others: a cancellation, because
+// only an intervention lifts it, and that finds it carried out; an intervention, which
+// is known by its ID; and a Change with an ID, whose other content is an ErrConflict. A
+// suspension that is repeated after a resumption is a new one, and the other way round.
 type Controller interface {
 	// Suspend keeps a job from going on until it is resumed. Steps that run
 	// come to their end first.
 	Suspend(ctx context.Context, command JobCommand) error
 	// Resume lifts a suspension.
 	Resume(ctx context.Context, command JobCommand) error
-	// Cancel ends a job before its work is done. ErrConflict also if its flow
-	// has come to another end than REVERTED, and waits to be consumed. Of a job
-	// whose flow was to go on as a person has said (see Intervene), and which
-	// nobody has claimed since, that is taken back: it is COMPLETED, failed if
-	// its flow is in FAILURE; but where the flow was to be undone further, and
-	// the cancellation says Revert too, it is.
+	// Cancel ends a job before its work is done. ErrConflict also if its flow has ended
+	// otherwise than REVERTED and waits for its consume.
+	//
+	// If an intervention reopened the job (see Intervene), and nobody has claimed it
+	// since, the intervention is taken back: the job is COMPLETED, with OutcomeFailed
+	// if its flow is in FAILURE. If the intervention was to undo the flow further, and
+	// the cancellation says Revert, the flow is undone.
 	Cancel(ctx context.Context, command JobCommand) error
 	// Change gives a job another priority, not-before time or deadline, or
 	// releases one that is held: all that the change says, or nothing.

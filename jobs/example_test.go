@@ -85,7 +85,7 @@ func Example_workByHand() {
 	// Output: paint 0 <nil>
 }
 
-// Whoever has watched goes on behind the last event that it has seen.
+// A watch resumes behind the last event that its reader has seen.
 func Example_watchAndResume() {
 	ctx := context.Background()
 	board, done := openBoard()

@@ -19,16 +19,16 @@ import (
 //	           reverted or failed; or ErrConflict
 //	any other  nothing to do                         ErrConflict
 type Historian interface {
-	// Restore puts a finished job back on its board. Crashes and failures are
-	// counted from zero, outcome, reason and evidence are gone, and a suspension
-	// is lifted; its time and whether it is held count as they did. Its flow goes
-	// on where it stands: what was recorded as done is not done again. One that
-	// was to be cancelled and undone is undone further. A deadline that has
-	// passed is no longer kept. A key that another job has by now is lost.
-	// ErrNotFound; ErrLimit if its board has no room for it, unless it is to be
-	// undone; ErrConflict if its flow is gone, or is that of another unfinished
-	// job. A job with a flow that has failed or was undone goes on
-	// by Controller.Intervene.
+	// Restore puts a finished job back on its board. Crashes and failures are counted
+	// from zero; outcome, reason and evidence are removed, and a suspension is lifted.
+	// Its not-before time and a hold count again. Its flow goes on where it stands:
+	// recorded results are not done again, and a flow that was being undone is undone
+	// further. A deadline that has passed is removed, and so is a key that another job
+	// has now.
+	//
+	// ErrNotFound. ErrLimit if its board has no room for it, unless its flow is undone
+	// further. ErrConflict if its flow is gone, or belongs to another unfinished job.
+	// Use Controller.Intervene for a job whose flow has failed or was undone.
 	Restore(ctx context.Context, command JobCommand) error
 
 	// Purge removes a finished job at once, as its retention would later: its
@@ -68,8 +68,8 @@ const (
 // Hows are all of them.
 var Hows = []How{HowAbandoned, HowCrashed, HowTrashed, HowReverted, HowFailed}
 
-// JobError is an attempt at a job that did not succeed. What a step of its flow
-// wrote stands in the flow, under the failure's Step.
+// JobError is an attempt at a job that did not succeed. The output of the step that
+// failed is in the flow, at the Step of the failure.
 type JobError struct {
 	Position Position // of the event that told of it
 	Job      JobID

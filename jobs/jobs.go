@@ -2,12 +2,12 @@
 // finished, the sessions that hold the claims, and the guarantees of both.
 //
 // A Posting becomes a Job on a board. A Session claims it and gets a Claim
-// with a Token; whoever writes under the claim shows the token, and the board
+// with a Token. Every write under the claim shows the token, and the board
 // refuses all but the latest. A session that is not kept alive expires: its
 // jobs cool down for a moment and are then claimable by others, under higher
 // tokens. A job ends by being consumed (its work is done, one way or another)
-// or trashed (nobody can do it); abandoning it gives it back. A person who owns
-// nothing can have a job suspended, resumed or cancelled by a JobCommand.
+// or trashed (nobody can do it); abandoning it releases it. Operators suspend, resume
+// and cancel jobs by a JobCommand, without a claim.
 //
 // Guarantees, for every implementation (package jobstest checks them): a job
 // that was accepted is never lost; it has one owner at a time; the order is
@@ -97,9 +97,9 @@ const DefaultBoard = "default"
 //	CLAIMED ──(consume of a failed attempt, by its RetryPolicy)──► COOLING, or parked: HELD
 //	HELD, parked ──(a person intervenes in its flow)──► CLAIMABLE
 //
-// A job's deadline cancels it too, and has undone what its flow has done.
+// A job's deadline cancels it too, and its flow is undone.
 //
-// The lines about cancelling leave out a job whose flow is to be undone: it is CLAIMABLE
+// The lines about cancelling leave out a job whose flow must be undone: it is CLAIMABLE
 // until an owner has done that. Controller has the whole tables of requests and changes.
 //
 //	COMPLETED, TRASHED ──(a person intervenes in the failed flow)──► CLAIMABLE
@@ -140,8 +140,8 @@ func ParseState(text string) (State, error) {
 	return "", &logbook.InvalidError{Field: "state", Reason: fmt.Sprintf("%.64q is none of %v", text, States)}
 }
 
-// Finished reports whether the job has come to its end. Only a person changes it
-// after that, by Controller.Intervene or by Historian.
+// Finished reports whether the state is final. Only an operator changes such a job, by
+// Controller.Intervene or by Historian.
 func (s State) Finished() bool { return s == StateCompleted || s == StateTrashed }
 
 // Outcome says how a completed job went.
@@ -157,8 +157,8 @@ const (
 	OutcomeCancelled Outcome = "cancelled"
 )
 
-// Posting is what a job is made from. What it says never changes afterwards,
-// but for the three things that a Change can say.
+// Posting is the request for a new job. Only the three fields that a Change can set
+// change afterwards.
 type Posting struct {
 	ID       JobID    // zero: Post makes one; set it to make a repeated Post safe across restarts of the caller
 	Board    string   // empty: DefaultBoard
@@ -328,8 +328,8 @@ type Ending struct {
 	Reason  string           // one sentence for a person; of a cancelled job, empty: that of the stop request
 	Failure *logbook.Failure // the evidence
 	Delay   time.Duration    // Abandon only: how long the job cools before it is claimable again
-	// Recorded says that whatever the owner has begun of the flow is recorded,
-	// or is with Update. Of a claim that Begins, nothing else is taken for that:
-	// where it is not said, a flow of which nothing is recorded may have begun.
+	// Recorded says that everything the owner has begun of the flow is recorded
+	// already, or by Update. After a claim that Begins, only this proves it: without
+	// it, a flow of which nothing is recorded may have begun.
 	Recorded bool
 }

@@ -18,9 +18,8 @@ const (
 	// MaxMetadata is the size of an entity's metadata in all, so that a listing
 	// of many entities is one answer.
 	MaxMetadata = 16 << 10
-	// MaxReason is how many bytes the reason of an ending has: it is one
-	// sentence, and stands in every event and listing. What needs more room
-	// goes into the failure.
+	// MaxReason is the size of the reason of an ending, in bytes. A reason is one
+	// sentence, in every event and listing; the failure has room for more.
 	MaxReason = 4 << 10
 	// MaxTags bounds the tags of a job, and MaxTagBytes their size in all, since
 	// they stand in every listing.
@@ -111,8 +110,8 @@ func checkWork(l logbook.Limits, p *Posting) error {
 	return l.CheckBook(p.Book)
 }
 
-// CheckEnding checks an ending before it is written. What only one kind of
-// ending may carry is checked by whoever knows the kind.
+// CheckEnding checks an ending before it is written. The caller checks the fields that
+// only one kind of ending may have.
 func CheckEnding(l logbook.Limits, e *Ending) error {
 	switch {
 	case e.Job.IsZero():
@@ -287,8 +286,8 @@ func checkWords(l logbook.Limits, field string, words []string, most, bytes int)
 	return nil
 }
 
-// checkNames checks a list of names. A name that stands twice is refused: it
-// is a mistake, and whoever walks the list should not have to expect it.
+// checkNames checks a list of names. It refuses a name that occurs twice: that is a
+// mistake, and readers of the list need not expect it.
 func checkNames(l logbook.Limits, field string, names []string, limit int, unit string) error {
 	if len(names) > limit {
 		return &logbook.LimitError{Field: field, Limit: int64(limit), Size: int64(len(names)), Unit: unit}

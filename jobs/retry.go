@@ -45,8 +45,8 @@ type OnFailure string
 // The ways to go on after the last attempt.
 const (
 	FailureCompletes OnFailure = "complete" // it is completed, as without a policy
-	// FailureRetries: it is tried for ever, after the last delay. What must not
-	// be tried again is completed.
+	// FailureRetries: it is tried for ever, after the last delay. A failure that must
+	// not be tried again completes the job.
 	FailureRetries OnFailure = "retry"
 	FailureParks   OnFailure = "park" // it is held for a person, and released by a Change
 )
@@ -121,8 +121,8 @@ func (p *RetryPolicy) firstDelay() time.Duration {
 // Tries is how many attempts the policy plans.
 func (p *RetryPolicy) Tries() int { return max(p.Attempts, 1) }
 
-// After says what becomes of a job of which so many attempts have failed, the
-// last one so.
+// After is what happens to a job after so many failed attempts, the last one with this
+// failure.
 func (p *RetryPolicy) After(failed int, failure *logbook.Failure) OnFailure {
 	last := p.Last()
 	if p.forbids(failure) {

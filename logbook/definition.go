@@ -54,7 +54,7 @@ type DefinedStep struct {
 	Place string `json:"w,omitempty"`
 }
 
-// The first byte of packed steps says how the others are to be read.
+// The first byte of packed steps is their encoding.
 const (
 	packedPlain    = 'p' // as JSON
 	packedDeflated = 'd' // as JSON that is compressed

@@ -43,7 +43,7 @@ const (
 	KeptAttempts = 256
 	// MaxTargets bounds the targets of one flow: they travel with every claim.
 	MaxTargets = 100
-	// MaxInterventions bounds the interventions in one flow, all of which are kept.
+	// MaxInterventions bounds the interventions in one flow: all are kept.
 	MaxInterventions = 1_000
 	// MaxReason bounds the sentence that says why an operator did something.
 	MaxReason = 1 << 10

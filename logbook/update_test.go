@@ -12,7 +12,7 @@ import (
 )
 
 // moves reads a table of transitions: each line is a state, "→", and the
-// states that may follow. What is not in it must be refused.
+// states that may follow. All other transitions must be refused.
 func moves(table string) (states []string, allowed map[[2]string]bool) {
 	allowed = map[[2]string]bool{}
 	for line := range strings.Lines(strings.TrimSpace(table)) {

@@ -62,7 +62,7 @@ type request[Item, Result any] struct {
 
 	// Guarded by batcher.mu until done is closed, and then fixed.
 	batch     *batch[Item, Result] // nil while it waits
-	alone     bool                 // goes alone, for it may be what a call was refused for
+	alone     bool                 // goes alone: a call was refused, perhaps because of it
 	gone      bool                 // its caller has left
 	last      bool                 // its patience is over: it is not sent again
 	ambiguous bool                 // an earlier call may have delivered it
@@ -305,8 +305,8 @@ func (t *batch[Item, Result]) items() []Item {
 	return items
 }
 
-// arrive settles the requests of a call that is back, as far as it can, and puts
-// the others back in front. It returns what the node has failed at.
+// arrive settles the requests of a call that has returned, and puts those that it
+// cannot settle back in front. It returns the failure of the node, if any.
 func (b *batcher[Item, Result]) arrive(tries *retry, node *peer, t *batch[Item, Result], results []Result, failed *tryError) *tryError {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -259,9 +259,8 @@ func (c *core) classify(p *peer, reach *reach, err error) *tryError {
 	plain := wire.ErrorFromConnect(err)
 	switch {
 	case !connect.IsWireError(err) && connect.CodeOf(err) == connect.CodeInternal && errors.Is(err, proto.Error):
-		// The message cannot be encoded, for it holds text that is not
-		// UTF-8; so it was not sent. An answer that cannot be decoded has
-		// another code.
+		// The message was not sent: it cannot be encoded, because it holds text that is
+		// not UTF-8. An answer that cannot be decoded has another code.
 		return &tryError{err: fmt.Errorf("%w: %w", jobs.ErrInvalid, err), final: true}
 	case reach.none(), errors.Is(plain, jobs.ErrUnavailable):
 		return &tryError{err: plain, unreached: !connect.IsWireError(err)}

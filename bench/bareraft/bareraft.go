@@ -24,8 +24,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// What package raftboard/node does not make configurable, and so cannot be
-// read off a configuration. It must be the same here.
+// Package raftboard/node has these as constants, so no configuration shows them. They
+// must be the same here.
 const (
 	logFile           = "raft.db"
 	lockTimeout       = time.Second

@@ -38,8 +38,8 @@ const maxCommand = maxEntryBytes
 // garbage less often (cmd/conductord/daemon/ballast.go).
 const headroomBytes = 64 << 20
 
-// headroom is memory that nobody touches and the collector counts. As in the
-// daemon, whoever sets GOGC or GOMEMLIMIT has decided otherwise.
+// headroom is memory that is never used but counts for the collector, as in the daemon.
+// GOGC or GOMEMLIMIT in the environment replaces it.
 func headroom() []byte {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return nil

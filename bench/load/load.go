@@ -1,10 +1,8 @@
-// Package load puts a load on a system and counts what becomes of it: callers
-// that call again and again, for a time or a number of times, each with one call
-// in flight.
+// Package load puts a load on a system and counts the results: callers that call
+// repeatedly, for a time or a number of times, each with one call in flight.
 //
-// Calls count when they end within the time. Errors are counted, and the load
-// goes on: whoever looks at a cluster that loses its leader wants to see for how
-// long. Memory does not grow with the length of a run.
+// Calls count when they end within the time. Errors are counted, and the load goes on,
+// to show how long a change of leader takes. Memory does not grow with the length of a run.
 package load
 
 import (

@@ -121,8 +121,8 @@ type undoable struct{ nothing }
 
 func (undoable) Revert(context.Context, *flow.Call) error { return nil }
 
-// BenchmarkRevert executes and reverts a row of steps, the last of which fails;
-// and, as resume, reverts it as it was left before the first revert.
+// BenchmarkRevert executes and reverts a row of steps whose last one fails; and, as
+// resume, reverts it as it was left before the first revert.
 func BenchmarkRevert(b *testing.B) {
 	for _, n := range []int{100, 10_000} {
 		steps := make([]flow.Node, n)

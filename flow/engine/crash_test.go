@@ -65,8 +65,8 @@ type world struct {
 	count   int
 	fails   bool  // some step fails for good, so the flow cannot succeed
 	broken  bool  // some revert fails for good, so the flow may end in FAILURE
-	once    bool  // some step is at most once, so that an interruption may make it fail
-	decides bool  // some decider says no, so that steps which fail may never run
+	once    bool  // some step is at most once: an interruption may make it fail
+	decides bool  // some decider says no: steps that fail may never run
 	retried bool  // some step fails for good in a round that is not the last
 	values  []int // of the retries around the node that is drawn: their rounds
 

@@ -27,9 +27,9 @@ var drawnStore = logbook.Values{"input": json.RawMessage("1"), "list": json.RawM
 // drawnLimits make a result that is too large a small one.
 var drawnLimits = logbook.Limits{Value: 4 << 10}
 
-// drawing makes a flow of the draws of rapid. What each step does is settled
-// here, and depends on nothing but the record at the time of the call: so that
-// a flow which is interrupted has one end that it must come to.
+// drawing makes a flow of the draws of rapid. It fixes the behaviour of each
+// step, which depends only on the record at the time of the call: an interrupted
+// flow has exactly one right end.
 type drawing struct {
 	rt      *rapid.T
 	world   *actors
@@ -105,8 +105,8 @@ func (d *drawing) node(name string, depth int) flow.Node {
 	return f
 }
 
-// each draws a part that is run for each of two elements, or of none. What it
-// provides is not seen behind it.
+// each draws a part that is run for each of two elements, or of none. Steps
+// behind it do not see its values.
 func (d *drawing) each(name string, depth int) flow.Node {
 	retry, leave := d.retry(name)
 	defer leave()
@@ -217,7 +217,7 @@ func (c drawnController) OnFailure(h *flow.History) flow.Decision {
 	return flow.Decision{Verdict: flow.VerdictRevert}
 }
 
-// drawnRetries are the kinds of retry, as often as they are to be drawn.
+// drawnRetries are the kinds of retry, repeated by their weight.
 var drawnRetries = []string{"none", "none", "none", "none", "none", "none", "times", "times", "for each", "for each", "parameterized", "own", "own",
 	"revert", "revert all", "no values"}
 

@@ -26,14 +26,14 @@ const (
 	generatedParts = 5
 	// maxReleases is more often than any drawn flow has to wait.
 	maxReleases = 500
-	// countedFlows is the least number of flows of which something can be
-	// said about what has occurred.
+	// countedFlows is the least number of flows for which the census is
+	// checked.
 	countedFlows = 500
 )
 
 // TestGeneratedFlows draws flows of everything that a flow can be made of,
 // and lets the conductor of each die before every update in turn, and the one
-// that takes over die too; suspends them, and cancels them. Whatever happens,
+// that takes over die too; suspends them, and cancels them. In all cases,
 //
 //   - the flow comes to the end that it has undisturbed: its state, that of
 //     each step, and the results. Where steps run beside each other, what
@@ -44,7 +44,7 @@ const (
 //     them, each once;
 //   - every change of state is one that there is, and nothing is left running.
 //
-// What of all that has really occurred is counted, and too little is a fault.
+// A census counts the cases that occurred; too few of one kind are a fault.
 func TestGeneratedFlows(t *testing.T) {
 	seen := &census{counts: make(map[string]int)}
 	for part := range generatedParts {
@@ -60,8 +60,8 @@ func TestGeneratedFlows(t *testing.T) {
 	}
 }
 
-// inFakeTime lets the hours for which flows wait pass at once. What rapid
-// throws to end a flow has to be thrown outside.
+// inFakeTime lets the hours for which flows wait pass at once. A panic
+// by which rapid ends a flow must be raised outside again.
 func inFakeTime(t *testing.T, f func()) {
 	var thrown any
 	synctest.Test(t, func(*testing.T) {

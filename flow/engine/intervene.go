@@ -267,7 +267,7 @@ func (w *correction) correctRevert() error {
 	return nil
 }
 
-// correctForward resets every step that has not succeeded or is to be rerun, and
+// correctForward resets every step that has not succeeded or must rerun, and
 // completes the steps that operators have given results for. Completing wins over
 // rerunning.
 func (w *correction) correctForward() error {
@@ -462,7 +462,7 @@ func (w *correction) change(atom *logbook.AtomDetail, change logbook.AtomChange)
 	return nil
 }
 
-// write adds the changes to updates, the first of which moves the flow.
+// write adds the changes to updates; the first update moves the flow.
 func (w *correction) write(b *builder) {
 	if w == nil {
 		return

@@ -72,7 +72,7 @@ func (w *wardTask) Revert(_ context.Context, call *flow.Call) error {
 }
 
 // counted holds the round of a call, by which its key is made, against what is
-// recorded: whoever takes the flow up after a crash knows nothing else.
+// recorded: the next owner after a crash knows nothing else.
 func (w *ward) counted(call *flow.Call) {
 	detail := w.journal.snapshot()
 	if atom, ok := detail.Atom(call.Step); w.wrong == nil && (!ok || roundOf(atom) != call.Round) {

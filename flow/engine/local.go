@@ -89,9 +89,9 @@ func (r *Result) Decode(symbol string, into any) error {
 	return nil
 }
 
-// Run runs a flow, or goes on with one, until it has ended. The store holds
-// the values that no step provides; it is recorded with the flow, so that a
-// later run needs none, and may only repeat it (logbook.ErrConflict).
+// Run runs or resumes a flow until it has ended. The store holds the values that
+// no step provides. It is recorded with the flow: a later run needs none, and a
+// different one is logbook.ErrConflict.
 //
 // The error is nil if the flow is SUCCESS. If it is REVERTED or FAILURE, the
 // error wraps the cause, a *logbook.Failure; FAILURE means that an undo has

@@ -168,7 +168,7 @@ func (j tearing) Record(update logbook.Update) <-chan error {
 }
 
 // TestPoolAfterAPanic: a panic that leaves the engine leaves nothing behind,
-// neither a step that runs nor a slot that nobody gives back.
+// neither a running step nor a slot that is not released.
 func TestPoolAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool, f := engine.NewPool(2), newFloor()

@@ -38,7 +38,7 @@ func (s *sum) Execute(_ context.Context, call *flow.Call) (any, error) {
 // modulus keeps sums of sums within what is added up without loss.
 const modulus = 1_000_003
 
-// random is a graph of n steps, each of which uses up to most of those before it.
+// random is a graph of n steps. Each uses up to most of those before it.
 func random(n, most int, seed uint64) (flow.Node, []*sum) {
 	draw := rand.New(rand.NewPCG(seed, 0))
 	graph, steps := flow.Graph("f"), make([]*sum, n)
@@ -53,8 +53,8 @@ func random(n, most int, seed uint64) (flow.Node, []*sum) {
 	return graph, steps
 }
 
-// TestStepsUseEachOtherAtRandom: ten workers at a hundred steps, each of which
-// uses up to ten of those before it. Every step is done once, and its value is
+// TestStepsUseEachOtherAtRandom: ten workers at a hundred steps. Each uses up to
+// ten of those before it. Every step is done once, and its value is
 // what it must be.
 func TestStepsUseEachOtherAtRandom(t *testing.T) {
 	const workers, count, most = 10, 100, 10

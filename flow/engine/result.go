@@ -129,8 +129,8 @@ func (o *recordedResults) value(wire *flow.Wire) (json.RawMessage, bool) {
 }
 
 // lastOf returns the provider that comes after all the others. Step numbers are an
-// order in which the steps could run, so among steps it can only be the highest;
-// providers that gather are gates, of which there are few.
+// order in which the steps could run, so among steps it can only be the highest.
+// Providers that gather are gates, and there are few of them.
 func lastOf(plan *flow.Plan, vertices []int) (int, bool) {
 	candidates := slices.DeleteFunc(slices.Clone(vertices), func(v int) bool { return v < plan.Len() })
 	if steps := slices.DeleteFunc(slices.Clone(vertices), func(v int) bool { return v >= plan.Len() }); len(steps) > 0 {

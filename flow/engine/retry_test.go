@@ -78,8 +78,8 @@ func runOn(j *journal, plan *flow.Plan, workers int) (engine.End, error) {
 	return end, err
 }
 
-// TestHistoryIsTheSameAfterAReload: whoever takes the flow up, before whichever
-// update, shows the controller what it would have been shown without a crash.
+// TestHistoryIsTheSameAfterAReload: after a crash before any update, the next
+// owner shows the controller the same history as without a crash.
 func TestHistoryIsTheSameAfterAReload(t *testing.T) {
 	want := "0: step s: s 1|0: step s: s 1, 1: step s: s 2|0: step s: s 1, 1: step s: s 2, 2: step s: s 3"
 	run := func(crash int) (heard []string, updates int) {

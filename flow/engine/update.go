@@ -23,9 +23,9 @@ const (
 	// detailsShare is that of the details of one attempt's progress.
 	detailsShare = 16
 	// stderrOfStep and failuresOfStep bound what is kept of all attempts that a step's
-	// policy allows, for execute and revert each. An atom is read in one message, of
-	// which it may take 3 MiB: otherwise the output of many attempts could make the flow
-	// unreadable, and no conductor could resume it.
+	// policy allows, for execute and revert each. An atom is read in one message and may
+	// take 3 MiB of it. Without the bounds, the output of many attempts could make the
+	// flow unreadable, and no conductor could resume it.
 	stderrOfStep   = 768 << 10
 	failuresOfStep = 512 << 10
 	// Estimates of the bytes of an encoded update and its parts, without their texts.

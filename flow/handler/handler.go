@@ -2,8 +2,8 @@
 // arguments go in as JSON on stdin, the result comes out as JSON on stdout.
 //
 // A Set is the handlers of a daemon: the executables in its handler
-// directories, found by name and by nothing else. A Task ties a name of the
-// set to a step; a second name undoes what the first did.
+// directories, found by name only. A Task ties a name of the set to a step; a second
+// name is the handler of its revert.
 //
 // # What a handler is given
 //
@@ -105,9 +105,9 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Set is the handlers in some directories. What is in them is looked up when
-// it is needed, so a handler can be installed, replaced or removed while the
-// daemon runs. All methods may be called concurrently.
+// Set is the handlers in some directories. It looks at the directories whenever it
+// needs them, so a handler can be installed, replaced or removed while the daemon runs.
+// All methods may be called concurrently.
 type Set struct {
 	directories []string // absolute, in the order of the search
 	children    children
@@ -150,8 +150,8 @@ func Open(directories ...string) (*Set, error) {
 // Directories are where the set looks, in order.
 func (s *Set) Directories() []string { return slices.Clone(s.directories) }
 
-// Names lists the handlers that can be run, sorted. What is in the
-// directories but would be refused is left out; Check says why.
+// Names lists the handlers that can be run, sorted. It leaves out files that would be
+// refused; Check says why.
 func (s *Set) Names() []string {
 	names := map[string]bool{}
 	for _, directory := range s.directories {
@@ -170,8 +170,8 @@ func candidates(directory string) []string {
 		return nil
 	}
 	defer opened.Close()
-	// What was read before an error is listed: a listing is for people, and
-	// every run looks its handler up again.
+	// List the names that were read before an error: a listing is for people, and every
+	// run looks its handler up again.
 	names, _ := opened.Readdirnames(MaxNames)
 	return names
 }
@@ -190,8 +190,8 @@ func (s *Set) Check(name string) error {
 	return file.Close()
 }
 
-// open finds a handler and opens it. What is checked is the opened file, and
-// that file is what runs: swapping it afterwards changes nothing.
+// open finds a handler and opens it. It checks the opened file, and that file runs:
+// swapping it afterwards changes nothing.
 func (s *Set) open(name string) (*os.File, string, error) {
 	if err := CheckName(name); err != nil {
 		return nil, "", err

@@ -52,8 +52,8 @@ func (p *progress) closeWriter() {
 	}
 }
 
-// listen takes one line after the other. What is no progress is passed over:
-// it is no reason for a step to fail.
+// listen takes one line after the other. It skips a line that is no progress: that is
+// no reason for a step to fail.
 func (p *progress) listen() {
 	lines := bufio.NewReaderSize(p.read, maxProgressLine)
 	tooLong := false

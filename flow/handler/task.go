@@ -119,8 +119,7 @@ func (t *task) Execute(ctx context.Context, call *flow.Call) (any, error) {
 	return result, nil
 }
 
-// Revert runs the handler that undoes. What it prints must be JSON too, and
-// is not kept.
+// Revert runs the handler that undoes. Its output must be JSON too, and is not kept.
 func (t *reverter) Revert(ctx context.Context, call *flow.Call) error {
 	_, err := t.run(ctx, call, t.revert, revertInput(call))
 	return err
@@ -171,8 +170,8 @@ func (t *task) run(ctx context.Context, call *flow.Call, name string, values map
 	if err != nil {
 		return nil, unrunnable(fmt.Errorf("cannot make a working directory for the handler %s: %w", name, err))
 	}
-	// What cannot be removed is left: the step's outcome is known, and is not
-	// to be lost over it.
+	// Leave a directory that cannot be removed: the outcome of the step is known, and
+	// must not be lost for that.
 	defer func() { _ = held.Remove() }()
 
 	ctx, cancel := t.bounded(ctx)
@@ -225,8 +224,8 @@ func (t *task) bounded(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, t.settings.timeout)
 }
 
-// outcome says what a run has come to. The first reason counts: a handler
-// that we killed is not said to have been killed by a signal.
+// outcome is the result of a run. The first reason counts: for a handler that we killed
+// it is not the signal.
 func (t *task) outcome(ctx context.Context, name string, p *process, end ending) (json.RawMessage, error) {
 	said, _ := p.stderr.text()
 	switch status, ok := end.state.Sys().(syscall.WaitStatus); {

@@ -12,8 +12,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// asked compiles a graph of two steps, one of which has the condition, and
-// gives the decider's answer about a result. No result: the step was ignored.
+// asked compiles a graph of two steps, one with the condition, and returns the
+// decider's answer about a result. No result: the step was ignored.
 func asked(t *testing.T, condition, result string) (bool, error) {
 	t.Helper()
 	text := fmt.Sprintf(`{"name": "x", "steps": [{"name": "check"}, {"name": "then", "when": {"step": "check", %s}}]}`, condition)
@@ -81,7 +81,7 @@ func TestConditions(t *testing.T) {
 		{total + `"is": "matches", "value": "a"`, `{"total": "` + strings.Repeat("a", 16<<10) + `"}`, "yes"},
 		{total + `"is": "matches", "value": "a"`, `{"total": "` + strings.Repeat("a", 16<<10+1) + `"}`, "16384 at most"},
 
-		// What is not there says no to everything but missing.
+		// An absent value says no to everything but missing.
 		{total + `"is": "equals", "value": 1`, `{}`, "no"},
 		{total + `"is": "not", "value": 1`, `{}`, "no"},
 		{total + `"is": "over", "value": 1`, `{"total": null}`, "no"},

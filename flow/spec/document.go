@@ -32,8 +32,8 @@
 // A step that has steps of its own is a flow within the flow: it has a name,
 // a description, a pattern, after, when, retry and steps, and nothing else.
 //
-// The retry of a flow, or of the document, says what becomes of it as a whole
-// when one of its steps has failed for good; it is not the retry of a step:
+// The retry of a flow, or of the document, decides about it as a whole when one of its
+// steps has failed for good; it is not the retry of a step:
 //
 //	retry = {times = 3, delay = "1s", jitter = 0.2}
 //	retry = {for_each = ["eu", "us"], provides = "region"}
@@ -57,8 +57,8 @@
 //
 //	[flows.booking]                # has a pattern, a retry and steps
 //
-// Parse reports all faults of a document at once, with their places. What is
-// unknown is refused: a misspelt key must not pass for a default.
+// Parse reports all faults of a document at once, with their places. It refuses unknown
+// keys: a misspelt key must not pass for a default.
 package spec
 
 import (
@@ -109,10 +109,9 @@ type Document struct {
 	places   map[string]tomlpos.Position // of the expanded steps, flows and retries, by name
 }
 
-// Part is a flow that is written once and used by steps, each of which gives
-// it a name and values of its own. Its steps are then called after the step
-// that uses it: the step "reserve" of the part that "hotel" uses is
-// "hotel.reserve".
+// Part is a flow that is written once and used by steps. Each use gives it a name and
+// values. Its steps are named after the step that uses it: the step "reserve" of the
+// part that "hotel" uses is "hotel.reserve".
 type Part struct {
 	Description string  `json:"description,omitempty"`
 	Pattern     Pattern `json:"pattern"`

@@ -166,10 +166,10 @@ func (x *expander) step(s *Step, in scope) Step {
 	return made
 }
 
-// inside is the scope of a part where a step uses it. What the part provides
-// has the step's name before it, unless the step calls it otherwise; what it
-// takes from outside it finds under the same name, unless the step says so.
-// The names of values that the part speaks of are noted in spoken.
+// inside is the scope of a part where a step uses it. Values that the part provides
+// have the step's name before theirs, and values that it takes from outside have the
+// same name there, unless the step says otherwise. The names of values in the part are
+// recorded in spoken.
 func (x *expander) inside(s *Step, part *Part, in scope, spoken map[string]bool) scope {
 	own := x.providedBy(s.Flow)
 	outer := in.outer

@@ -15,8 +15,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// MaxDuration bounds every time in a document. What takes longer than a month
-// is not a step.
+// MaxDuration bounds every time in a document: no step takes longer than a month.
 const MaxDuration = 31 * 24 * time.Hour
 
 // maxMultiplier is beyond any use: the delay is at its maximum after one attempt.

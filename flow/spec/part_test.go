@@ -105,7 +105,7 @@ func TestDetail(t *testing.T) {
 	}
 }
 
-// doubling is a document of a few parts, each of which uses the next one twice.
+// doubling is a document of a few parts. Each uses the next one twice.
 func doubling(parts int, step string) string {
 	var text strings.Builder
 	text.WriteString(`{"name":"x","steps":[{"name":"s","flow":"p0"}],"flows":{`)

@@ -58,8 +58,8 @@ func BulkFromProto(message *v1.BulkRequest) (jobs.Bulk, error) {
 	}, nil
 }
 
-// BulkReportFromProto converts what a page of a bulk has come to. Nil is the
-// zero report.
+// BulkReportFromProto converts the result of one page of a bulk. Nil is the zero
+// report.
 func BulkReportFromProto(message *v1.BulkResponse) (jobs.BulkReport, error) {
 	var r reader
 	report := jobs.BulkReport{

@@ -23,9 +23,9 @@ const MaxTimerWork = 10_000
 // names, values, counts, sizes and ids. It reads the command only, and not the
 // state: whether a job exists is for the state machine to say.
 //
-// A post command is refused for one bad posting among many. Whoever owes each
-// posting a verdict of its own calls CheckPosting first and leaves out what
-// that refuses.
+// A post command is refused for one bad posting among many. A caller that owes each
+// posting a verdict of its own calls CheckPosting first, and leaves out those that it
+// refuses.
 func Check(limits logbook.Limits, c *v1.Command) error {
 	if size := Size(c); size > limits.Command {
 		return &logbook.LimitError{Field: "command", Limit: int64(limits.Command), Size: int64(size), Unit: "bytes"}
@@ -40,9 +40,9 @@ func Check(limits logbook.Limits, c *v1.Command) error {
 	return known.check(limits, c)
 }
 
-// CheckPosting checks one posting. It requires its id: a posting that stands
-// in the log without one could not be told from its repeat. What it accepts
-// fits into a command of its own.
+// CheckPosting checks one posting. It requires its id: without one, a posting in the
+// log could not be told from its repeat. A posting that it accepts fits into a command
+// of its own.
 func CheckPosting(limits logbook.Limits, p *v1.Posting) error {
 	alone := &v1.Command{Kind: &v1.Command_Post{Post: &v1.PostCommand{Postings: []*v1.Posting{p}}}}
 	if size := Size(alone); size > limits.Command {

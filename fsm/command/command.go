@@ -1,10 +1,9 @@
 // Package command is the vocabulary of the replicated state machine: the
-// commands that stand in the log, their encoding, what is refused before the
-// log, and the conversions between the messages of the wire and the domain
-// types of packages jobs and logbook.
+// commands in the log, their encoding, the checks before the log, and the
+// conversions between the messages of the wire and the domain types of packages jobs and
+// logbook.
 //
-// A message is for transport and log only; everybody else holds the domain
-// type. XToProto converts to the message and cannot fail; text for people that
+// A message is for transport and log only; all other code holds the domain type. XToProto converts to the message and cannot fail; text for people that
 // is not UTF-8 is repaired on the way. XFromProto converts back and checks
 // what the message's form allows and the domain does not: ids, words and
 // times, with a *logbook.InvalidError that names the field. Unset and zero are

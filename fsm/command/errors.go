@@ -76,10 +76,10 @@ func ErrorToProto(err error) *v1.Error {
 	return message
 }
 
-// ErrorFromProto converts an error; nil stays nil. What comes back has the
-// text of what was sent, and matches the same sentinel; *InvalidError,
-// *LimitError and *CompactedError are found in it by errors.As. A code that this program does not
-// know, from a newer one, matches no sentinel, as internal does.
+// ErrorFromProto converts an error; nil stays nil. The result has the text of the error
+// that was sent, and matches the same sentinel; errors.As finds *InvalidError,
+// *LimitError and *CompactedError in it. A code that this program does not know, from a
+// newer one, matches no sentinel, like internal.
 func ErrorFromProto(message *v1.Error) error {
 	if message == nil {
 		return nil

@@ -66,8 +66,8 @@ func FillJob(message *v1.Job, j *jobs.Job) {
 	}
 }
 
-// JobFromProto converts a job. Nil is the zero job. A job of which only the id
-// is known, as in the refusal of a posting, is accepted.
+// JobFromProto converts a job. Nil is the zero job. It accepts a job with only an id,
+// as in the refusal of a posting.
 func JobFromProto(message *v1.Job) (jobs.Job, error) {
 	var r reader
 	claim, err := ClaimFromProto(message.GetClaim())

@@ -9,11 +9,10 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// The state machine reads no rule and no zone, so whoever leads works out the
-// slots that a call about a schedule is about, from what stands and from the
-// time, and puts them into the command. A command names the revision that it
-// was worked out on: if that has changed meanwhile it is refused with
-// ErrConflict, and is to be worked out anew.
+// The state machine reads no rule and no zone. The leader computes the slots of a call
+// from the stored schedule and the time, and puts them into the command. A command
+// names the revision of the schedule from which it was computed. If that has changed,
+// the command is refused with ErrConflict, and must be computed again.
 
 // PlanSave says from when on a schedule has slots, and which is the first.
 // Known is the one that it replaces; nil: there is none, and it gets the id.
@@ -50,8 +49,8 @@ func spanOf(schedule *schedules.Schedule, now time.Time, why string) (*v1.SlotDe
 	return SlotDecisionToProto(span), next, nil
 }
 
-// PlanResume finds the slots that a pause has covered. Nil: the schedule is not
-// paused, and nothing is to be done.
+// PlanResume finds the slots that a pause has covered. Nil: the schedule is not paused,
+// and there is nothing to do.
 func PlanResume(known *schedules.Schedule, now time.Time) (*v1.Command, error) {
 	if known.Pause == nil {
 		return nil, nil

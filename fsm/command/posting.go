@@ -69,15 +69,14 @@ func PostingFromProto(message *v1.Posting) (jobs.Posting, error) {
 	return p, nil
 }
 
-// PostingDigest tells a repeat of a posting from another posting under the
-// same id: it is the SHA-256 of the posting's encoding, in which the order in which
-// named values were given plays no part: they are sorted. An empty board counts as the default
-// one, since both say the same; it is filled in for the moment, so nobody else
-// may use the posting meanwhile. Protobuf promises that encoding for one build
-// only, so a test pins a digest: it is state, and must not change.
+// PostingDigest tells a repeat of a posting from another posting with the same id. It
+// is the SHA-256 of the posting's encoding, with named values in sorted order. An empty
+// board counts as the default one, because both mean the same. The board is filled in
+// for the moment, so no other goroutine may use the posting meanwhile. Protobuf
+// promises this encoding for one build only; digests are stored, so a test pins one.
 //
-// The encoding is made in the given memory, which may be nil, and which is
-// given back, or larger memory in its place, to be used again.
+// The encoding is made in the given memory, which may be nil. It is returned, or larger
+// memory in its place, for the next call.
 func PostingDigest(memory []byte, p *v1.Posting) (digest [DigestSize]byte, again []byte) {
 	if p.Board == "" {
 		p.Board = jobs.DefaultBoard

@@ -66,8 +66,8 @@ func (r *reader) count(field string, n uint32) int {
 	return int(n)
 }
 
-// countOf is the number as it is sent. What no count can be becomes the
-// nearest that can, and is then refused by whoever checks it.
+// countOf is the number as it is sent. A number that no count can be becomes the
+// nearest count, which the checks then refuse.
 func countOf(n int) uint32 { return uint32(min(max(n, 0), math.MaxInt32)) }
 
 // numberOf is a number that may be negative, brought into its 32 bits.
@@ -117,8 +117,8 @@ func DurationToProto(d time.Duration) *durationpb.Duration {
 	return durationpb.New(d)
 }
 
-// DurationFromProto converts a duration. Unset is zero. What does not fit into
-// a time.Duration, about 292 years, is refused in the name of the field.
+// DurationFromProto converts a duration. Unset is zero. It refuses a duration beyond
+// that of time.Duration, about 292 years, with the name of the field.
 func DurationFromProto(field string, d *durationpb.Duration) (time.Duration, error) {
 	if d == nil {
 		return 0, nil

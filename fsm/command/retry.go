@@ -19,8 +19,8 @@ func RetryPolicyToProto(p *jobs.RetryPolicy) *v1.RetryPolicy {
 	}
 }
 
-// RetryPolicyFromProto converts a policy; nil stays nil. A word that is unknown
-// is kept, for whoever checks a posting to refuse.
+// RetryPolicyFromProto converts a policy; nil stays nil. It keeps an unknown word,
+// which the check of the posting refuses.
 func RetryPolicyFromProto(message *v1.RetryPolicy) (*jobs.RetryPolicy, error) {
 	if message == nil {
 		return nil, nil

@@ -155,7 +155,7 @@ func TimesToProto(times []time.Time) []*timestamppb.Timestamp {
 	return messages
 }
 
-// TimesFromProto converts several times, none of which may be unset.
+// TimesFromProto converts several times. It refuses an unset one.
 func TimesFromProto(field string, messages []*timestamppb.Timestamp) ([]time.Time, error) {
 	var times []time.Time
 	for _, message := range messages {

@@ -39,8 +39,8 @@ func (b *Board) SaveScheduleSince(ctx context.Context, schedule schedules.Schedu
 	return saved, err
 }
 
-// plan works out a command about a schedule, nil if there is none, and applies
-// it before anything can change. No command and no error: nothing is to be done.
+// plan computes a command about a schedule, and applies it before anything can change.
+// If there is nothing to do, it returns neither a command nor an error.
 func (b *Board) plan(ctx context.Context, name schedules.Ref, plan func(known *schedules.Schedule) (*v1.Command, error)) (*v1.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

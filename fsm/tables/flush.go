@@ -58,7 +58,7 @@ type merge struct {
 	atEnd   bool     // none is behind them
 	changed bool
 
-	changes []row  // what is to be done: blocks by key, nil where one goes
+	changes []row  // blocks by key to be written; nil: the block is deleted
 	memory  []byte // for blocks, with room at its end
 }
 

@@ -27,9 +27,9 @@ type layer struct {
 	chunk []byte  // where keys and values are put, one behind the other
 }
 
-// chunkSize is how much memory is taken at once for keys and values: to make it
-// anew for each of them, and to collect it, would cost more than the tree does.
-// What is larger than a part of it has memory of its own.
+// chunkSize is how much memory is taken at once for keys and values. To allocate and
+// collect it for each of them would cost more than the tree does. A value that is larger
+// than a part of a chunk has memory of its own.
 const (
 	chunkSize    = 64 << 10
 	largestShare = chunkSize / 8

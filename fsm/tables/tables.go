@@ -95,8 +95,8 @@ type Table int
 type DB struct {
 	options Options
 	file    *bolt.DB
-	// users are whoever uses the file: bbolt's Close waits for open reads, and
-	// nobody else has to. One of them is the DB; the last one closes.
+	// users counts the open reads, and the DB itself; the last one closes the file.
+	// bbolt's Close would wait for open reads, and then the caller would, too.
 	users atomic.Int64
 
 	// mu guards what a read sees. It is never held while something is written
@@ -163,9 +163,8 @@ func (db *DB) makeTables(tx *bolt.Tx) error {
 	return nil
 }
 
-// Close lets go of the file once a flush that is under way and the last open
-// read are over; it waits for the flush only. Closing twice is harmless. What is
-// in memory is lost.
+// Close closes the file after the flush and the last read that are under way; it waits
+// for the flush only. Rows in memory are lost. Closing twice is harmless.
 func (db *DB) Close() error {
 	db.mu.Lock()
 	closed, flushed := db.closed, db.flushed
@@ -207,8 +206,8 @@ func (db *DB) Reader() (*Reader, error) {
 	return &Reader{db: db, tx: tx, recent: db.recent, frozen: db.frozen, files: make([]*inFile, len(db.options.Names))}, nil
 }
 
-// Read runs a function over the state after the last commit. What the function
-// keeps must be copies.
+// Read runs a function over the state after the last commit. The function must keep
+// copies only.
 func (db *DB) Read(do func(*Reader) error) error {
 	r, err := db.Reader()
 	if err != nil {

@@ -25,8 +25,8 @@ type Waiting struct {
 	Tags  []string     // jobs that have all of them
 	Jobs  []jobs.JobID // only these; empty: all that the rest selects, those posted meanwhile too
 
-	// States are those that no job is to be in; empty: every state but the
-	// finished ones, which cannot be waited away: finished jobs are kept.
+	// States in which no job may be left. Empty: every state that is not final. Final
+	// states are refused, because finished jobs are kept.
 	States []jobs.State
 	// Some waits until there is such a job, instead of none.
 	Some bool
@@ -44,19 +44,19 @@ type Waiting struct {
 type Status struct {
 	Left     int                  // jobs in the states that are waited for
 	Gone     int                  // that were so when the waiting began, or since, and are not any longer
-	Finished int                  // of those that are gone, as far as they went by finishing
+	Finished int                  // of those that are gone: those that finished
 	Outcomes map[jobs.Outcome]int // of those that were completed
 	Trashed  int                  // of those that were finished
 }
 
-// Jobs waits until none of the jobs is in the states that are asked about, by
-// default until none is unfinished: of the named ones, or of all that are
-// selected, so that the board is empty of them at that moment. It is told
-// by events and does not poll; where those that it needs are no longer kept, it
-// looks at the jobs again and goes on. What one log entry does and undoes, as
-// where a job is trashed and restored, was never so. A named job that does not
-// exist is ErrNotFound, unless it vanishes while it is waited for; more jobs left
-// than MaxAwaited are ErrLimit, and a finished state is ErrInvalid.
+// Jobs waits until no job is in one of the states: of the jobs that are named, or of
+// all that are selected. At that moment the board is empty of them. It listens to
+// events and does not poll. If the events that it needs are no longer kept, it lists
+// the jobs again and goes on. A state within one log entry does not count: a job that
+// one entry trashes and restores was never trashed.
+//
+// ErrNotFound for a named job that does not exist when the call begins; ErrLimit if
+// more than MaxAwaited jobs are left; ErrInvalid for a final state.
 func Jobs(ctx context.Context, board jobs.Reader, waiting Waiting) (Status, error) {
 	w := &waiter{
 		Waiting: waiting, board: board, named: make(map[jobs.JobID]bool), states: make(map[jobs.State]bool), left: make(map[jobs.JobID]int64),

@@ -27,8 +27,8 @@ func (l *lookedAt) Jobs(ctx context.Context, query jobs.Query) (jobs.Page[jobs.J
 	return l.Board.Jobs(ctx, query)
 }
 
-// TestAwaitKnowsWhatItHasSeen: a job that was claimed and given back before the
-// look is not taken for gone when the event of that claim comes.
+// TestAwaitKnowsWhatItHasSeen: a job that was claimed and abandoned before the
+// look does not count as gone when the event of that claim comes.
 func TestAwaitKnowsWhatItHasSeen(t *testing.T) {
 	board := &lookedAt{Board: fsmtest.New(t, fsmtest.Options{})}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -115,8 +115,8 @@ func postedAndClaimed(ctx context.Context, t *testing.T, board *fsmtest.Board, c
 	return job
 }
 
-// TestAwaitLooksAtWholeEntries: what one log entry does and undoes ends no
-// waiting, whatever is waited for. What is done for good in a later one does.
+// TestAwaitLooksAtWholeEntries: a change that the same log entry undoes ends no
+// wait. A lasting change in a later entry does.
 func TestAwaitLooksAtWholeEntries(t *testing.T) {
 	type commands []func(jobs.Job) *v1.Command
 	suspend, resume := ordered(jobs.RequestSuspend), ordered(jobs.RequestResume)

@@ -2,10 +2,10 @@
 // schedules.Scheduler. Every implementation runs Exercise and ExerciseScheduler: the
 // bare state machine, one node, and clusters through the client.
 //
-// Every row works on boards, kinds and sessions of its own, so that runs may
-// share one cluster with others. Nothing depends on how fast a board is: what
-// has to happen is waited for, for minutes, and what must not happen is checked
-// by what happens instead. Only sessions that are to expire are short.
+// Every row has boards, kinds and sessions of its own, so runs can share a cluster.
+// Nothing depends on the speed of a board: a row waits for minutes for an event that
+// must happen, and checks what must not happen by the event that comes instead. Only
+// sessions that expire in a row are short.
 //
 // The suite assumes the limits to be logbook.MaxLimits, a cool-down that is
 // not zero, and events that are kept from the first one on.
@@ -53,8 +53,8 @@ type Harness struct {
 // board that hangs comes near it.
 const patience = 3 * time.Minute
 
-// parked is how long rows ask a board to hold a call that is to be woken: far
-// longer than the wake-up may take.
+// parked is how long rows ask a board to hold a call that they wake: far longer than
+// the wake-up takes.
 const parked = 2 * time.Minute
 
 // promptly is how soon a parked call must be answered once there is a reason.

@@ -20,7 +20,7 @@ var slotRows = []row{
 	{"every slot is posted once", everySlotOnce},
 }
 
-// three is a schedule of which three slots were missed and are all posted late.
+// three makes a schedule with three missed slots, which are all posted late.
 func (k *kit) three(name string, overlap schedules.Overlap) schedules.Schedule {
 	s := k.hourly(name, overlap, 3)
 	s.Missed = schedules.Missed{Policy: schedules.MissedLast, Last: 3}

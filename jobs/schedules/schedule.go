@@ -25,9 +25,9 @@ func NewID() ID { return ID{uuid.Must(uuid.NewV7())} }
 // IsZero reports whether the id was never set.
 func (id ID) IsZero() bool { return id.UUID == uuid.Nil }
 
-// SlotJob is the id of the job of a slot. It follows from the schedule and the
-// slot alone (UUID version 5), so that whoever posts the slot, and however
-// often, there is one job.
+// SlotJob is the id of the job of a slot. It is computed from schedule and slot alone
+// (UUID version 5), so there is one job, however often a slot is posted and by which
+// leader.
 func (id ID) SlotJob(slot time.Time) jobs.JobID { return id.derived("slot " + SlotText(slot)) }
 
 // RunJob is the id of a job that was asked for out of turn.
@@ -74,8 +74,8 @@ type Missed struct {
 	Window time.Duration // of MissedWindow
 }
 
-// Schedule posts a job at every slot of a rule. What stands below the line is
-// the board's to set.
+// Schedule posts a job at every slot of a rule. The board sets the fields below the
+// line.
 type Schedule struct {
 	Board string // empty: DefaultBoard
 	Name  string // unique on its board
@@ -261,16 +261,16 @@ type Backfill struct {
 	Nonce    jobs.Nonce // the same for its repeats; zero: one is made, which no later call repeats
 }
 
-// Scheduler keeps schedules. Its methods may be called concurrently; what
-// stands at Board about errors, durability and repeats is true of them too.
+// Scheduler keeps schedules. Its methods may be called concurrently; errors, durability
+// and repeats are as described at Board.
 //
-// Each slot is posted once or recorded as skipped, with the reason, whoever
-// leads the cluster: the record and the posting are one write, the state
-// machine takes a slot only after the last one, and from the present leader.
+// Each slot is posted once, or recorded as skipped with the reason, also across changes
+// of the leader: record and posting are one write, and the state machine takes a slot
+// only after the last one and only from the present leader.
 type Scheduler interface {
-	// SaveSchedule makes a schedule, or replaces the one of its board and name,
-	// of which it keeps the history. Slots begin with the time of the call.
-	// To save what stands already changes nothing.
+	// SaveSchedule makes a schedule, or replaces the one of its board and name and
+	// keeps its history. Slots begin with the time of the call. To save an unchanged
+	// schedule changes nothing.
 	SaveSchedule(ctx context.Context, schedule Schedule) (Schedule, error)
 	// DeleteSchedule forgets a schedule with its history. Its jobs stay, and
 	// slots that wait are not posted. ErrNotFound.
@@ -285,10 +285,9 @@ type Scheduler interface {
 	// ResumeSchedule ends a pause. The slots that it has covered are skipped.
 	// Nothing happens to one that is not paused. ErrNotFound.
 	ResumeSchedule(ctx context.Context, request Command) error
-	// RunSchedule posts a job now, whatever the rule, the overlap policy and
-	// a pause say. What the board refuses is answered as a skipped slot with the
-	// reason, and a repeat with the same nonce is answered as the first call
-	// was. ErrNotFound.
+	// RunSchedule posts a job now, regardless of rule, overlap policy and pause. If the
+	// board refuses the posting, the answer is a skipped slot with the reason. A repeat
+	// with the same nonce has the answer of the first call. ErrNotFound.
 	RunSchedule(ctx context.Context, request Command) (SlotRecord, error)
 	// BackfillSchedule posts the slots of a time in the past that have no job,
 	// and answers with a record for each slot. Unless overlap is allowed they

@@ -40,22 +40,21 @@ const (
 	// MaxSlotDecisions bounds the slots that one command posts, so that it does
 	// not keep others waiting for long.
 	MaxSlotDecisions = 100
-	// MaxSlotBytes bounds the postings that one command makes of slots, so that
-	// no log entry writes much more than its size lets on: a command names
-	// slots, and each stands for a whole posting, of which there is always one.
+	// MaxSlotBytes bounds the postings that one command makes from slots. A command
+	// only names slots, but each becomes a whole posting: without the bound a small
+	// entry could write a lot.
 	MaxSlotBytes = 4 << 20
 	// maxWalk bounds the slots that are looked at in one go. More that were
 	// missed are decided in several.
 	maxWalk = 10_000
 )
 
-// SlotDecision is what is to become of a slot, or of several on end that are to
-// be skipped.
+// SlotDecision is what happens to a slot, or to several in a row that are skipped.
 type SlotDecision struct {
 	Slot    time.Time
 	Through time.Time // the last of several; of one, it is Slot
 	Count   uint64    // 1 for one
-	Skip    string    // why; empty: it is to be posted
+	Skip    string    // why; empty: it is posted
 }
 
 // Decide says what is to become of the slots after decided and up to now, and
@@ -71,8 +70,8 @@ func (r *Rule) Decide(decided, now time.Time, missed Missed) (decisions []SlotDe
 	}
 	first := missed.firstKept(slots[:late], now)
 	if more && first > 0 {
-		// Which are the last ones is only known at the end of the walk. What
-		// cannot be among them is skipped now.
+		// The last slots are known only at the end of the walk. Skip those that cannot
+		// be among them now.
 		cut := max(0, len(slots)-MaxCatchUp)
 		next, slots = slots[cut], slots[:cut]
 		first = min(first, cut)

@@ -46,7 +46,7 @@ func savedBookReadsBack(k *kit) {
 	}
 }
 
-// samePlan compares what two flows say about what is to be done.
+// samePlan compares the definitions of two flows.
 func (k *kit) samePlan(got, want logbook.FlowDetail) {
 	k.Helper()
 	k.same("flow id", got.ID, want.ID)

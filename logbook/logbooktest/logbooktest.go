@@ -2,8 +2,8 @@
 // logbook.Connection. Every implementation runs Exercise: the store in
 // memory, the bare state machine, and clusters through the client.
 //
-// The suite makes all its ids itself and looks at nothing else, so that runs
-// may share one cluster with others. It assumes the limits to be
+// The suite makes all its ids itself and looks at nothing else, so runs can share a
+// cluster. It assumes the limits to be
 // logbook.MaxLimits, and flows that no job refers to; what jobs add is
 // checked by package jobstest.
 package logbooktest

@@ -5,8 +5,8 @@
 // It knows no jobs. No flow of it ever has an unfinished job, so an update is
 // accepted under the zero token only, and a book can always be destroyed. The
 // decisions about updates and limits are the logbook's own, the same that a
-// cluster takes. What goes in and what comes out is copied deeply: nobody
-// shares memory with the store.
+// cluster takes. Arguments and results are copied deeply: callers share no memory
+// with the store.
 package memory
 
 import (

@@ -50,7 +50,7 @@ func (c *Connection) admitsLocked(id logbook.BookID, given *logbook.FlowDetail) 
 	return nil
 }
 
-// samePlan reports whether two flows are to be run in the same way.
+// samePlan reports whether two flows have the same definition.
 func samePlan(a, b *logbook.FlowDetail) bool {
 	return a.Name == b.Name && a.Factory.Name == b.Factory.Name &&
 		bytes.Equal(a.Factory.Args, b.Factory.Args) &&

@@ -31,8 +31,8 @@ type clusterService struct {
 	members *membership
 }
 
-// transferLeader hands the leadership over, and waits until another node leads. What is
-// proposed meanwhile is refused, and clients repeat it.
+// transferLeader hands the leadership over, and waits until another node leads.
+// Proposals meanwhile are refused, and clients repeat them.
 func (s *clusterService) transferLeader(ctx context.Context, message *conductordv1.TransferLeaderRequest) (*conductordv1.TransferLeaderResponse, uint64, error) {
 	self := s.options.Name
 	if message.To == self {

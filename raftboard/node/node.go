@@ -5,9 +5,9 @@
 // commands, packs them into log entries, and answers when a majority has them
 // on disk and the state machine has applied them. It alone holds timers: for
 // sessions that are not kept alive and for jobs that fall due. Other nodes
-// forward what only the leader can answer.
+// forward the calls that only the leader can answer.
 //
-// What lasts is raft's log and its snapshots, in the data directory. The state
+// Raft's log and its snapshots, in the data directory, are durable. The state
 // machine's own file is a cache: it is rebuilt from them at every start.
 //
 // Read the files in this order:
@@ -21,6 +21,7 @@
 //     clock.go, clockrounds.go;
 //   - answering: reads.go (what a read may show), longpoll.go, submit.go, forward.go,
 //     readiness.go, calls.go (the table of calls), then a file for each service;
+//   - backups: backup_service.go, backup_schedule.go, restore.go (a new node from one);
 //   - the HTTP port: http.go, streams.go, exchange.go and connections.go (bounds),
 //     session_shares.go, refusals.go, metrics.go.
 //
@@ -85,7 +86,7 @@ type Node struct {
 	started  time.Time // of boottime
 	fatal    func(error)
 
-	// What the node replicates, and how.
+	// Replication.
 	machine   *fsm.Machine
 	log       *logstore.Log
 	growth    *growth

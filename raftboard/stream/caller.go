@@ -59,7 +59,7 @@ func (c *Caller) Do(ctx context.Context, call Call, answer proto.Message) (Heard
 	if open == nil || !open.takes[call.Procedure] {
 		return Heard{}, ErrNotCarried
 	}
-	// What cannot be encoded is left to the plain call to be refused.
+	// Leave a message that cannot be encoded to the plain call, which refuses it.
 	message, err := wire.ProtoCodec{}.Marshal(call.Message)
 	if err != nil || len(message) > MaxCall {
 		return Heard{}, ErrNotCarried

@@ -31,7 +31,7 @@ type clientStream struct {
 	cancel context.CancelFunc
 	conn   carryStream
 	takes  map[string]bool // procedures; fixed
-	wake   chan struct{}   // holds one signal: something is to be sent
+	wake   chan struct{}   // holds one signal: there is something to send
 
 	mu      sync.Mutex
 	last    uint64 // number

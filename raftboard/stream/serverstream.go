@@ -204,7 +204,7 @@ func (s *serverStream) begin(call *v1.StreamedCall) {
 	}
 }
 
-// task is a call that is to be answered.
+// task is a call that waits for its answer.
 type task struct {
 	ctx    context.Context
 	cancel context.CancelFunc

@@ -52,7 +52,7 @@ const (
 	maxRequest = packBytes + MaxCall + frameBytes
 )
 
-// What a client sends at most is less than what it may receive.
+// The largest message of a client is smaller than what it may receive.
 const _ = uint64(wire.MaxMessage - maxRequest)
 
 // Times.

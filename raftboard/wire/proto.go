@@ -56,9 +56,9 @@ func decode(data []byte, message any, by func([]byte, proto.Message) error) erro
 	return nil
 }
 
-// answerCodec is ProtoCodec for nodes. Package proto decodes requests, which come
-// from outside, and refuses text that is not UTF-8. What a node sends was decoded
-// that way, or made by itself.
+// answerCodec is ProtoCodec for nodes. Requests come from outside: package proto
+// decodes them, and refuses text that is not UTF-8. The messages that a node sends were
+// decoded that way, or made by itself.
 type answerCodec struct{ ProtoCodec }
 
 func (answerCodec) Unmarshal(data []byte, message any) error {

@@ -125,8 +125,8 @@ func (r *Runner) begin(ctx context.Context, f Fault) int {
 	return node
 }
 
-// flicker cuts one direction after the other, for less than a leader's lease. What
-// was sent arrives late, and is taken for news.
+// flicker cuts one direction after the other, for less than a leader's lease. Messages
+// from before arrive late, and look like news.
 func (r *Runner) flicker(ctx context.Context, f Fault) {
 	cutter, size := r.Cluster.(Cutter), r.Cluster.Size()
 	draw := rand.New(rand.NewPCG(uint64(f.At), uint64(f.Lasts)))

@@ -103,8 +103,7 @@ func StartConductor(ctx context.Context, o ConductorOptions) (*Conductor, error)
 	return c, nil
 }
 
-// Kill ends the conductor as SIGKILL does. What is left of it ends before Wait
-// returns.
+// Kill ends the conductor as SIGKILL does. Its goroutines end before Wait returns.
 func (c *Conductor) Kill() {
 	c.dead.Store(true)
 	c.link.cut()

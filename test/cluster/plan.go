@@ -12,7 +12,7 @@ import (
 // Nemesis is one kind of fault.
 type Nemesis string
 
-// The nemeses. What they do to a node ends after Fault.Lasts.
+// The nemeses. Their effect on a node ends after Fault.Lasts.
 const (
 	NemesisKill      Nemesis = "kill"
 	NemesisPause     Nemesis = "pause"

@@ -64,8 +64,7 @@ func (c *liveConductor) state() string {
 	return "handing over"
 }
 
-// conductors reads the live conductors, and the drains of names of which none
-// lives.
+// conductors reads the live conductors, and the drains of names without a live one.
 func conductors(ctx context.Context, cluster Cluster) (live []liveConductor, absent []jobs.Drain, err error) {
 	entities, err := cluster.Entities(ctx, jobs.EntityConductor)
 	if err != nil {
@@ -157,8 +156,8 @@ func (p *Program) conductorGetCommand() *cobra.Command {
 	}
 }
 
-// showConductor shows the conductors of a name. That none lives is an error,
-// unless the name is drained: then that is what there is to be shown.
+// showConductor shows the conductors of a name. A name without a live conductor is an
+// error, unless it is drained: then it shows the drain.
 func (p *Program) showConductor(ctx context.Context, cluster Cluster, name string) error {
 	live, absent, err := conductors(ctx, cluster)
 	if err != nil {

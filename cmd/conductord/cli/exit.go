@@ -32,8 +32,8 @@ const (
 // errUsage: the command line is wrong.
 var errUsage = errors.New("usage")
 
-// errRunFailed: the command did its work, and the job that it ran or waited
-// for was not a success. What there is to say has been said.
+// errRunFailed: the command did its work, and the job that it ran or waited for was not
+// a success. The output has said so already.
 var errRunFailed = errors.New("the run was not a success")
 
 type usageError struct{ error }

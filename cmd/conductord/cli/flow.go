@@ -353,7 +353,7 @@ func (p *Program) writeWords(detail *logbook.FlowDetail) error {
 	return p.WriteLines(lines)
 }
 
-// attemptOutcome says how an attempt ended, as far as anybody knows.
+// attemptOutcome says how an attempt ended, if that is known.
 func attemptOutcome(attempt *logbook.Attempt) string {
 	switch {
 	case attempt.Failure != nil:

@@ -181,7 +181,7 @@ type intervened struct {
 	Next         string
 
 	backwards bool // the flow is undone further
-	pending   bool // something is to be carried out, or holds
+	pending   bool // an intervention waits or holds
 }
 
 // MarshalJSON writes the API's messages for the intervention and the job.

@@ -83,7 +83,7 @@ type view struct {
 	detail *logbook.FlowDetail // nil: not read yet
 	rows   []treeRow
 	told   map[string]string // without a terminal: what was last said of each step
-	drawn  int               // on a terminal: the lines that are to be drawn over
+	drawn  int               // on a terminal: the lines that the next picture replaces
 
 	stale  bool // something has happened since the flow was read
 	read   time.Time
@@ -106,8 +106,8 @@ func (v *view) refresh(ctx context.Context) {
 	}
 }
 
-// reload reads the flow and shows it. A reading that fails leaves the picture
-// as it is: whoever waits for the job is told what is wrong.
+// reload reads the flow and shows it. If that fails, the picture stays: the wait for
+// the job reports the error.
 func (v *view) reload(ctx context.Context) {
 	began := time.Now()
 	v.stale = false

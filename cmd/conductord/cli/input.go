@@ -53,9 +53,8 @@ func (p *Program) readDetails(given string) (json.RawMessage, error) {
 	return text, nil
 }
 
-// parseSets reads --set k=v. What is a JSON value is taken as one, and anything
-// else as a string, so that both --set n=3 and --set city=Wien do what they
-// look like.
+// parseSets reads --set k=v. A value that is JSON is taken as JSON, and any other as a
+// string, so --set n=3 and --set city=Wien do what they look like.
 func parseSets(sets []string) (logbook.Values, error) {
 	values := make(logbook.Values, len(sets))
 	for _, set := range sets {

@@ -103,8 +103,8 @@ func (p *Program) jobAlterCommand() *cobra.Command {
 	return cmd
 }
 
-// jobChangeCommand completes a command that changes one job. What is changed
-// is for fill to say, when the flags have been read.
+// jobChangeCommand completes a command that changes one job. When the flags have been
+// read, fill sets the change.
 func (p *Program) jobChangeCommand(cmd *cobra.Command, fill func(*jobs.Change) error) *cobra.Command {
 	var change jobs.Change
 	var id string

@@ -101,8 +101,8 @@ func (p *Program) watchJobs(ctx context.Context, cluster Cluster, watch jobs.Wat
 	return nil
 }
 
-// over reports whether nothing more is to be shown of a job that was finished at
-// an event: unless a person has had it reopened since.
+// over reports whether the watch of a job is complete after an event that finished it.
+// An intervention may have reopened the job since.
 func over(ctx context.Context, reader jobs.Reader, event *jobs.Event) bool {
 	job, err := reader.Job(ctx, event.Job)
 	return err != nil || job.State.Finished() && !job.FinishedAt.After(event.Time)

@@ -157,7 +157,7 @@ func (p *Program) checkGlobals() error {
 	return nil
 }
 
-// JSON says whether the result is to be JSON.
+// JSON reports whether the output is JSON.
 func (p *Program) JSON() bool { return p.output == "json" }
 
 // Noun makes a command that only holds others.

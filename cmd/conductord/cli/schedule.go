@@ -63,7 +63,7 @@ func (p *Program) scheduleVerb(use, short, long string, do func(ctx context.Cont
 	return cmd
 }
 
-// scheduleFlags say what a schedule is to be.
+// scheduleFlags describe a schedule.
 type scheduleFlags struct {
 	rule, zone, overlap, missed, start, end string
 	name                                    string

@@ -201,7 +201,7 @@ func (t *tree) window(atoms map[string]*logbook.AtomDetail) (first, end int) {
 	return first, first + room
 }
 
-// settled reports whether a step has come to rest.
+// settled reports whether a step has ended for now.
 func settled(atom *logbook.AtomDetail) bool {
 	if atom == nil {
 		return false

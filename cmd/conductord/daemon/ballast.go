@@ -2,10 +2,10 @@ package daemon
 
 import "github.com/conductord/conductord/cmd/conductord/cli"
 
-// ballastBytes is how much more than its heap a daemon lets garbage pile up
-// before it is collected. What a daemon keeps is small and what it throws away
-// is much, so without ballast it would collect many times a second: that
-// took a twentieth more processor time under a load of posts.
+// ballastBytes is how much garbage may pile up beyond the heap before the collector
+// runs. The daemon keeps little memory and discards much: without ballast the collector
+// would run many times a second, which took a twentieth more processor time under a
+// load of posts.
 const ballastBytes = 64 << 20
 
 // ballast allocates memory that nobody touches: the collector counts it, and

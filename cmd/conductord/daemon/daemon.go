@@ -163,7 +163,7 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// What is there was left by a killed daemon: this one holds the data directory.
+	// A killed daemon has left what is there: this process holds the data directory.
 	steps := filepath.Join(d.config.DataDir, stepsDir)
 	if err := errors.Join(os.MkdirAll(steps, 0o700), scratch.Sweep(steps, "")); err != nil {
 		d.logger.Warn("cannot empty the directory for the working directories of steps", "directory", steps, "error", err)

@@ -123,8 +123,8 @@ func devConfig(dataDir, raftListen, api string, handlers []string) config.Config
 	return c
 }
 
-// InstallExamples writes the handlers of the examples to a directory. What is
-// embedded has no permissions, so they are given here.
+// InstallExamples writes the handlers of the examples to a directory. Embedded files
+// have no modes, so it sets them.
 func InstallExamples(directory string) error {
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return fmt.Errorf("cannot make the directory for handlers: %w", err)

@@ -20,7 +20,7 @@ type ConvertedLog struct {
 	To    string `json:"to"`
 	First uint64 `json:"first"` // entry; 0: there is none
 	Last  uint64 `json:"last"`
-	Kept  string `json:"kept,omitempty"` // the old store; empty: nothing was to be done
+	Kept  string `json:"kept,omitempty"` // the old store; empty: there was nothing to do
 }
 
 func logStoreCommand(p *cli.Program) *cobra.Command {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxCrashes bounds the crashes of one test, each of which runs the flow
-	// again. In a flow that writes more often, they are spread evenly.
+	// maxCrashes bounds the crashes of one test: each runs the flow again. If the
+	// flow writes more often, the crashes are spread evenly.
 	maxCrashes = 1_000
 	// maxFaults bounds the faults that are reported: the first ones say what is wrong.
 	maxFaults = 5

@@ -5,11 +5,10 @@
 // Run runs a flow once and gives its Trace. CrashEverywhere runs a flow to its
 // end, and then again and again: each time the process dies before another of
 // the writes to the logbook, and a new one goes on from what was recorded. The
-// flow must come to the same end with the same results, and no step whose
-// result was recorded may run again. What a flow can get wrong there are steps
-// that do harm when they are run twice, results that differ from one execution
-// to the next, and a build function that does not build the same flow each
-// time.
+// flow must end in the same state with the same results, and no step whose
+// result was recorded may run again. This finds steps that do harm when they run
+// twice, results that differ between executions, and a build function that does not
+// build the same flow each time.
 //
 // Flows are run by engine.Local, with one worker unless Workers says more: so
 // that a run is the same every time. With several workers, steps that end at

@@ -14,7 +14,7 @@
 //   - Events are passed on when they are decided, which is before they are durable:
 //     after a crash, the next run may repeat some.
 //
-// What an event points to belongs to the engine: listeners must not change it.
+// The data of an event belongs to the engine: listeners must not change it.
 //
 // Log, Durations, Timestamps, Capture and Print are listeners for common purposes;
 // any other is a type with two methods. Where filters the events of a listener.

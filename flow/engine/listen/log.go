@@ -38,8 +38,8 @@ func Log(logger hclog.Logger, level hclog.Level, mask ...string) Listener {
 // LogAt logs every event at the level of its kind. The
 // values of fields whose name is one of mask, in any case and at any depth of
 // a result, also within strings that are JSON themselves, are shown as ***;
-// so is the whole result of a step of such a name. What a step writes into
-// the message of a failure is not masked: only its author knows what it is.
+// so is the whole result of a step of such a name. The message of a failure is not
+// masked: only the author of the step knows what is in it.
 func LogAt(logger hclog.Logger, levels Levels, mask ...string) Listener {
 	if levels.Failures == hclog.NoLevel {
 		levels.Failures = max(levels.Events, hclog.Warn)

@@ -15,7 +15,7 @@ import (
 	"github.com/conductord/conductord/flow/engine/listen"
 )
 
-// told runs the events through a relay, the listeners of which are given.
+// told passes the events through a relay to the given listeners.
 func told(t *testing.T, listeners ...listen.Listener) {
 	t.Helper()
 	relay := listen.New(listen.Options{}, listeners...)

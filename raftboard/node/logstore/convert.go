@@ -40,7 +40,7 @@ type Conversion struct {
 type Converted struct {
 	From, To    Kind
 	First, Last uint64 // the entries; 0: none
-	Kept        string // the old store, until DropOld; empty: nothing was to be done
+	Kept        string // the old store, until DropOld; empty: there was nothing to do
 }
 
 // Run copies entries, term and votes into a new store beside the old one, reads

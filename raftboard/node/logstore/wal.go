@@ -26,13 +26,12 @@ const (
 	walSegmentBytes = 64 << 20
 )
 
-// walLog is raft-wal as a Engine. Term and votes are in raft-wal's own meta
-// file, so that a data directory holds one store and not halves of two.
+// walLog is raft-wal as an Engine. Term and votes are in raft-wal's own meta file, so a
+// data directory holds one store and not halves of two.
 //
-// raft-wal takes whatever does not read well at the end of its log for the
-// write that a crash cut off, and drops it without a word; if the whole last
-// segment is gone, it begins another. The guard's mark tells after an orderly
-// end. What tears the log apart further back is found by walMeta.
+// If the end of its log cannot be read, raft-wal takes it for a write that a crash cut
+// off, and drops it silently. If the whole last segment is missing, it begins another.
+// The guard's mark finds this after an orderly end; walMeta finds damage further back.
 type walLog struct {
 	*wal.WAL
 	segments *walSegments

@@ -14,9 +14,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// The raft port speaks one small handshake before anything else, so that a
-// node of another cluster, of an older generation or with a forgotten past
-// never gets as far as a vote.
+// A handshake comes before anything else on the raft port, so a node of another cluster,
+// of an older generation or with forgotten votes never sends a message of raft.
 //
 //	dialer  → magic, purpose, length, hello (JSON)
 //	listener→ length, welcome (JSON); a refusal says why, and the connection ends

@@ -38,7 +38,7 @@ func (p *Processes) BadClientKinds() []string {
 	return kinds
 }
 
-// What a bad client may cost a node: several times what an honest load does.
+// Bounds of the cost of a bad client: several times that of an honest load.
 const (
 	mostMemory = 512 << 20
 	mostLog    = 1 << 20 // that is written while it is there

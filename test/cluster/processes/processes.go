@@ -136,7 +136,7 @@ func (p *Processes) Start(i int) error {
 	return p.nodes.Nodes[i].Start()
 }
 
-// Kill ends a node with SIGKILL. What its steps have started lives on.
+// Kill ends a node with SIGKILL. Processes that its steps have started live on.
 func (p *Processes) Kill(i int) {
 	p.killed[i] = p.killed[i] || p.Running(i)
 	p.nodes.Nodes[i].Kill()
