@@ -39,7 +39,22 @@ func TestHangingDiskCostsTheLeadership(t *testing.T) {
 	if c.nodes[leader].Leading() {
 		t.Error("the node whose disk hangs still answers as the leader")
 	}
+	if err := alive(t, c.nodes[leader], time.Second); err == nil {
+		t.Error("a node whose raft waits for its disk says that it is alive")
+	}
 	release()
 	same(t, c)
 	posted(t, c.client(leader))
+	for _, running := range c.nodes {
+		if err := alive(t, running, patience); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func alive(t *testing.T, n *node.Node, within time.Duration) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	return n.Alive(ctx)
 }

@@ -430,6 +430,21 @@ func (n *Node) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Sess
 // applied what the leader had committed. Otherwise it says what is missing.
 func (n *Node) Ready() error { return n.ready.check() }
 
+// Alive returns nil when raft's main loop answers, whether this node leads or not.
+func (n *Node) Alive(ctx context.Context) error {
+	answered := make(chan struct{})
+	go func() { // ends when raft answers, or with raft
+		_ = n.raft.VerifyLeader().Error()
+		close(answered)
+	}()
+	select {
+	case <-answered:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("raft does not answer: %w", ctx.Err())
+	}
+}
+
 // WaitReady waits until the node is ready, or says what is missing when ctx ends.
 func (n *Node) WaitReady(ctx context.Context) error { return n.ready.wait(ctx) }
 

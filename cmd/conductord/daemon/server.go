@@ -52,7 +52,9 @@ func serve(ctx context.Context, p *cli.Program, c config.Config, first bool, sta
 			return err
 		}
 	}
+	stopping := tellSystemd(running.node.Alive, logger)
 	<-ctx.Done()
+	stopping()
 	logger.Info("stopping: handing over")
 	if err := running.stop(); err != nil {
 		logger.Warn("stopped, but not cleanly", "error", err)

@@ -1,0 +1,58 @@
+package daemon
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	systemd "github.com/coreos/go-systemd/v22/daemon"
+	"github.com/hashicorp/go-hclog"
+)
+
+// tellSystemd tells systemd that the daemon serves (Type=notify), and from then on that
+// it is alive, twice in each WatchdogSec. A daemon whose raft no longer answers falls
+// silent, and systemd restarts it. Without systemd it does nothing. The returned function
+// says that the daemon is stopping.
+func tellSystemd(alive func(context.Context) error, logger hclog.Logger) (stopping func()) {
+	if told, err := systemd.SdNotify(false, systemd.SdNotifyReady); err != nil {
+		logger.Warn("cannot tell systemd that the daemon serves", "error", err)
+	} else if !told {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	switch within, err := systemd.SdWatchdogEnabled(false); {
+	case err != nil:
+		logger.Warn("cannot serve systemd's watchdog", "error", err)
+	case within > 0:
+		watching.Go(func() { feedWatchdog(ctx, within/2, alive, logger) })
+	}
+	return func() {
+		_, _ = systemd.SdNotify(false, systemd.SdNotifyStopping)
+		cancel()
+		watching.Wait()
+	}
+}
+
+// feedWatchdog tells systemd once in each interval that the daemon is alive. It ends
+// with ctx.
+func feedWatchdog(ctx context.Context, interval time.Duration, alive func(context.Context) error, logger hclog.Logger) {
+	ticks := time.NewTicker(interval)
+	defer ticks.Stop()
+	for {
+		within, cancel := context.WithTimeout(ctx, interval)
+		err := alive(within)
+		cancel()
+		if err == nil {
+			_, err = systemd.SdNotify(false, systemd.SdNotifyWatchdog)
+		}
+		if err != nil && ctx.Err() == nil {
+			logger.Warn("systemd's watchdog was not fed", "error", err)
+		}
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
