@@ -12,6 +12,7 @@ import (
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard"
 )
 
 // TestBackupAndRestore is the runbook "Back up and restore": a backup is made while jobs
@@ -131,4 +132,52 @@ func restoreAll(t *testing.T, cluster *local.Cluster, file string) {
 	if err := cluster.WaitReady(within(t)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestMajorityIsLost is the runbook "When a majority is gone": two of three disks are lost
+// and the third node is stopped. A new cluster begins with what is on its disk.
+func TestMajorityIsLost(t *testing.T) {
+	t.Parallel()
+	cluster, client := startCluster(t, func(c *config.Config) { c.Conductor.Enabled = false })
+	load := startPosting(t, client)
+	load.wait(t, 100)
+	acknowledged := load.stop()
+	survivor := cluster.Nodes[1]
+	sameIndex(t, cluster, client)
+	survivor.Kill()
+	file := filepath.Join(t.TempDir(), "cluster.tar")
+	extract := []string{"backup", "extract", file, "--data-dir", survivor.DataDir}
+	refuses(t, 1, `a majority of the cluster answers \(node1, node3\)`, extract...)
+	cluster.Kill()
+	var checked daemon.CheckedNode
+	if printed(t, &checked, "node", "check", survivor.DataDir); checked.Jobs[jobs.StateClaimable] < uint64(len(acknowledged)) {
+		t.Errorf("%d jobs were acknowledged, and the survivor has %+v", len(acknowledged), checked)
+	}
+	var made cli.BackupDocument
+	if printed(t, &made, extract...); made.Manifest.Index != checked.Index || made.Manifest.Digest != checked.Digest {
+		t.Errorf("checked %+v, and made %+v", checked, made)
+	}
+	refuses(t, 2, "exists: choose another name", extract...)
+	restoreAll(t, cluster, file)
+	for _, id := range acknowledged {
+		if _, err := client.Job(within(t), id); err != nil {
+			t.Errorf("a job that was acknowledged: %v", err)
+		}
+	}
+}
+
+// sameIndex waits until all nodes have applied the same entries.
+func sameIndex(t *testing.T, cluster *local.Cluster, client *raftboard.Client) {
+	t.Helper()
+	eventually(t, "all nodes have applied the same entries", func() bool {
+		applied := map[uint64]bool{}
+		for _, node := range cluster.Nodes {
+			status, err := client.Status(within(t), node.API)
+			if err != nil {
+				return false
+			}
+			applied[status.AppliedIndex] = true
+		}
+		return len(applied) == 1
+	})
 }

@@ -85,22 +85,28 @@ func (s *backupService) write(ctx context.Context, header http.Header, to io.Wri
 	}
 	defer snapshot.Close() //nolint:errcheck // it was only read
 	var pacer pacer
-	digest, err := snapshot.Digest(func() error {
+	out := bufio.NewWriterSize(&pacedWriter{ctx: ctx, to: to}, backupPart)
+	of := backup.Manifest{Cluster: s.cluster, Node: s.node, Version: s.version}
+	err = writeBackup(out, of, snapshot, func() error {
 		pacer.rest()
 		return ctx.Err()
 	})
 	if err != nil {
-		return fmt.Errorf("cannot make a backup: %w", err)
-	}
-	out := bufio.NewWriterSize(&pacedWriter{ctx: ctx, to: to}, backupPart)
-	err = backup.Write(out, backup.Manifest{
-		Cluster: s.cluster, Generation: snapshot.Generation, Index: snapshot.Index, Term: snapshot.Term, Time: snapshot.Time,
-		Node: s.node, Version: s.version, StateBytes: snapshot.StreamSize(), Digest: hex.EncodeToString(digest[:]),
-	}, snapshot)
-	if err != nil {
 		return err
 	}
 	return out.Flush()
+}
+
+// writeBackup writes a snapshot as a backup. It calls pause now and then; an error of
+// that ends it.
+func writeBackup(to io.Writer, of backup.Manifest, snapshot *fsm.Snapshot, pause func() error) error {
+	digest, err := snapshot.Digest(pause)
+	if err != nil {
+		return fmt.Errorf("cannot make a backup: %w", err)
+	}
+	of.Generation, of.Index, of.Term, of.Time = snapshot.Generation, snapshot.Index, snapshot.Term, snapshot.Time
+	of.StateBytes, of.Digest = snapshot.StreamSize(), hex.EncodeToString(digest[:])
+	return backup.Write(to, of, snapshot)
 }
 
 // partWriter sends what is written to it.

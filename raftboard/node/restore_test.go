@@ -3,9 +3,11 @@ package node_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +21,7 @@ import (
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node"
 	"github.com/conductord/conductord/raftboard/node/backup"
+	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -361,4 +364,58 @@ func gauge(t *testing.T, metrics *prometheus.Registry, name string) float64 {
 	}
 	t.Fatalf("there is no %s", name)
 	return 0
+}
+
+// TestStoppedNodeIsChecked holds that a check of a stopped node finds all of its jobs and
+// changes nothing, and that it refuses what a start would refuse.
+func TestStoppedNodeIsChecked(t *testing.T) {
+	t.Parallel()
+	onEachStore(t, func(t *testing.T, kind logstore.Kind) {
+		for _, log := range []string{"since", "after", "empty"} {
+			t.Run("log "+log, func(t *testing.T) {
+				t.Parallel()
+				_, dir := nodeWithSnapshots(t, kind, log, false)
+				before := fingerprint(t, dir)
+				found, err := node.CheckStopped(dir, t.TempDir())
+				if err != nil || found.Jobs[jobs.StateClaimable] != jobsHad || found.Index == 0 {
+					t.Errorf("found %+v: %v", found, err)
+				}
+				if after := fingerprint(t, dir); after != before {
+					t.Errorf("the directory was\n%s\nand is\n%s", before, after)
+				}
+				ofSnapshot(0, "state.bin", flipMiddle)(t, dir)
+				found, err = node.CheckStopped(dir, t.TempDir())
+				if lost := log != "since"; lost == (err == nil) || (err == nil && found.Jobs[jobs.StateClaimable] != jobsHad) {
+					t.Errorf("with a damaged snapshot it has %+v: %v", found, err)
+				} else if err != nil && !strings.Contains(err.Error(), filepath.Join(dir, "snapshots")) {
+					t.Errorf("the fault does not name the directory: %v", err)
+				}
+				ofLog("", os.RemoveAll)(t, dir)
+				if _, err = node.CheckStopped(dir, t.TempDir()); err == nil || !strings.Contains(err.Error(), "has lost its raft log") {
+					t.Errorf("without a log: %v", err)
+				}
+			})
+		}
+	})
+	if _, err := node.CheckStopped(t.TempDir(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "it holds no node") {
+		t.Errorf("an empty directory: %v", err)
+	}
+}
+
+// fingerprint lists the files of a directory with their contents' sums.
+func fingerprint(t *testing.T, dir string) string {
+	t.Helper()
+	var list strings.Builder
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		fmt.Fprintf(&list, "%s %x\n", path, sha256.Sum256(content))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list.String()
 }

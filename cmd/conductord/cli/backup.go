@@ -49,20 +49,22 @@ func (p *Program) BackupInspectCommand() *cobra.Command {
 		Use:   "inspect FILE|-",
 		Short: "Show what a backup is of, and check its checksums",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			source, err := p.OpenBackup(args[0])
-			if err != nil {
-				return err
-			}
-			defer source.Close()
-			document := BackupDocument{File: args[0]}
-			err = document.read(source)
-			if err != nil {
-				return fmt.Errorf("cannot use the backup %s: %w", args[0], err)
-			}
-			return p.WriteBackup(document)
-		},
+		RunE:  func(_ *cobra.Command, args []string) error { return p.InspectBackup(args[0]) },
 	}
+}
+
+// InspectBackup reads a backup and shows it.
+func (p *Program) InspectBackup(path string) error {
+	source, err := p.OpenBackup(path)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	document := BackupDocument{File: path}
+	if err := document.read(source); err != nil {
+		return fmt.Errorf("cannot use the backup %s: %w", path, err)
+	}
+	return p.writeBackup(document)
 }
 
 // OpenBackup opens a backup file, or stdin for "-".
@@ -77,8 +79,8 @@ func (p *Program) OpenBackup(path string) (io.ReadCloser, error) {
 	return file, nil
 }
 
-// WriteBackup shows a backup that is whole.
-func (p *Program) WriteBackup(d BackupDocument) error {
+// writeBackup shows a backup that is whole.
+func (p *Program) writeBackup(d BackupDocument) error {
 	if p.JSON() {
 		return p.WriteJSON(d)
 	}
@@ -137,7 +139,7 @@ func (p *Program) createBackup(ctx context.Context, cluster Cluster, path string
 	if err != nil {
 		return because(err, "make a backup")
 	}
-	return p.WriteBackup(document)
+	return p.writeBackup(document)
 }
 
 // watched shows at a terminal how much was read.

@@ -1,7 +1,10 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -16,7 +19,40 @@ import (
 
 func backupCommand(p *cli.Program) *cobra.Command {
 	return cli.Noun("backup", "Make backups, check them, and begin a new cluster with one",
-		p.BackupCreateCommand(), p.BackupInspectCommand(), verifyBackupCommand(p), restoreBackupCommand(p))
+		p.BackupCreateCommand(), p.BackupInspectCommand(), verifyBackupCommand(p), restoreBackupCommand(p), extractBackupCommand(p))
+}
+
+func extractBackupCommand(p *cli.Program) *cobra.Command {
+	var dataDir, scratch string
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "extract FILE --data-dir DIR",
+		Short: "Make a backup from the data directory of a stopped node",
+		Long: "Make a backup from what a stopped node has on disk, to begin a new cluster after a majority was lost for good. It\n" +
+			"has all entries of the node's log, also those that the cluster may not have acknowledged. Of several survivors take\n" +
+			"the one with the highest term and index: see conductord node check. The data directory is only read.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if dataDir == "" {
+				return cli.UsageError(errors.New("name the node's data directory: --data-dir"))
+			}
+			tightenUmask()
+			if _, err := os.Lstat(args[0]); err == nil {
+				return cli.UsageError(fmt.Errorf("cannot make a backup: %s exists: choose another name", args[0]))
+			}
+			err := backup.WriteFile(args[0], func(to io.Writer) error {
+				return node.ExtractBackup(dataDir, scratch, cli.ProgramVersion().Version, force, to)
+			})
+			if err != nil {
+				return err
+			}
+			return p.InspectBackup(args[0])
+		},
+	}
+	cmd.Flags().StringVar(&dataDir, "data-dir", "", "the node's data directory")
+	cmd.Flags().StringVar(&scratch, "scratch", "", "where to make the scratch directory (the system's directory for temporary files)")
+	cmd.Flags().BoolVar(&force, "force", false, "also if a majority of the cluster answers")
+	return cmd
 }
 
 // VerifiedBackup is what backup verify says.

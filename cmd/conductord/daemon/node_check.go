@@ -1,0 +1,74 @@
+package daemon
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node"
+)
+
+// CheckedNode is what node check says of a good data directory.
+type CheckedNode struct {
+	Node       string                `json:"node"`
+	Cluster    string                `json:"cluster"`
+	Generation uint64                `json:"generation"`
+	LogStore   string                `json:"log_store"`
+	Snapshot   uint64                `json:"snapshot_index"` // 0: there is none
+	First      uint64                `json:"first_index"`    // of the log
+	Last       uint64                `json:"last_index"`
+	Index      uint64                `json:"index"`
+	Term       uint64                `json:"term"`
+	Digest     string                `json:"digest"`
+	Jobs       map[jobs.State]uint64 `json:"jobs"`
+}
+
+func nodeCommand(p *cli.Program) *cobra.Command {
+	var scratch string
+	check := &cobra.Command{
+		Use:   "check DIR",
+		Short: "Check identity, log and snapshots of a stopped node",
+		Long: "Read the data directory of a stopped node: its identity, its snapshots, and every entry of its log, which is applied\n" +
+			"to a state in a scratch directory. Show what it holds, or say what is damaged or missing. Nothing in DIR is changed.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			tightenUmask()
+			path, err := filepath.Abs(args[0])
+			if err != nil {
+				return fmt.Errorf("cannot use the data directory %q: %w", args[0], err)
+			}
+			found, err := node.CheckStopped(path, scratch)
+			if err != nil {
+				return err
+			}
+			return writeCheckedNode(p, found)
+		},
+	}
+	check.Flags().StringVar(&scratch, "scratch", "", "where to make the scratch directory (the system's directory for temporary files)")
+	return cli.Noun("node", "Check a stopped node", check)
+}
+
+func writeCheckedNode(p *cli.Program, n node.StoppedNode) error {
+	if p.JSON() {
+		return p.WriteJSON(CheckedNode{
+			Node: n.Node, Cluster: n.Cluster, Generation: n.Generation, LogStore: string(n.LogStore), Snapshot: n.Snapshot, First: n.First, Last: n.Last,
+			Index: n.Index, Term: n.Term, Digest: n.Digest, Jobs: n.Jobs,
+		})
+	}
+	var counts []string
+	for _, state := range jobs.States {
+		if n.Jobs[state] > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n.Jobs[state], strings.ToLower(string(state))))
+		}
+	}
+	return p.WriteLines([]string{
+		fmt.Sprintf("node %s of cluster %s, generation %d", n.Node, n.Cluster, n.Generation),
+		fmt.Sprintf("snapshot up to entry %d; log store %s with entries %d to %d", n.Snapshot, n.LogStore, n.First, n.Last),
+		fmt.Sprintf("good up to term %d, index %d, with digest %s", n.Term, n.Index, n.Digest),
+		"jobs: " + cli.OrDash(strings.Join(counts, ", ")),
+	})
+}

@@ -1,0 +1,242 @@
+package node
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/backup"
+	"github.com/conductord/conductord/raftboard/node/logstore"
+)
+
+// StoppedNode is what the data directory of a stopped node holds.
+type StoppedNode struct {
+	Node        string
+	Cluster     string
+	Generation  uint64
+	LogStore    logstore.Kind
+	Snapshot    uint64 // the last entry of the newest good snapshot; 0: there is none
+	First, Last uint64 // entries of the log; 0: it is empty
+	Index, Term uint64 // of the last entry in snapshot and log together
+	Digest      string // of the state with all of them
+	Jobs        map[jobs.State]uint64
+}
+
+// CheckStopped reads the identity, the snapshots and the whole log of a stopped node,
+// and applies the log to a state of its own in a scratch directory. It changes nothing
+// in the data directory. The error says what is damaged or missing.
+func CheckStopped(dataDir, scratch string) (StoppedNode, error) {
+	found, err := readStopped(dataDir, scratch, func(s *stopped) error { return nil })
+	if err != nil {
+		return found, fmt.Errorf("cannot use the data directory %s: %w", dataDir, err)
+	}
+	return found, nil
+}
+
+// ExtractBackup makes a backup from the data directory of a stopped node, with all
+// entries of its log: also those of which nobody knows whether a majority had them. It
+// refuses while a majority of the cluster answers, unless it is forced.
+func ExtractBackup(dataDir, scratch, version string, force bool, to io.Writer) error {
+	_, err := readStopped(dataDir, scratch, func(s *stopped) error {
+		if answers := s.answering(); !force && len(answers) > len(s.identity.id.Members)/2 {
+			return fmt.Errorf("a majority of the cluster answers (%s): make a backup of that instead, or say --force", strings.Join(answers, ", "))
+		}
+		snapshot, err := s.machine.Snapshot()
+		if err != nil {
+			return err
+		}
+		of := backup.Manifest{Cluster: s.found.Cluster, Node: s.found.Node, Version: version}
+		return errors.Join(writeBackup(to, of, snapshot, func() error { return nil }), snapshot.Close())
+	})
+	if err != nil {
+		return fmt.Errorf("cannot make a backup from %s: %w", dataDir, err)
+	}
+	return nil
+}
+
+// stopped is a data directory that is being read.
+type stopped struct {
+	dataDir  string
+	identity *identityStore
+	log      *logstore.Log // a copy: to open a store may change it
+	machine  *fsm.Machine
+	found    StoppedNode
+}
+
+func readStopped(dataDir, scratch string, use func(*stopped) error) (found StoppedNode, err error) {
+	if _, err := os.Stat(filepath.Join(dataDir, identityFile)); err != nil {
+		return found, fmt.Errorf("it holds no node: %w", err)
+	}
+	lock, err := lockDataDir(dataDir)
+	if err != nil {
+		return found, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	s := &stopped{dataDir: dataDir}
+	if s.identity, err = readIdentity(dataDir); err != nil {
+		return found, err
+	}
+	id := s.identity.id
+	s.found = StoppedNode{Node: id.Name, Cluster: id.Cluster, Generation: id.Generation, LogStore: id.LogStore}
+	dir, err := os.MkdirTemp(scratch, "conductord-check-*")
+	if err != nil {
+		return s.found, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := s.openLog(dir); err != nil {
+		return s.found, err
+	}
+	defer func() { err = errors.Join(err, s.log.Close()) }()
+	s.machine, err = fsm.Open(fsm.Options{Path: filepath.Join(dir, stateFile), Generation: id.Generation})
+	if err != nil {
+		return s.found, err
+	}
+	defer func() { err = errors.Join(err, s.machine.Close()) }()
+	if err := s.restore(dir); err != nil {
+		return s.found, err
+	}
+	if err := s.replay(); err != nil {
+		return s.found, err
+	}
+	digest, err := s.machine.Digest()
+	if err != nil {
+		return s.found, err
+	}
+	s.found.Index, s.found.Term, s.found.Digest = s.machine.AppliedIndex(), s.machine.AppliedTerm(), hex.EncodeToString(digest[:])
+	s.found.Jobs = s.machine.Counts()
+	return s.found, use(s)
+}
+
+// openLog opens a copy of the log.
+func (s *stopped) openLog(dir string) error {
+	kind := s.identity.id.LogStore
+	from, to := logstore.Path(s.dataDir, kind), logstore.Path(dir, kind)
+	info, err := os.Stat(from)
+	if err != nil {
+		return fmt.Errorf("it has lost its raft log: %w", err)
+	}
+	if info.IsDir() {
+		err = os.CopyFS(to, os.DirFS(from))
+	} else {
+		err = copyFile(from, to)
+	}
+	if err != nil {
+		return err
+	}
+	if s.log, err = logstore.Open(dir, kind, logstore.Options{Fatal: func(error) {}}); err != nil {
+		return err
+	}
+	s.found.First, s.found.Last, err = logstore.Bounds(s.log)
+	return err
+}
+
+func copyFile(from, to string) (err error) {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	target, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(target, source)
+	return errors.Join(err, target.Close())
+}
+
+// restore checks log and snapshots as a start does, and restores the newest snapshot.
+func (s *stopped) restore(dir string) error {
+	if err := linkTree(filepath.Join(s.dataDir, snapshotsDir), filepath.Join(dir, snapshotsDir)); err != nil {
+		return err
+	}
+	store, err := openSnapshots(dir, s.identity.id.Bootstrapped, s.log, hclog.NewNullLogger())
+	if err != nil {
+		return errors.New(strings.ReplaceAll(err.Error(), dir, s.dataDir)) // its advice is for the node itself
+	}
+	snapshots, err := store.List()
+	if err != nil || len(snapshots) == 0 {
+		return err
+	}
+	_, content, err := store.Open(snapshots[0].ID)
+	if err != nil {
+		return fmt.Errorf("snapshot %s is damaged: %w", snapshots[0].ID, err)
+	}
+	if err := errors.Join(s.machine.Restore(content), content.Close()); err != nil {
+		return fmt.Errorf("snapshot %s is damaged: %w", snapshots[0].ID, err)
+	}
+	s.found.Snapshot = snapshots[0].Index
+	return nil
+}
+
+// linkTree makes a copy of a directory whose files are never changed, by links where that
+// is possible.
+func linkTree(from, to string) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) && path == from {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		copied := filepath.Join(to, strings.TrimPrefix(path, from))
+		if entry.IsDir() {
+			return os.MkdirAll(copied, 0o700)
+		}
+		if os.Link(path, copied) == nil {
+			return nil
+		}
+		return copyFile(path, copied)
+	})
+}
+
+// replay applies the entries of the log that the snapshot does not have.
+func (s *stopped) replay() error {
+	if s.found.Last == 0 {
+		return nil
+	}
+	for next := s.machine.AppliedIndex() + 1; next <= s.found.Last; {
+		var entries []fsm.Entry
+		for ; next <= s.found.Last && len(entries) < maxEntryCommands; next++ {
+			var entry raft.Log
+			if err := s.log.GetLog(next, &entry); err != nil {
+				return fmt.Errorf("cannot read entry %d of the raft log: %w", next, err)
+			}
+			one := fsm.Entry{Index: entry.Index, Term: entry.Term, Unanswered: true}
+			if entry.Type == raft.LogCommand {
+				one.Data = entry.Data
+			}
+			entries = append(entries, one)
+		}
+		if _, err := s.machine.Apply(entries); err != nil {
+			return fmt.Errorf("cannot apply entries %d to %d: %w", entries[0].Index, entries[len(entries)-1].Index, err)
+		}
+	}
+	return nil
+}
+
+// answering are the other members whose raft port answers.
+func (s *stopped) answering() (names []string) {
+	const patience = time.Second
+	for _, name := range s.identity.id.Members.Names() {
+		if name == s.identity.id.Name {
+			continue
+		}
+		if conn, err := net.DialTimeout("tcp", s.identity.id.Members[name], patience); err == nil {
+			_ = conn.Close()
+			names = append(names, name)
+		}
+	}
+	return names
+}
