@@ -40,10 +40,12 @@ func backedUp(t *testing.T, client *raftboard.Client) []byte {
 	return file
 }
 
-// restored makes a cluster of some size from a backup, and starts it.
+// restored makes a cluster of some size from a backup, and starts it. Its last node keeps
+// its log in raft-wal.
 func restored(t *testing.T, file []byte, size int, how node.Restore) *cluster {
 	t.Helper()
 	c := newCluster(t, size)
+	c.options[size-1].LogStore = logstore.WAL
 	for i := range c.options {
 		c.options[i].Init = false
 		if _, err := node.RestoreBackup(c.options[i], bytes.NewReader(file), how); err != nil {
