@@ -89,6 +89,7 @@ const (
 	memoryName   = "memory"
 	snapshotName = "snapshot"
 	restartName  = "restart"
+	backupName   = "backup"
 )
 
 // names are all that can be asked for.
@@ -100,7 +101,7 @@ func names() []string {
 	for _, w := range works() {
 		all = append(all, fillPrefix+w.name)
 	}
-	return append(all, idleName, memoryName, snapshotName, restartName)
+	return append(all, idleName, memoryName, backupName, snapshotName, restartName)
 }
 
 // wanted are the names of the works to do.
