@@ -43,10 +43,8 @@ func (t *txn) age(j *jobRecord) {
 	if j.lag != nil {
 		return
 	}
-	lag, ages, err := t.lagNow(j.Board)
+	lag, ages := t.lagNow(j.Board)
 	switch {
-	case err != nil && t.fault == nil:
-		t.fault = err
 	case !ages:
 		return
 	case j.Claims > 0 || j.ClaimableAt.Before(t.now):
@@ -57,32 +55,28 @@ func (t *txn) age(j *jobRecord) {
 
 // ageAnew has a job that was finished wait from now: it has not waited since.
 func (t *txn) ageAnew(j *jobRecord) {
-	lag, ages, err := t.lagNow(j.Board)
-	switch {
-	case err != nil && t.fault == nil:
-		t.fault = err
-	case ages:
+	if lag, ages := t.lagNow(j.Board); ages {
 		j.lag = &lag
 	}
 }
 
 // lagNow is the lag of a job that becomes claimable now.
-func (t *txn) lagNow(name string) (lag int64, ages bool, err error) {
-	board, _, err := t.board(name)
-	return board.Ageing.Raised(t.now), board.Ageing != (jobs.BoardAgeing{}), err
+func (t *txn) lagNow(name string) (lag int64, ages bool) {
+	board, _ := t.board(name)
+	return board.Ageing.Raised(t.now), board.Ageing != (jobs.BoardAgeing{})
 }
 
 // effective is what an unfinished job counts for at a time, or would if it were
 // claimable; nil if its board never aged jobs.
-func (v *view) effective(j *jobRecord, now time.Time) (*jobs.Priority, error) {
-	board, _, err := v.board(j.Board)
-	if err != nil || j.State.Finished() || board.Ageing == (jobs.BoardAgeing{}) {
-		return nil, err
+func (v *view) effective(j *jobRecord, now time.Time) *jobs.Priority {
+	board, _ := v.board(j.Board)
+	if j.State.Finished() || board.Ageing == (jobs.BoardAgeing{}) {
+		return nil
 	}
 	counted := int64(j.Priority)
 	if j.lag != nil || j.Claims > 0 || j.State == jobs.StateClaimable { // else its age has not begun
 		counted = int64(j.rank()) + board.Ageing.Raised(now)
 	}
 	effective := jobs.Priority(min(max(counted, math.MinInt32), math.MaxInt32))
-	return &effective, nil
+	return &effective
 }

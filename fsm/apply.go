@@ -63,7 +63,8 @@ func (m *Machine) begin(on *tables.DB, from ledger) (*txn, error) {
 }
 
 // applyBatch runs the transaction. The changes are nil if there are none.
-func (m *Machine) applyBatch(entries []Entry) ([][]*v1.Result, *Changes, error) {
+func (m *Machine) applyBatch(entries []Entry) (results [][]*v1.Result, changes *Changes, err error) {
+	defer caught(&err)
 	t, err := m.begin(m.database, m.status.Load().ledger)
 	if err != nil {
 		return nil, nil, err
@@ -71,7 +72,7 @@ func (m *Machine) applyBatch(entries []Entry) ([][]*v1.Result, *Changes, error) 
 	defer t.writer.Rollback() //nolint:errcheck // after the commit it does nothing, before it there is nothing to lose
 	defer m.memory.again()
 	t.counterCache, t.heads, t.claimants = m.counterCache, m.heads, m.claimants // if the batch fails nobody looks at them any more
-	results := make([][]*v1.Result, len(entries))
+	results = make([][]*v1.Result, len(entries))
 	for i := range entries {
 		if results[i], err = t.entry(&entries[i]); err != nil {
 			return nil, nil, fmt.Errorf("entry %d: %w", entries[i].Index, err)
@@ -121,8 +122,10 @@ func (t *txn) entry(e *Entry) ([]*v1.Result, error) {
 	return results, nil
 }
 
-// command applies one command. A refusal is a result; the error is a fault.
-func (t *txn) command(c *v1.Command) (*v1.Result, error) {
+// command applies one command. A refusal is a result; the error is a fault, or an
+// unknown command.
+func (t *txn) command(c *v1.Command) (answer *v1.Result, err error) {
+	defer caught(&err)
 	before := t.writes
 	apply := appliers[command.Name(c)]
 	if apply == nil {
@@ -130,22 +133,17 @@ func (t *txn) command(c *v1.Command) (*v1.Result, error) {
 	}
 	result, err := apply(t, c)
 	if err == nil {
-		err = t.postWaiting() // an error of it is a fault
-	}
-	if t.fault != nil {
-		return nil, t.fault
+		t.postWaiting()
 	}
 	switch {
 	case err == nil && result == nil && t.answered:
 		return &v1.Result{}, nil
 	case err == nil:
 		return result, nil
-	case isFault(err):
-		return nil, err
 	case t.writes != before:
 		// Every command decides first and writes afterwards. One that does
 		// not would leave half of itself behind.
-		return nil, corrupt("internal error: refused after %d writes: %w", t.writes-before, err)
+		panic(corrupt("internal error: refused after %d writes: %w", t.writes-before, err))
 	case !t.answered:
 		return nil, nil
 	}
@@ -155,39 +153,28 @@ func (t *txn) command(c *v1.Command) (*v1.Result, error) {
 // commit writes the ledger and ends the transaction.
 func (t *txn) commit() (*status, error) {
 	if t.changes.Events {
-		if err := t.trimEvents(); err != nil {
-			return nil, err
-		}
+		t.trimEvents()
 	}
 	t.saveCounters()
 	after := &status{ledger: t.ledger}
 	if err := t.writer.Put(tableLedger, ledgerKey, t.ledger.encode()); err != nil {
 		return nil, fmt.Errorf("cannot write the ledger: %w", err)
 	}
-	var err error
-	if after.nextDue, err = t.nextDue(); err != nil {
-		return nil, err
-	}
-	if after.nextSlot, err = t.nextSlot(); err != nil {
-		return nil, err
-	}
-	if t.fault != nil {
-		return nil, t.fault
-	}
+	after.nextDue, after.nextSlot = t.nextDue(), t.nextSlot()
 	if err := t.writer.Commit(); err != nil {
 		return nil, fmt.Errorf("cannot commit: %w", err)
 	}
 	return after, nil
 }
 
-func (v *view) nextDue() (time.Time, error) {
+func (v *view) nextDue() time.Time {
 	due, _ := v.cursor(tableDue).First()
 	deadline, _ := v.cursor(tableDeadline).First()
 	if due == nil || (deadline != nil && bytes.Compare(deadline, due) < 0) {
 		due = deadline // both keys begin with the time
 	}
 	if due == nil {
-		return time.Time{}, nil
+		return time.Time{}
 	}
 	return timeOfKey(due)
 }

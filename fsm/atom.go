@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -35,33 +34,30 @@ type atomRecord struct {
 
 const atomPrefixSize = 4 + 4
 
-func decodeAtom(value []byte) (*atomRecord, error) {
+func decodeAtom(value []byte) *atomRecord {
 	if len(value) < atomPrefixSize {
-		return nil, corrupt("a stored atom has %d bytes", len(value))
+		panic(corrupt("a stored atom has %d bytes", len(value)))
 	}
-	detail, err := decode(value[atomPrefixSize:], &v1.AtomDetail{}, command.AtomDetailFromProto)
-	if err != nil {
-		return nil, err
-	}
+	detail := decode(value[atomPrefixSize:], &v1.AtomDetail{}, command.AtomDetailFromProto)
 	a := &atomRecord{
 		number: binary.BigEndian.Uint32(value), attempts: binary.BigEndian.Uint32(value[4:]),
 		before: detail.State, detail: detail,
 	}
 	if latest := min(a.attempts, 1); int(latest) != len(detail.Attempts) {
-		return nil, corrupt("atom %q is stored with %d attempts, and %d is right", detail.Name, len(detail.Attempts), latest)
+		panic(corrupt("atom %q is stored with %d attempts, and %d is right", detail.Name, len(detail.Attempts), latest))
 	}
 	if a.attempts > 0 {
 		a.places = []uint32{a.attempts - 1}
 	}
-	return a, nil
+	return a
 }
 
 // atomNumber reads no more of a stored atom than its number.
-func atomNumber(value []byte) (uint32, error) {
+func atomNumber(value []byte) uint32 {
 	if len(value) < atomPrefixSize {
-		return 0, corrupt("a stored atom has %d bytes", len(value))
+		panic(corrupt("a stored atom has %d bytes", len(value)))
 	}
-	return binary.BigEndian.Uint32(value), nil
+	return binary.BigEndian.Uint32(value)
 }
 
 // planAtom reads an atom, or makes the one that a first change finds.
@@ -73,7 +69,7 @@ func (t *txn) planAtom(flow *flowRecord, change *logbook.AtomChange) (*atomRecor
 		return nil, &logbook.LimitError{Field: "atom name", Limit: maxKeyName, Size: int64(len(change.Name)), Unit: "bytes"}
 	}
 	if value := t.get(tableAtom, atomKey(flow.ID, change.Name)); value != nil {
-		return decodeAtom(value)
+		return decodeAtom(value), nil
 	}
 	if change.Kind == "" {
 		return nil, &logbook.InvalidError{Field: "atom kind", Reason: fmt.Sprintf("unset for the new atom %q", change.Name)}
@@ -88,9 +84,7 @@ func (t *txn) planAtom(flow *flowRecord, change *logbook.AtomChange) (*atomRecor
 // so that the domain can judge it.
 func (t *txn) advanceAtom(flow logbook.FlowID, a *atomRecord, change *logbook.AtomChange) error {
 	for i := range change.Attempts {
-		if err := t.loadAttempt(flow, a, change.Attempts[i].Action, change.Attempts[i].Number); err != nil {
-			return err
-		}
+		t.loadAttempt(flow, a, change.Attempts[i].Action, change.Attempts[i].Number)
 	}
 	if err := a.detail.Advance(change); err != nil {
 		return err
@@ -99,38 +93,30 @@ func (t *txn) advanceAtom(flow logbook.FlowID, a *atomRecord, change *logbook.At
 		a.places = append(a.places, a.attempts)
 		a.attempts++
 	}
-	var fault error
-	err := change.CheckNumbers(func(action logbook.Action, number int) bool {
-		place, err := t.placeOf(flow, a, action, number)
-		fault = cmp.Or(fault, err)
-		return place != noPlace || number <= a.detail.Folded.Count(action)
+	return change.CheckNumbers(func(action logbook.Action, number int) bool {
+		return t.placeOf(flow, a, action, number) != noPlace || number <= a.detail.Folded.Count(action)
 	})
-	return cmp.Or(fault, err)
 }
 
 // loadAttempt adds an earlier attempt to the detail, if it is not there yet.
-func (t *txn) loadAttempt(flow logbook.FlowID, a *atomRecord, action logbook.Action, number int) error {
+func (t *txn) loadAttempt(flow logbook.FlowID, a *atomRecord, action logbook.Action, number int) {
 	for i := range a.detail.Attempts {
 		if a.detail.Attempts[i].Action == action && a.detail.Attempts[i].Number == number {
-			return nil
+			return
 		}
 	}
 	value := t.get(tableAttempt, attemptKey(flow, a.number, action, number))
 	if value == nil {
-		return nil
+		return
 	}
-	place, attempt, err := decodeAttempt(value)
-	if err != nil {
-		return err
-	}
+	place, attempt := decodeAttempt(value)
 	a.detail.Attempts = slices.Insert(a.detail.Attempts, 0, attempt)
 	a.places = slices.Insert(a.places, 0, place)
-	return nil
 }
 
 // saveAtom writes an atom with its latest attempt, and the others that the
-// update was about apart from it. The error is a fault.
-func (t *txn) saveAtom(flow logbook.FlowID, a *atomRecord) error {
+// update was about apart from it.
+func (t *txn) saveAtom(flow logbook.FlowID, a *atomRecord) {
 	small := a.detail
 	small.Attempts = nil
 	for i := range a.detail.Attempts {
@@ -142,35 +128,26 @@ func (t *txn) saveAtom(flow logbook.FlowID, a *atomRecord) error {
 		key := attemptKey(flow, a.number, attempt.Action, attempt.Number)
 		t.putMessage(tableAttempt, key, binary.BigEndian.AppendUint32(nil, a.places[i]), command.AttemptToProto(attempt))
 	}
-	if err := t.foldAttempts(flow, a, &small.Folded); err != nil {
-		return err
-	}
+	t.foldAttempts(flow, a, &small.Folded)
 	prefix := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, a.number), a.attempts)
 	t.putMessage(tableAtom, atomKey(flow, a.detail.Name), prefix, command.AtomDetailToProto(&small))
-	return nil
 }
 
 // foldAttempts does what logbook.AtomDetail.Fold does, without reading more
 // than the oldest attempt at each action: one write folds as many as it adds.
-func (t *txn) foldAttempts(flow logbook.FlowID, a *atomRecord, folded *logbook.Folded) error {
+func (t *txn) foldAttempts(flow logbook.FlowID, a *atomRecord, folded *logbook.Folded) {
 	for int(a.attempts)-folded.Len() > logbook.KeptAttempts {
 		oldest, place := logbook.ActionExecute, uint32(noPlace)
 		var resets bool
 		for _, action := range [...]logbook.Action{logbook.ActionExecute, logbook.ActionRevert, logbook.ActionReset} {
-			at, err := t.placeOf(flow, a, action, folded.Count(action)+1)
-			if err != nil {
-				return err
-			}
+			at := t.placeOf(flow, a, action, folded.Count(action)+1)
 			if at < place {
 				oldest, place = action, at
 			}
 			resets = action == logbook.ActionReset && at != noPlace
 		}
 		if oldest == logbook.ActionExecute && !resets {
-			next, err := t.placeOf(flow, a, oldest, folded.Executions+2)
-			if err != nil {
-				return err
-			}
+			next := t.placeOf(flow, a, oldest, folded.Executions+2)
 			if next == noPlace { // it is the last execution, which stays
 				folded.Reverts++
 				t.delete(tableAttempt, attemptKey(flow, a.number, logbook.ActionRevert, folded.Reverts))
@@ -180,22 +157,21 @@ func (t *txn) foldAttempts(flow logbook.FlowID, a *atomRecord, folded *logbook.F
 		folded.Add(oldest)
 		t.delete(tableAttempt, attemptKey(flow, a.number, oldest, folded.Count(oldest)))
 	}
-	return nil
 }
 
 // noPlace is the place of an attempt that is not kept.
 const noPlace = math.MaxUint32
 
 // placeOf is the place of an attempt among all at its atom.
-func (t *txn) placeOf(flow logbook.FlowID, a *atomRecord, action logbook.Action, number int) (uint32, error) {
+func (t *txn) placeOf(flow logbook.FlowID, a *atomRecord, action logbook.Action, number int) uint32 {
 	for i := range a.detail.Attempts {
 		if a.detail.Attempts[i].Action == action && a.detail.Attempts[i].Number == number {
-			return a.places[i], nil
+			return a.places[i]
 		}
 	}
 	value := t.get(tableAttempt, attemptKey(flow, a.number, action, number))
 	if value == nil {
-		return noPlace, nil
+		return noPlace
 	}
 	return attemptPlace(value)
 }
@@ -203,47 +179,36 @@ func (t *txn) placeOf(flow logbook.FlowID, a *atomRecord, action logbook.Action,
 const attemptPrefixSize = 4
 
 // attemptPlace reads no more of a stored attempt than its place.
-func attemptPlace(value []byte) (uint32, error) {
+func attemptPlace(value []byte) uint32 {
 	if len(value) < attemptPrefixSize {
-		return 0, corrupt("a stored attempt has %d bytes", len(value))
+		panic(corrupt("a stored attempt has %d bytes", len(value)))
 	}
-	return binary.BigEndian.Uint32(value), nil
+	return binary.BigEndian.Uint32(value)
 }
 
-func decodeAttempt(value []byte) (place uint32, attempt logbook.Attempt, err error) {
-	if place, err = attemptPlace(value); err != nil {
-		return 0, logbook.Attempt{}, err
-	}
-	attempt, err = decode(value[attemptPrefixSize:], &v1.Attempt{}, command.AttemptFromProto)
-	return place, attempt, err
+func decodeAttempt(value []byte) (place uint32, attempt logbook.Attempt) {
+	place = attemptPlace(value)
+	attempt = decode(value[attemptPrefixSize:], &v1.Attempt{}, command.AttemptFromProto)
+	return place, attempt
 }
 
 // wholeAtom reads an atom with all its attempts, oldest first, and tells how
 // many bytes it takes as stored. Where the attempts take more than
 // maxAtomBytes, the earlier ones are shortened: an atom that was tried very
 // often must still fit into an answer, or its flow could never be resumed.
-func (v *view) wholeAtom(flow logbook.FlowID, value []byte) (atom logbook.AtomDetail, size int, err error) {
-	record, err := decodeAtom(value)
-	if err != nil {
-		return logbook.AtomDetail{}, 0, err
-	}
+func (v *view) wholeAtom(flow logbook.FlowID, value []byte) (atom logbook.AtomDetail, size int) {
+	record := decodeAtom(value)
 	size = len(value)
 	if record.attempts < 2 {
-		return record.detail, size, nil
+		return record.detail, size
 	}
-	stored, err := v.earlierAttempts(flow, record)
-	if err != nil {
-		return logbook.AtomDetail{}, 0, err
-	}
+	stored := v.earlierAttempts(flow, record)
 	latest := record.detail.Attempts[0]
 	attempts := make([]logbook.Attempt, len(stored)+1)
 	attempts[len(stored)] = latest
 	seen := map[logbook.Action]bool{latest.Action: true}
 	for i := len(stored) - 1; i >= 0; i-- {
-		_, attempt, err := decodeAttempt(stored[i])
-		if err != nil {
-			return logbook.AtomDetail{}, 0, err
-		}
+		_, attempt := decodeAttempt(stored[i])
 		// The latest of each action is what a conductor resumes from.
 		if whole := size + len(stored[i]); whole <= maxAtomBytes || !seen[attempt.Action] {
 			size = whole
@@ -253,34 +218,30 @@ func (v *view) wholeAtom(flow logbook.FlowID, value []byte) (atom logbook.AtomDe
 		attempts[i], seen[attempt.Action] = attempt, true
 	}
 	record.detail.Attempts = attempts
-	return record.detail, size, nil
+	return record.detail, size
 }
 
 // earlierAttempts reads the attempts of an atom that are kept, but for the
 // latest, as they are stored, oldest first. They are bbolt's memory.
-func (v *view) earlierAttempts(flow logbook.FlowID, record *atomRecord) ([][]byte, error) {
+func (v *view) earlierAttempts(flow logbook.FlowID, record *atomRecord) [][]byte {
 	var stored [][]byte
-	err := v.scan(tableAttempt, attemptPrefix(flow, record.number), func(_, value []byte) (bool, error) {
-		place, err := attemptPlace(value)
-		if err == nil && place >= record.attempts-1 {
-			err = corrupt("attempt %d of atom %q is stored, of %d", place, record.detail.Name, record.attempts)
+	v.scan(tableAttempt, attemptPrefix(flow, record.number), func(_, value []byte) bool {
+		if place := attemptPlace(value); place >= record.attempts-1 {
+			panic(corrupt("attempt %d of atom %q is stored, of %d", place, record.detail.Name, record.attempts))
 		}
 		stored = append(stored, value)
-		return err == nil, err
+		return true
 	})
-	if err != nil {
-		return nil, err
-	}
 	if kept := int(record.attempts) - record.detail.Folded.Len(); len(stored)+1 != kept {
-		return nil, corrupt("atom %q has %d attempts, and %d are stored", record.detail.Name, kept, len(stored)+1)
+		panic(corrupt("atom %q has %d attempts, and %d are stored", record.detail.Name, kept, len(stored)+1))
 	}
 	slices.SortFunc(stored, func(a, b []byte) int { return bytes.Compare(a[:attemptPrefixSize], b[:attemptPrefixSize]) })
 	for i := 1; i < len(stored); i++ {
 		if bytes.Equal(stored[i-1][:attemptPrefixSize], stored[i][:attemptPrefixSize]) {
-			return nil, corrupt("two attempts of atom %q have one place", record.detail.Name)
+			panic(corrupt("two attempts of atom %q have one place", record.detail.Name))
 		}
 	}
-	return stored, nil
+	return stored
 }
 
 // shorten leaves out of an attempt what may be long, and tells about how many

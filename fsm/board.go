@@ -17,38 +17,37 @@ var boardCountKey = []byte("boards")
 
 // board reads what is kept of a board apart from its counts. The default board
 // is there before it is stored.
-func (v *view) board(name string) (board jobs.BoardStatus, found bool, err error) {
+func (v *view) board(name string) (board jobs.BoardStatus, found bool) {
 	if len(name) > maxKeyName {
-		return board, false, nil
+		return board, false
 	}
 	if known := v.heads[name]; known != nil {
-		return *known, true, nil
+		return *known, true
 	}
 	value := v.get(tableBoard, []byte(name))
 	if value == nil {
-		return jobs.BoardStatus{Name: name}, name == jobs.DefaultBoard, nil
+		return jobs.BoardStatus{Name: name}, name == jobs.DefaultBoard
 	}
-	board, err = decodeBoard(name, value)
-	if err == nil && v.heads != nil {
+	board = decodeBoard(name, value)
+	if v.heads != nil {
 		v.heads.keep(board)
 	}
-	return board, true, err
+	return board, true
 }
 
 // existingBoard reads a board that somebody names. ErrNotFound.
 func (v *view) existingBoard(name string) (jobs.BoardStatus, error) {
-	board, found, err := v.board(cmp.Or(name, jobs.DefaultBoard))
-	if err == nil && !found {
-		err = fmt.Errorf("board %q: %w", name, jobs.ErrNotFound)
+	board, found := v.board(cmp.Or(name, jobs.DefaultBoard))
+	if !found {
+		return board, fmt.Errorf("board %q: %w", name, jobs.ErrNotFound)
 	}
-	return board, err
+	return board, nil
 }
 
-// paused reports whether nobody can claim from a board. A board that cannot be read is
-// not paused here: the caller reads it again and finds the fault.
+// paused reports whether nobody can claim from a board.
 func (v *view) paused(name string) bool {
-	board, _, err := v.board(name)
-	return err == nil && board.Pause != nil
+	board, _ := v.board(name)
+	return board.Pause != nil
 }
 
 func (v *view) boardCount() uint64 {
@@ -69,7 +68,7 @@ func (t *txn) saveBoard(board *jobs.BoardStatus) {
 	t.putMessage(tableBoard, []byte(board.Name), nil, &v1.BoardRow{CreatedAt: head.CreatedAt, Limits: head.Limits, Pause: head.Pause, Ageing: head.Ageing})
 }
 
-func decodeBoard(name string, value []byte) (jobs.BoardStatus, error) {
+func decodeBoard(name string, value []byte) jobs.BoardStatus {
 	return decode(value, &v1.BoardRow{}, func(row *v1.BoardRow) (jobs.BoardStatus, error) {
 		return command.BoardFromProto(&v1.Board{Name: name, CreatedAt: row.GetCreatedAt(), Limits: row.GetLimits(), Pause: row.GetPause(), Ageing: row.GetAgeing()})
 	})
@@ -202,10 +201,7 @@ func (t *txn) deleteBoard(c *v1.BoardCommand) error {
 // admit makes the board of a new job if need be, and refuses the job if the
 // board has no room for it. It decides first: after it, the job is posted.
 func (t *txn) admit(j *jobRecord) error {
-	board, _, err := t.board(j.Board)
-	if err != nil {
-		return err
-	}
+	board, _ := t.board(j.Board)
 	counted := t.countersOf(j.Board, countersOfBoard, nil)
 	limits, charged := &board.Limits, counted.bucket
 	if err := roomIn(limits, counted, j); err != nil {
@@ -250,10 +246,7 @@ func (t *txn) roomAgain(j *jobRecord) error {
 	if j.isUnder(jobs.RequestCancel) {
 		return nil
 	}
-	board, _, err := t.board(j.Board)
-	if err != nil {
-		return err
-	}
+	board, _ := t.board(j.Board)
 	return roomIn(&board.Limits, t.countersOf(j.Board, countersOfBoard, nil), j)
 }
 
@@ -265,13 +258,10 @@ func (m *Machine) BoardStatus(name string, now time.Time) (jobs.BoardStatus, err
 		if status, err = v.existingBoard(name); err != nil {
 			return err
 		}
-		if err = v.fillBoard(&status, now); err != nil {
-			return err
-		}
-		if err = v.fillKinds(&status); err != nil {
-			return err
-		}
-		return v.fillHolders(&status)
+		v.fillBoard(&status, now)
+		v.fillKinds(&status)
+		v.fillHolders(&status)
+		return nil
 	})
 	return status, err
 }
@@ -283,12 +273,10 @@ func (m *Machine) BoardList(after string, limit int, now time.Time) (page jobs.P
 		names, more := v.boardNames(after, limit)
 		for _, name := range names {
 			board, err := v.existingBoard(name)
-			if err == nil {
-				err = v.fillBoard(&board, now)
-			}
 			if err != nil {
 				return err
 			}
+			v.fillBoard(&board, now)
 			page.Items = append(page.Items, board)
 		}
 		if more {
@@ -323,51 +311,39 @@ func (v *view) boardNames(after string, limit int) (names []string, more bool) {
 }
 
 // fillBoard adds what is counted of a board as a whole.
-func (v *view) fillBoard(status *jobs.BoardStatus, now time.Time) error {
-	counted, err := v.counters(countersKey(status.Name, countersOfBoard, nil))
-	if err != nil {
-		return err
-	}
+func (v *view) fillBoard(status *jobs.BoardStatus, now time.Time) {
+	counted := v.counters(countersKey(status.Name, countersOfBoard, nil))
 	status.Jobs, status.Bytes, status.Parked = counted.byState(), counted.bytes, v.parked(status.Name)
 	status.Posted, status.Finished = counted.posted.spans(now), counted.finished.spans(now)
-	if status.OldestClaimable, err = v.firstWaiting(status.Name, waitsForClaim); err != nil {
-		return err
-	}
-	status.NextDue, err = v.firstWaiting(status.Name, waitsForTime)
-	return err
+	status.OldestClaimable = v.firstWaiting(status.Name, waitsForClaim)
+	status.NextDue = v.firstWaiting(status.Name, waitsForTime)
 }
 
-func (v *view) fillKinds(status *jobs.BoardStatus) error {
+func (v *view) fillKinds(status *jobs.BoardStatus) {
 	prefix := countersKey(status.Name, countersOfKind, nil)
-	return v.scan(tableCounters, prefix, func(key, value []byte) (bool, error) {
+	v.scan(tableCounters, prefix, func(key, value []byte) bool {
 		if status.More = len(status.Kinds) == jobs.MaxBoardRows; status.More {
-			return false, nil
+			return false
 		}
-		counted, err := decode(value, &v1.Counters{}, countersFromProto)
-		if err != nil {
-			return false, err
-		}
+		counted := decode(value, &v1.Counters{}, countersFromProto)
 		status.Kinds = append(status.Kinds, jobs.BoardKind{Kind: string(key[len(prefix):]), Jobs: counted.byState()})
-		return true, nil
+		return true
 	})
 }
 
-func (v *view) fillHolders(status *jobs.BoardStatus) error {
+func (v *view) fillHolders(status *jobs.BoardStatus) {
 	prefix := countersKey(status.Name, countersOfHolder, nil)
-	return v.scan(tableCounters, prefix, func(key, value []byte) (bool, error) {
+	v.scan(tableCounters, prefix, func(key, value []byte) bool {
 		if len(status.Holders) == jobs.MaxBoardRows {
 			status.More = true
-			return false, nil
+			return false
 		}
-		counted, err := decode(value, &v1.Counters{}, countersFromProto)
-		if err != nil {
-			return false, err
-		}
+		counted := decode(value, &v1.Counters{}, countersFromProto)
 		holder := jobs.BoardHolder{Jobs: counted.jobs[stateNumber(jobs.StateClaimed)]}
 		copy(holder.Session.UUID[:], key[len(prefix):])
-		session, _, err := v.findSession(holder.Session)
+		session, _ := v.findSession(holder.Session)
 		holder.Owner = session.Name
 		status.Holders = append(status.Holders, holder)
-		return err == nil, err
+		return true
 	})
 }

@@ -45,17 +45,15 @@ func (t *txn) saveBook(c *v1.Book) error {
 	if err != nil {
 		return fmt.Errorf("cannot save book %s: %w", book.ID, err)
 	}
-	return t.writeBook(plan)
+	t.writeBook(plan)
+	return nil
 }
 
 func (t *txn) planBook(book *logbook.Book) (*bookPlan, error) {
 	if book.ID.IsZero() {
 		return nil, &logbook.InvalidError{Field: "book id", Reason: "unset"}
 	}
-	head, found, err := t.book(book.ID)
-	if err != nil {
-		return nil, err
-	}
+	head, found := t.book(book.ID)
 	plan := &bookPlan{head: head}
 	if !found {
 		plan.head = logbook.Book{ID: book.ID, CreatedAt: t.now}
@@ -63,9 +61,7 @@ func (t *txn) planBook(book *logbook.Book) (*bookPlan, error) {
 	if !found || head.Name != book.Name || !sameValues(head.Meta, book.Meta) {
 		plan.head.Name, plan.head.Meta, plan.head.UpdatedAt, plan.save = book.Name, book.Meta, t.now, true
 	}
-	if plan.present, err = t.flowsOfBook(book.ID); err != nil {
-		return nil, err
-	}
+	plan.present = t.flowsOfBook(book.ID)
 	seen := make(map[logbook.FlowID]bool, len(book.Flows))
 	for i := range book.Flows {
 		if seen[book.Flows[i].ID] {
@@ -91,10 +87,7 @@ func (t *txn) planSave(book logbook.BookID, given *logbook.FlowDetail) (*planned
 	if given.ID.IsZero() {
 		return nil, &logbook.InvalidError{Field: "flow id", Reason: "unset"}
 	}
-	record, err := t.flow(given.ID)
-	if err != nil {
-		return nil, err
-	}
+	record := t.flow(given.ID)
 	if record == nil && t.isGarbage(given.ID) {
 		return nil, fmt.Errorf("%w: flow %s was destroyed, and its steps are still being removed: try again in some seconds", logbook.ErrConflict, given.ID)
 	}
@@ -110,10 +103,7 @@ func (t *txn) planSave(book logbook.BookID, given *logbook.FlowDetail) (*planned
 	if record.Book != book {
 		return nil, fmt.Errorf("%w: flow %s is in book %s", logbook.ErrConflict, given.ID, record.Book)
 	}
-	body, err := t.flowBody(record)
-	if err != nil {
-		return nil, err
-	}
+	body := t.flowBody(record)
 	switch {
 	case samePlan(body, given):
 		return &plannedFlow{record: record}, nil
@@ -141,15 +131,13 @@ func sameValues(a, b logbook.Values) bool {
 
 // planSavedBook is the plan for a book that is there and stays as it is.
 func (t *txn) planSavedBook(id logbook.BookID) (*bookPlan, error) {
-	head, found, err := t.book(id)
+	head, found := t.book(id)
 	switch {
-	case err != nil:
-		return nil, err
 	case !found:
 		return nil, fmt.Errorf("book %s: %w", id, logbook.ErrNotFound)
 	}
-	present, err := t.flowsOfBook(id)
-	return &bookPlan{head: head, present: present}, err
+	present := t.flowsOfBook(id)
+	return &bookPlan{head: head, present: present}, nil
 }
 
 // size is how many flows the book will have.
@@ -173,10 +161,7 @@ func (t *txn) planFlow(book *bookPlan, id logbook.FlowID) (*plannedFlow, error) 
 		if len(book.flows) == 1 {
 			return book.flows[0], nil
 		}
-		ids, err := t.flowIDs(book.head.ID)
-		if err != nil {
-			return nil, err
-		}
+		ids := t.flowIDs(book.head.ID)
 		id = ids[0]
 	}
 	for _, planned := range book.flows {
@@ -184,10 +169,8 @@ func (t *txn) planFlow(book *bookPlan, id logbook.FlowID) (*plannedFlow, error) 
 			return planned, nil
 		}
 	}
-	record, err := t.flow(id)
+	record := t.flow(id)
 	switch {
-	case err != nil:
-		return nil, err
 	case record == nil || record.Book != book.head.ID:
 		return nil, fmt.Errorf("flow %s of book %s: %w", id, book.head.ID, logbook.ErrNotFound)
 	}
@@ -196,8 +179,8 @@ func (t *txn) planFlow(book *bookPlan, id logbook.FlowID) (*plannedFlow, error) 
 	return planned, nil
 }
 
-// writeBook writes what a plan says. The error is a fault.
-func (t *txn) writeBook(plan *bookPlan) error {
+// writeBook writes what a plan says.
+func (t *txn) writeBook(plan *bookPlan) {
 	if plan.save {
 		head := plan.head
 		t.putMessage(tableBook, head.ID.UUID[:], nil, command.BookToProto(&head))
@@ -215,7 +198,6 @@ func (t *txn) writeBook(plan *bookPlan) error {
 			t.saveFlowBody(planned.body)
 		}
 	}
-	return nil
 }
 
 // destroyBook removes a book that no unfinished job needs.
@@ -224,21 +206,14 @@ func (t *txn) destroyBook(c *v1.DestroyBookCommand) error {
 	if err != nil {
 		return err
 	}
-	_, found, err := t.book(id)
+	_, found := t.book(id)
 	switch {
-	case err != nil:
-		return err
 	case !found:
 		return fmt.Errorf("cannot destroy book %s: %w", id, logbook.ErrNotFound)
 	}
-	flows, err := t.flowIDs(id)
-	if err != nil {
-		return err
-	}
-	flow, busy, err := t.busyFlow(flows)
+	flows := t.flowIDs(id)
+	flow, busy := t.busyFlow(flows)
 	switch {
-	case err != nil:
-		return err
 	case busy:
 		return fmt.Errorf("cannot destroy book %s: %w: flow %s is that of an unfinished job", id, logbook.ErrConflict, flow)
 	}
@@ -247,29 +222,29 @@ func (t *txn) destroyBook(c *v1.DestroyBookCommand) error {
 }
 
 // busyFlow finds a flow to which an unfinished job refers.
-func (v *view) busyFlow(flows []logbook.FlowID) (flow logbook.FlowID, busy bool, err error) {
+func (v *view) busyFlow(flows []logbook.FlowID) (flow logbook.FlowID, busy bool) {
 	for _, flow := range flows {
-		record, err := v.existingFlow(flow)
-		if err != nil || record.job != 0 {
-			return flow, err == nil, err
+		record := v.existingFlow(flow)
+		if record.job != 0 {
+			return flow, true
 		}
 	}
-	return logbook.FlowID{}, false, nil
+	return logbook.FlowID{}, false
 }
 
 // book reads a book without its flows.
-func (v *view) book(id logbook.BookID) (book logbook.Book, found bool, err error) {
+func (v *view) book(id logbook.BookID) (book logbook.Book, found bool) {
 	value := v.get(tableBook, id.UUID[:])
 	if value == nil {
-		return logbook.Book{}, false, nil
+		return logbook.Book{}, false
 	}
-	book, err = decode(value, &v1.Book{}, command.BookFromProto)
-	return book, err == nil, err
+	book = decode(value, &v1.Book{}, command.BookFromProto)
+	return book, true
 }
 
 // flowsOfBook counts the flows of a book: they are numbered from 0 without
 // gaps, so the last number is enough.
-func (v *view) flowsOfBook(id logbook.BookID) (int, error) {
+func (v *view) flowsOfBook(id logbook.BookID) int {
 	cursor := v.cursor(tableBookFlow)
 	key, _ := cursor.Seek(bookFlowKey(id, 1<<32-1))
 	if key == nil {
@@ -278,24 +253,24 @@ func (v *view) flowsOfBook(id logbook.BookID) (int, error) {
 		key, _ = cursor.Prev()
 	}
 	if !bytes.HasPrefix(key, id.UUID[:]) {
-		return 0, nil
+		return 0
 	}
 	if len(key) != idSize+4 {
-		return 0, corrupt("a flow of book %s has a key of %d bytes", id, len(key))
+		panic(corrupt("a flow of book %s has a key of %d bytes", id, len(key)))
 	}
-	return int(binary.BigEndian.Uint32(key[idSize:])) + 1, nil
+	return int(binary.BigEndian.Uint32(key[idSize:])) + 1
 }
 
 // flowIDs are the flows of a book in the order in which they were added.
-func (v *view) flowIDs(id logbook.BookID) ([]logbook.FlowID, error) {
+func (v *view) flowIDs(id logbook.BookID) []logbook.FlowID {
 	var flows []logbook.FlowID
-	err := v.scan(tableBookFlow, id.UUID[:], func(_, value []byte) (bool, error) {
+	v.scan(tableBookFlow, id.UUID[:], func(_, value []byte) bool {
 		flow, err := uuid.FromBytes(value)
 		if err != nil {
-			return false, corrupt("a flow of book %s has a bad id: %w", id, err)
+			panic(corrupt("a flow of book %s has a bad id: %w", id, err))
 		}
 		flows = append(flows, logbook.FlowID{UUID: flow})
-		return true, nil
+		return true
 	})
-	return flows, err
+	return flows
 }

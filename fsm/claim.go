@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -36,10 +35,7 @@ func (t *txn) claim(c *v1.ClaimCommand) (*v1.Result, error) {
 			return t.granted([]*jobRecord{j}), nil
 		}
 	}
-	drain, err := t.drainOf(session.ID)
-	if err != nil {
-		return nil, err
-	}
+	drain := t.drainOf(session.ID)
 	switch {
 	case claims.knows(nonce):
 		return nil, fmt.Errorf("cannot claim job %s: %w: the claim that the nonce stands for is over", id, jobs.ErrUnclaimable)
@@ -75,7 +71,7 @@ func (t *txn) claimNext(c *v1.ClaimNextCommand) (*v1.Result, error) {
 	if len(claims.held) >= jobs.MaxClaims {
 		return nil, tooManyClaims(len(claims.held))
 	}
-	if drain, err := t.drainOf(session.ID); err != nil || drain != nil {
+	if drain := t.drainOf(session.ID); drain != nil {
 		return t.granted(nil), err
 	}
 	request, err := command.ClaimRequestFromProto(c)
@@ -83,10 +79,7 @@ func (t *txn) claimNext(c *v1.ClaimNextCommand) (*v1.Result, error) {
 		return nil, err
 	}
 	most := min(max(request.Max, 1), jobs.MaxClaims-len(claims.held))
-	found, err := t.firstClaimable(request, most)
-	if err != nil {
-		return nil, err
-	}
+	found := t.firstClaimable(request, most)
 	t.grant(session, claims, found, grant{nonce: nonce, expiry: request.Expiry, begins: request.Begins})
 	return t.granted(found), nil
 }
@@ -101,8 +94,8 @@ func (t *txn) claimant(session, nonce string) (jobs.Session, *sessionClaims, job
 	if err != nil {
 		return jobs.Session{}, nil, jobs.Nonce{}, err
 	}
-	claims, err := t.claimsOf(owner.ID)
-	return owner, claims, parsed, err
+	claims := t.claimsOf(owner.ID)
+	return owner, claims, parsed, nil
 }
 
 // grantedBefore repeats an answer: the claims of it that are still held.
@@ -112,10 +105,7 @@ func (t *txn) grantedBefore(claims *sessionClaims, nonce jobs.Nonce) (*v1.Result
 		if row.nonce != nonce {
 			continue
 		}
-		j, err := t.job(row.sequence)
-		if err != nil {
-			return nil, err
-		}
+		j := t.job(row.sequence)
 		held = append(held, j)
 	}
 	if len(held) == 0 {
@@ -159,10 +149,7 @@ func (t *txn) grant(session jobs.Session, claims *sessionClaims, found []*jobRec
 // last one of its request.
 func (t *txn) release(j *jobRecord, how end) {
 	session := j.Claim.Session
-	claims, err := t.claimsOf(session)
-	if err != nil {
-		t.fault, claims = cmp.Or(t.fault, err), &sessionClaims{}
-	}
+	claims := t.claimsOf(session)
 	row, kept := claims.end(claimRow{sequence: j.Sequence, token: j.Claim.Token})
 	if kept {
 		t.put(tableClaim, row.key(session), row.value(true))

@@ -34,7 +34,7 @@ const maxPassed = 1_000
 // of any size. Each queue is in that order already, so it is enough to look
 // at the head of each, and at the next one where a head was taken: the cost
 // follows the queues and the answer, not the jobs that wait.
-func (t *txn) firstClaimable(request jobs.ClaimRequest, most int) ([]*jobRecord, error) {
+func (t *txn) firstClaimable(request jobs.ClaimRequest, most int) []*jobRecord {
 	var heads queueHeads
 	for queue := range t.queuesOf(request) {
 		heads = append(heads, &queueHead{queueStart: queue, order: queue.first[len(queue.prefix):], raised: queue.ageing.Raised(t.now)})
@@ -43,28 +43,22 @@ func (t *txn) firstClaimable(request jobs.ClaimRequest, most int) ([]*jobRecord,
 	var found []*jobRecord
 	passed := 0
 	for size := 0; len(heads) > 0; {
-		sequence, err := sequenceAtEnd(heads[0].order)
-		if err != nil {
-			return nil, err
-		}
-		j, err := t.job(sequence)
-		if err != nil {
-			return nil, err
-		}
+		sequence := sequenceAtEnd(heads[0].order)
+		j := t.job(sequence)
 		late := t.overdue(j)
 		if late {
 			if passed++; passed > maxPassed {
-				return found, nil
+				return found
 			}
 		}
 		// A job that was released in this same entry would get the token that it
 		// had, and its last owner could write again: see entryUse.
 		if t.mayGrant(j) && !late {
 			if size += t.answerSize(j); size > maxGrantedBytes && len(found) > 0 {
-				return found, nil
+				return found
 			}
 			if found = append(found, j); len(found) == most {
-				return found, nil
+				return found
 			}
 		}
 		if heads[0].advance(&t.view) {
@@ -73,7 +67,7 @@ func (t *txn) firstClaimable(request jobs.ClaimRequest, most int) ([]*jobRecord,
 			heap.Pop(&heads)
 		}
 	}
-	return found, nil
+	return found
 }
 
 // answerSize is about how long the answer to the claim of a job is, without the
@@ -155,9 +149,9 @@ func (v *view) queuesOf(request jobs.ClaimRequest) iter.Seq[queueStart] {
 	}
 	return func(yield func(queueStart) bool) {
 		for _, board := range distinct(boards) {
-			head, _, err := v.board(board)
-			if err != nil || head.Pause != nil {
-				continue // a board that cannot be read is a fault when it is written
+			head, _ := v.board(board)
+			if head.Pause != nil {
+				continue
 			}
 			found := func(queue queueStart) bool {
 				queue.ageing = head.Ageing

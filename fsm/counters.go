@@ -93,10 +93,10 @@ type counterCache struct {
 
 func newCounterCache() *counterCache { return &counterCache{known: make(map[string]*counters)} }
 
-func (v *view) counters(key []byte) (*counters, error) {
+func (v *view) counters(key []byte) *counters {
 	value := v.get(tableCounters, key)
 	if value == nil {
-		return &counters{}, nil
+		return &counters{}
 	}
 	return decode(value, &v1.Counters{}, countersFromProto)
 }
@@ -107,13 +107,7 @@ func (t *txn) countersOf(board string, what byte, of []byte) *counters {
 	if known := t.counterCache.known[string(key)]; known != nil {
 		return known
 	}
-	found, err := t.counters(key)
-	if err != nil {
-		if t.fault == nil {
-			t.fault = err
-		}
-		found = &counters{}
-	}
+	found := t.counters(key)
 	t.counterCache.known[string(key)] = found
 	return found
 }
@@ -183,12 +177,12 @@ func waitingKey(board string, what byte, at time.Time, sequence uint64) []byte {
 }
 
 // firstWaiting is the earliest time of those who wait so; zero if nobody does.
-func (v *view) firstWaiting(board string, what byte) (time.Time, error) {
+func (v *view) firstWaiting(board string, what byte) time.Time {
 	var first time.Time
 	prefix := waitingPrefix(board, what)
-	err := v.scan(tableWaiting, prefix, func(key, _ []byte) (more bool, err error) {
-		first, err = timeOfKey(key[len(prefix):])
-		return false, err
+	v.scan(tableWaiting, prefix, func(key, _ []byte) bool {
+		first = timeOfKey(key[len(prefix):])
+		return false
 	})
-	return first, err
+	return first
 }

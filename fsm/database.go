@@ -30,10 +30,12 @@ func (m *Machine) reader() (*tables.Reader, error) {
 
 // read runs a function on the present state. The function must keep copies only: the
 // memory that it reads is valid until it returns.
-func (m *Machine) read(do func(*view) error) error {
+func (m *Machine) read(do func(*view) error) (err error) {
 	reader, err := m.reader()
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(&view{reader: reader}), reader.Close())
+	defer func() { err = errors.Join(err, reader.Close()) }()
+	defer caught(&err)
+	return do(&view{reader: reader})
 }

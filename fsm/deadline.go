@@ -7,8 +7,8 @@ import (
 // expireJob cancels a job whose deadline has passed and has it undone. That includes a
 // job that a person has reopened and nobody has claimed since. A job that is being
 // cancelled stays as it is, and so does one whose flow has ended and waits to be
-// consumed. The error is a fault.
-func (t *txn) expireJob(j *jobRecord) error {
+// consumed.
+func (t *txn) expireJob(j *jobRecord) {
 	j.watched = false
 	if j.State == jobs.StateClaimable {
 		// Callers that skipped it since its deadline wait, for this job or those behind it.
@@ -16,7 +16,7 @@ func (t *txn) expireJob(j *jobRecord) error {
 	}
 	if j.isUnder(jobs.RequestCancel) {
 		t.putJob(j)
-		return nil
+		return
 	}
 	request := &jobs.OperatorRequest{
 		Kind: jobs.RequestCancel, Revert: true, By: jobs.ByDeadline,
@@ -25,25 +25,18 @@ func (t *txn) expireJob(j *jobRecord) error {
 	if j.State == jobs.StateClaimed {
 		j.StopRequest = request
 		t.tellOwner(jobs.EventStopRequested, j, request)
-		return nil
+		return
 	}
-	remains, flow, err := t.remains(j, request)
+	remains, flow := t.remains(j, request)
 	switch {
-	case err != nil:
-		return err
 	case remains == nothing:
 		j.StopRequest = request
-		return t.closeCancelled(j, flow, "")
+		t.closeCancelled(j, flow, "")
 	case remains == undoing:
 		t.haveUndone(j, request)
 	case remains == ended:
-		err := t.cancelReopened(j, flow, request)
-		if isFault(err) {
-			return err
-		}
-		if err != nil { // refused: it waits to be consumed
+		if err := t.cancelReopened(j, flow, request); err != nil { // refused: it waits to be consumed
 			t.putJob(j)
 		}
 	}
-	return nil
 }

@@ -26,12 +26,13 @@ func (s *Snapshot) Digest(pause func() error) ([32]byte, error) {
 func (v *view) digest(pause func() error) ([32]byte, error) {
 	sum := sha256.New()
 	for t, rows := 0, 0; t < len(tableNames); t++ {
-		err := v.scan(table(t), nil, func(key, value []byte) (bool, error) {
+		var err error
+		v.scan(table(t), nil, func(key, value []byte) bool {
 			sumUp(sum, []byte(tableNames[t]), key, value)
 			if rows++; rows%1_000 == 0 {
-				return true, pause()
+				err = pause()
 			}
-			return true, nil
+			return err == nil
 		})
 		if err != nil {
 			return [32]byte{}, err

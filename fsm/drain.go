@@ -16,10 +16,8 @@ func (t *txn) drainConductor(c *v1.DrainCommand) error {
 	if err := roomForConductor(request.Conductor); err != nil {
 		return err
 	}
-	standing, err := t.drain(request.Conductor)
+	standing := t.drain(request.Conductor)
 	switch {
-	case err != nil:
-		return err
 	case standing != nil && standing.Finish == request.Finish:
 		return nil
 	case standing == nil && !request.Absent && !t.registered(request.Conductor):
@@ -83,26 +81,26 @@ func (v *view) registered(name string) bool {
 }
 
 // drain reads the drain of a name; nil if there is none.
-func (v *view) drain(name string) (*jobs.Drain, error) {
+func (v *view) drain(name string) *jobs.Drain {
 	value := v.get(tableDrain, []byte(name))
 	if value == nil {
-		return nil, nil
+		return nil
 	}
-	drain, err := decode(value, &v1.Drain{}, command.DrainFromProto)
-	return &drain, err
+	drain := decode(value, &v1.Drain{}, command.DrainFromProto)
+	return &drain
 }
 
 // drainOf finds the drain that keeps a session from claiming; nil if there is
 // none. Where nobody is drained, it costs one look.
-func (v *view) drainOf(session jobs.SessionID) (drain *jobs.Drain, err error) {
+func (v *view) drainOf(session jobs.SessionID) (drain *jobs.Drain) {
 	if key, _ := v.cursor(tableDrain).First(); key == nil {
-		return nil, nil
+		return nil
 	}
 	conductors := appendName(append([]byte(nil), session.UUID[:]...), jobs.EntityConductor)
-	scanned := v.scan(tablePresence, conductors, func(key, _ []byte) (bool, error) {
+	v.scan(tablePresence, conductors, func(key, _ []byte) bool {
 		_, name := entityOfKey(key[idSize:])
-		drain, err = v.drain(name)
-		return drain == nil && err == nil, err
+		drain = v.drain(name)
+		return drain == nil
 	})
-	return drain, scanned
+	return drain
 }

@@ -33,7 +33,8 @@ func (t *txn) consume(c *v1.Ending) error {
 	case err != nil:
 		return prefixed("cannot consume", err)
 	case next != nil:
-		return t.goOn(p, next)
+		t.goOn(p, next)
+		return nil
 	}
 	p.job.Outcome = outcome
 	if p.job.Retry != nil && (outcome == jobs.OutcomeReverted || outcome == jobs.OutcomeFailed) {
@@ -42,11 +43,10 @@ func (t *txn) consume(c *v1.Ending) error {
 	if outcome == jobs.OutcomeCancelled && p.Reason == "" {
 		p.Reason = p.job.StopRequest.Reason
 	}
-	if err := t.finish(p, endConsumed, jobs.StateCompleted, jobs.EventCompleted); err != nil {
-		return err
-	}
+	t.finish(p, endConsumed, jobs.StateCompleted, jobs.EventCompleted)
 	if outcome == jobs.OutcomeReverted || outcome == jobs.OutcomeFailed {
-		return t.recordEnd(p, howEnded(outcome))
+		t.recordEnd(p, howEnded(outcome))
+		return nil
 	}
 	return nil
 }
@@ -57,10 +57,9 @@ func (t *txn) trash(c *v1.Ending) error {
 	if err != nil || p == nil {
 		return prefixed("cannot trash", err)
 	}
-	if err := t.finish(p, endTrashed, jobs.StateTrashed, jobs.EventTrashed); err != nil {
-		return err
-	}
-	return t.recordEnd(p, jobs.HowTrashed)
+	t.finish(p, endTrashed, jobs.StateTrashed, jobs.EventTrashed)
+	t.recordEnd(p, jobs.HowTrashed)
+	return nil
 }
 
 // abandon gives a job back.
@@ -73,23 +72,19 @@ func (t *txn) abandon(c *v1.Ending) error {
 	if undoneSince(p.job) {
 		delay = 0
 	}
-	if err := t.part(p, endAbandoned); err != nil {
-		return err
-	}
+	t.part(p, endAbandoned)
 	if p.Failure != nil {
 		p.job.Failures++
 	}
-	completed, err := t.settle(p.job, delay, p.owner)
-	if err != nil {
-		return err
-	}
+	completed := t.settle(p.job, delay, p.owner)
 	if !completed {
 		t.event(jobs.EventAbandoned, p.job, jobs.Event{Owner: p.owner, Token: p.job.Token, Reason: p.Reason})
 	}
 	if p.Failure == nil {
 		return nil
 	}
-	return t.recordError(p.job, jobs.HowAbandoned, p.owner, p.Failure)
+	t.recordError(p.job, jobs.HowAbandoned, p.owner, p.Failure)
+	return nil
 }
 
 // undoneSince reports whether somebody has asked to undo a claimed job
@@ -134,10 +129,7 @@ func (t *txn) planEnding(c *v1.Ending, how end) (*parting, error) {
 	case u.Token != ending.Token:
 		return nil, fmt.Errorf("%w: the update carries token %s, and the ending %s", logbook.ErrFenced, u.Token, ending.Token)
 	}
-	record, err := t.existingFlow(j.Flow)
-	if err != nil {
-		return nil, err
-	}
+	record := t.existingFlow(j.Flow)
 	p.update, err = t.planUpdate(record, u)
 	return p, err
 }
@@ -164,10 +156,7 @@ func (t *txn) outcome(p *parting) (jobs.Outcome, error) {
 	if p.job.Flow.IsZero() {
 		return p.Outcome, nil
 	}
-	record, err := t.existingFlow(p.job.Flow)
-	if err != nil {
-		return "", err
-	}
+	record := t.existingFlow(p.job.Flow)
 	if p.update != nil {
 		record = p.update.flow
 	}
@@ -199,74 +188,57 @@ func agrees(outcome jobs.Outcome, state logbook.FlowState) bool {
 }
 
 // finish ends a job for good.
-func (t *txn) finish(p *parting, how end, to jobs.State, kind jobs.EventKind) error {
+func (t *txn) finish(p *parting, how end, to jobs.State, kind jobs.EventKind) {
 	if p.update != nil {
 		p.update.flow.job = 0
 	}
-	if err := t.part(p, how); err != nil {
-		return err
-	}
+	t.part(p, how)
 	t.closeJob(p.job, to)
 	t.event(kind, p.job, jobs.Event{
 		Owner: p.owner, Token: p.job.Token, Outcome: p.job.Outcome, Reason: p.Reason,
 	})
-	if p.update != nil {
-		return nil
+	if p.update == nil {
+		t.detach(p.job)
 	}
-	return t.detach(p.job)
 }
 
 // part writes what every ending brings: the flow's last update, the end of the
 // claim, and why. The caller moves the job on.
-func (t *txn) part(p *parting, how end) error {
-	if err := t.writeUpdate(p.update, p.job); err != nil {
-		return err
-	}
+func (t *txn) part(p *parting, how end) {
+	t.writeUpdate(p.update, p.job)
 	if !p.Recorded {
-		if err := t.noteBegun(p.job); err != nil {
-			return err
-		}
+		t.noteBegun(p.job)
 	}
 	t.release(p.job, how)
 	p.job.Reason = p.Reason
 	t.setEvidence(p.job, p.Failure)
-	return nil
 }
 
 // recordEnd keeps why a job has ended that did not succeed: what its owner said,
-// or else what its flow did. The error is a fault.
-func (t *txn) recordEnd(p *parting, how jobs.How) error {
+// or else what its flow did.
+func (t *txn) recordEnd(p *parting, how jobs.How) {
 	failure := p.Failure
 	if how != jobs.HowTrashed {
-		var err error
-		if failure, err = t.failureOf(p); err != nil {
-			return err
-		}
+		failure = t.failureOf(p)
 	}
 	if failure == nil {
 		failure = unsaid(p, how)
 	}
-	return t.recordError(p.job, how, p.owner, failure)
+	t.recordError(p.job, how, p.owner, failure)
 }
 
 // failureOf is why an attempt that is consumed has failed: the failure that its owner
-// gives, or else the cause in its flow; nil if there is neither. The error is a fault.
-func (t *txn) failureOf(p *parting) (*logbook.Failure, error) {
+// gives, or else the cause in its flow; nil if there is neither.
+func (t *txn) failureOf(p *parting) *logbook.Failure {
 	switch {
 	case p.Failure != nil || p.job.Flow.IsZero():
-		return p.Failure, nil
+		return p.Failure
 	case p.update != nil && p.update.recaused:
-		return p.update.flow.Cause, nil
+		return p.update.flow.Cause
 	}
-	flow, err := t.existingFlow(p.job.Flow)
-	if err != nil {
-		return nil, err
-	}
-	whole, err := t.flowBody(flow)
-	if err != nil {
-		return nil, err
-	}
-	return whole.Cause, nil
+	flow := t.existingFlow(p.job.Flow)
+	whole := t.flowBody(flow)
+	return whole.Cause
 }
 
 // unsaid stands for the failure that nobody has told.

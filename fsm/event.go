@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -25,10 +24,7 @@ func (t *txn) record(e jobs.Event) {
 	position := jobs.Position{Index: t.Index, Item: t.item}
 	e.Time = t.now
 	command.FillEvent(&t.messages.event, &e)
-	value, err := t.memory.encode(nil, &t.messages.event)
-	if err != nil && t.fault == nil {
-		t.fault = err
-	}
+	value := t.memory.encode(nil, &t.messages.event)
 	t.bufferEvent(position, value)
 	t.KeptEvents++
 	t.EventBytes += uint64(len(value))
@@ -44,16 +40,16 @@ const eventSize = 1 << 10
 // trimEvents drops the oldest events over the bounds, but not the last one. It
 // runs once a batch: the latest events are the same, however the entries were
 // batched.
-func (t *txn) trimEvents() error {
+func (t *txn) trimEvents() {
 	over := func() bool {
 		return t.KeptEvents > t.eventsKept || (t.EventBytes > t.eventsKept*eventSize && t.KeptEvents > 1)
 	}
 	if !over() {
-		return nil
+		return
 	}
 	var drop [][]byte
-	err := t.scan(tableEvent, nil, func(key, value []byte) (bool, error) {
-		all, err := eachEvent(key, value, func(position jobs.Position, event []byte) bool {
+	t.scan(tableEvent, nil, func(key, value []byte) bool {
+		all := eachEvent(key, value, func(position jobs.Position, event []byte) bool {
 			switch {
 			case !before(t.Compacted, position):
 				return true // it has been dropped, and others of the row have not
@@ -68,12 +64,11 @@ func (t *txn) trimEvents() error {
 		if all {
 			drop = append(drop, bytes.Clone(key))
 		}
-		return all && over(), err
+		return all && over()
 	})
 	for _, key := range drop {
 		t.delete(tableEvent, key)
 	}
-	return err
 }
 
 // Events reads up to limit events after a position, in order; fewer where they
@@ -99,19 +94,18 @@ func (m *Machine) EventsOf(owner string, after jobs.Position, limit int) (events
 		if before(after, present.Compacted) {
 			return fmt.Errorf("cannot watch: %w", &jobs.CompactedError{After: after, Since: present.Compacted})
 		}
-		events, reached, err = v.eventsAfter(after, limit, []byte(owner))
-		return err
+		events, reached = v.eventsAfter(after, limit, []byte(owner))
+		return nil
 	})
 	return events, reached, err
 }
 
-func (v *view) eventsAfter(after jobs.Position, limit int, owner []byte) (events []jobs.Event, reached jobs.Position, err error) {
+func (v *view) eventsAfter(after jobs.Position, limit int, owner []byte) (events []jobs.Event, reached jobs.Position) {
 	reached = after
 	size := 0
 	cursor := v.cursor(tableEvent)
 	for key, value := eventRowAt(cursor, after); key != nil; key, value = cursor.Next() {
-		var bad error
-		all, err := eachEvent(key, value, func(position jobs.Position, value []byte) bool {
+		all := eachEvent(key, value, func(position jobs.Position, value []byte) bool {
 			switch {
 			case !before(after, position):
 				return true
@@ -123,22 +117,16 @@ func (v *view) eventsAfter(after jobs.Position, limit int, owner []byte) (events
 			if !bytes.Contains(value, owner) {
 				return true
 			}
-			var event jobs.Event
-			if event, bad = decode(value, &v1.Event{}, command.EventFromProto); bad != nil {
-				return false
-			}
+			event := decode(value, &v1.Event{}, command.EventFromProto)
 			event.Position = position
 			events = append(events, event)
 			return true
 		})
-		if err := errors.Join(bad, err); err != nil {
-			return nil, after, err
-		}
 		if !all {
 			break
 		}
 	}
-	return events, reached, nil
+	return events, reached
 }
 
 func before(a, b jobs.Position) bool {

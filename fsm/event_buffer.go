@@ -43,23 +43,20 @@ func (t *txn) putEvents() {
 
 // eachEvent calls a function with every event of a row, in order, until it has seen
 // enough, and reports whether it has seen all.
-func eachEvent(key, row []byte, each func(position jobs.Position, event []byte) (more bool)) (all bool, err error) {
-	position, err := positionOfKey(key)
-	if err != nil {
-		return false, err
-	}
+func eachEvent(key, row []byte, each func(position jobs.Position, event []byte) (more bool)) (all bool) {
+	position := positionOfKey(key)
 	for ; len(row) > 0; position.Item++ {
 		size, header := binary.Uvarint(row)
 		if header <= 0 || size > uint64(len(row)-header) {
-			return false, corrupt("the events from %d-%d on are cut short", position.Index, position.Item)
+			panic(corrupt("the events from %d-%d on are cut short", position.Index, position.Item))
 		}
 		end := header + int(size)
 		if !each(position, row[header:end]) {
-			return false, nil
+			return false
 		}
 		row = row[end:]
 	}
-	return true, nil
+	return true
 }
 
 // eventRowAt finds the first row that may have an event behind a position: that in

@@ -57,7 +57,8 @@ func (t *txn) expireClaim(c *v1.ExpireClaimCommand) error {
 			j.ID, jobs.ErrConflict, j.Claim.Extensions, c.GetExtensions())
 	}
 	reason := fmt.Sprintf("its owner %s neither ended nor extended the claim within %s", j.Claim.Owner, j.Claim.Expiry)
-	return t.crash(j, lapse{coolDown, int(c.GetMaxCrashes()), reason})
+	t.crash(j, lapse{coolDown, int(c.GetMaxCrashes()), reason})
+	return nil
 }
 
 // claimedJob reads a job that is claimed under a token. ErrNotFound, ErrFenced.
@@ -77,34 +78,31 @@ func (t *txn) claimedJob(text string, token jobs.Token) (*jobRecord, error) {
 func (m *Machine) ClaimTimers() ([]ClaimTimer, error) {
 	var timers []ClaimTimer
 	err := m.read(func(v *view) error {
-		return v.scan(tableClaim, nil, func(key, value []byte) (bool, error) {
-			j, err := v.heldBy(key, value)
-			if j != nil && j.Claim.Expiry > 0 {
+		v.scan(tableClaim, nil, func(key, value []byte) bool {
+			if j := v.heldBy(key, value); j != nil && j.Claim.Expiry > 0 {
 				timers = append(timers, timerOf(j))
 			}
-			return err == nil, err
+			return true
 		})
+		return nil
 	})
 	return timers, err
 }
 
 // heldBy reads the job of a claim; nil if the claim is over.
-func (v *view) heldBy(key, value []byte) (*jobRecord, error) {
+func (v *view) heldBy(key, value []byte) *jobRecord {
 	if len(key) != claimKeySize || len(value) != idSize+1 {
-		return nil, corrupt("a claim has a key of %d bytes and a value of %d", len(key), len(value))
+		panic(corrupt("a claim has a key of %d bytes and a value of %d", len(key), len(value)))
 	}
 	if value[idSize] != 0 {
-		return nil, nil
+		return nil
 	}
-	sequence, err := sequenceAtEnd(key)
-	if err != nil {
-		return nil, err
+	sequence := sequenceAtEnd(key)
+	j := v.job(sequence)
+	if j.Claim == nil || !bytes.Equal(key, claimKey(j.Claim.Session, j.Claim.Token, sequence)) {
+		panic(corrupt("a claim of job %s is held that the job does not know", j.ID))
 	}
-	j, err := v.job(sequence)
-	if err == nil && (j.Claim == nil || !bytes.Equal(key, claimKey(j.Claim.Session, j.Claim.Token, sequence))) {
-		return nil, corrupt("a claim of job %s is held that the job does not know", j.ID)
-	}
-	return j, err
+	return j
 }
 
 const claimKeySize = idSize + 8 + 8 + sequenceSize
@@ -117,13 +115,13 @@ func (m *Machine) Claims(query jobs.ClaimQuery) (page jobs.Page[jobs.HeldClaim],
 		return page, badCursor("claims")
 	}
 	err = m.read(func(v *view) error {
-		page, err = v.heldClaims(query, after)
-		return err
+		page = v.heldClaims(query, after)
+		return nil
 	})
 	return page, err
 }
 
-func (v *view) heldClaims(query jobs.ClaimQuery, after []byte) (page jobs.Page[jobs.HeldClaim], err error) {
+func (v *view) heldClaims(query jobs.ClaimQuery, after []byte) (page jobs.Page[jobs.HeldClaim]) {
 	var prefix []byte
 	if !query.Session.IsZero() {
 		prefix = query.Session.UUID[:]
@@ -139,18 +137,15 @@ func (v *view) heldClaims(query jobs.ClaimQuery, after []byte) (page jobs.Page[j
 	for ; key != nil && bytes.HasPrefix(key, prefix); key, value = cursor.Next() {
 		if len(page.Items) >= limit || examined >= maxExamined {
 			page.Next = hex.EncodeToString(last)
-			return page, nil
+			return page
 		}
 		examined++
 		last = append(last[:0], key...)
-		j, err := v.heldBy(key, value)
-		if err != nil {
-			return jobs.Page[jobs.HeldClaim]{}, err
-		}
+		j := v.heldBy(key, value)
 		if j == nil || (query.Owner != "" && j.Claim.Owner != query.Owner) || (query.Board != "" && j.Board != query.Board) {
 			continue
 		}
 		page.Items = append(page.Items, jobs.HeldClaim{Job: j.ID, Board: j.Board, Name: j.Name, Kind: j.Kind, Claim: *j.Claim})
 	}
-	return page, nil
+	return page
 }

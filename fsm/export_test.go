@@ -26,21 +26,18 @@ func DigestBut(m *Machine) (digest [32]byte, err error) {
 	sum := sha256.New()
 	err = m.read(func(v *view) error {
 		for t := range tableNames {
-			err := v.scan(table(t), nil, func(key, value []byte) (bool, error) {
+			v.scan(table(t), nil, func(key, value []byte) bool {
 				if table(t) == tableLedger {
 					l, err := decodeLedger(value)
 					if err != nil {
-						return false, err
+						panic(corrupt("%w", err))
 					}
 					l.Index, l.Term, l.Time = 0, 0, 0
 					value = l.encode()
 				}
 				sumUp(sum, []byte(tableNames[t]), key, value)
-				return true, nil
+				return true
 			})
-			if err != nil {
-				return err
-			}
 		}
 		return nil
 	})
@@ -52,13 +49,10 @@ func Rows(m *Machine) (map[string]string, error) {
 	rows := make(map[string]string)
 	err := m.read(func(v *view) error {
 		for t := range tableNames {
-			err := v.scan(table(t), nil, func(key, value []byte) (bool, error) {
+			v.scan(table(t), nil, func(key, value []byte) bool {
 				rows[tableNames[t]+"/"+string(key)] = string(value)
-				return true, nil
+				return true
 			})
-			if err != nil {
-				return err
-			}
 		}
 		return nil
 	})
@@ -81,9 +75,11 @@ func Verify(m *Machine) error {
 		}
 		seen := &census{view: v, rows: make(map[table]uint64), books: make(map[logbook.BookID]uint64), counterCache: make(map[string]*counters), parked: make(map[string]uint64), indexed: make(map[table]uint64)}
 		for t := range tableNames {
-			err := v.scan(table(t), nil, func(key, value []byte) (bool, error) {
+			var err error
+			v.scan(table(t), nil, func(key, value []byte) bool {
 				seen.rows[table(t)]++
-				return true, seen.row(table(t), key, value)
+				err = seen.row(table(t), key, value)
+				return err == nil
 			})
 			if err != nil {
 				return err
@@ -96,15 +92,15 @@ func Verify(m *Machine) error {
 // remembers holds what the machine keeps decoded against what is stored.
 func (m *Machine) remembers(v *view) error {
 	for name, known := range m.heads {
-		stored, found, err := v.board(name)
-		if err != nil || !found || !reflect.DeepEqual(stored, *known) {
-			return fmt.Errorf("board %q is %+v (%t, %v), and is remembered as %+v", name, stored, found, err, *known)
+		stored, found := v.board(name)
+		if !found || !reflect.DeepEqual(stored, *known) {
+			return fmt.Errorf("board %q is %+v (%t), and is remembered as %+v", name, stored, found, *known)
 		}
 	}
 	for session, known := range m.claimants {
-		stored, err := v.claims(session)
-		if err != nil || !slices.Equal(stored.held, known.held) || !slices.Equal(stored.over, known.over) {
-			return fmt.Errorf("session %s has the claims %+v (%v), and they are remembered as %+v", session, stored, err, *known)
+		stored := v.claims(session)
+		if !slices.Equal(stored.held, known.held) || !slices.Equal(stored.over, known.over) {
+			return fmt.Errorf("session %s has the claims %+v, and they are remembered as %+v", session, stored, *known)
 		}
 	}
 	return nil
@@ -135,19 +131,14 @@ func (c *census) row(t table, key, value []byte) error {
 	case tableClaim:
 		return c.countClaim(key, value)
 	case tableFlow:
-		record, err := decodeFlow(logbook.FlowID{UUID: [idSize]byte(key)}, value)
-		if err != nil {
-			return err
-		}
+		record := decodeFlow(logbook.FlowID{UUID: [idSize]byte(key)}, value)
 		if record.job != 0 {
 			c.owned++
 		}
 		if !record.Begun.IsZero() && (record.Sequence > 0 || record.atoms > 0 || record.State != logbook.FlowPending) {
 			return fmt.Errorf("flow %s is %s after update %d, and may have begun without a record", record.ID, record.State, record.Sequence)
 		}
-		if _, _, err = c.wholeFlow(record, Part{MaxBytes: Unbounded}, 0); err != nil {
-			return err
-		}
+		c.wholeFlow(record, Part{MaxBytes: Unbounded}, 0)
 		return c.checkInterventions(record)
 	case tableGarbage:
 		if c.get(tableFlow, key) != nil {
@@ -167,23 +158,17 @@ func (c *census) row(t table, key, value []byte) error {
 	case tableCounters: // its table comes after that of the jobs
 		return c.checkCounters(key, value)
 	case tableBook:
-		_, err := decode(value, &v1.Book{}, command.BookFromProto)
-		return err
+		decode(value, &v1.Book{}, command.BookFromProto)
 	case tableEntity:
-		_, err := decode(value, &v1.Entity{}, command.EntityFromProto)
-		return err
+		decode(value, &v1.Entity{}, command.EntityFromProto)
 	case tableSchedule:
 		return c.countSchedule(value)
 	case tableScheduleJob:
-		sequence, err := sequenceAtEnd(key)
-		if err != nil {
-			return err
+		sequence := sequenceAtEnd(key)
+		j := c.job(sequence)
+		if j.State.Finished() || !bytes.Equal(c.get(tableJobSchedule, sequenceKey(sequence)), key[:idSize]) {
+			return fmt.Errorf("job %s, which is %s, is one of schedule %x", j.ID, j.State, key[:idSize])
 		}
-		j, err := c.job(sequence)
-		if err == nil && (j.State.Finished() || !bytes.Equal(c.get(tableJobSchedule, sequenceKey(sequence)), key[:idSize])) {
-			err = fmt.Errorf("job %s, which is %s, is one of schedule %x", j.ID, j.State, key[:idSize])
-		}
-		return err
 	case tablePresence:
 		if c.get(tableEntity, key[idSize:]) == nil {
 			return fmt.Errorf("a session has an entity that does not exist: %x", key)
@@ -198,33 +183,27 @@ func (c *census) countEvents(key, row []byte) error {
 	if err != nil {
 		return err
 	}
-	var bad error
 	kept := c.events
-	all, err := eachEvent(key, row, func(position jobs.Position, event []byte) bool {
+	all := eachEvent(key, row, func(position jobs.Position, event []byte) bool {
 		if before(present.Compacted, position) {
 			c.events++
 			c.told += uint64(len(event))
 		}
-		_, bad = decode(event, &v1.Event{}, command.EventFromProto)
-		return bad == nil && !before(present.LastEvent, position)
+		decode(event, &v1.Event{}, command.EventFromProto)
+		return !before(present.LastEvent, position)
 	})
 	if all && c.events == kept {
 		return fmt.Errorf("all events from %x on have been dropped, and their row has not", key)
 	}
-	if !all && bad == nil && err == nil {
+	if !all {
 		return fmt.Errorf("there are events behind the last one, from %x on", key)
 	}
-	return errors.Join(bad, err)
+	return nil
 }
 
 func (c *census) countSchedule(value []byte) error {
-	s, err := decode(value, &v1.Schedule{}, command.ScheduleFromProto)
-	if err != nil {
-		return err
-	}
-	if _, err := c.template(s.ID); err != nil {
-		return err
-	}
+	s := decode(value, &v1.Schedule{}, command.ScheduleFromProto)
+	c.template(s.ID)
 	due := !s.Next.IsZero() && s.Pause == nil
 	switch {
 	case len(c.keys(tableScheduleJob, s.ID.UUID[:])) != s.Active,
@@ -243,10 +222,7 @@ func (c *census) countSchedule(value []byte) error {
 }
 
 func (c *census) countJob(value []byte) error {
-	j, err := decodeJob(value)
-	if err != nil {
-		return err
-	}
+	j := decodeJob(value)
 	c.jobs[stateNumber(j.State)]++
 	c.countOnBoard(j)
 	if j.isParked() {
@@ -273,8 +249,8 @@ func (c *census) countJob(value []byte) error {
 		return err
 	}
 	if j.Key != "" && !j.State.Finished() {
-		if holder, err := c.holderOf(j.Board, j.Key); err != nil || holder == nil || holder.ID != j.ID {
-			return fmt.Errorf("job %s does not hold its key %q (%v)", j.ID, j.Key, err)
+		if holder := c.holderOf(j.Board, j.Key); holder == nil || holder.ID != j.ID {
+			return fmt.Errorf("job %s does not hold its key %q", j.ID, j.Key)
 		}
 	}
 	if j.Claim != nil && j.Claim.Token != j.Token {
@@ -287,11 +263,10 @@ func (c *census) countJob(value []byte) error {
 		return nil
 	}
 	c.busy++
-	flow, err := c.existingFlow(j.Flow)
-	if err == nil && flow.job != j.Sequence {
-		err = fmt.Errorf("job %s has a flow that knows job number %d", j.ID, flow.job)
+	if flow := c.existingFlow(j.Flow); flow.job != j.Sequence {
+		return fmt.Errorf("job %s has a flow that knows job number %d", j.ID, flow.job)
 	}
-	return err
+	return nil
 }
 
 // countOnBoard counts as the machine should have.
@@ -318,10 +293,7 @@ func (c *census) countOnBoard(j *jobRecord) {
 // checkCounters: what is kept is what was counted, and nothing else is kept but
 // the rates of a board without jobs.
 func (c *census) checkCounters(key, value []byte) error {
-	kept, err := decode(value, &v1.Counters{}, countersFromProto)
-	if err != nil {
-		return err
-	}
+	kept := decode(value, &v1.Counters{}, countersFromProto)
 	counted := c.counterCache[string(key)]
 	if counted == nil {
 		counted = &counters{}
@@ -344,9 +316,9 @@ func (c *census) checkInterventions(record *flowRecord) error {
 	if (len(rows) > 0) != (len(record.Interventions) > 0) {
 		return fmt.Errorf("flow %s has %d interventions, and knows %v", record.ID, len(rows), record.Interventions)
 	}
-	all, _, err := c.interventions(record)
-	if err != nil || len(all) == 0 {
-		return err
+	all, _ := c.interventions(record)
+	if len(all) == 0 {
+		return nil
 	}
 	for i := range rows {
 		if !bytes.Equal(rows[i], interventionKey(record.ID, uint32(i))) {
@@ -367,23 +339,17 @@ func (c *census) checkInterventions(record *flowRecord) error {
 
 // checkFound: every index key leads to a job that has what the key says.
 func (c *census) checkFound(key []byte) error {
-	sequence, err := sequenceAtEnd(key)
-	if err != nil {
-		return err
-	}
-	j, err := c.job(sequence)
-	if err != nil {
-		return err
-	}
+	sequence := sequenceAtEnd(key)
+	j := c.job(sequence)
 	for _, row := range j.index(nil) {
 		if row.table == tableJobIndex && bytes.Equal(row.key, key) {
 			return nil
 		}
 	}
 	for _, row := range c.keys(tableErrorIndex, errorIndexKey(byJob, string(sequenceKey(sequence)))) {
-		e, err := c.jobError(row[len(row)-positionSize:])
-		if err != nil || bytes.Equal(key, jobIndexKey(byType, e.Failure.Kind, sequence)) {
-			return err
+		e := c.jobError(row[len(row)-positionSize:])
+		if bytes.Equal(key, jobIndexKey(byType, e.Failure.Kind, sequence)) {
+			return nil
 		}
 	}
 	return fmt.Errorf("index key %q leads to job %+v", key, j.Job)
@@ -391,10 +357,7 @@ func (c *census) checkFound(key []byte) error {
 
 // checkError: every error is that of a job, and every index key leads to it.
 func (c *census) checkError(key, value []byte) error {
-	e, err := decode(value, &v1.JobError{}, command.JobErrorFromProto)
-	if err != nil {
-		return err
-	}
+	e := decode(value, &v1.JobError{}, command.JobErrorFromProto)
 	j, err := c.jobByID(e.Job)
 	if err != nil || !bytes.Equal(key, positionKey(e.Position)) {
 		return fmt.Errorf("error %x is %+v: %w", key, e, err)
@@ -425,9 +388,9 @@ func (c *census) checkOrder(j *jobRecord) error {
 	case j.Outcome == jobs.OutcomeCancelled && !j.isUnder(jobs.RequestCancel):
 		return fmt.Errorf("job %s is cancelled, and nobody has ordered that", j.ID)
 	case unowned && j.isUnder(jobs.RequestCancel):
-		flow, err := c.flow(j.Flow)
-		if err != nil || flow == nil || flow.State == logbook.FlowReverted || !j.StopRequest.Revert && !flow.State.Finished() {
-			return fmt.Errorf("job %s is %s, cancelled, and there is nothing to undo (%v)", j.ID, j.State, err)
+		flow := c.flow(j.Flow)
+		if flow == nil || flow.State == logbook.FlowReverted || !j.StopRequest.Revert && !flow.State.Finished() {
+			return fmt.Errorf("job %s is %s, cancelled, and there is nothing to undo", j.ID, j.State)
 		}
 	}
 	return nil
@@ -436,22 +399,17 @@ func (c *census) checkOrder(j *jobRecord) error {
 func (c *census) countClaim(key, value []byte) error {
 	session := jobs.SessionID{}
 	copy(session.UUID[:], key)
-	if _, found, err := c.findSession(session); err != nil || !found {
-		return fmt.Errorf("a claim of session %s, which is not open: %w", session, err)
+	if _, found := c.findSession(session); !found {
+		return fmt.Errorf("a claim of session %s, which is not open", session)
 	}
 	if value[idSize] != 0 {
 		return nil
 	}
 	c.held++
-	sequence, err := sequenceAtEnd(key)
-	if err != nil {
-		return err
+	if j := c.job(sequenceAtEnd(key)); j.Claim == nil || j.Claim.Session != session {
+		return fmt.Errorf("session %s holds job %s, and the job does not know it", session, j.ID)
 	}
-	j, err := c.job(sequence)
-	if err == nil && (j.Claim == nil || j.Claim.Session != session) {
-		err = fmt.Errorf("session %s holds job %s, and the job does not know it", session, j.ID)
-	}
-	return err
+	return nil
 }
 
 func (c *census) agrees(l ledger) error {
@@ -507,8 +465,8 @@ func (c *census) agrees(l ledger) error {
 		return fmt.Errorf("jobs by state: counted %v, and the ledger has %v", c.jobs, l.Jobs)
 	}
 	for book, jobsOfBook := range c.books {
-		if kept, err := c.bookJobs(book); err != nil || kept != jobsOfBook {
-			return fmt.Errorf("book %s has %d jobs, and counts %d: %w", book, jobsOfBook, kept, err)
+		if kept := c.bookJobs(book); kept != jobsOfBook {
+			return fmt.Errorf("book %s has %d jobs, and counts %d", book, jobsOfBook, kept)
 		}
 	}
 	return nil
@@ -585,6 +543,7 @@ func resaved(stream []byte, edit func(path string, header *snapshotHeader) error
 func RefusalOf(job jobs.JobID, err error) string { return refusalOf(job, err) }
 
 // EachEvent reads a row of events.
-func EachEvent(key, row []byte, each func(jobs.Position, []byte) bool) (bool, error) {
-	return eachEvent(key, row, each)
+func EachEvent(key, row []byte, each func(jobs.Position, []byte) bool) (all bool, err error) {
+	defer caught(&err)
+	return eachEvent(key, row, each), nil
 }

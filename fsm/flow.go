@@ -34,13 +34,10 @@ func (t *txn) saveFlow(f *flowRecord) {
 	t.putMessage(tableFlow, f.ID.UUID[:], nil, row)
 }
 
-func decodeFlow(id logbook.FlowID, value []byte) (*flowRecord, error) {
-	record, err := decode(value, &v1.FlowRow{}, flowFromProto)
-	if err != nil {
-		return nil, err
-	}
+func decodeFlow(id logbook.FlowID, value []byte) *flowRecord {
+	record := decode(value, &v1.FlowRow{}, flowFromProto)
 	record.ID = id
-	return record, nil
+	return record
 }
 
 func flowFromProto(row *v1.FlowRow) (*flowRecord, error) {
@@ -59,39 +56,39 @@ func flowFromProto(row *v1.FlowRow) (*flowRecord, error) {
 }
 
 // flow reads a flow; nil if there is none.
-func (v *view) flow(id logbook.FlowID) (*flowRecord, error) {
+func (v *view) flow(id logbook.FlowID) *flowRecord {
 	value := v.get(tableFlow, id.UUID[:])
 	if value == nil {
-		return nil, nil
+		return nil
 	}
 	return decodeFlow(id, value)
 }
 
 // existingFlow reads a flow that something stored refers to.
-func (v *view) existingFlow(id logbook.FlowID) (*flowRecord, error) {
-	record, err := v.flow(id)
-	if err == nil && record == nil {
-		err = corrupt("flow %s is referred to, and does not exist", id)
+func (v *view) existingFlow(id logbook.FlowID) *flowRecord {
+	record := v.flow(id)
+	if record == nil {
+		panic(corrupt("flow %s is referred to, and does not exist", id))
 	}
-	return record, err
+	return record
 }
 
 // flowBody adds to a flow what was planned, and why it reverts or has failed.
-func (v *view) flowBody(f *flowRecord) (*logbook.FlowDetail, error) {
+func (v *view) flowBody(f *flowRecord) *logbook.FlowDetail {
 	whole := f.FlowDetail
 	whole.Definition, whole.Interventions = nil, nil
 	value := v.get(tableFlowBody, f.ID.UUID[:])
 	if value == nil {
-		return &whole, nil
+		return &whole
 	}
 	body := &v1.FlowBodyRow{}
 	if err := command.DecodeMessage(value, body); err != nil {
-		return nil, corrupt("cannot decode the body of flow %s: %w", f.ID, err)
+		panic(corrupt("cannot decode the body of flow %s: %w", f.ID, err))
 	}
 	whole.Factory.Args, whole.Targets, whole.OnChange = command.ValueFromProto(body.GetArgs()), body.GetTargets(), logbook.ChangePolicy(body.GetOnChange())
 	whole.Store, whole.Meta = command.ValuesFromProto(body.GetStore()), command.ValuesFromProto(body.GetMeta())
 	whole.Cause = command.FailureFromProto(body.GetCause())
-	return &whole, nil
+	return &whole
 }
 
 // saveFlowBody writes what a flow's record does not hold; an empty body is not kept.
@@ -128,32 +125,27 @@ func (f *flowRecord) mayHaveBegun(claim *jobs.Claim, recorded bool) bool {
 //	                                         so it is too where somebody else ends it, by its token
 //
 // Such a claim is remembered until something is recorded. Of several the first one's
-// token is kept, since later owners begin nothing without a mark. The error is a fault.
-func (t *txn) noteBegun(j *jobRecord) error {
+// token is kept, since later owners begin nothing without a mark.
+func (t *txn) noteBegun(j *jobRecord) {
 	if !j.Claim.Begins || j.Flow.IsZero() {
-		return nil
+		return
 	}
-	record, err := t.existingFlow(j.Flow)
-	if err != nil || !record.Begun.IsZero() || !record.mayHaveBegun(j.Claim, false) {
-		return err
+	record := t.existingFlow(j.Flow)
+	if !record.Begun.IsZero() || !record.mayHaveBegun(j.Claim, false) {
+		return
 	}
 	record.Begun = j.Claim.Token
 	t.saveFlow(record)
-	return nil
 }
 
-// detach frees the flow of a job that is finished. The error is a fault.
-func (t *txn) detach(j *jobRecord) error {
+// detach frees the flow of a job that is finished.
+func (t *txn) detach(j *jobRecord) {
 	if j.Flow.IsZero() {
-		return nil
+		return
 	}
-	record, err := t.existingFlow(j.Flow)
-	if err != nil {
-		return err
-	}
+	record := t.existingFlow(j.Flow)
 	record.job = 0
 	t.saveFlow(record)
-	return nil
 }
 
 // updateFlow applies an update under the claim on the flow's job.
@@ -162,10 +154,8 @@ func (t *txn) updateFlow(c *v1.Update) error {
 	if err != nil {
 		return err
 	}
-	record, err := t.flow(update.Flow)
+	record := t.flow(update.Flow)
 	switch {
-	case err != nil:
-		return err
 	case record == nil:
 		return fmt.Errorf("cannot update flow %s: %w", update.Flow, logbook.ErrNotFound)
 	case applied(record, &update):
@@ -179,7 +169,8 @@ func (t *txn) updateFlow(c *v1.Update) error {
 	if err != nil {
 		return err
 	}
-	return t.writeUpdate(plan, j)
+	t.writeUpdate(plan, j)
+	return nil
 }
 
 // applied reports whether an update took place under the flow's latest token. That stays
@@ -202,10 +193,7 @@ func (t *txn) fence(record *flowRecord, token logbook.Token) (*jobRecord, error)
 		}
 		return nil, nil
 	}
-	j, err := t.job(record.job)
-	if err != nil {
-		return nil, err
-	}
+	j := t.job(record.job)
 	return j, checkToken(j, token)
 }
 
@@ -267,16 +255,13 @@ func (t *txn) planUpdate(record *flowRecord, u *logbook.Update) (*flowUpdate, er
 }
 
 // writeUpdate writes what a plan says, and tells those who watch the job.
-func (t *txn) writeUpdate(plan *flowUpdate, j *jobRecord) error {
+func (t *txn) writeUpdate(plan *flowUpdate, j *jobRecord) {
 	if plan == nil {
-		return nil
+		return
 	}
 	t.saveFlow(plan.flow)
 	if plan.recaused {
-		body, err := t.flowBody(plan.flow)
-		if err != nil {
-			return err
-		}
+		body := t.flowBody(plan.flow)
 		body.Cause = plan.flow.Cause
 		t.saveFlowBody(body)
 	}
@@ -284,14 +269,11 @@ func (t *txn) writeUpdate(plan *flowUpdate, j *jobRecord) error {
 		t.saveDefinition(plan.flow.ID, plan.definition)
 	}
 	for _, atom := range plan.atoms {
-		if err := t.saveAtom(plan.flow.ID, atom); err != nil {
-			return err
-		}
+		t.saveAtom(plan.flow.ID, atom)
 	}
 	if j != nil {
 		t.flowEvent(plan, j)
 	}
-	return nil
 }
 
 // saveDefinition writes what a flow was built as. It has a row of its own: it
@@ -302,16 +284,16 @@ func (t *txn) saveDefinition(id logbook.FlowID, definition *logbook.Definition) 
 
 // definition reads what a flow was built as, and how many bytes that takes; nil
 // if it has not begun.
-func (v *view) definition(id logbook.FlowID) (definition *logbook.Definition, size int, err error) {
+func (v *view) definition(id logbook.FlowID) (definition *logbook.Definition, size int) {
 	value := v.get(tableDefinition, id.UUID[:])
 	if value == nil {
-		return nil, 0, nil
+		return nil, 0
 	}
 	stored := &v1.Definition{}
 	if err := command.DecodeMessage(value, stored); err != nil {
-		return nil, 0, corrupt("cannot decode the definition of flow %s: %w", id, err)
+		panic(corrupt("cannot decode the definition of flow %s: %w", id, err))
 	}
-	return command.DefinitionFromProto(stored), len(value), nil
+	return command.DefinitionFromProto(stored), len(value)
 }
 
 // flowEvent tells which states changed; an update that changes none is silent.

@@ -10,19 +10,19 @@ import (
 
 // holderOf finds the unfinished job of a board that has a key; nil if there is
 // none, or no key.
-func (v *view) holderOf(board, key string) (*jobRecord, error) {
+func (v *view) holderOf(board, key string) *jobRecord {
 	board = cmp.Or(board, jobs.DefaultBoard)
 	if key == "" || len(board) > maxKeyName {
-		return nil, nil
+		return nil
 	}
 	value := v.get(tableKey, keyKey(board, key))
 	switch len(value) {
 	case 0:
-		return nil, nil
+		return nil
 	case sequenceSize:
 		return v.job(binary.BigEndian.Uint64(value))
 	}
-	return nil, corrupt("the holder of key %q is stored in %d bytes", key, len(value))
+	panic(corrupt("the holder of key %q is stored in %d bytes", key, len(value)))
 }
 
 // takeKey lets a job that was finished have its key again. If another unfinished

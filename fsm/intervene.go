@@ -30,24 +30,19 @@ func (t *txn) intervene(c *v1.Intervention) (*v1.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	record, err := t.flow(intervention.Flow)
+	record := t.flow(intervention.Flow)
 	switch {
-	case err != nil:
-		return nil, err
 	case record == nil:
 		return nil, fmt.Errorf("cannot intervene in flow %s: %w", intervention.Flow, logbook.ErrNotFound)
 	}
-	detail, err := t.intervenable(record, intervention.Step)
-	if err != nil {
-		return nil, err
-	}
+	detail := t.intervenable(record, intervention.Step)
 	repeated, err := detail.Admit(&intervention)
 	if err != nil {
 		return nil, err
 	}
-	j, err := t.lastJob(record)
-	if err != nil || repeated {
-		return intervened(j), err
+	j := t.lastJob(record)
+	if repeated {
+		return intervened(j), nil
 	}
 	if err := t.checkReopening(record, j); err != nil {
 		return nil, prefixed(fmt.Sprintf("cannot intervene in flow %s", record.ID), err)
@@ -81,33 +76,28 @@ func (t *txn) keepIntervention(record *flowRecord, detail *logbook.FlowDetail, s
 }
 
 // takeBack cancels the pending interventions in a flow, in the name of the person who
-// cancels its job. The error is a fault.
-func (t *txn) takeBack(record *flowRecord, request *jobs.OperatorRequest) error {
+// cancels its job.
+func (t *txn) takeBack(record *flowRecord, request *jobs.OperatorRequest) {
 	if len(record.Pending()) == 0 {
-		return nil
+		return
 	}
 	detail := record.FlowDetail
-	var err error
-	if detail.Interventions, _, err = t.interventions(record); err != nil {
-		return err
-	}
+	detail.Interventions, _ = t.interventions(record)
 	token := t.token()
 	t.keepIntervention(record, &detail, &logbook.Intervention{
 		ID: uuid.NewSHA1(record.ID.UUID, []byte(token.String())), Flow: record.ID, Kind: logbook.InterveneTakeBack,
 		By: cmp.Or(request.By, "somebody"), Reason: request.Reason, At: t.now, Token: token,
 	})
-	return nil
 }
 
 // pending reads what was said of a flow and waits to be carried out.
-func (v *view) pending(record *flowRecord) ([]logbook.Intervention, error) {
+func (v *view) pending(record *flowRecord) []logbook.Intervention {
 	if len(record.Pending()) == 0 {
-		return nil, nil
+		return nil
 	}
 	detail := record.FlowDetail
-	var err error
-	detail.Interventions, _, err = v.interventions(record)
-	return detail.Pending(), err
+	detail.Interventions, _ = v.interventions(record)
+	return detail.Pending()
 }
 
 func intervened(j *jobRecord) *v1.Result {
@@ -120,31 +110,23 @@ func intervened(j *jobRecord) *v1.Result {
 
 // intervenable reads as much of a flow as an intervention is judged by: its
 // interventions, its definition, and of its atoms the one that is named.
-func (t *txn) intervenable(record *flowRecord, step string) (*logbook.FlowDetail, error) {
+func (t *txn) intervenable(record *flowRecord, step string) *logbook.FlowDetail {
 	detail := record.FlowDetail
-	var err error
-	if detail.Interventions, _, err = t.interventions(record); err != nil {
-		return nil, err
-	}
-	if detail.Definition, _, err = t.definition(record.ID); err != nil {
-		return nil, err
-	}
+	detail.Interventions, _ = t.interventions(record)
+	detail.Definition, _ = t.definition(record.ID)
 	if value := t.get(tableAtom, atomKey(record.ID, step)); step != "" && value != nil {
-		atom, err := decodeAtom(value)
-		if err != nil {
-			return nil, err
-		}
+		atom := decodeAtom(value)
 		detail.Atoms = []logbook.AtomDetail{atom.detail}
 	}
-	return &detail, nil
+	return &detail
 }
 
 // lastJob reads the last job of a flow; nil if there was none, or it is kept no
 // longer.
-func (v *view) lastJob(record *flowRecord) (*jobRecord, error) {
+func (v *view) lastJob(record *flowRecord) *jobRecord {
 	value := v.get(tableJob, sequenceKey(record.last))
 	if value == nil {
-		return nil, nil
+		return nil
 	}
 	return decodeJob(value)
 }
@@ -284,27 +266,23 @@ func lift(j *jobRecord, pending []logbook.Intervention, now time.Time) {
 
 // interventions reads what persons have done to a flow, oldest first, and how
 // many bytes each takes.
-func (v *view) interventions(record *flowRecord) (all []logbook.Intervention, sizes []int, err error) {
+func (v *view) interventions(record *flowRecord) (all []logbook.Intervention, sizes []int) {
 	if len(record.Interventions) == 0 {
-		return nil, nil, nil
+		return nil, nil
 	}
-	err = v.scan(tableIntervention, record.ID.UUID[:], func(_, value []byte) (bool, error) {
-		one, err := decode(value, &v1.Intervention{}, command.InterventionFromProto)
-		all, sizes = append(all, one), append(sizes, len(value))
-		return err == nil, err
+	v.scan(tableIntervention, record.ID.UUID[:], func(_, value []byte) bool {
+		all, sizes = append(all, decode(value, &v1.Intervention{}, command.InterventionFromProto)), append(sizes, len(value))
+		return true
 	})
-	return all, sizes, err
+	return all, sizes
 }
 
 // answeredInterventions reads the interventions as they are answered, with how many
 // bytes they take. Where those that were carried out take more than
 // maxAnsweredBytes, the earlier ones are shortened: a flow that persons have worked
 // on for long must still fit into an answer.
-func (v *view) answeredInterventions(record *flowRecord) (all []logbook.Intervention, size int, err error) {
-	all, sizes, err := v.interventions(record)
-	if err != nil {
-		return nil, 0, err
-	}
+func (v *view) answeredInterventions(record *flowRecord) (all []logbook.Intervention, size int) {
+	all, sizes := v.interventions(record)
 	told := 0
 	for i := len(all) - 1; i >= 0; i-- {
 		if all[i].Token.Compare(record.Fence) <= 0 {
@@ -315,5 +293,5 @@ func (v *view) answeredInterventions(record *flowRecord) (all []logbook.Interven
 		}
 		size += sizes[i]
 	}
-	return all, size, nil
+	return all, size
 }

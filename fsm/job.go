@@ -191,17 +191,14 @@ func (t *txn) putJob(j *jobRecord) {
 	*j.was = j.jobFacts
 }
 
-func decodeJob(value []byte) (*jobRecord, error) {
+func decodeJob(value []byte) *jobRecord {
 	if len(value) < jobPrefixSize {
-		return nil, corrupt("a stored job has %d bytes", len(value))
+		panic(corrupt("a stored job has %d bytes", len(value)))
 	}
-	facts, err := decode(value[jobPrefixSize:], &v1.JobRow{}, factsFromProto)
-	if err != nil {
-		return nil, err
-	}
+	facts := decode(value[jobPrefixSize:], &v1.JobRow{}, factsFromProto)
 	facts.end = end(value[0])
 	was := facts
-	return &jobRecord{jobFacts: facts, was: &was}, nil
+	return &jobRecord{jobFacts: facts, was: &was}
 }
 
 func factsFromProto(row *v1.JobRow) (jobFacts, error) {
@@ -218,10 +215,10 @@ func factsFromProto(row *v1.JobRow) (jobFacts, error) {
 }
 
 // job reads a job that an index says is there.
-func (v *view) job(sequence uint64) (*jobRecord, error) {
+func (v *view) job(sequence uint64) *jobRecord {
 	value := v.get(tableJob, sequenceKey(sequence))
 	if value == nil {
-		return nil, corrupt("an index names job %d, and there is none", sequence)
+		panic(corrupt("an index names job %d, and there is none", sequence))
 	}
 	return decodeJob(value)
 }
@@ -233,9 +230,9 @@ func (v *view) jobByID(id jobs.JobID) (*jobRecord, error) {
 		return nil, fmt.Errorf("job %s: %w", id, jobs.ErrNotFound)
 	}
 	if len(value) < sequenceSize {
-		return nil, corrupt("the entry of job %s has %d bytes", id, len(value))
+		panic(corrupt("the entry of job %s has %d bytes", id, len(value)))
 	}
-	return v.job(binary.BigEndian.Uint64(value))
+	return v.job(binary.BigEndian.Uint64(value)), nil
 }
 
 // savePosting writes what is known from the posting and never changes.
@@ -248,26 +245,25 @@ func (t *txn) savePosting(j *jobRecord, posting *v1.Posting) {
 }
 
 // complete adds the parts of a job that have tables of their own.
-func (v *view) complete(j *jobRecord) (jobs.Job, error) {
+func (v *view) complete(j *jobRecord) jobs.Job {
 	job := j.Job
 	if value := v.get(tablePosting, sequenceKey(job.Sequence)); value != nil {
 		posting := &v1.PostingRow{}
 		if err := command.DecodeMessage(value, posting); err != nil {
-			return jobs.Job{}, corrupt("cannot decode the posting of job %s: %w", job.ID, err)
+			panic(corrupt("cannot decode the posting of job %s: %w", job.ID, err))
 		}
 		job.Details, job.Store = command.ValueFromProto(posting.GetDetails()), command.ValuesFromProto(posting.GetStore())
 	}
 	return v.withEvidence(job)
 }
 
-func (v *view) withEvidence(job jobs.Job) (jobs.Job, error) {
+func (v *view) withEvidence(job jobs.Job) jobs.Job {
 	value := v.get(tableEvidence, sequenceKey(job.Sequence))
 	if value == nil {
-		return job, nil
+		return job
 	}
-	var err error
-	job.Failure, err = decode(value, &v1.Failure{}, failureFromProto)
-	return job, err
+	job.Failure = decode(value, &v1.Failure{}, failureFromProto)
+	return job
 }
 
 func failureFromProto(message *v1.Failure) (*logbook.Failure, error) {
@@ -285,8 +281,8 @@ func (t *txn) setEvidence(j *jobRecord, failure *logbook.Failure) {
 	}
 }
 
-// removeJob forgets a finished job. The error is a fault.
-func (t *txn) removeJob(j *jobRecord) error {
+// removeJob forgets a finished job.
+func (t *txn) removeJob(j *jobRecord) {
 	t.reindex(j.before(), &unstored)
 	t.recount(j.before(), &unstored)
 	key := sequenceKey(j.Sequence)
@@ -295,7 +291,7 @@ func (t *txn) removeJob(j *jobRecord) error {
 	t.delete(tablePosting, key)
 	t.delete(tableEvidence, key)
 	t.delete(tableChange, key)
-	return t.removeErrors(j, 0)
+	t.removeErrors(j, 0)
 }
 
 // overdue reports whether a job's deadline has passed and the leader has not cancelled

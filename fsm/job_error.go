@@ -21,8 +21,8 @@ const (
 
 // recordError keeps an attempt at a job that did not succeed, right after the
 // event that tells of it, whose position it gets. Of those of a job that are too
-// many the oldest go. The error is a fault.
-func (t *txn) recordError(j *jobRecord, how jobs.How, owner string, failure *logbook.Failure) error {
+// many the oldest go.
+func (t *txn) recordError(j *jobRecord, how jobs.How, owner string, failure *logbook.Failure) {
 	e := jobs.JobError{
 		Position: t.LastEvent, Job: j.ID, Board: j.Board, Name: j.Name, Kind: j.Kind, Key: j.Key, Flow: j.Flow,
 		At: t.now, How: how, Owner: owner, Token: j.Token, Reason: j.Reason,
@@ -34,23 +34,17 @@ func (t *txn) recordError(j *jobRecord, how jobs.How, owner string, failure *log
 		t.put(tableErrorIndex, append(indexKey, position...), nil)
 	}
 	t.put(tableJobIndex, jobIndexKey(byType, e.Failure.Kind, j.Sequence), nil)
-	return t.removeErrors(j, jobs.MaxJobErrors)
+	t.removeErrors(j, jobs.MaxJobErrors)
 }
 
-// removeErrors forgets the errors of a job but for the latest ones. The error
-// is a fault.
-func (t *txn) removeErrors(j *jobRecord, keep int) error {
+// removeErrors forgets the errors of a job but for the latest ones.
+func (t *txn) removeErrors(j *jobRecord, keep int) {
 	rows := t.keys(tableErrorIndex, errorIndexKey(byJob, string(sequenceKey(j.Sequence))))
 	over := max(len(rows)-keep, 0)
 	for i, row := range rows[:over] {
 		position := row[len(row)-positionSize:]
-		e, err := t.jobError(position)
-		if err != nil {
-			return err
-		}
-		if last, err := t.lastOfType(e.Failure.Kind, rows[i+1:]); err != nil {
-			return err
-		} else if last {
+		e := t.jobError(position)
+		if t.lastOfType(e.Failure.Kind, rows[i+1:]) {
 			t.delete(tableJobIndex, jobIndexKey(byType, e.Failure.Kind, j.Sequence))
 		}
 		for _, indexKey := range errorIndexKeys(j.Sequence, &e) {
@@ -58,25 +52,23 @@ func (t *txn) removeErrors(j *jobRecord, keep int) error {
 		}
 		t.delete(tableError, position)
 	}
-	return nil
 }
 
 // lastOfType reports whether none of the errors to which these rows lead is of a
 // type. Mostly the next one is.
-func (v *view) lastOfType(kind string, rows [][]byte) (bool, error) {
+func (v *view) lastOfType(kind string, rows [][]byte) bool {
 	for _, row := range rows {
-		e, err := v.jobError(row[len(row)-positionSize:])
-		if err != nil || e.Failure.Kind == kind {
-			return false, err
+		if v.jobError(row[len(row)-positionSize:]).Failure.Kind == kind {
+			return false
 		}
 	}
-	return true, nil
+	return true
 }
 
-func (v *view) jobError(position []byte) (jobs.JobError, error) {
+func (v *view) jobError(position []byte) jobs.JobError {
 	value := v.get(tableError, position)
 	if value == nil {
-		return jobs.JobError{}, corrupt("an index names error %x, and there is none", position)
+		panic(corrupt("an index names error %x, and there is none", position))
 	}
 	return decode(value, &v1.JobError{}, command.JobErrorFromProto)
 }
@@ -210,10 +202,7 @@ func (v *view) errorsBack(q *jobs.ErrorQuery, where table, prefix []byte) (jobs.
 			return page, nil
 		}
 		examined++
-		e, err := v.jobError(key[len(prefix):])
-		if err != nil {
-			return jobs.Page[jobs.JobError]{}, err
-		}
+		e := v.jobError(key[len(prefix):])
 		if e.At.Before(q.From) {
 			return page, nil
 		}
@@ -246,20 +235,14 @@ func (v *view) errorsBefore(q *jobs.ErrorQuery) ([]byte, error) {
 	if newest == nil {
 		return end, nil
 	}
-	latest, err := positionOfKey(newest)
-	if err != nil {
-		return nil, err
-	}
+	latest := positionOfKey(newest)
 	first, last := uint64(0), latest.Index+1
 	for first < last {
 		middle := first + (last-first)/2
 		key, value := cursor.Seek(sequenceKey(middle))
 		late := key == nil
 		if !late {
-			e, err := decode(value, &v1.JobError{}, command.JobErrorFromProto)
-			if err != nil {
-				return nil, err
-			}
+			e := decode(value, &v1.JobError{}, command.JobErrorFromProto)
 			late = !e.At.Before(q.To)
 		}
 		if late {

@@ -2,8 +2,6 @@ package fsm
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"math"
 	"time"
 
@@ -130,11 +128,11 @@ func sequenceKey(sequence uint64) []byte {
 }
 
 // sequenceAtEnd reads the sequence with which the keys of most indexes end.
-func sequenceAtEnd(key []byte) (uint64, error) {
+func sequenceAtEnd(key []byte) uint64 {
 	if len(key) < sequenceSize {
-		return 0, corrupt("a key of %d bytes holds no sequence", len(key))
+		panic(corrupt("a key of %d bytes holds no sequence", len(key)))
 	}
-	return binary.BigEndian.Uint64(key[len(key)-sequenceSize:]), nil
+	return binary.BigEndian.Uint64(key[len(key)-sequenceSize:])
 }
 
 // appendName makes names in keys prefix-free. Names have at most 255 bytes;
@@ -157,12 +155,12 @@ func timeKey(at time.Time) []byte {
 	return binary.BigEndian.AppendUint32(key, uint32(at.Nanosecond()))
 }
 
-func timeOfKey(key []byte) (time.Time, error) {
+func timeOfKey(key []byte) time.Time {
 	if len(key) < dueTimeSize {
-		return time.Time{}, corrupt("a key of %d bytes holds no time", len(key))
+		panic(corrupt("a key of %d bytes holds no time", len(key)))
 	}
 	seconds := int64(binary.BigEndian.Uint64(key) ^ 1<<63)
-	return time.Unix(seconds, int64(binary.BigEndian.Uint32(key[8:]))).UTC(), nil
+	return time.Unix(seconds, int64(binary.BigEndian.Uint32(key[8:]))).UTC()
 }
 
 func dueKey(due time.Time, sequence uint64) []byte {
@@ -229,11 +227,11 @@ func positionKey(position jobs.Position) []byte {
 	return binary.BigEndian.AppendUint32(key, position.Item)
 }
 
-func positionOfKey(key []byte) (jobs.Position, error) {
+func positionOfKey(key []byte) jobs.Position {
 	if len(key) != positionSize {
-		return jobs.Position{}, corrupt("a key of %d bytes is no position", len(key))
+		panic(corrupt("a key of %d bytes is no position", len(key)))
 	}
-	return jobs.Position{Index: binary.BigEndian.Uint64(key), Item: binary.BigEndian.Uint32(key[8:])}, nil
+	return jobs.Position{Index: binary.BigEndian.Uint64(key), Item: binary.BigEndian.Uint32(key[8:])}
 }
 
 func scheduleNameKey(board, name string) []byte { return append(boardKey(board), name...) }
@@ -245,20 +243,4 @@ func scheduleDueKey(due time.Time, id schedules.ID) []byte {
 // scheduleKey is for what a schedule has many of: records and jobs.
 func scheduleKey(id schedules.ID, number uint64) []byte {
 	return binary.BigEndian.AppendUint64(append([]byte(nil), id.UUID[:]...), number)
-}
-
-// fault is an error after which the machine cannot go on: the disk or the
-// stored data is bad. Every other error of a command is a refusal, an answer.
-type fault struct{ cause error }
-
-func (f *fault) Error() string { return "the state cannot be trusted: " + f.cause.Error() }
-func (f *fault) Unwrap() error { return f.cause }
-
-func isFault(err error) bool {
-	var bad *fault
-	return errors.As(err, &bad)
-}
-
-func corrupt(format string, arguments ...any) error {
-	return &fault{fmt.Errorf(format, arguments...)}
 }

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"encoding/binary"
+	"fmt"
 	"time"
 
 	"github.com/conductord/conductord/jobs"
@@ -63,13 +64,13 @@ func (l *ledger) encode() []byte {
 func decodeLedger(value []byte) (ledger, error) {
 	var l ledger
 	if whole := binary.Size(&l); len(value) != whole {
-		return l, corrupt("the ledger has %d bytes, and %d are right", len(value), whole)
+		return l, fmt.Errorf("the ledger has %d bytes, and %d are right", len(value), whole)
 	}
 	if _, err := binary.Decode(value, binary.BigEndian, &l); err != nil {
-		return l, corrupt("cannot read the ledger: %w", err)
+		return l, fmt.Errorf("cannot read the ledger: %w", err)
 	}
 	if l.Schema != schemaVersion {
-		return l, corrupt("the state has schema %d, and this program knows %d", l.Schema, schemaVersion)
+		return l, fmt.Errorf("the state has schema %d, and this program knows %d", l.Schema, schemaVersion)
 	}
 	return l, nil
 }

@@ -60,13 +60,13 @@ func (m *memory) again() {
 }
 
 // encode is encode with a value that is good until the end of the batch.
-func (m *memory) encode(prefix []byte, message proto.Message) ([]byte, error) {
+func (m *memory) encode(prefix []byte, message proto.Message) []byte {
 	size := command.SizeOf(message)
 	value, err := command.AppendMessage(append(m.room(len(prefix)+size), prefix...), message, size)
 	if err != nil {
-		return nil, unencodable(message, err)
+		panic(unencodable(message, err))
 	}
-	return value, nil
+	return value
 }
 
 // indexRow is a row of an index.

@@ -13,15 +13,14 @@ import (
 )
 
 // post puts jobs on boards, each posting for itself: one that is refused does
-// not keep the others from being accepted. So the command itself is never
-// refused, and a fault is its only error.
+// not keep the others from being accepted. So the command itself is never refused.
 func (t *txn) post(c *v1.PostCommand) (*v1.Result, error) {
 	var answer []*v1.Posted
 	for _, posting := range c.GetPostings() {
 		before := t.writes
 		posted, err := t.postOne(posting)
-		if err != nil && (isFault(err) || t.writes != before) {
-			return nil, corrupt("cannot post job %s: %w", posting.GetId(), err)
+		if err != nil && t.writes != before {
+			panic(corrupt("cannot post job %s: %w", posting.GetId(), err))
 		}
 		if t.answered {
 			answer = append(answer, &v1.Posted{Job: posted.job, Existed: posted.existed, Posted: posted.as, Error: command.ErrorToProto(err)})
@@ -56,10 +55,8 @@ func (t *txn) postOne(p *v1.Posting) (posted, error) {
 		answer.existed, err = t.repeatedPost(posting.ID, known, digest[:])
 		return answer, err
 	}
-	holder, err := t.holderOf(posting.Board, posting.Key)
+	holder := t.holderOf(posting.Board, posting.Key)
 	switch {
-	case err != nil:
-		return answer, err
 	case holder != nil:
 		t.raise(holder, &posting)
 		answer.job, answer.existed = holder.ID.String(), true
@@ -89,9 +86,7 @@ func (t *txn) postNew(p *v1.Posting, posting *jobs.Posting, digest []byte) (*v1.
 	known := binary.BigEndian.AppendUint64(t.memory.room(sequenceSize+len(digest)), j.Sequence)
 	t.put(tableJobID, j.ID.UUID[:], append(known, digest...))
 	t.savePosting(j, p)
-	if err := t.attach(j, work); err != nil {
-		return nil, err
-	}
+	t.attach(j, work)
 	t.notePosting(j.Board)
 	t.placeJob(j)
 	t.event(jobs.EventPosted, j, jobs.Event{})
@@ -180,31 +175,25 @@ func (t *txn) planWork(p *jobs.Posting) (*work, error) {
 }
 
 // attach ties the flow to its job, and writes the book with it.
-func (t *txn) attach(j *jobRecord, work *work) error {
+func (t *txn) attach(j *jobRecord, work *work) {
 	if work.flow == nil {
-		return nil
+		return
 	}
 	work.flow.record.job, work.flow.record.last = j.Sequence, j.Sequence
 	work.flow.save = true
-	if err := t.writeBook(work.book); err != nil {
-		return err
-	}
-	jobsOfBook, err := t.bookJobs(j.Book)
-	if err != nil {
-		return err
-	}
+	t.writeBook(work.book)
+	jobsOfBook := t.bookJobs(j.Book)
 	t.put(tableBookJobs, j.Book.UUID[:], sequenceKey(jobsOfBook+1))
-	return nil
 }
 
 // bookJobs is how many jobs, finished ones too, refer to a book.
-func (v *view) bookJobs(book logbook.BookID) (uint64, error) {
+func (v *view) bookJobs(book logbook.BookID) uint64 {
 	value := v.get(tableBookJobs, book.UUID[:])
 	switch len(value) {
 	case 0:
-		return 0, nil
+		return 0
 	case sequenceSize:
-		return binary.BigEndian.Uint64(value), nil
+		return binary.BigEndian.Uint64(value)
 	}
-	return 0, corrupt("the jobs of book %s are counted in %d bytes", book, len(value))
+	panic(corrupt("the jobs of book %s are counted in %d bytes", book, len(value)))
 }

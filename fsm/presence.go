@@ -30,18 +30,14 @@ func (m *Machine) SessionPage(after jobs.SessionID) (sessions []jobs.Session, ne
 
 func (m *Machine) sessions(after jobs.SessionID, maxBytes int) (sessions []jobs.Session, next jobs.SessionID, err error) {
 	err = m.read(func(v *view) error {
-		reached, err := v.page(tableSession, nil, after.UUID[:], maxBytes, func(value []byte) error {
-			session, err := decode(value, &v1.Session{}, command.SessionFromProto)
-			if err != nil {
-				return err
-			}
-			claims, err := v.claims(session.ID)
+		reached := v.page(tableSession, nil, after.UUID[:], maxBytes, func(value []byte) {
+			session := decode(value, &v1.Session{}, command.SessionFromProto)
+			claims := v.claims(session.ID)
 			session.Claims = len(claims.held)
 			sessions = append(sessions, session)
-			return err
 		})
 		copy(next.UUID[:], reached)
-		return err
+		return nil
 	})
 	return sessions, next, err
 }
@@ -50,8 +46,8 @@ func (m *Machine) sessions(after jobs.SessionID, maxBytes int) (sessions []jobs.
 // kind and name.
 func (m *Machine) Entities(kind string) (entities []jobs.Entity, err error) {
 	err = m.read(func(v *view) error {
-		entities, err = v.entities(kind)
-		return err
+		entities = v.entities(kind)
+		return nil
 	})
 	return entities, err
 }
@@ -66,42 +62,40 @@ func (m *Machine) EntityPage(kind, after string) (entities []jobs.Entity, next s
 	}
 	err = m.read(func(v *view) error {
 		var reached []byte
-		entities, reached, err = v.entitiesAfter(kind, key, maxPageBytes)
+		entities, reached = v.entitiesAfter(kind, key, maxPageBytes)
 		next = hex.EncodeToString(reached)
-		return err
+		return nil
 	})
 	return entities, next, err
 }
 
-func (v *view) entities(kind string) ([]jobs.Entity, error) {
-	entities, _, err := v.entitiesAfter(kind, nil, Unbounded)
-	return entities, err
+func (v *view) entities(kind string) []jobs.Entity {
+	entities, _ := v.entitiesAfter(kind, nil, Unbounded)
+	return entities
 }
 
-func (v *view) entitiesAfter(kind string, after []byte, maxBytes int) (entities []jobs.Entity, reached []byte, err error) {
+func (v *view) entitiesAfter(kind string, after []byte, maxBytes int) (entities []jobs.Entity, reached []byte) {
 	if len(kind) > maxKeyName {
-		return nil, nil, nil // there is no such entity
+		return nil, nil // there is no such entity
 	}
 	var prefix []byte
 	if kind != "" {
 		prefix = appendName(nil, kind)
 	}
-	reached, err = v.page(tableEntity, prefix, after, maxBytes, func(value []byte) error {
-		entity, err := decode(value, &v1.Entity{}, command.EntityFromProto)
-		entities = append(entities, entity)
-		return err
+	reached = v.page(tableEntity, prefix, after, maxBytes, func(value []byte) {
+		entities = append(entities, decode(value, &v1.Entity{}, command.EntityFromProto))
 	})
 	slices.SortStableFunc(entities, func(a, b jobs.Entity) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
-	return entities, reached, err
+	return entities, reached
 }
 
 // Drains reads the drains that stand, by name.
 func (m *Machine) Drains() (drains []jobs.Drain, err error) {
 	err = m.read(func(v *view) error {
-		drains, err = v.drains()
-		return err
+		drains = v.drains()
+		return nil
 	})
 	return drains, err
 }
@@ -111,31 +105,29 @@ func (m *Machine) Drains() (drains []jobs.Drain, err error) {
 func (m *Machine) DrainPage(after string) (drains []jobs.Drain, next string, err error) {
 	err = m.read(func(v *view) error {
 		var reached []byte
-		drains, reached, err = v.drainsAfter([]byte(after), maxPageBytes)
+		drains, reached = v.drainsAfter([]byte(after), maxPageBytes)
 		next = string(reached)
-		return err
+		return nil
 	})
 	return drains, next, err
 }
 
-func (v *view) drains() ([]jobs.Drain, error) {
-	drains, _, err := v.drainsAfter(nil, Unbounded)
-	return drains, err
+func (v *view) drains() []jobs.Drain {
+	drains, _ := v.drainsAfter(nil, Unbounded)
+	return drains
 }
 
-func (v *view) drainsAfter(after []byte, maxBytes int) (drains []jobs.Drain, reached []byte, err error) {
-	reached, err = v.page(tableDrain, nil, after, maxBytes, func(value []byte) error {
-		drain, err := decode(value, &v1.Drain{}, command.DrainFromProto)
-		drains = append(drains, drain)
-		return err
+func (v *view) drainsAfter(after []byte, maxBytes int) (drains []jobs.Drain, reached []byte) {
+	reached = v.page(tableDrain, nil, after, maxBytes, func(value []byte) {
+		drains = append(drains, decode(value, &v1.Drain{}, command.DrainFromProto))
 	})
-	return drains, reached, err
+	return drains, reached
 }
 
 // page goes through the rows of a table whose keys begin with a prefix, after a
 // key, until they take so many bytes. Reached is the key of the last one, if
 // others follow, and nil otherwise.
-func (v *view) page(from table, prefix, after []byte, maxBytes int, each func(value []byte) error) (reached []byte, err error) {
+func (v *view) page(from table, prefix, after []byte, maxBytes int, each func(value []byte)) (reached []byte) {
 	cursor := v.cursor(from)
 	start := prefix
 	if bytes.Compare(after, start) > 0 {
@@ -147,25 +139,22 @@ func (v *view) page(from table, prefix, after []byte, maxBytes int, each func(va
 	}
 	for size := 0; key != nil && bytes.HasPrefix(key, prefix); key, value = cursor.Next() {
 		if maxBytes >= 0 && size >= maxBytes {
-			return reached, nil
+			return reached
 		}
 		size += len(key) + len(value)
 		reached = append(reached[:0], key...)
-		if err := each(value); err != nil {
-			return nil, err
-		}
+		each(value)
 	}
-	return nil, nil
+	return nil
 }
 
 // findSession reads an open session, if there is one.
-func (v *view) findSession(id jobs.SessionID) (session jobs.Session, found bool, err error) {
+func (v *view) findSession(id jobs.SessionID) (session jobs.Session, found bool) {
 	value := v.get(tableSession, id.UUID[:])
 	if value == nil {
-		return jobs.Session{}, false, nil
+		return jobs.Session{}, false
 	}
-	session, err = decode(value, &v1.Session{}, command.SessionFromProto)
-	return session, err == nil, err
+	return decode(value, &v1.Session{}, command.SessionFromProto), true
 }
 
 // openedSession reads the session that a command names. ErrSessionExpired.
@@ -174,9 +163,9 @@ func (v *view) openedSession(text string) (jobs.Session, error) {
 	if err != nil {
 		return jobs.Session{}, err
 	}
-	session, found, err := v.findSession(id)
-	if err == nil && !found {
-		err = fmt.Errorf("session %s: %w", id, jobs.ErrSessionExpired)
+	session, found := v.findSession(id)
+	if !found {
+		return jobs.Session{}, fmt.Errorf("session %s: %w", id, jobs.ErrSessionExpired)
 	}
-	return session, err
+	return session, nil
 }

@@ -26,11 +26,9 @@ func (m *Machine) JobAt(id jobs.JobID, now time.Time) (job jobs.Job, err error) 
 		if err != nil {
 			return err
 		}
-		if job, err = v.complete(j); err != nil {
-			return err
-		}
-		job.Effective, err = v.effective(j, now)
-		return err
+		job = v.complete(j)
+		job.Effective = v.effective(j, now)
+		return nil
 	})
 	return job, err
 }
@@ -45,9 +43,7 @@ func (m *Machine) JobsByID(ids ...jobs.JobID) ([]jobs.Job, error) {
 			if err != nil {
 				return err
 			}
-			if found[i], err = v.complete(j); err != nil {
-				return err
-			}
+			found[i] = v.complete(j)
 		}
 		return nil
 	})
@@ -77,22 +73,19 @@ func (m *Machine) Claimed(id jobs.JobID, maxFlowBytes int) (claimed jobs.Claimed
 		if err != nil {
 			return err
 		}
-		if claimed.Job, err = v.complete(j); err != nil || j.Flow.IsZero() {
-			return err
+		if claimed.Job = v.complete(j); j.Flow.IsZero() {
+			return nil
 		}
-		book, found, err := v.book(j.Book)
-		if err != nil || !found {
-			return err // a finished job may outlive its book
+		book, found := v.book(j.Book)
+		if !found {
+			return nil // a finished job may outlive its book
 		}
 		claimed.Book = &book
-		record, err := v.flow(j.Flow)
-		if err != nil || record == nil {
-			return err
+		record := v.flow(j.Flow)
+		if record == nil {
+			return nil
 		}
-		flow, more, err := v.wholeFlow(record, Part{MaxBytes: maxFlowBytes}, 0)
-		if err != nil {
-			return err
-		}
+		flow, more := v.wholeFlow(record, Part{MaxBytes: maxFlowBytes}, 0)
 		if flowOmitted = more; !more {
 			claimed.Flow = &flow
 		}
@@ -115,16 +108,14 @@ type Part struct {
 // atoms follow. ErrNotFound.
 func (m *Machine) Flow(id logbook.FlowID, part Part) (flow logbook.FlowDetail, more bool, err error) {
 	err = m.read(func(v *view) error {
-		record, err := v.flow(id)
+		record := v.flow(id)
 		switch {
-		case err != nil:
-			return err
 		case record == nil:
 			return fmt.Errorf("flow %s: %w", id, logbook.ErrNotFound)
 		}
 		part.Skip = max(part.Skip, 0)
-		flow, more, err = v.wholeFlow(record, part, 1)
-		return err
+		flow, more = v.wholeFlow(record, part, 1)
+		return nil
 	})
 	return flow, more, err
 }
@@ -133,77 +124,56 @@ func (m *Machine) Flow(id logbook.FlowID, part Part) (flow logbook.FlowDetail, m
 // recorded: after those to skip, as many as fit, but not fewer than least,
 // where the rest of the flow fits. They are stored by name, so their places are
 // read first.
-func (v *view) wholeFlow(record *flowRecord, part Part, least int) (flow logbook.FlowDetail, more bool, err error) {
-	whole, total, err := v.flowHead(record, part.AtomsOnly)
-	if err != nil {
-		return logbook.FlowDetail{}, false, err
-	}
-	values, err := v.atomValues(record)
-	if err != nil {
-		return logbook.FlowDetail{}, false, err
-	}
+func (v *view) wholeFlow(record *flowRecord, part Part, least int) (flow logbook.FlowDetail, more bool) {
+	whole, total := v.flowHead(record, part.AtomsOnly)
+	values := v.atomValues(record)
 	if part.MaxBytes >= 0 && total > part.MaxBytes {
 		least = 0
 	}
 	for i := part.Skip; i < len(values); i++ {
-		atom, size, err := v.wholeAtom(record.ID, values[i])
-		if err != nil {
-			return logbook.FlowDetail{}, false, err
-		}
+		atom, size := v.wholeAtom(record.ID, values[i])
 		total += size
 		if part.MaxBytes >= 0 && total > part.MaxBytes && i >= part.Skip+least {
-			return *whole, true, nil
+			return *whole, true
 		}
 		whole.Atoms = append(whole.Atoms, atom)
 	}
-	return *whole, false, nil
+	return *whole, false
 }
 
 // flowHead reads a flow without its atoms, and tells how many bytes it takes
 // as stored, apart from its record, which is short.
-func (v *view) flowHead(record *flowRecord, short bool) (head *logbook.FlowDetail, size int, err error) {
+func (v *view) flowHead(record *flowRecord, short bool) (head *logbook.FlowDetail, size int) {
 	if short {
 		head := record.FlowDetail
 		head.Interventions = nil
-		return &head, 0, nil
+		return &head, 0
 	}
-	if head, err = v.flowBody(record); err != nil {
-		return nil, 0, err
-	}
+	head = v.flowBody(record)
 	told := 0
-	if head.Definition, size, err = v.definition(record.ID); err != nil {
-		return nil, 0, err
-	}
-	if head.Interventions, told, err = v.answeredInterventions(record); err != nil {
-		return nil, 0, err
-	}
-	return head, size + told + len(v.get(tableFlowBody, record.ID.UUID[:])), nil
+	head.Definition, size = v.definition(record.ID)
+	head.Interventions, told = v.answeredInterventions(record)
+	return head, size + told + len(v.get(tableFlowBody, record.ID.UUID[:]))
 }
 
 // atomValues are the stored atoms of a flow by their numbers. They are bbolt's
 // memory.
-func (v *view) atomValues(record *flowRecord) ([][]byte, error) {
+func (v *view) atomValues(record *flowRecord) [][]byte {
 	values := make([][]byte, record.atoms)
-	err := v.scan(tableAtom, record.ID.UUID[:], func(_, value []byte) (bool, error) {
-		number, err := atomNumber(value)
-		if err != nil {
-			return false, err
-		}
+	v.scan(tableAtom, record.ID.UUID[:], func(_, value []byte) bool {
+		number := atomNumber(value)
 		if number >= record.atoms || values[number] != nil {
-			return false, corrupt("flow %s has %d atoms, and one with the number %d", record.ID, record.atoms, number)
+			panic(corrupt("flow %s has %d atoms, and one with the number %d", record.ID, record.atoms, number))
 		}
 		values[number] = value
-		return true, nil
+		return true
 	})
-	if err != nil {
-		return nil, err
-	}
 	for number, value := range values {
 		if value == nil {
-			return nil, corrupt("atom %d of flow %s is not stored", number, record.ID)
+			panic(corrupt("atom %d of flow %s is not stored", number, record.ID))
 		}
 	}
-	return values, nil
+	return values
 }
 
 // Book reads a book with its flows, without their atoms. ErrNotFound.
@@ -219,17 +189,10 @@ func (m *Machine) Book(id logbook.BookID) (logbook.Book, error) {
 func (m *Machine) BookPart(id logbook.BookID, skip, maxBytes int) (book logbook.Book, more bool, err error) {
 	err = m.read(func(v *view) error {
 		found := false
-		var err error
-		if book, found, err = v.book(id); err != nil {
-			return err
-		}
-		if !found {
+		if book, found = v.book(id); !found {
 			return fmt.Errorf("book %s: %w", id, logbook.ErrNotFound)
 		}
-		flows, err := v.flowIDs(id)
-		if err != nil {
-			return err
-		}
+		flows := v.flowIDs(id)
 		size := len(v.get(tableBook, id.UUID[:]))
 		for i := max(skip, 0); i < len(flows); i++ {
 			key := flows[i].UUID[:]
@@ -238,14 +201,8 @@ func (m *Machine) BookPart(id logbook.BookID, skip, maxBytes int) (book logbook.
 				more = true
 				return nil
 			}
-			record, err := v.existingFlow(flows[i])
-			if err != nil {
-				return err
-			}
-			whole, err := v.flowBody(record)
-			if err != nil {
-				return err
-			}
+			record := v.existingFlow(flows[i])
+			whole := v.flowBody(record)
 			book.Flows = append(book.Flows, *whole)
 		}
 		return nil
@@ -276,10 +233,7 @@ func (m *Machine) Books(after string, limit int) (page logbook.Page[logbook.Book
 				return nil
 			}
 			size += len(value)
-			book, err := decode(value, &v1.Book{}, command.BookFromProto)
-			if err != nil {
-				return err
-			}
+			book := decode(value, &v1.Book{}, command.BookFromProto)
 			page.Items = append(page.Items, book)
 		}
 		return nil
@@ -292,16 +246,11 @@ func (m *Machine) Session(id jobs.SessionID) (jobs.Session, error) {
 	var session jobs.Session
 	err := m.read(func(v *view) error {
 		found := false
-		var err error
-		if session, found, err = v.findSession(id); err != nil {
-			return err
-		}
-		if !found {
+		if session, found = v.findSession(id); !found {
 			return fmt.Errorf("session %s: %w", id, jobs.ErrSessionExpired)
 		}
-		claims, err := v.claims(id)
-		session.Claims = len(claims.held)
-		return err
+		session.Claims = len(v.claims(id).held)
+		return nil
 	})
 	return session, err
 }

@@ -37,9 +37,8 @@ func (t *txn) restore(c *v1.JobCommand) error {
 		flow.job, flow.last = j.Sequence, j.Sequence
 		t.saveFlow(flow)
 	}
-	completed, err := t.settle(j, 0, "")
-	if err != nil || completed {
-		return err
+	if t.settle(j, 0, "") {
+		return nil
 	}
 	t.event(jobs.EventRestored, j, jobs.Event{Request: request, Reason: request.Reason})
 	return nil
@@ -66,21 +65,19 @@ func (t *txn) flowToRestore(j *jobRecord) (*flowRecord, error) {
 	if j.Flow.IsZero() {
 		return nil, nil
 	}
-	flow, err := t.flow(j.Flow)
+	flow := t.flow(j.Flow)
 	switch {
-	case err != nil:
-		return nil, err
 	case flow == nil:
 		return nil, fmt.Errorf("%w: its book is gone, and its flow with it", jobs.ErrConflict)
 	case flow.job != 0:
 		return nil, fmt.Errorf("%w: flow %s is that of job number %d, which is not finished", jobs.ErrConflict, flow.ID, flow.job)
 	}
 	// A book that was destroyed and saved anew under its id is not the job's.
-	book, found, err := t.book(j.Book)
-	if err == nil && (!found || book.CreatedAt.After(j.PostedAt)) {
-		err = fmt.Errorf("%w: its book was destroyed, and another has its id", jobs.ErrConflict)
+	book, found := t.book(j.Book)
+	if !found || book.CreatedAt.After(j.PostedAt) {
+		return nil, fmt.Errorf("%w: its book was destroyed, and another has its id", jobs.ErrConflict)
 	}
-	return flow, err
+	return flow, nil
 }
 
 // purge removes a finished job before its time.
@@ -93,5 +90,6 @@ func (t *txn) purge(c *v1.JobCommand) error {
 		return fmt.Errorf("cannot purge job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
 	}
 	t.event(jobs.EventPurged, j, jobs.Event{Request: request, Outcome: j.Outcome, Reason: cmp.Or(request.Reason, j.Reason)})
-	return t.sweepJob(j)
+	t.sweepJob(j)
+	return nil
 }

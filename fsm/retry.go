@@ -47,10 +47,7 @@ func (t *txn) sequel(p *parting, outcome jobs.Outcome) (*sequel, error) {
 	if policy == nil || !failed || j.isUnder(jobs.RequestCancel) {
 		return nil, nil
 	}
-	failure, err := t.failureOf(p)
-	if err != nil {
-		return nil, err
-	}
+	failure := t.failureOf(p)
 	if failure == nil {
 		failure = unsaid(p, howEnded(outcome))
 	}
@@ -108,18 +105,14 @@ func (t *txn) addIntervention(record *flowRecord, number uint32, i *logbook.Inte
 }
 
 // goOn ends an attempt that does not end its job: the claim is over, and the
-// job waits for the next attempt, or for a person. The error is a fault.
-func (t *txn) goOn(p *parting, s *sequel) error {
+// job waits for the next attempt, or for a person.
+func (t *txn) goOn(p *parting, s *sequel) {
 	j := p.job
 	if s.rerun != nil {
-		if err := t.planRerun(p, s); err != nil {
-			return err
-		}
+		t.planRerun(p, s)
 	}
 	p.Reason = s.reason
-	if err := t.part(p, endAttempted); err != nil {
-		return err
-	}
+	t.part(p, endAttempted)
 	j.Attempts, j.Attempted = s.failed, s.outcome
 	kind, delay := jobs.EventRetried, s.due
 	if s.parks {
@@ -129,27 +122,21 @@ func (t *txn) goOn(p *parting, s *sequel) error {
 		j.Priority = stepped(j.Priority, j.Retry.PriorityStep)
 		t.changes.Retried++
 	}
-	if _, err := t.settle(j, delay, p.owner); err != nil {
-		return err
-	}
+	t.settle(j, delay, p.owner)
 	t.event(kind, j, jobs.Event{Owner: p.owner, Token: j.Token, Outcome: s.outcome, Reason: s.reason})
-	return t.recordError(j, howEnded(s.outcome), p.owner, s.failure)
+	t.recordError(j, howEnded(s.outcome), p.owner, s.failure)
 }
 
 // planRerun puts the intervention into the flow, which is written with its last
 // update, or now if there is none.
-func (t *txn) planRerun(p *parting, s *sequel) error {
+func (t *txn) planRerun(p *parting, s *sequel) {
 	if p.update != nil {
 		t.addIntervention(p.update.flow, s.number, s.rerun)
-		return nil
+		return
 	}
-	record, err := t.existingFlow(p.job.Flow)
-	if err != nil {
-		return err
-	}
+	record := t.existingFlow(p.job.Flow)
 	t.addIntervention(record, s.number, s.rerun)
 	t.saveFlow(record)
-	return nil
 }
 
 func howEnded(outcome jobs.Outcome) jobs.How {
@@ -180,10 +167,7 @@ func (t *txn) planRelease(j *jobRecord, c jobs.Change) (*release, error) {
 	if !c.Release || !j.Parked || j.Flow.IsZero() {
 		return nil, nil
 	}
-	record, err := t.existingFlow(j.Flow)
-	if err != nil {
-		return nil, err
-	}
+	record := t.existingFlow(j.Flow)
 	number := t.interventionCount(j.Flow)
 	switch {
 	case record.State != logbook.FlowReverted:
@@ -207,16 +191,13 @@ func (t *txn) letRun(j *jobRecord, r *release) {
 }
 
 // giveUp ends a parked job whose flow is half undone and which a person cancels: an owner
-// could do nothing more. Interventions that hold are taken back. The error is a fault.
-func (t *txn) giveUp(j *jobRecord, flow *flowRecord, request *jobs.OperatorRequest) error {
-	if err := t.takeBack(flow, request); err != nil {
-		return err
-	}
+// could do nothing more. Interventions that hold are taken back.
+func (t *txn) giveUp(j *jobRecord, flow *flowRecord, request *jobs.OperatorRequest) {
+	t.takeBack(flow, request)
 	flow.job = 0
 	t.saveFlow(flow)
 	j.StopRequest, j.Outcome = request, jobs.OutcomeFailed
 	j.Held, j.Parked = false, false
 	t.closeJob(j, jobs.StateCompleted)
 	t.event(jobs.EventCompleted, j, jobs.Event{Token: j.Token, Outcome: j.Outcome, Reason: request.Reason, Request: request})
-	return nil
 }

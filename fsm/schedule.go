@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -64,13 +63,11 @@ func (t *txn) leaveSchedule(j *jobRecord) {
 	}
 	id, err := uuid.FromBytes(value)
 	if err != nil {
-		t.keepFault(corrupt("the schedule of job %s is no id: %w", j.ID, err))
-		return
+		panic(corrupt("the schedule of job %s is no id: %w", j.ID, err))
 	}
-	s, err := t.schedule(schedules.ID{UUID: id})
-	if err != nil || s == nil {
-		t.keepFault(errors.Join(err, corrupt("the schedule of job %s cannot be read", j.ID)))
-		return
+	s := t.schedule(schedules.ID{UUID: id})
+	if s == nil {
+		panic(corrupt("the schedule of job %s is not stored", j.ID))
 	}
 	t.delete(tableJobSchedule, sequenceKey(j.Sequence))
 	t.delete(tableScheduleJob, scheduleKey(s.ID, j.Sequence))
@@ -81,76 +78,64 @@ func (t *txn) leaveSchedule(j *jobRecord) {
 	}
 }
 
-func (t *txn) keepFault(err error) {
-	if t.fault == nil {
-		t.fault = err
-	}
-}
-
 // schedule reads a schedule without its posting; nil if there is none.
-func (v *view) schedule(id schedules.ID) (*scheduleRecord, error) {
+func (v *view) schedule(id schedules.ID) *scheduleRecord {
 	value := v.get(tableSchedule, id.UUID[:])
 	if value == nil {
-		return nil, nil
+		return nil
 	}
-	s, err := decode(value, &v1.Schedule{}, command.ScheduleFromProto)
-	if err != nil {
-		return nil, err
-	}
+	s := decode(value, &v1.Schedule{}, command.ScheduleFromProto)
 	record := &scheduleRecord{Schedule: s, due: s.Next}
 	if s.Pause != nil {
 		record.due = time.Time{}
 	}
-	return record, nil
+	return record
 }
 
 // scheduleByName reads a schedule without its posting; nil if there is none.
-func (v *view) scheduleByName(name schedules.Ref) (*scheduleRecord, error) {
+func (v *view) scheduleByName(name schedules.Ref) *scheduleRecord {
 	if name.Board == "" {
 		name.Board = jobs.DefaultBoard
 	}
 	if len(name.Board) > maxKeyName {
-		return nil, nil
+		return nil
 	}
 	value := v.get(tableScheduleName, scheduleNameKey(name.Board, name.Name))
 	if value == nil {
-		return nil, nil
+		return nil
 	}
 	id, err := uuid.FromBytes(value)
 	if err != nil {
-		return nil, corrupt("schedule %s of board %s has no id: %w", name.Name, name.Board, err)
+		panic(corrupt("schedule %s of board %s has no id: %w", name.Name, name.Board, err))
 	}
-	s, err := v.schedule(schedules.ID{UUID: id})
-	if err == nil && s == nil {
-		return nil, corrupt("schedule %s of board %s is not stored", name.Name, name.Board)
+	s := v.schedule(schedules.ID{UUID: id})
+	if s == nil {
+		panic(corrupt("schedule %s of board %s is not stored", name.Name, name.Board))
 	}
-	return s, err
+	return s
 }
 
 // existingSchedule reads a schedule that somebody asks for. ErrNotFound.
 func (v *view) existingSchedule(board, name string) (*scheduleRecord, error) {
-	s, err := v.scheduleByName(schedules.Ref{Board: board, Name: name})
-	if err == nil && s == nil {
+	s := v.scheduleByName(schedules.Ref{Board: board, Name: name})
+	if s == nil {
 		return nil, fmt.Errorf("schedule %q: %w", name, jobs.ErrNotFound)
 	}
-	return s, err
+	return s, nil
 }
 
 // template reads the posting of a schedule.
-func (v *view) template(id schedules.ID) (jobs.Posting, error) {
+func (v *view) template(id schedules.ID) jobs.Posting {
 	value := v.get(tableTemplate, id.UUID[:])
 	if value == nil {
-		return jobs.Posting{}, corrupt("schedule %s has no posting", id)
+		panic(corrupt("schedule %s has no posting", id))
 	}
 	return decode(value, &v1.Posting{}, command.PostingFromProto)
 }
 
 // addRecord writes a new record. Writing the schedule drops the oldest ones over the limit.
-func (t *txn) addRecord(s *scheduleRecord, record *schedules.SlotRecord) error {
-	last, err := t.lastRecord(s.ID)
-	if err != nil {
-		return err
-	}
+func (t *txn) addRecord(s *scheduleRecord, record *schedules.SlotRecord) {
+	last := t.lastRecord(s.ID)
 	record.Number = 1
 	if last != nil {
 		record.Number = last.Number + 1
@@ -160,7 +145,6 @@ func (t *txn) addRecord(s *scheduleRecord, record *schedules.SlotRecord) error {
 	}
 	t.putRecord(s, record)
 	s.Records++
-	return nil
 }
 
 // trimRecords drops the oldest records over the bound, but none that waits.
@@ -170,15 +154,12 @@ func (t *txn) trimRecords(s *scheduleRecord) {
 		return
 	}
 	var drop [][]byte
-	err := t.scan(tableSlot, s.ID.UUID[:], func(key, _ []byte) (bool, error) {
+	t.scan(tableSlot, s.ID.UUID[:], func(key, _ []byte) bool {
 		if t.get(tableSlotWaiting, key) == nil {
 			drop = append(drop, bytes.Clone(key))
 		}
-		return len(drop) < over, nil
+		return len(drop) < over
 	})
-	if err != nil {
-		t.keepFault(err)
-	}
 	for _, key := range drop {
 		t.delete(tableSlot, key)
 	}
@@ -190,16 +171,16 @@ func (t *txn) putRecord(s *scheduleRecord, record *schedules.SlotRecord) {
 }
 
 // lastRecord is the latest record of a schedule; nil if there is none.
-func (v *view) lastRecord(id schedules.ID) (*schedules.SlotRecord, error) {
-	records, err := v.latestRecords(id, 1)
-	if err != nil || len(records) == 0 {
-		return nil, err
+func (v *view) lastRecord(id schedules.ID) *schedules.SlotRecord {
+	records := v.latestRecords(id, 1)
+	if len(records) == 0 {
+		return nil
 	}
-	return &records[0], nil
+	return &records[0]
 }
 
 // latestRecords reads records, the latest first; fewer where they are long.
-func (v *view) latestRecords(id schedules.ID, most int) ([]schedules.SlotRecord, error) {
+func (v *view) latestRecords(id schedules.ID, most int) []schedules.SlotRecord {
 	cursor := v.cursor(tableSlot)
 	before := cursor.Prev
 	if key, _ := cursor.Seek(scheduleKey(id, math.MaxUint64)); key == nil { // no record has that number
@@ -210,19 +191,16 @@ func (v *view) latestRecords(id schedules.ID, most int) ([]schedules.SlotRecord,
 	key, value := before()
 	for ; bytes.HasPrefix(key, id.UUID[:]) && len(records) < most && size < maxPageBytes; key, value = cursor.Prev() {
 		size += len(value)
-		record, err := decode(value, &v1.SlotRecord{}, command.SlotRecordFromProto)
-		if err != nil {
-			return nil, err
-		}
+		record := decode(value, &v1.SlotRecord{}, command.SlotRecordFromProto)
 		records = append(records, record)
 	}
-	return records, nil
+	return records
 }
 
-func (v *view) nextSlot() (time.Time, error) {
+func (v *view) nextSlot() time.Time {
 	key, _ := v.cursor(tableScheduleDue).First()
 	if key == nil {
-		return time.Time{}, nil
+		return time.Time{}
 	}
 	return timeOfKey(key)
 }
@@ -238,11 +216,9 @@ func (m *Machine) Schedule(name schedules.Ref, records int) (schedules.Schedule,
 			return err
 		}
 		s = found.Schedule
-		if s.Posting, err = v.template(s.ID); err != nil {
-			return err
-		}
-		latest, err = v.latestRecords(s.ID, records)
-		return err
+		s.Posting = v.template(s.ID)
+		latest = v.latestRecords(s.ID, records)
+		return nil
 	})
 	return s, latest, err
 }
@@ -281,12 +257,9 @@ func (m *Machine) Schedules(query schedules.Query) (page jobs.Page[schedules.Sch
 			size += len(v.get(tableSchedule, value))
 			id, err := uuid.FromBytes(value)
 			if err != nil {
-				return corrupt("a schedule has no id: %w", err)
+				panic(corrupt("a schedule has no id: %w", err))
 			}
-			s, err := v.schedule(schedules.ID{UUID: id})
-			if err != nil {
-				return err
-			}
+			s := v.schedule(schedules.ID{UUID: id})
 			page.Items = append(page.Items, s.Schedule)
 			last = append(last[:0], key...)
 		}
@@ -302,20 +275,17 @@ func (m *Machine) DueSchedules(now time.Time, most int) ([]schedules.Schedule, e
 	err := m.read(func(v *view) error {
 		cursor := v.cursor(tableScheduleDue)
 		for key, _ := cursor.First(); key != nil && len(due) < most; key, _ = cursor.Next() {
-			at, err := timeOfKey(key)
-			if err != nil || at.After(now) {
-				return err
+			at := timeOfKey(key)
+			if at.After(now) {
+				return nil
 			}
 			id, err := uuid.FromBytes(key[dueTimeSize:])
 			if err != nil {
-				return corrupt("a schedule is due without its id: %w", err)
+				panic(corrupt("a schedule is due without its id: %w", err))
 			}
-			s, err := v.schedule(schedules.ID{UUID: id})
-			switch {
-			case err != nil:
-				return err
-			case s == nil:
-				return corrupt("schedule %s is due and not stored", id)
+			s := v.schedule(schedules.ID{UUID: id})
+			if s == nil {
+				panic(corrupt("schedule %s is due and not stored", id))
 			}
 			due = append(due, s.Schedule)
 		}

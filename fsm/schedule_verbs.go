@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -27,10 +26,7 @@ func (t *txn) saveSchedule(c *v1.SaveScheduleCommand) (*v1.Result, error) {
 	if given.Board == "" {
 		given.Board = jobs.DefaultBoard
 	}
-	known, err := t.scheduleByName(schedules.Ref{Board: given.Board, Name: given.Name})
-	if err != nil {
-		return nil, err
-	}
+	known := t.scheduleByName(schedules.Ref{Board: given.Board, Name: given.Name})
 	var s *scheduleRecord
 	if known == nil {
 		s, err = t.newSchedule(&given, c)
@@ -79,17 +75,10 @@ func (t *txn) changedSchedule(s *scheduleRecord, given *schedules.Schedule, c *v
 	if err != nil {
 		return nil, err
 	}
-	template, err := t.template(s.ID)
-	if err != nil {
-		return nil, err
-	}
 	before := s.Schedule
-	before.Posting = template
-	same, err := sameDefinition(&before, given)
+	before.Posting = t.template(s.ID)
 	switch {
-	case err != nil:
-		return nil, err
-	case same:
+	case sameDefinition(&before, given):
 		return s, nil
 	case c.GetRevision() != s.Revision:
 		return nil, errOtherRevision(c.GetRevision(), s.Revision)
@@ -133,17 +122,14 @@ func definitionOf(s *schedules.Schedule) schedules.Schedule {
 	}
 }
 
-func sameDefinition(a, b *schedules.Schedule) (bool, error) {
+func sameDefinition(a, b *schedules.Schedule) bool {
 	var encoded [2][]byte
 	for i, s := range []*schedules.Schedule{a, b} {
 		definition := definitionOf(s)
 		definition.Posting = s.Posting
-		var err error
-		if encoded[i], err = encode(nil, command.ScheduleToProto(&definition)); err != nil {
-			return false, err
-		}
+		encoded[i] = encode(nil, command.ScheduleToProto(&definition))
 	}
-	return bytes.Equal(encoded[0], encoded[1]), nil
+	return bytes.Equal(encoded[0], encoded[1])
 }
 
 // define writes a new definition. Its number is the entry's index: no two
@@ -236,7 +222,8 @@ func (t *txn) skipDecided(s *scheduleRecord, d *v1.SlotDecision) error {
 	if err != nil {
 		return err
 	}
-	return t.skipSlots(s, &decision, decision.Skip)
+	t.skipSlots(s, &decision, decision.Skip)
+	return nil
 }
 
 // inOrder reads decisions, and refuses those that are not each after the one
@@ -274,10 +261,8 @@ func (t *txn) fireSchedule(c *v1.FireScheduleCommand) error {
 	if err != nil {
 		return err
 	}
-	s, err := t.schedule(schedules.ID{UUID: id})
+	s := t.schedule(schedules.ID{UUID: id})
 	switch {
-	case err != nil:
-		return err
 	case s == nil:
 		return fmt.Errorf("cannot post slots: schedule %s: %w", id, jobs.ErrNotFound)
 	case s.Pause != nil:
@@ -290,98 +275,84 @@ func (t *txn) fireSchedule(c *v1.FireScheduleCommand) error {
 		return fmt.Errorf("cannot post slots of schedule %s: %w", s.Name, err)
 	}
 	for i := range decisions {
-		if s, err = t.decide(s, &decisions[i]); err != nil {
-			return err
-		}
+		s = t.decide(s, &decisions[i])
 	}
 	s.Next = next
 	t.putSchedule(s)
 	return nil
 }
 
-// decide carries out one decision. The error is a fault.
-func (t *txn) decide(s *scheduleRecord, d *schedules.SlotDecision) (*scheduleRecord, error) {
+// decide carries out one decision.
+func (t *txn) decide(s *scheduleRecord, d *schedules.SlotDecision) *scheduleRecord {
 	s.Decided = d.Through
 	if d.Skip != "" {
-		return s, t.skipSlots(s, d, d.Skip)
+		t.skipSlots(s, d, d.Skip)
+		return s
 	}
 	record := &schedules.SlotRecord{Slot: d.Slot, Job: s.ID.SlotJob(d.Slot), Trigger: schedules.TriggerSchedule}
 	return t.place(s, record, s.Overlap)
 }
 
 // place posts a slot, lets it wait, or skips it, as the overlap policy says.
-// The error is a fault.
-func (t *txn) place(s *scheduleRecord, record *schedules.SlotRecord, overlap schedules.Overlap) (*scheduleRecord, error) {
+func (t *txn) place(s *scheduleRecord, record *schedules.SlotRecord, overlap schedules.Overlap) *scheduleRecord {
 	if overlap == schedules.OverlapCancel && (s.Active > 0 || s.Waiting > 0) {
-		var err error
-		if s, err = t.clear(s); err != nil {
-			return s, err
-		}
+		s = t.clear(s)
 	}
 	free := s.Active == 0 && s.Waiting == 0
 	switch {
 	case free || overlap == schedules.OverlapAllow:
-		return s, t.postSlot(s, record)
+		t.postSlot(s, record)
 	case overlap == schedules.OverlapQueue || overlap == schedules.OverlapCancel:
-		return s, t.queueSlot(s, record)
+		t.queueSlot(s, record)
+	default:
+		t.refuseSlot(s, record, "a job of the schedule is not finished")
 	}
-	return s, t.refuseSlot(s, record, "a job of the schedule is not finished")
+	return s
 }
 
 // clear cancels what a schedule has under way, and skips what waits. Those
 // that nobody has claimed are finished at once.
-func (t *txn) clear(s *scheduleRecord) (*scheduleRecord, error) {
+func (t *txn) clear(s *scheduleRecord) *scheduleRecord {
 	for _, key := range t.keys(tableSlotWaiting, s.ID.UUID[:]) {
-		if err := t.unwait(s, key, func(r *schedules.SlotRecord) {
+		t.unwait(s, key, func(r *schedules.SlotRecord) {
 			refuse(s, r, "a later slot has taken its place")
-		}); err != nil {
-			return s, err
-		}
+		})
 	}
 	t.putSchedule(s)
 	for _, key := range t.keys(tableScheduleJob, s.ID.UUID[:]) {
-		sequence, err := sequenceAtEnd(key)
-		if err != nil {
-			return s, err
-		}
-		j, err := t.job(sequence)
-		if err != nil {
-			return s, err
-		}
+		sequence := sequenceAtEnd(key)
+		j := t.job(sequence)
 		before := t.writes
-		err = t.cancel(&v1.JobCommand{
+		err := t.cancel(&v1.JobCommand{
 			Job: j.ID.String(), By: s.Name, Reason: "the next slot of its schedule has come", Revert: true,
 		})
 		// A job whose flow has ended and waits to be consumed is not cancelled: it
 		// will be finished soon.
-		if err != nil && (isFault(err) || t.writes != before) {
-			return s, corrupt("cannot cancel job %s: %w", j.ID, err)
+		if err != nil && t.writes != before {
+			panic(corrupt("cannot cancel job %s: %w", j.ID, err))
 		}
 	}
 	return t.schedule(s.ID) // as the jobs that are finished have left it
 }
 
 // postSlot posts the job of a slot, and records that, or why it was refused.
-// The error is a fault.
-func (t *txn) postSlot(s *scheduleRecord, record *schedules.SlotRecord) error {
-	reason, err := t.postJob(s, record)
-	if err != nil {
-		return err
+func (t *txn) postSlot(s *scheduleRecord, record *schedules.SlotRecord) {
+	if reason := t.postJob(s, record); reason != "" {
+		t.refuseSlot(s, record, reason)
+		return
 	}
-	if reason == "" {
-		return t.addRecord(s, record)
-	}
-	return t.refuseSlot(s, record, reason)
+	t.addRecord(s, record)
 }
 
 // refuseSlot records that a slot is not posted: in a record of its own if it was asked
 // for, or else together with the slots before it that were refused for the same reason.
-func (t *txn) refuseSlot(s *scheduleRecord, record *schedules.SlotRecord, reason string) error {
+func (t *txn) refuseSlot(s *scheduleRecord, record *schedules.SlotRecord, reason string) {
 	if record.Trigger == schedules.TriggerSchedule {
-		return t.skipSlots(s, &schedules.SlotDecision{Slot: record.Slot, Through: record.Slot, Count: 1}, reason)
+		t.skipSlots(s, &schedules.SlotDecision{Slot: record.Slot, Through: record.Slot, Count: 1}, reason)
+		return
 	}
 	refuse(s, record, reason)
-	return t.addRecord(s, record)
+	t.addRecord(s, record)
 }
 
 // refuse makes a record that of a slot which is not posted.
@@ -390,28 +361,23 @@ func refuse(s *scheduleRecord, record *schedules.SlotRecord, reason string) {
 	s.Skipped++
 }
 
-// postJob posts the job of a slot. It answers with the reason of a refusal; the
-// error is a fault.
-func (t *txn) postJob(s *scheduleRecord, record *schedules.SlotRecord) (refusal string, err error) {
+// postJob posts the job of a slot. It answers with the reason of a refusal.
+func (t *txn) postJob(s *scheduleRecord, record *schedules.SlotRecord) (refusal string) {
 	if s.Active >= schedules.MaxScheduleJobs {
-		return fmt.Sprintf("%d jobs of the schedule are not finished", s.Active), nil
-	}
-	template, err := t.template(s.ID)
-	if err != nil {
-		return "", err
+		return fmt.Sprintf("%d jobs of the schedule are not finished", s.Active)
 	}
 	whole := s.Schedule
-	whole.Posting = template
+	whole.Posting = t.template(s.ID)
 	posting := whole.Expand(record.Job, record.Slot)
 	before := t.writes
 	posted, err := t.postOne(command.PostingToProto(&posting))
 	switch {
-	case err != nil && (isFault(err) || t.writes != before):
-		return "", corrupt("cannot post job %s: %w", record.Job, err)
+	case err != nil && t.writes != before:
+		panic(corrupt("cannot post job %s: %w", record.Job, err))
 	case err != nil:
-		return refusalOf(record.Job, err), nil
+		return refusalOf(record.Job, err)
 	case posted.job != record.Job.String():
-		return "job " + posted.job + " has the key of the posting", nil
+		return "job " + posted.job + " has the key of the posting"
 	}
 	record.State, record.At = schedules.SlotPosted, t.now
 	s.Posted++
@@ -420,7 +386,7 @@ func (t *txn) postJob(s *scheduleRecord, record *schedules.SlotRecord) (refusal 
 		t.put(tableScheduleJob, scheduleKey(s.ID, t.Sequence), nil)
 		t.put(tableJobSchedule, sequenceKey(t.Sequence), s.ID.UUID[:])
 	}
-	return "", nil
+	return ""
 }
 
 // refusalOf is why a board does not take a job, without its id, which every slot
@@ -431,95 +397,77 @@ func refusalOf(job jobs.JobID, err error) string {
 }
 
 // queueSlot lets a slot wait until all before it are finished.
-func (t *txn) queueSlot(s *scheduleRecord, record *schedules.SlotRecord) error {
+func (t *txn) queueSlot(s *scheduleRecord, record *schedules.SlotRecord) {
 	if s.Waiting >= schedules.MaxWaitingSlots {
-		return t.refuseSlot(s, record, fmt.Sprintf("%d slots wait already", s.Waiting))
+		t.refuseSlot(s, record, fmt.Sprintf("%d slots wait already", s.Waiting))
+		return
 	}
 	record.State = schedules.SlotWaiting
-	if err := t.addRecord(s, record); err != nil {
-		return err
-	}
+	t.addRecord(s, record)
 	s.Waiting++
 	t.put(tableSlotWaiting, scheduleKey(s.ID, record.Number), nil)
-	return nil
 }
 
 // skipSlots records slots that are not posted. Where the record before says the
 // same of the slots before, that one is made longer: a job that takes hours
 // must not fill the history of a schedule of seconds.
-func (t *txn) skipSlots(s *scheduleRecord, d *schedules.SlotDecision, reason string) error {
+func (t *txn) skipSlots(s *scheduleRecord, d *schedules.SlotDecision, reason string) {
 	s.Skipped += d.Count
 	s.Decided = later(s.Decided, d.Through)
-	last, err := t.lastRecord(s.ID)
-	if err != nil {
-		return err
-	}
+	last := t.lastRecord(s.ID)
 	fresh := schedules.SlotRecord{Slot: d.Slot, State: schedules.SlotSkipped, Reason: reason, Trigger: schedules.TriggerSchedule, At: t.now}
 	if d.Count > 1 {
 		fresh.Through, fresh.Count = d.Through, d.Count
 	}
 	if last == nil || last.State != schedules.SlotSkipped || last.Reason != reason || last.Trigger != schedules.TriggerSchedule || !last.Slot.Before(d.Slot) {
-		return t.addRecord(s, &fresh)
+		t.addRecord(s, &fresh)
+		return
 	}
 	last.Through, last.Count, last.At = d.Through, last.Slots()+d.Count, t.now
 	t.putRecord(s, last)
-	return nil
 }
 
 // postWaiting posts the next waiting slots of the schedules whose last
-// unfinished job the command has finished. The error is a fault.
-func (t *txn) postWaiting() error {
+// unfinished job the command has finished.
+func (t *txn) postWaiting() {
 	vacated := t.vacated
 	t.vacated = nil
 	for _, id := range vacated {
-		s, err := t.schedule(id)
-		if err != nil {
-			return err
-		}
+		s := t.schedule(id)
 		if s == nil || s.Pause != nil {
 			continue
 		}
 		for s.Active == 0 && s.Waiting > 0 {
-			if err := t.postNextWaiting(s); err != nil {
-				return err
-			}
+			t.postNextWaiting(s)
 		}
 		t.putSchedule(s)
 	}
-	return nil
 }
 
-func (t *txn) postNextWaiting(s *scheduleRecord) error {
+func (t *txn) postNextWaiting(s *scheduleRecord) {
 	key, _ := t.cursor(tableSlotWaiting).Seek(s.ID.UUID[:])
 	if !bytes.HasPrefix(key, s.ID.UUID[:]) {
-		return corrupt("schedule %s has %d waiting slots, and none is found", s.ID, s.Waiting)
+		panic(corrupt("schedule %s has %d waiting slots, and none is found", s.ID, s.Waiting))
 	}
-	var fault error
-	err := t.unwait(s, bytes.Clone(key), func(r *schedules.SlotRecord) {
-		var refusal string
-		if refusal, fault = t.postJob(s, r); refusal != "" {
+	t.unwait(s, bytes.Clone(key), func(r *schedules.SlotRecord) {
+		if refusal := t.postJob(s, r); refusal != "" {
 			refuse(s, r, refusal)
 		}
 	})
-	return errors.Join(err, fault)
 }
 
 // unwait takes a slot out of those that wait, and changes its record.
-func (t *txn) unwait(s *scheduleRecord, key []byte, change func(*schedules.SlotRecord)) error {
+func (t *txn) unwait(s *scheduleRecord, key []byte, change func(*schedules.SlotRecord)) {
 	value := t.get(tableSlot, key)
 	if value == nil {
-		return corrupt("a slot of schedule %s waits, and has no record", s.ID)
+		panic(corrupt("a slot of schedule %s waits, and has no record", s.ID))
 	}
-	record, err := decode(value, &v1.SlotRecord{}, command.SlotRecordFromProto)
-	if err != nil {
-		return err
-	}
+	record := decode(value, &v1.SlotRecord{}, command.SlotRecordFromProto)
 	t.delete(tableSlotWaiting, key)
 	s.Waiting--
 	record.At = t.now
 	change(&record)
 	t.putRecord(s, &record)
-	return nil
 }
 
 func later(a, b time.Time) time.Time {

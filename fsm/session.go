@@ -32,14 +32,12 @@ func (t *txn) openSession(c *v1.Opening) (*v1.Result, error) {
 	if opening.TTL == 0 {
 		opening.TTL = jobs.DefaultTTL
 	}
-	session, found, err := t.findSession(opening.ID)
+	session, found := t.findSession(opening.ID)
 	switch {
-	case err != nil:
-		return nil, err
 	case found && !opens(session, opening):
 		return nil, fmt.Errorf("cannot open session %s: %w: it was opened with other content", opening.ID, jobs.ErrConflict)
 	case found:
-		return t.sessionResult(session)
+		return t.sessionResult(session), nil
 	case opening.ID.IsZero():
 		return nil, &logbook.InvalidError{Field: "session id", Reason: "unset"}
 	case t.get(tableEnded, opening.ID.UUID[:]) != nil:
@@ -54,23 +52,19 @@ func (t *txn) openSession(c *v1.Opening) (*v1.Result, error) {
 	t.OpenSessions++
 	t.changes.Opened = append(t.changes.Opened, session)
 	t.record(jobs.Event{Kind: jobs.EventSessionOpened, Session: session.ID, Owner: session.Name})
-	return t.sessionResult(session)
+	return t.sessionResult(session), nil
 }
 
 func opens(s jobs.Session, o jobs.Opening) bool {
 	return o == jobs.Opening{ID: s.ID, Name: s.Name, Host: s.Host, PID: s.PID, TTL: s.TTL}
 }
 
-func (t *txn) sessionResult(session jobs.Session) (*v1.Result, error) {
+func (t *txn) sessionResult(session jobs.Session) *v1.Result {
 	if !t.answered {
-		return nil, nil
+		return nil
 	}
-	claims, err := t.claims(session.ID)
-	if err != nil {
-		return nil, err
-	}
-	session.Claims = len(claims.held)
-	return &v1.Result{Kind: &v1.Result_Session{Session: command.SessionToProto(&session)}}, nil
+	session.Claims = len(t.claims(session.ID).held)
+	return &v1.Result{Kind: &v1.Result_Session{Session: command.SessionToProto(&session)}}
 }
 
 // closeSession ends a session as its owner asks: its jobs are free at once.
@@ -81,15 +75,10 @@ func (t *txn) closeSession(c *v1.CloseSessionCommand) error {
 	}
 	for _, j := range claims {
 		owner := j.Claim.Owner
-		if err := t.noteBegun(j); err != nil {
-			return err
-		}
+		t.noteBegun(j)
 		t.release(j, endLost)
 		j.Reason = "the session of its owner was closed"
-		completed, err := t.settle(j, 0, owner)
-		if err != nil {
-			return err
-		}
+		completed := t.settle(j, 0, owner)
 		if completed {
 			continue
 		}
@@ -115,9 +104,7 @@ func (t *txn) expireSession(c *v1.ExpireSessionCommand) error {
 		return fmt.Errorf("cannot expire: %w", err)
 	}
 	for _, j := range claims {
-		if err := t.crash(j, lapse{coolDown, int(c.GetMaxCrashes()), "its owner " + j.Claim.Owner + " vanished"}); err != nil {
-			return err
-		}
+		t.crash(j, lapse{coolDown, int(c.GetMaxCrashes()), "its owner " + j.Claim.Owner + " vanished"})
 	}
 	t.endSession(session, jobs.EventSessionExpired)
 	return nil
@@ -131,12 +118,10 @@ type lapse struct {
 }
 
 // crash takes a job from an owner that has vanished, or has let the claim's
-// own time pass. The error is a fault.
-func (t *txn) crash(j *jobRecord, how lapse) error {
+// own time pass.
+func (t *txn) crash(j *jobRecord, how lapse) {
 	owner, maxCrashes := j.Claim.Owner, how.maxCrashes
-	if err := t.noteBegun(j); err != nil {
-		return err
-	}
+	t.noteBegun(j)
 	t.release(j, endLost)
 	j.Crashes++
 	if j.MaxCrashes > 0 {
@@ -147,20 +132,16 @@ func (t *txn) crash(j *jobRecord, how lapse) error {
 		t.setEvidence(j, &logbook.Failure{Kind: logbook.FailureCrash, Message: j.Reason, Permanent: true})
 		t.closeJob(j, jobs.StateTrashed)
 		t.event(jobs.EventTrashed, j, jobs.Event{Owner: owner, Token: j.Token, Reason: j.Reason})
-		if err := t.detach(j); err != nil {
-			return err
-		}
-		return t.recordError(j, jobs.HowCrashed, owner, &logbook.Failure{Kind: logbook.FailureCrash, Message: j.Reason, Permanent: true})
+		t.detach(j)
+		t.recordError(j, jobs.HowCrashed, owner, &logbook.Failure{Kind: logbook.FailureCrash, Message: j.Reason, Permanent: true})
+		return
 	}
 	j.Reason = how.reason
-	completed, err := t.settle(j, how.coolDown, owner)
-	if err != nil {
-		return err
-	}
+	completed := t.settle(j, how.coolDown, owner)
 	if !completed {
 		t.event(jobs.EventExpired, j, jobs.Event{Owner: owner, Token: j.Token, Reason: j.Reason})
 	}
-	return t.recordError(j, jobs.HowCrashed, owner, &logbook.Failure{Kind: logbook.FailureCrash, Message: how.reason})
+	t.recordError(j, jobs.HowCrashed, owner, &logbook.Failure{Kind: logbook.FailureCrash, Message: how.reason})
 }
 
 // endingSession reads a session that is to end, and the jobs that it holds, in
@@ -170,17 +151,12 @@ func (t *txn) endingSession(text string) (jobs.Session, []*jobRecord, error) {
 	if err != nil {
 		return jobs.Session{}, nil, err
 	}
-	claims, err := t.claims(session.ID)
-	if err != nil {
-		return jobs.Session{}, nil, err
-	}
+	claims := t.claims(session.ID)
 	held := make([]*jobRecord, len(claims.held))
 	for i, claim := range claims.held {
-		if held[i], err = t.job(claim.sequence); err != nil {
-			return jobs.Session{}, nil, err
-		}
+		held[i] = t.job(claim.sequence)
 		if held[i].Claim == nil || held[i].Claim.Token != claim.token {
-			return jobs.Session{}, nil, corrupt("session %s holds job %s, and the job does not know it", session.ID, held[i].ID)
+			panic(corrupt("session %s holds job %s, and the job does not know it", session.ID, held[i].ID))
 		}
 	}
 	return session, held, nil
@@ -236,10 +212,7 @@ func (t *txn) register(c *v1.RegisterCommand) error {
 	key := entityKey(entity.Kind, entity.Name, session.ID)
 	switch old := t.get(tableEntity, key); {
 	case old != nil:
-		known, err := decode(old, &v1.Entity{}, command.EntityFromProto)
-		if err != nil {
-			return err
-		}
+		known := decode(old, &v1.Entity{}, command.EntityFromProto)
 		known.RegisteredAt = entity.RegisteredAt
 		if reflect.DeepEqual(known, entity) {
 			return nil

@@ -87,27 +87,24 @@ type claimants map[jobs.SessionID]*sessionClaims
 
 // claimsOf are the claims of a session, which the writers of claims keep as they
 // are stored.
-func (t *txn) claimsOf(session jobs.SessionID) (*sessionClaims, error) {
+func (t *txn) claimsOf(session jobs.SessionID) *sessionClaims {
 	if known := t.claimants[session]; known != nil {
-		return known, nil
+		return known
 	}
-	found, err := t.claims(session)
-	if err != nil {
-		return nil, err
-	}
+	found := t.claims(session)
 	if len(t.claimants) >= maxKnownClaimants {
 		clear(t.claimants)
 	}
 	t.claimants[session] = &found
-	return &found, nil
+	return &found
 }
 
-func (v *view) claims(session jobs.SessionID) (sessionClaims, error) {
+func (v *view) claims(session jobs.SessionID) sessionClaims {
 	const keySize, valueSize = idSize + 8 + 8 + sequenceSize, idSize + 1
 	var claims sessionClaims
-	err := v.scan(tableClaim, session.UUID[:], func(key, value []byte) (bool, error) {
+	v.scan(tableClaim, session.UUID[:], func(key, value []byte) bool {
 		if len(key) != keySize || len(value) != valueSize {
-			return false, corrupt("a claim of session %s has a key of %d bytes and a value of %d", session, len(key), len(value))
+			panic(corrupt("a claim of session %s has a key of %d bytes and a value of %d", session, len(key), len(value)))
 		}
 		row := claimRow{
 			token: jobs.Token{
@@ -122,7 +119,7 @@ func (v *view) claims(session jobs.SessionID) (sessionClaims, error) {
 		} else {
 			claims.over = append(claims.over, row)
 		}
-		return true, nil
+		return true
 	})
-	return claims, err
+	return claims
 }

@@ -18,40 +18,29 @@ func (m *Machine) Situation(id jobs.JobID, now time.Time) (explain.Situation, er
 		if err != nil {
 			return err
 		}
-		if s.Job, err = v.complete(j); err != nil || j.State != jobs.StateClaimable {
+		if s.Job = v.complete(j); j.State != jobs.StateClaimable {
 			return err
 		}
-		board, _, err := v.board(j.Board)
-		if err != nil {
-			return err
-		}
+		board, _ := v.board(j.Board)
 		s.Paused = board.Pause
-		if s.Conductors, err = v.entities(jobs.EntityConductor); err != nil {
-			return err
-		}
-		drains, err := v.drains()
-		if err != nil {
-			return err
-		}
+		s.Conductors = v.entities(jobs.EntityConductor)
+		drains := v.drains()
 		for _, drain := range drains {
 			s.Drains[drain.Conductor] = drain
 		}
 		for _, conductor := range s.Conductors {
-			claims, err := v.claims(conductor.Session)
-			if err != nil {
-				return err
-			}
+			claims := v.claims(conductor.Session)
 			s.Claims[conductor.Session] = len(claims.held)
 		}
-		s.Ahead, s.First, err = v.ahead(j)
-		return err
+		s.Ahead, s.First = v.ahead(j)
+		return nil
 	})
 	return s, err
 }
 
 // ahead counts the jobs of a claimable job's queue that come before it, up to
 // explain.MaxAhead. first is the priority that would put the job beside the first one.
-func (v *view) ahead(j *jobRecord) (count int, first jobs.Priority, err error) {
+func (v *view) ahead(j *jobRecord) (count int, first jobs.Priority) {
 	_, queue := queueKey(queueOf(&j.jobFacts))
 	where, own := claimableKey(&j.jobFacts)
 	cursor := v.cursor(where)
@@ -59,15 +48,9 @@ func (v *view) ahead(j *jobRecord) (count int, first jobs.Priority, err error) {
 		if count++; count > 1 {
 			continue
 		}
-		sequence, err := sequenceAtEnd(key)
-		if err != nil {
-			return 0, 0, err
-		}
-		head, err := v.job(sequence)
-		if err != nil {
-			return 0, 0, err
-		}
+		sequence := sequenceAtEnd(key)
+		head := v.job(sequence)
 		first = jobs.Priority(min(int64(head.rank())+int64(j.Priority)-int64(j.rank()), math.MaxInt32))
 	}
-	return count, first, nil
+	return count, first
 }

@@ -21,10 +21,7 @@ func (t *txn) runSchedule(c *v1.RunScheduleCommand) (*v1.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	history, err := t.slotHistory(s)
-	if err != nil {
-		return nil, err
-	}
+	history := t.slotHistory(s)
 	record := &schedules.SlotRecord{Slot: t.now, Job: s.ID.RunJob(nonce), Trigger: schedules.TriggerRun, By: c.GetBy(), Request: nonce}
 	known, err := t.answeredBefore(history, record)
 	switch {
@@ -33,9 +30,7 @@ func (t *txn) runSchedule(c *v1.RunScheduleCommand) (*v1.Result, error) {
 	case known != nil:
 		return slotsResult(*known), nil
 	}
-	if err := t.postSlot(s, record); err != nil {
-		return nil, err
-	}
+	t.postSlot(s, record)
 	t.putSchedule(s)
 	return slotsResult(*record), nil
 }
@@ -65,10 +60,7 @@ func (t *txn) backfillSchedule(c *v1.BackfillScheduleCommand) (*v1.Result, error
 	if err != nil {
 		return nil, err
 	}
-	history, err := t.slotHistory(s)
-	if err != nil {
-		return nil, err
-	}
+	history := t.slotHistory(s)
 	overlap := schedules.OverlapQueue
 	if s.Overlap == schedules.OverlapAllow {
 		overlap = schedules.OverlapAllow
@@ -81,9 +73,7 @@ func (t *txn) backfillSchedule(c *v1.BackfillScheduleCommand) (*v1.Result, error
 			return nil, err
 		}
 		if known == nil {
-			if s, err = t.place(s, record, overlap); err != nil {
-				return nil, err
-			}
+			s = t.place(s, record, overlap)
 			known = record
 		}
 		records = append(records, *known)
@@ -118,22 +108,19 @@ func requestOf(r *schedules.SlotRecord) slotRequest {
 }
 
 // slotHistory reads the records of a schedule, once for all slots of a command.
-func (v *view) slotHistory(s *scheduleRecord) (*slotHistory, error) {
+func (v *view) slotHistory(s *scheduleRecord) *slotHistory {
 	h := &slotHistory{jobs: map[jobs.JobID]*schedules.SlotRecord{}, requests: map[slotRequest]*schedules.SlotRecord{}}
-	err := v.scan(tableSlot, s.ID.UUID[:], func(_, value []byte) (bool, error) {
-		record, err := decode(value, &v1.SlotRecord{}, command.SlotRecordFromProto)
-		if err != nil {
-			return false, err
-		}
+	v.scan(tableSlot, s.ID.UUID[:], func(_, value []byte) bool {
+		record := decode(value, &v1.SlotRecord{}, command.SlotRecordFromProto)
 		if !record.Job.IsZero() {
 			h.jobs[record.Job] = &record
 		}
 		if !record.Request.IsZero() {
 			h.requests[requestOf(&record)] = &record
 		}
-		return true, nil
+		return true
 	})
-	return h, err
+	return h
 }
 
 // answeredBefore finds the record that answers a request for a slot: that of the same

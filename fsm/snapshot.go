@@ -296,7 +296,8 @@ func asBad(err error) error {
 
 // adopt completes a restored database, and gives it our generation if that is
 // the higher one: after a recovery, tokens must not be handed out again.
-func (m *Machine) adopt(restored *tables.DB, header snapshotHeader) (*status, error) {
+func (m *Machine) adopt(restored *tables.DB, header snapshotHeader) (after *status, err error) {
+	defer caught(&err)
 	t, err := m.begin(restored, ledger{})
 	if err != nil {
 		return nil, err

@@ -78,17 +78,17 @@ func (t *txn) cancel(c *v1.JobCommand) error {
 		t.tellOwner(jobs.EventStopRequested, j, request)
 		return nil
 	}
-	remains, flow, err := t.remains(j, request)
+	remains, flow := t.remains(j, request)
 	switch {
-	case err != nil:
-		return err
 	case remains == ended && j.Parked:
-		return t.giveUp(j, flow, request)
+		t.giveUp(j, flow, request)
+		return nil
 	case remains == ended:
 		return t.cancelReopened(j, flow, request)
 	case remains == nothing:
 		j.StopRequest = request
-		return t.closeCancelled(j, flow, "")
+		t.closeCancelled(j, flow, "")
+		return nil
 	}
 	t.haveUndone(j, request)
 	return nil
@@ -102,10 +102,8 @@ func endedByRequest(j *jobRecord) bool { return j.State == jobs.StateCompleted &
 // nobody has claimed since: the interventions are taken back. If they undo the flow
 // further and the request asks for an undo too, the flow is undone.
 func (t *txn) cancelReopened(j *jobRecord, flow *flowRecord, request *jobs.OperatorRequest) error {
-	pending, err := t.pending(flow)
+	pending := t.pending(flow)
 	switch {
-	case err != nil:
-		return err
 	case !logbook.Released(pending):
 		return fmt.Errorf("cannot cancel job %s: %w: its flow is %s already", j.ID, jobs.ErrConflict, flow.State)
 	case request.Revert && !logbook.Forwards(pending):
@@ -113,7 +111,8 @@ func (t *txn) cancelReopened(j *jobRecord, flow *flowRecord, request *jobs.Opera
 		return nil
 	}
 	j.StopRequest = request
-	return t.closeCancelled(j, flow, "")
+	t.closeCancelled(j, flow, "")
+	return nil
 }
 
 // haveUndone lets a cancelled job wait for an owner that undoes it. A delay for which it
@@ -158,58 +157,50 @@ const (
 )
 
 // remains tells what is left to do about a job under a request to cancel. The
-// flow is nil if the job has none. The error is a fault.
-func (t *txn) remains(j *jobRecord, request *jobs.OperatorRequest) (remainder, *flowRecord, error) {
+// flow is nil if the job has none.
+func (t *txn) remains(j *jobRecord, request *jobs.OperatorRequest) (remainder, *flowRecord) {
 	if j.Flow.IsZero() {
-		return nothing, nil, nil
+		return nothing, nil
 	}
-	flow, err := t.existingFlow(j.Flow)
-	if err != nil {
-		return nothing, nil, err
-	}
+	flow := t.existingFlow(j.Flow)
 	switch {
 	case flow.State == logbook.FlowSuccess, flow.State == logbook.FlowFailure:
-		return ended, flow, nil
+		return ended, flow
 	case request.Revert && flow.hasBegun() && flow.State != logbook.FlowReverted:
-		return undoing, flow, nil
+		return undoing, flow
 	}
-	return nothing, flow, nil
+	return nothing, flow
 }
 
 // settle places a job that has lost its owner, so that others can claim it after a delay,
-// or completes it if a cancellation leaves nothing to do, and reports whether it did. The
-// error is a fault.
-func (t *txn) settle(j *jobRecord, delay time.Duration, owner string) (completed bool, err error) {
+// or completes it if a cancellation leaves nothing to do, and reports whether it did.
+func (t *txn) settle(j *jobRecord, delay time.Duration, owner string) (completed bool) {
 	if j.cooled = (time.Time{}); delay > 0 {
 		j.cooled = t.after(delay)
 	}
 	if j.isUnder(jobs.RequestCancel) {
-		remains, flow, err := t.remains(j, j.StopRequest)
-		if err != nil {
-			return false, err
-		}
+		remains, flow := t.remains(j, j.StopRequest)
 		if remains == nothing {
-			return true, t.closeCancelled(j, flow, owner)
+			t.closeCancelled(j, flow, owner)
+			return true
 		}
 	}
 	t.placeJob(j)
-	return false, nil
+	return false
 }
 
 // closeCancelled completes a job about which nothing is left to do. A flow
 // that has begun is left suspended, so that another job could take it up; one that has
 // failed still needs a person. Pending interventions are taken back. The error is a
 // fault.
-func (t *txn) closeCancelled(j *jobRecord, flow *flowRecord, owner string) error {
+func (t *txn) closeCancelled(j *jobRecord, flow *flowRecord, owner string) {
 	j.Outcome, j.Reason = jobs.OutcomeCancelled, j.StopRequest.Reason
 	j.Held, j.Parked = j.Held && !j.Parked, false // what its policy has held is over; what its poster said stays
 	if flow != nil {
 		if flow.State == logbook.FlowFailure {
 			j.Outcome = jobs.OutcomeFailed
 		}
-		if err := t.takeBack(flow, j.StopRequest); err != nil {
-			return err
-		}
+		t.takeBack(flow, j.StopRequest)
 		flow.job = 0
 		stopped := flow.State == logbook.FlowRunning || flow.State == logbook.FlowReverting
 		if stopped {
@@ -224,5 +215,4 @@ func (t *txn) closeCancelled(j *jobRecord, flow *flowRecord, owner string) error
 	t.event(jobs.EventCompleted, j, jobs.Event{
 		Owner: owner, Token: j.Token, Outcome: j.Outcome, Reason: j.Reason, Request: j.StopRequest,
 	})
-	return nil
 }

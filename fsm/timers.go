@@ -34,19 +34,11 @@ func (t *txn) wakeDue(c *v1.WakeDueCommand) (*v1.Result, error) {
 		return nil, fmt.Errorf("cannot wake jobs: %w", err)
 	}
 	most := int(c.GetMax())
-	late, moreLate, err := t.lateJobs(most)
-	if err != nil {
-		return nil, err
-	}
+	late, moreLate := t.lateJobs(most)
 	for _, j := range late {
-		if err := t.expireJob(j); err != nil {
-			return nil, err
-		}
+		t.expireJob(j)
 	}
-	due, more, err := t.dueJobs(most - len(late))
-	if err != nil {
-		return nil, err
-	}
+	due, more := t.dueJobs(most - len(late))
 	for _, j := range due {
 		kind := jobs.EventDue
 		if j.State == jobs.StateCooling {
@@ -60,34 +52,25 @@ func (t *txn) wakeDue(c *v1.WakeDueCommand) (*v1.Result, error) {
 
 // lateJobs and dueJobs read the jobs whose deadline has passed, and those that
 // are due, earliest first.
-func (t *txn) lateJobs(most int) ([]*jobRecord, bool, error) { return t.passed(tableDeadline, most) }
-func (t *txn) dueJobs(most int) ([]*jobRecord, bool, error)  { return t.passed(tableDue, most) }
+func (t *txn) lateJobs(most int) ([]*jobRecord, bool) { return t.passed(tableDeadline, most) }
+func (t *txn) dueJobs(most int) ([]*jobRecord, bool)  { return t.passed(tableDue, most) }
 
 // passed reads the jobs of a table whose times have come.
-func (t *txn) passed(tab table, most int) (due []*jobRecord, more bool, err error) {
+func (t *txn) passed(tab table, most int) (due []*jobRecord, more bool) {
 	cursor := t.cursor(tab)
 	for key, _ := cursor.First(); key != nil; key, _ = cursor.Next() {
-		at, err := timeOfKey(key)
-		if err != nil {
-			return nil, false, err
-		}
+		at := timeOfKey(key)
 		if at.After(t.now) {
-			return due, false, nil
+			return due, false
 		}
 		if len(due) >= most {
-			return due, true, nil
+			return due, true
 		}
-		sequence, err := sequenceAtEnd(key)
-		if err != nil {
-			return nil, false, err
-		}
-		j, err := t.job(sequence)
-		if err != nil {
-			return nil, false, err
-		}
+		sequence := sequenceAtEnd(key)
+		j := t.job(sequence)
 		due = append(due, j)
 	}
-	return due, false, nil
+	return due, false
 }
 
 // sweep removes finished jobs that the retention policy gives up, the books to
@@ -102,21 +85,12 @@ func (t *txn) sweep(c *v1.SweepCommand) (*v1.Result, error) {
 		return nil, fmt.Errorf("cannot sweep: %w", err)
 	}
 	policy := retention{age: age, keep: c.GetKeep(), now: t.now}
-	rows, more, err := t.givenUp(policy, t.ledger, int(c.GetMax()))
-	if err != nil {
-		return nil, err
-	}
+	rows, more := t.givenUp(policy, t.ledger, int(c.GetMax()))
 	for i, row := range rows {
 		if i > 0 && t.removable() <= 0 {
 			return counted(i, true), nil
 		}
-		j, err := t.job(row.sequence)
-		if err == nil {
-			err = t.sweepJob(j)
-		}
-		if err != nil {
-			return nil, err
-		}
+		t.sweepJob(t.job(row.sequence))
 	}
 	return counted(len(rows), t.clearGarbage() || more), nil
 }
@@ -149,49 +123,46 @@ type finishedRow struct {
 // givenUp reads the finished jobs that the policy gives up, oldest first. Those
 // that wait for a person come after the others, and then those with a retention
 // of their own: the policy looks at each kind by itself.
-func (v *view) givenUp(policy retention, l ledger, most int) (rows []finishedRow, more bool, err error) {
+func (v *view) givenUp(policy retention, l ledger, most int) (rows []finishedRow, more bool) {
 	for _, kind := range []struct {
 		table    table
 		finished uint64
 	}{{tableFinished, l.finished() - l.Stuck - l.Own}, {tableStuck, l.Stuck}, {tableOwn, l.Own}} {
-		found, more, err := v.givenUpIn(kind.table, policy, kind.finished, most-len(rows))
-		if rows = append(rows, found...); more || err != nil {
-			return rows, more, err
+		found, more := v.givenUpIn(kind.table, policy, kind.finished, most-len(rows))
+		if rows = append(rows, found...); more {
+			return rows, true
 		}
 	}
-	return rows, false, nil
+	return rows, false
 }
 
 // givenUpIn reads the jobs to remove in one table that has so many rows.
-func (v *view) givenUpIn(where table, policy retention, finished uint64, most int) (rows []finishedRow, more bool, err error) {
+func (v *view) givenUpIn(where table, policy retention, finished uint64, most int) (rows []finishedRow, more bool) {
 	cursor := v.cursor(where)
 	for key, value := cursor.First(); key != nil; key, value = cursor.Next() {
-		row, err := decodeFinished(value)
-		if err != nil {
-			return nil, false, err
-		}
+		row := decodeFinished(value)
 		left := finished - uint64(len(rows))
 		over := policy.givesUp(left, row.at)
 		if where == tableOwn {
 			over = policy.givesUpOwn(left, key)
 		}
 		if !over {
-			return rows, false, nil
+			return rows, false
 		}
 		if len(rows) >= most {
-			return rows, true, nil
+			return rows, true
 		}
 		rows = append(rows, row)
 	}
-	return rows, false, nil
+	return rows, false
 }
 
-func decodeFinished(value []byte) (finishedRow, error) {
+func decodeFinished(value []byte) finishedRow {
 	if len(value) != sequenceSize+dueTimeSize {
-		return finishedRow{}, corrupt("a finished job is stored in %d bytes", len(value))
+		panic(corrupt("a finished job is stored in %d bytes", len(value)))
 	}
-	at, err := timeOfKey(value[sequenceSize:])
-	return finishedRow{sequence: binary.BigEndian.Uint64(value), at: at}, err
+	at := timeOfKey(value[sequenceSize:])
+	return finishedRow{sequence: binary.BigEndian.Uint64(value), at: at}
 }
 
 // Sweepable reports whether a sweep with this policy would remove anything if it
@@ -207,41 +178,30 @@ func (m *Machine) Sweepable(now time.Time, maxAge time.Duration, keep uint64) (b
 			now = present.time() // as the sweep itself would be
 		}
 		policy := retention{age: maxAge, keep: keep, now: now}
-		_, found, err = v.givenUp(policy, present, 0)
+		_, found = v.givenUp(policy, present, 0)
 		found = found || v.hasGarbage()
-		return err
+		return nil
 	})
 	return found, err
 }
 
 // sweepJob removes a finished job, and its book with the last job of it.
-func (t *txn) sweepJob(j *jobRecord) error {
-	if err := t.removeJob(j); err != nil {
-		return err
-	}
+func (t *txn) sweepJob(j *jobRecord) {
+	t.removeJob(j)
 	if j.Book.IsZero() {
-		return nil
+		return
 	}
-	count, err := t.bookJobs(j.Book)
-	if err != nil {
-		return err
-	}
+	count := t.bookJobs(j.Book)
 	if count > 1 {
 		t.put(tableBookJobs, j.Book.UUID[:], sequenceKey(count-1))
-		return nil
+		return
 	}
 	t.delete(tableBookJobs, j.Book.UUID[:])
-	book, found, err := t.book(j.Book)
+	book, found := t.book(j.Book)
 	// A book that was destroyed and saved anew under its id is not the job's.
-	if err != nil || !found || book.CreatedAt.After(j.PostedAt) {
-		return err
+	if found && !book.CreatedAt.After(j.PostedAt) {
+		t.removeBook(j.Book, t.flowIDs(j.Book))
 	}
-	flows, err := t.flowIDs(j.Book)
-	if err != nil {
-		return err
-	}
-	t.removeBook(j.Book, flows)
-	return nil
 }
 
 func counted(done int, more bool) *v1.Result {

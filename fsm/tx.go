@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"fmt"
 	"math"
 	"time"
 
@@ -64,28 +63,21 @@ type txn struct {
 	claimants    claimants
 	vacated      []schedules.ID // whose last unfinished job the present command has finished
 
-	// writes counts writes, and fault is the first that failed: commands go on, and
-	// their caller looks at it afterwards.
-	writes int
+	writes int // so far
 	begun  int // writes before the present entry
-	fault  error
 }
 
-// put writes a value. An error is kept, and ends the batch.
+// put writes a value.
 func (t *txn) put(tab table, key, value []byte) {
 	t.writes++
-	if err := t.writer.Put(tab, key, value); err != nil && t.fault == nil {
-		t.fault = fmt.Errorf("cannot write to table %s: %w", tableNames[tab], err)
+	if err := t.writer.Put(tab, key, value); err != nil {
+		panic(corrupt("cannot write to table %s: %w", tableNames[tab], err))
 	}
 }
 
 // putMessage writes a message behind a prefix of fixed length.
 func (t *txn) putMessage(tab table, key, prefix []byte, message proto.Message) {
-	value, err := t.memory.encode(prefix, message)
-	if err != nil && t.fault == nil {
-		t.fault = err
-	}
-	t.put(tab, key, value)
+	t.put(tab, key, t.memory.encode(prefix, message))
 }
 
 // delete removes a key, if it is there.

@@ -2,7 +2,7 @@ package fsm
 
 import v1 "github.com/conductord/conductord/api/conductord/v1"
 
-// applier applies a command. An error is a refusal, or a fault.
+// applier applies a command. An error is a refusal.
 type applier func(*txn, *v1.Command) (*v1.Result, error)
 
 // appliers is the state machine's half of the table of commands: how each is

@@ -25,14 +25,13 @@ func (v *view) cursor(t table) *tables.Cursor { return v.reader.Cursor(t) }
 
 // scan calls a function with every key that has the prefix, in order, until
 // the function says that it has seen enough. It must not write to the table.
-func (v *view) scan(t table, prefix []byte, each func(key, value []byte) (more bool, err error)) error {
+func (v *view) scan(t table, prefix []byte, each func(key, value []byte) (more bool)) {
 	cursor := v.cursor(t)
 	for key, value := cursor.Seek(prefix); key != nil && bytes.HasPrefix(key, prefix); key, value = cursor.Next() {
-		if more, err := each(key, value); err != nil || !more {
-			return err
+		if !each(key, value) {
+			return
 		}
 	}
-	return nil
 }
 
 // keys copies the keys that have the prefix, so that they can be deleted.
@@ -47,30 +46,29 @@ func (v *view) keys(t table, prefix []byte) [][]byte {
 
 // encode gives a message the same bytes on every node: without it the order of
 // a map's entries would be random.
-func encode(prefix []byte, message proto.Message) ([]byte, error) {
+func encode(prefix []byte, message proto.Message) []byte {
 	value, err := command.AppendMessage(prefix, message, command.SizeOf(message))
 	if err != nil {
-		return nil, unencodable(message, err)
+		panic(unencodable(message, err))
 	}
-	return value, nil
+	return value
 }
 
-func unencodable(message proto.Message, err error) error {
+func unencodable(message proto.Message, err error) *fault {
 	return corrupt("cannot encode a %s: %w", message.ProtoReflect().Descriptor().Name(), err)
 }
 
 // decode reads a stored message into a domain value. Messages are checked before they are
 // stored, so an error means that the storage is bad.
-func decode[M proto.Message, T any](value []byte, message M, convert func(M) (T, error)) (T, error) {
-	var none T
+func decode[M proto.Message, T any](value []byte, message M, convert func(M) (T, error)) T {
 	if err := command.DecodeMessage(value, message); err != nil {
-		return none, corrupt("cannot decode a stored %s: %w", message.ProtoReflect().Descriptor().Name(), err)
+		panic(corrupt("cannot decode a stored %s: %w", message.ProtoReflect().Descriptor().Name(), err))
 	}
 	converted, err := convert(message)
 	if err != nil {
-		return none, corrupt("cannot read a stored %s: %w", message.ProtoReflect().Descriptor().Name(), err)
+		panic(corrupt("cannot read a stored %s: %w", message.ProtoReflect().Descriptor().Name(), err))
 	}
-	return converted, nil
+	return converted
 }
 
 // maxKnownHeads bounds the memory for boards; jobs.MaxKeptBoards may be stored.
