@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -546,4 +547,19 @@ func RefusalOf(job jobs.JobID, err error) string { return refusalOf(job, err) }
 func EachEvent(key, row []byte, each func(jobs.Position, []byte) bool) (all bool, err error) {
 	defer caught(&err)
 	return eachEvent(key, row, each), nil
+}
+
+// Damage replaces the value of a row, by its name as Rows has it.
+func Damage(m *Machine, row string, value []byte) error {
+	name, key, _ := strings.Cut(row, "/")
+	t, err := m.begin(m.database, m.status.Load().ledger)
+	if err != nil {
+		return err
+	}
+	for tab := range tableNames {
+		if tableNames[tab] == name {
+			t.put(table(tab), []byte(key), value)
+		}
+	}
+	return t.writer.Commit()
 }

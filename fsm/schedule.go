@@ -65,10 +65,7 @@ func (t *txn) leaveSchedule(j *jobRecord) {
 	if err != nil {
 		panic(corrupt("the schedule of job %s is no id: %w", j.ID, err))
 	}
-	s := t.schedule(schedules.ID{UUID: id})
-	if s == nil {
-		panic(corrupt("the schedule of job %s is not stored", j.ID))
-	}
+	s := t.storedSchedule(schedules.ID{UUID: id})
 	t.delete(tableJobSchedule, sequenceKey(j.Sequence))
 	t.delete(tableScheduleJob, scheduleKey(s.ID, j.Sequence))
 	s.Active--
@@ -92,6 +89,15 @@ func (v *view) schedule(id schedules.ID) *scheduleRecord {
 	return record
 }
 
+// storedSchedule reads a schedule that something stored refers to.
+func (v *view) storedSchedule(id schedules.ID) *scheduleRecord {
+	s := v.schedule(id)
+	if s == nil {
+		panic(corrupt("schedule %s is referred to, and does not exist", id))
+	}
+	return s
+}
+
 // scheduleByName reads a schedule without its posting; nil if there is none.
 func (v *view) scheduleByName(name schedules.Ref) *scheduleRecord {
 	if name.Board == "" {
@@ -108,11 +114,7 @@ func (v *view) scheduleByName(name schedules.Ref) *scheduleRecord {
 	if err != nil {
 		panic(corrupt("schedule %s of board %s has no id: %w", name.Name, name.Board, err))
 	}
-	s := v.schedule(schedules.ID{UUID: id})
-	if s == nil {
-		panic(corrupt("schedule %s of board %s is not stored", name.Name, name.Board))
-	}
-	return s
+	return v.storedSchedule(schedules.ID{UUID: id})
 }
 
 // existingSchedule reads a schedule that somebody asks for. ErrNotFound.
@@ -259,7 +261,7 @@ func (m *Machine) Schedules(query schedules.Query) (page jobs.Page[schedules.Sch
 			if err != nil {
 				panic(corrupt("a schedule has no id: %w", err))
 			}
-			s := v.schedule(schedules.ID{UUID: id})
+			s := v.storedSchedule(schedules.ID{UUID: id})
 			page.Items = append(page.Items, s.Schedule)
 			last = append(last[:0], key...)
 		}
@@ -283,10 +285,7 @@ func (m *Machine) DueSchedules(now time.Time, most int) ([]schedules.Schedule, e
 			if err != nil {
 				panic(corrupt("a schedule is due without its id: %w", err))
 			}
-			s := v.schedule(schedules.ID{UUID: id})
-			if s == nil {
-				panic(corrupt("schedule %s is due and not stored", id))
-			}
+			s := v.storedSchedule(schedules.ID{UUID: id})
 			due = append(due, s.Schedule)
 		}
 		return nil

@@ -332,7 +332,7 @@ func (t *txn) clear(s *scheduleRecord) *scheduleRecord {
 			panic(corrupt("cannot cancel job %s: %w", j.ID, err))
 		}
 	}
-	return t.schedule(s.ID) // as the jobs that are finished have left it
+	return t.storedSchedule(s.ID) // as the jobs that are finished have left it
 }
 
 // postSlot posts the job of a slot, and records that, or why it was refused.
