@@ -35,7 +35,7 @@ type addition struct{ name, folder string }
 // the product needs no switches, and no part of it can pass them by.
 func (o BuildOptions) patches(library string) ([]addition, []patch) {
 	adds := []addition{{"fsm_digest", filepath.Join(o.Module, "fsm")}, {"main_digest", filepath.Join(o.Module, "cmd/conductord")}}
-	changes := []patch{{filepath.Join(o.Module, "fsm/fsm.go"), "func (m *Machine) initialise() error {\n", "\tFaultMachine.Store(m)\n"}}
+	changes := []patch{{filepath.Join(o.Module, "fsm/fsm.go"), "func (m *Machine) initialise() (err error) {\n", "\tFaultMachine.Store(m)\n"}}
 	if o.Plain {
 		return adds, changes
 	}
