@@ -36,8 +36,9 @@ type Config struct {
 
 // Cluster is what the files of all nodes have in common.
 type Cluster struct {
-	ID      string
-	Members []Member
+	ID              string
+	Members         []Member
+	RemoveDeadAfter time.Duration // 0: never
 }
 
 // Member is one node, and where the others find it.

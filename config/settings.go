@@ -71,8 +71,10 @@ func clusterSettings() []setting {
 	return []setting{
 		{key: "cluster.id", target: func(c *Config) any { return &c.Cluster.ID },
 			doc: "The cluster's name, checked in every handshake between nodes"},
+		{key: "cluster.remove_dead_after", target: func(c *Config) any { return &c.Cluster.RemoveDeadAfter }, low: 0, high: 365 * 24 * hour,
+			doc: "The leader removes a member that has not answered for this long, if a majority of the others answers; 0s: never"},
 		{key: "cluster.members", target: func(c *Config) any { return &c.Cluster.Members },
-			doc: "The nodes, alike in the files of all; as a flag or variable: NAME=RAFT_HOST:PORT,API_HOST:PORT;…"},
+			doc: "The nodes with which the cluster begins, alike in the files of all; as a flag or variable: NAME=RAFT_HOST:PORT,API_HOST:PORT;…"},
 	}
 }
 

@@ -32,18 +32,14 @@ type Status struct {
 	// time; nil while the node does not know that.
 	ClockOffset *time.Duration
 
+	// MembersDiffer says how the list of members in the node's file differs from the
+	// cluster's; empty: it does not.
+	MembersDiffer string
+
 	Jobs     map[jobs.State]uint64 // how many, by state
 	Sessions uint64
 	Ready    bool
 	NotReady string // why, where it is not
-}
-
-// Member is a node of the cluster.
-type Member struct {
-	Name        string
-	ID          string
-	RaftAddress string
-	APIAddress  string
 }
 
 // NodeStatus is the status of one endpoint, or why there is none.
@@ -56,7 +52,8 @@ type NodeStatus struct {
 // statusTime bounds the call to one node, which is made once.
 const statusTime = 2 * time.Second
 
-// transferTime bounds a try to transfer the leadership: longer than a node waits for it.
+// transferTime bounds a try to transfer the leadership, or to change a member: longer than
+// a node waits for it.
 const transferTime = 10 * time.Second
 
 // Status asks one node, once, for its view. The endpoint need not be one of
@@ -145,6 +142,7 @@ func readStatus(message *v1.StatusResponse) (Status, error) {
 		Term: message.GetTerm(), CommitIndex: message.GetCommitIndex(), AppliedIndex: message.GetAppliedIndex(),
 		Version: message.GetVersion(), StartedAt: started, LastContact: contact,
 		Sessions: message.GetSessions(), Ready: message.GetReady(), NotReady: message.GetNotReady(), LogStore: message.GetLogStore(),
+		Members: readMembers(message.GetMembers()), MembersDiffer: message.GetMembersDiffer(),
 		Jobs: make(map[jobs.State]uint64, len(message.GetJobs())),
 	}
 	if message.ClockOffset != nil {
@@ -152,9 +150,6 @@ func readStatus(message *v1.StatusResponse) (Status, error) {
 	}
 	for state, n := range message.GetJobs() {
 		s.Jobs[jobs.State(state)] = n
-	}
-	for _, m := range message.GetMembers() {
-		s.Members = append(s.Members, Member{Name: m.GetName(), ID: m.GetId(), RaftAddress: m.GetRaftAddress(), APIAddress: m.GetApiAddress()})
 	}
 	return s, nil
 }

@@ -108,6 +108,29 @@ func ExampleDial() {
 	// true
 }
 
+// A machine is prepared for a cluster, tells its new addresses, and is given up. The
+// command "conductord cluster join" makes its data directory as well.
+func ExampleClient_AddMember() {
+	ctx := context.Background()
+	client, done := dial(ctx)
+	defer done()
+	node := raftboard.NewMember{Cluster: "example", Name: "n2", Instance: uuid.New(), RaftAddress: "127.0.0.1:1", APIAddress: "127.0.0.1:2"}
+	admission := value(client.AddMember(ctx, node))
+	fmt.Println("began with", admission.Founders[0].Name)
+	_, err := client.SetVote(ctx, "n2", true)
+	fmt.Println("it runs:", !errors.Is(err, jobs.ErrConflict))
+	_, err = client.MoveMember(ctx, "n2", "127.0.0.1:3", "127.0.0.1:4")
+	fmt.Println("it runs elsewhere:", !errors.Is(err, jobs.ErrConflict))
+	for _, member := range value(client.RemoveMember(ctx, "n2")) {
+		fmt.Println("left:", member.Name, member.Voter)
+	}
+	// Output:
+	// began with n1
+	// it runs: false
+	// it runs elsewhere: false
+	// left: n1 true
+}
+
 // A backup is a tar archive. The one that reads it keeps it only if it is whole: the
 // package raftboard/node/backup checks that.
 func ExampleClient_Backup() {

@@ -1,7 +1,9 @@
 package test
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,13 +59,24 @@ func TestBackupAndRestore(t *testing.T) {
 // printed runs a command with -o json, and reads what it prints.
 func printed(t *testing.T, document any, args ...string) {
 	t.Helper()
-	output, err := exec.CommandContext(within(t), binary, append(args, "-o", "json")...).Output()
+	if err := prints(t, document, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func prints(t *testing.T, document any, args ...string) error {
+	t.Helper()
+	command := exec.CommandContext(within(t), binary, append(args, "-o", "json")...)
+	var said bytes.Buffer
+	command.Stderr = &said
+	output, err := command.Output()
 	if err != nil {
-		t.Fatalf("%v: %v: %s", args, err, output)
+		return fmt.Errorf("%v: %w: %s%s", args, err, output, said.String())
 	}
 	if err := json.Unmarshal(output, document); err != nil {
-		t.Fatalf("%v: %v: %s", args, err, output)
+		return fmt.Errorf("%v: %w: %s", args, err, output)
 	}
+	return nil
 }
 
 func clusterID(t *testing.T, path string) string {
@@ -73,43 +86,6 @@ func clusterID(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return loaded.Cluster.ID
-}
-
-// TestWipedDiskIsReplaced is the runbook "When a node's disk is gone": the follower that is
-// left is stopped first, so the leader has all that was ever acknowledged, and three nodes
-// begin with a backup of it.
-func TestWipedDiskIsReplaced(t *testing.T) {
-	t.Parallel()
-	cluster, client := startCluster(t, func(c *config.Config) { c.Conductor.Enabled = false })
-	load := startPosting(t, client)
-	load.wait(t, 50)
-	wiped := cluster.Nodes[0]
-	wiped.Kill()
-	load.wait(t, 50)
-	var leader, follower *local.Node
-	eventually(t, "one of the two leads", func() bool {
-		for i, node := range cluster.Nodes[1:] {
-			if status, err := client.Status(within(t), node.API); err == nil && status.Leader == node.Name {
-				leader, follower = node, cluster.Nodes[2-i]
-				return true
-			}
-		}
-		return false
-	})
-	follower.Kill()
-	acknowledged := load.stop()
-	file := filepath.Join(t.TempDir(), "cluster.tar")
-	refuses(t, 6, "cannot make a backup", "backup", "create", file, "--server", leader.API, "--timeout", "3s")
-	var made cli.BackupDocument
-	printed(t, &made, "backup", "create", "--stale", file, "--server", leader.API)
-	leader.Kill()
-	restoreAll(t, cluster, file)
-	for _, id := range acknowledged {
-		if _, err := client.Job(within(t), id); err != nil {
-			t.Errorf("a job that was acknowledged: %v", err)
-		}
-	}
-	t.Logf("%d jobs were acknowledged", len(acknowledged))
 }
 
 // restoreAll begins anew with a backup on all machines of a cluster, and starts it.

@@ -77,7 +77,12 @@ func startCluster(t *testing.T, configure func(*config.Config)) (*local.Cluster,
 
 func newCluster(t *testing.T, configure func(*config.Config)) *local.Cluster {
 	t.Helper()
-	cluster, err := local.New(local.Options{Binary: binary, Dir: t.TempDir(), Configure: configure, Addresses: freeAddresses})
+	return newClusterOf(t, 3, configure)
+}
+
+func newClusterOf(t *testing.T, nodes int, configure func(*config.Config)) *local.Cluster {
+	t.Helper()
+	cluster, err := local.New(local.Options{Nodes: nodes, Binary: binary, Dir: t.TempDir(), Configure: configure, Addresses: freeAddresses})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,14 +75,16 @@ func TestAppliedEntriesAreNeverRemoved(t *testing.T) {
 						t.Fatal(err)
 					}
 					other := (i + 1) % len(members)
+					sender := members[other]
+					sender.Incarnation = transport.FirstIncarnation
 					as := forger{listener, node.HelloOf(c.nodes[other])}
-					transport := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+					forged := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 						Stream: as, Timeout: patience, Logger: hclog.NewNullLogger(), MaxPool: 1,
 					})
-					header := raft.RPCHeader{ProtocolVersion: 3, ID: []byte(members[other].Name + ".1"), Addr: []byte(members[other].Raft)}
+					header := raft.RPCHeader{ProtocolVersion: 3, ID: []byte(members[other].Name + ".1"), Addr: []byte(sender.Address())}
 					var fault error
 					for began := time.Now(); fault == nil; {
-						_ = row.forge(transport, raft.ServerAddress(victim.Raft), header) // refused, or the connection ends, perhaps before the message is read
+						_ = row.forge(forged, raft.ServerAddress(victim.Raft), header) // refused, or the connection ends, perhaps before the message is read
 						select {
 						case fault = <-faults:
 						case <-time.After(time.Second):
@@ -94,7 +96,7 @@ func TestAppliedEntriesAreNeverRemoved(t *testing.T) {
 					if !strings.Contains(fault.Error(), row.asked) || !strings.Contains(fault.Error(), string(header.ID)) {
 						t.Errorf("the end of %s: %v", victim.Name, fault)
 					}
-					if err := transport.Close(); err != nil {
+					if err := forged.Close(); err != nil {
 						t.Error(err)
 					}
 				}

@@ -35,6 +35,7 @@ type services struct {
 	books     *logbookService
 	schedules *scheduleService
 	cluster   *clusterService
+	members   *memberService
 	backups   *backupService
 }
 
@@ -74,6 +75,10 @@ func (s *services) calls() []call {
 		plain("ScheduleService/Backfill", command.Operate, leading(r, schedules.backfill, nameBackfill)),
 		plain("ClusterService/Status", command.Read, func(string) unary[conductordv1.StatusRequest, conductordv1.StatusResponse] { return s.cluster.status }),
 		plain("ClusterService/TransferLeader", command.Administer, leading(r, s.cluster.transferLeader)),
+		plain("ClusterService/AddMember", command.Administer, leading(r, s.members.add)),
+		plain("ClusterService/RemoveMember", command.Administer, leading(r, s.members.remove)),
+		plain("ClusterService/SetVote", command.Administer, leading(r, s.members.setVote)),
+		plain("ClusterService/MoveMember", command.Administer, leading(r, s.members.move)),
 	}
 	for _, verb := range command.Verbs() {
 		if verb.Call != "" {

@@ -25,12 +25,11 @@ const (
 	clockTimeout = 2 * time.Second
 )
 
-// clockRounds ask the nodes for their wall clocks. Each clock is one vote, this
+// clockRounds ask the voters for their wall clocks. Each clock is one vote, this
 // node's own included. One goroutine at a time may use it.
 type clockRounds struct {
-	peers    transport.Askers // of its own: a question here must not replace one of a read
-	majority int              // of all nodes, this one among them
-	clock    *clock
+	peers *peerAskers // of its own: a question here must not replace one of a read
+	clock *clock
 }
 
 // ask carries out a round and returns the correction that a majority supports,
@@ -40,8 +39,9 @@ func (r *clockRounds) ask(ctx context.Context) (time.Duration, error) {
 		offset time.Duration // of a wall clock from this node's idea of the cluster's time
 		err    error
 	}
-	readings := make(chan reading, len(r.peers))
-	for _, peer := range r.peers {
+	peers, majority := r.peers.quorum()
+	readings := make(chan reading, len(peers))
+	for _, peer := range peers {
 		asked := r.clock.now()
 		peer.Ask(func(stands transport.Standing, err error) {
 			// Assume that the peer answered half way between the question and the answer's arrival.
@@ -53,8 +53,8 @@ func (r *clockRounds) ask(ctx context.Context) (time.Duration, error) {
 	var faults []error
 	patience := time.NewTimer(clockTimeout)
 	defer patience.Stop()
-	for len(offsets)+len(faults) <= len(r.peers) {
-		if len(offsets) == r.majority {
+	for len(offsets)+len(faults) <= len(peers) {
+		if len(offsets) == majority {
 			// Further answers could only give a time between these.
 			if slices.Max(offsets)-slices.Min(offsets) <= clockSpread {
 				break
@@ -69,12 +69,12 @@ func (r *clockRounds) ask(ctx context.Context) (time.Duration, error) {
 			}
 			offsets = append(offsets, got.offset)
 		case <-patience.C:
-			return supported(offsets, r.majority, faults)
+			return supported(offsets, majority, faults)
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}
 	}
-	return supported(offsets, r.majority, faults)
+	return supported(offsets, majority, faults)
 }
 
 // supported is the correction of the cluster's time, given the offsets of the

@@ -44,7 +44,7 @@ func (s *clusterService) transferLeader(ctx context.Context, message *conductord
 	}
 	done := make(chan error, 1)
 	go func() { // ends at raft's own timeout
-		done <- s.raft.LeadershipTransferToServer(serverID(to.Name, 1), raft.ServerAddress(to.Raft)).Error()
+		done <- s.raft.LeadershipTransferToServer(to.ID(), to.Address()).Error()
 	}()
 	select {
 	case err := <-done:
@@ -66,27 +66,35 @@ func (s *clusterService) transferLeader(ctx context.Context, message *conductord
 	return &conductordv1.TransferLeaderResponse{Leader: now.there.Name}, s.machine.AppliedIndex(), nil
 }
 
+// handOver transfers the leadership to any other voter.
+func (s *clusterService) handOver(ctx context.Context) error {
+	_, _, err := s.transferLeader(ctx, &conductordv1.TransferLeaderRequest{})
+	return err
+}
+
 // successor is the node of a name, or any other one, that answers now. raft itself would
 // wait for ever for a node that does not, and refuse all entries meanwhile
 // (hashicorp/raft#696).
 func (s *clusterService) successor(name string) (Member, error) {
-	others := s.members.peers()
-	if len(others) == 0 {
-		return Member{}, fmt.Errorf("%w: the cluster has no other node than %q", jobs.ErrConflict, s.options.Name)
+	if !s.members.hasOtherVoter() {
+		return Member{}, fmt.Errorf("%w: the cluster has no other voter than %q", jobs.ErrConflict, s.options.Name)
 	}
 	var silent []error
-	for _, member := range others {
-		if name != "" && member.Name != name {
+	for _, member := range s.members.peers() {
+		if name != "" && member.Name != name || name == "" && !member.voter {
 			continue
 		}
-		err := s.members.call(member)
+		if !member.voter {
+			return Member{}, fmt.Errorf("%w: node %q has no vote, so it cannot lead: promote it first", jobs.ErrConflict, name)
+		}
+		err := s.members.call(member.Member)
 		if err == nil {
-			return member, nil
+			return member.Member, nil
 		}
 		silent = append(silent, fmt.Errorf("%q does not answer: %w", member.Name, err))
 	}
 	if len(silent) == 0 {
-		return Member{}, fmt.Errorf("node %.64q is not among the members of the cluster: %w", name, jobs.ErrNotFound)
+		return Member{}, notAMember(name)
 	}
 	return Member{}, fmt.Errorf("%w: no other node can lead: %w", jobs.ErrConflict, errors.Join(silent...))
 }
@@ -110,6 +118,9 @@ func (s *clusterService) status(_ context.Context, _ *connect.Request[conductord
 		Sessions:     uint64(len(sessions)),
 		Ready:        true,
 		LogStore:     string(s.options.LogStore),
+		Members:      membersToProto(s.members.now()),
+
+		MembersDiffer: s.members.difference(),
 	}
 	if err := s.ready.check(); err != nil {
 		status.Ready, status.NotReady = false, err.Error()
@@ -125,11 +136,6 @@ func (s *clusterService) status(_ context.Context, _ *connect.Request[conductord
 	}
 	for state, count := range s.machine.Counts() {
 		status.Jobs[string(state)] = count
-	}
-	for _, member := range s.options.Members {
-		status.Members = append(status.Members, &conductordv1.Member{
-			Name: member.Name, Id: string(serverID(member.Name, 1)), RaftAddress: member.Raft, ApiAddress: member.API,
-		})
 	}
 	return connect.NewResponse(status), nil
 }

@@ -163,7 +163,7 @@ func (c *cluster) client(which ...int) *raftboard.Client {
 	if len(which) > 0 {
 		endpoints = nil
 		for _, i := range which {
-			endpoints = append(endpoints, c.options[0].Members[i].API)
+			endpoints = append(endpoints, c.options[i].Members[i].API)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

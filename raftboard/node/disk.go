@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,6 +78,15 @@ func (d *diskSpace) note(name string, crowded bool) {
 	}
 }
 
+// forget removes what was known of nodes that are no members any more.
+func (d *diskSpace) forget(others []askedPeer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.crowded, func(name string, _ bool) bool {
+		return name != d.node && !slices.ContainsFunc(others, func(peer askedPeer) bool { return peer.Name == name })
+	})
+}
+
 // isCrowded reports whether this node's disk is short of space.
 func (d *diskSpace) isCrowded() bool {
 	d.mu.Lock()
@@ -136,15 +147,17 @@ func (d *diskSpace) giveUpReserve() {
 // watch looks at the free space of this disk and, while this node leads, asks the
 // peers for theirs. The askers are its own: a question here must not replace another's.
 // It ends with ctx.
-func (d *diskSpace) watch(ctx context.Context, leads func() bool, peers []Member, askers transport.Askers) {
-	defer askers.Close()
+func (d *diskSpace) watch(ctx context.Context, leads func() bool, peers *peerAskers) {
+	defer peers.close()
 	look := time.NewTicker(diskLook)
 	defer look.Stop()
 	for {
 		d.look()
 		if leads() {
-			for i, peer := range peers {
-				askers[i].Ask(func(stands transport.Standing, err error) { d.note(peer.Name, err == nil && stands.Crowded) })
+			others := peers.now()
+			d.forget(others)
+			for _, peer := range others {
+				peer.Ask(func(stands transport.Standing, err error) { d.note(peer.Name, err == nil && stands.Crowded) })
 			}
 		}
 		select {

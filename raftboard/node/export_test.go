@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -217,12 +218,11 @@ func Transfer(n *Node) error { return n.raft.LeadershipTransfer().Error() }
 
 // TransferTo hands the leadership to a node.
 func TransferTo(n *Node, name string) error {
-	for _, member := range n.options.Members {
-		if member.Name == name {
-			return n.raft.LeadershipTransferToServer(serverID(name, 1), raft.ServerAddress(member.Raft)).Error()
-		}
+	member, known := n.members.find(name)
+	if !known {
+		return errors.New("no such member")
 	}
-	return errors.New("no such member")
+	return n.raft.LeadershipTransferToServer(member.ID(), member.Address()).Error()
 }
 
 // Sweep has a leader remove what the retention policy no longer keeps.
@@ -246,18 +246,19 @@ type ReadRounds struct{ *readRounds }
 // NewReadRounds makes the rounds of a leader among peers that all stand at peerTerm.
 func NewReadRounds(term, commit func() uint64, applied func(context.Context, uint64) error, peerTerm uint64) ReadRounds {
 	same := &leadership{}
-	r := &readRounds{
-		term: term, commit: commit, applied: applied, majority: 2, roundDone: func() {},
-		serving: func() (*leadership, error) { return same, nil },
-	}
-	for range 2 {
-		r.peers = append(r.peers, &transport.Asker{Timeout: time.Minute, Dial: func() (net.Conn, error) {
+	three := []Member{{Name: "n1", Incarnation: "1"}, {Name: "n2", Incarnation: "1"}, {Name: "n3", Incarnation: "1"}}
+	members := &membership{self: three[0], roster: rosterOf(three), identity: &identityStore{}, leader: &leaderState{}}
+	peers := &peerAskers{members: members, open: func(Member) *transport.Asker {
+		return &transport.Asker{Timeout: time.Minute, Dial: func() (net.Conn, error) {
 			here, there := net.Pipe()
 			go transport.AnswerQuestions(there, func(int64) {}, func() transport.Standing { return transport.Standing{Term: peerTerm} }) // ends with the connection
 			return here, nil
-		}})
-	}
-	return ReadRounds{r}
+		}}
+	}}
+	return ReadRounds{&readRounds{
+		term: term, commit: commit, applied: applied, peers: peers, roundDone: func() {},
+		serving: func() (*leadership, error) { return same, nil },
+	}}
 }
 
 func (r ReadRounds) Wait(ctx context.Context) (uint64, error) { return r.wait(ctx) }
@@ -315,7 +316,10 @@ func NewListener(log io.Writer, wall func() time.Time) (hear func(time.Time)) {
 const SlewShare = slewShare
 
 // Heard is for how long a peer has answered none of raft's messages.
-func Heard(n *Node, address raft.ServerAddress) time.Duration { return n.port.Quiet(address) }
+func Heard(n *Node, peer string) time.Duration {
+	member, _ := n.members.find(peer)
+	return n.port.Quiet(member.Address())
+}
 
 // Supported is the correction of the cluster's time.
 func Supported(offsets []time.Duration, majority int, fault error) (time.Duration, error) {
@@ -370,4 +374,29 @@ func Calls() map[string]string {
 		calls[c.name] = string(c.permission)
 	}
 	return calls
+}
+
+// MembersOf are the names of the members as a node knows them.
+func MembersOf(n *Node) (voters, others []string) {
+	for _, member := range n.members.now() {
+		if member.voter {
+			voters = append(voters, member.Name)
+		} else {
+			others = append(others, member.Name)
+		}
+	}
+	slices.Sort(voters)
+	return voters, others
+}
+
+// Difference is what a node says of the list in its file.
+func Difference(n *Node) string { return n.members.difference() }
+
+// Counts counts the jobs on a node by state.
+func Counts(n *Node) map[jobs.State]uint64 { return n.machine.Counts() }
+
+// HoldChange makes a node refuse changes of the members, as while another one is under way.
+func HoldChange(n *Node) (release func()) {
+	n.services.members.changing <- struct{}{}
+	return func() { <-n.services.members.changing }
 }

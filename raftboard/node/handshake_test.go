@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/hashicorp/raft"
 
 	"github.com/conductord/conductord/raftboard/node"
 	"github.com/conductord/conductord/raftboard/node/transport"
@@ -107,7 +106,7 @@ func TestLeaderHearsItsPeers(t *testing.T) {
 	c := newCluster(t, 3).startAll()
 	leader := c.leader()
 	const heartbeat = 300 * time.Millisecond // as newCluster has it
-	peer := func(i int) raft.ServerAddress { return raft.ServerAddress(c.options[i].Members[i].Raft) }
+	peer := func(i int) string { return c.options[i].Name }
 	var others []int
 	for i := range c.nodes {
 		if i != leader {

@@ -31,7 +31,7 @@ const (
 type identity struct {
 	Cluster     string `json:"cluster"`
 	Name        string `json:"name"`
-	Incarnation int    `json:"incarnation"`
+	Incarnation string `json:"incarnation"`
 	// Instance is drawn when the identity is made. A node that lost its disk
 	// and is made again has another one, and the nodes that remember the first
 	// refuse it: it has forgotten its votes.
@@ -44,27 +44,35 @@ type identity struct {
 	// Starts counts the starts of the node. A process with fewer starts than its
 	// peers have seen runs from an old copy of the directory.
 	Starts uint64 `json:"starts"`
-	// Members is the list that the node sends to its peers until the first
-	// configuration is in its log. From then on the configuration counts.
+	// Members is the list with which the cluster begins: that of the configuration, until
+	// the first configuration of raft is in the log. From then on it never changes, and
+	// raft's configuration is the list that counts.
 	Members transport.Roster `json:"members"`
-	// Bootstrapped is set once the first configuration is in the log.
+	// Bootstrapped is set once raft's log or snapshots hold the state of the cluster.
 	Bootstrapped bool `json:"bootstrapped"`
+	// Joining is set for a node that joins a cluster which works already, until the node
+	// has caught up.
+	Joining *joining `json:"joining,omitempty"`
 	// LogStore is where log, term and votes are. To write it is to change over
 	// from one store to another. Empty: bolt, which was the only one once.
 	LogStore logstore.Kind `json:"log_store,omitempty"`
 	// Peers are the instances of the other nodes, as first met.
-	Peers map[string]uuid.UUID `json:"peers"`
+	Peers map[raft.ServerID]uuid.UUID `json:"peers"`
 }
 
-// server is the node's id in the raft configuration.
-func (i *identity) server() raft.ServerID { return serverID(i.Name, i.Incarnation) }
-
-// serverID makes the raft id of a member. Every member of a new cluster is in
-// its first incarnation, which is why all nodes can bootstrap the same
-// configuration without asking each other.
-func serverID(name string, incarnation int) raft.ServerID {
-	return raft.ServerID(fmt.Sprintf("%s.%d", name, incarnation))
+// joining is what is left to do for a node that joins a cluster.
+type joining struct {
+	// Vote: ask to be promoted to a voter after catching up.
+	Vote bool `json:"vote"`
+	// Replaces is the name of the node to remove then; empty: none.
+	Replaces string `json:"replaces,omitempty"`
 }
+
+// server is the node's id in raft's configuration.
+func (i *identity) server() raft.ServerID { return transport.ServerID(i.Name, i.Incarnation) }
+
+// fresh reports whether the node has never been part of a cluster.
+func (i *identity) fresh() bool { return !i.Bootstrapped && i.Joining == nil }
 
 // identityStore keeps the identity on disk, and writes down the peers it meets. It
 // implements transport.Identity.
@@ -128,8 +136,8 @@ func (s *identityStore) create(o Options) error {
 		return err
 	}
 	s.id = identity{
-		Cluster: o.Cluster, Name: o.Name, Incarnation: 1, Instance: uuid.New(), Generation: 1,
-		LogStore: o.LogStore, Peers: map[string]uuid.UUID{}, Starts: 1, Members: rosterOf(o.Members),
+		Cluster: o.Cluster, Name: o.Name, Incarnation: transport.FirstIncarnation, Instance: uuid.New(), Generation: 1,
+		LogStore: o.LogStore, Peers: map[raft.ServerID]uuid.UUID{}, Starts: 1, Members: rosterOf(o.Members),
 	}
 	return s.saveLocked()
 }
@@ -142,6 +150,9 @@ func checkEmpty(dataDir string) error {
 	}
 	if slices.ContainsFunc(found, func(file fs.DirEntry) bool { return file.Name() == restoringFile }) {
 		return fmt.Errorf("the restore of a backup into %s was cut off: do it again", dataDir)
+	}
+	if slices.ContainsFunc(found, func(file fs.DirEntry) bool { return file.Name() == joiningFile }) {
+		return fmt.Errorf("the join of a node with the data directory %s was cut off: do it again", dataDir)
 	}
 	for _, file := range found {
 		// A file system's own directory, and the remains of a first start that was
@@ -171,7 +182,7 @@ func (s *identityStore) matches(o Options) error {
 // may have joined because this node had the same list.
 func (s *identityStore) keepsItsWord(o Options) error {
 	now := rosterOf(o.Members)
-	if s.id.Bootstrapped || maps.Equal(s.id.Members, now) {
+	if !s.id.fresh() || maps.Equal(s.id.Members, now) {
 		return nil
 	}
 	if len(s.id.Peers) == 0 {
@@ -180,27 +191,38 @@ func (s *identityStore) keepsItsWord(o Options) error {
 	}
 	return fmt.Errorf("node %q has agreed with %s on the members %v, and its configuration now lists %v: set cluster.members back; "+
 		"or, if this cluster has never worked, empty the data directories of all its nodes and start each with --init",
-		s.id.Name, strings.Join(slices.Sorted(maps.Keys(s.id.Peers)), ", "), s.id.Members, now)
+		s.id.Name, strings.Join(textsOf(slices.Sorted(maps.Keys(s.id.Peers))), ", "), s.id.Members, now)
 }
 
 // complete refuses an identity that was changed by hand, or by a newer program.
 func (s *identityStore) complete() error {
-	if s.id.Incarnation < 1 || s.id.Generation < 1 || s.id.Instance == uuid.Nil {
+	if s.id.Incarnation == "" || s.id.Generation < 1 || s.id.Instance == uuid.Nil {
 		return fmt.Errorf("%s is not complete: a node without its incarnation, generation and instance cannot prove who it is", s.path)
 	}
 	if !slices.Contains(logstore.Kinds, s.id.LogStore) {
 		return fmt.Errorf("%s names the log store %.64q, which this program does not know", s.path, s.id.LogStore)
 	}
 	if s.id.Peers == nil {
-		s.id.Peers = map[string]uuid.UUID{}
+		s.id.Peers = map[raft.ServerID]uuid.UUID{}
 	}
 	return nil
+}
+
+func textsOf(ids []raft.ServerID) []string {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = string(id)
+	}
+	return texts
 }
 
 // Self is what other nodes are told of the identity.
 func (s *identityStore) Self() transport.Self {
 	id := s.get()
-	return transport.Self{Cluster: id.Cluster, Generation: id.Generation, Origin: id.Origin, Name: id.Name, Instance: id.Instance, Starts: id.Starts, Peers: id.Peers}
+	return transport.Self{
+		Cluster: id.Cluster, Generation: id.Generation, Origin: id.Origin, Name: id.Name, Incarnation: id.Incarnation, Instance: id.Instance,
+		Starts: id.Starts, Peers: id.Peers,
+	}
 }
 
 func (s *identityStore) get() identity {
@@ -226,22 +248,31 @@ func (s *identityStore) setBootstrapped() error {
 	return s.saveLocked()
 }
 
-// Meet remembers the instance of a peer at the first meeting and refuses
-// another one later.
-func (s *identityStore) Meet(name string, instance uuid.UUID) error {
+// setJoined records that nothing is left to do for a node that has joined.
+func (s *identityStore) setJoined() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known, met := s.id.Peers[name]
+	s.id.Joining = nil
+	return s.saveLocked()
+}
+
+// meet remembers the instance of a peer at the first meeting and refuses
+// another one later.
+func (s *identityStore) meet(peer raft.ServerID, instance uuid.UUID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, met := s.id.Peers[peer]
 	if met && known != instance {
 		return fmt.Errorf("node %q has lost its disk and was made anew, or another node uses its name: "+
-			"node %q remembers it as %s, and it is now %s", name, s.id.Name, known, instance)
+			"node %q remembers it as %s, and it is now %s: to replace a node whose disk is lost, run \"conductord cluster replace\" there",
+			peer, s.id.Name, known, instance)
 	}
 	if met {
 		return nil
 	}
-	s.id.Peers[name] = instance
+	s.id.Peers[peer] = instance
 	if err := s.saveLocked(); err != nil {
-		delete(s.id.Peers, name) // met only once it is written down
+		delete(s.id.Peers, peer) // met only once it is written down
 		return err
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
 // leaderPatience is how many election timeouts a call waits for a leader before it
@@ -19,8 +20,7 @@ const leaderPatience = 4
 // leaderState is which node leads, and this node's own leadership. Its methods may be
 // called concurrently.
 type leaderState struct {
-	node     string // this one's name
-	members  []Member
+	node     string                    // this one's name
 	election time.Duration             // RaftTimings.Election
 	hanging  func() bool               // whether the disk of raft's log hangs
 	raft     atomic.Pointer[raft.Raft] // nil until it runs
@@ -33,18 +33,26 @@ type leaderState struct {
 }
 
 func newLeaderState(o Options) *leaderState {
-	return &leaderState{node: o.Name, members: o.Members, election: o.Raft.Election, changes: newLeaderChanges()}
+	return &leaderState{node: o.Name, election: o.Raft.Election, changes: newLeaderChanges()}
 }
 
 // known returns the member that this node knows as the leader.
 func (s *leaderState) known() (Member, bool) {
-	address, id := s.raft.Load().LeaderWithID()
-	for _, member := range s.members {
-		if raft.ServerAddress(member.Raft) == address || (id != "" && serverID(member.Name, 1) == id) {
-			return member, address != ""
-		}
+	address, _ := s.raft.Load().LeaderWithID()
+	if address == "" {
+		return Member{}, false
 	}
-	return Member{}, false
+	leader, err := transport.ParseAddress(address)
+	return leader, err == nil
+}
+
+// follows reports whether this node knows a leader other than a node of an id.
+func (s *leaderState) follows(other raft.ServerID) bool {
+	if s.raft.Load() == nil {
+		return false
+	}
+	leader, known := s.known()
+	return known && leader.ID() != other
 }
 
 // followed names the node that raft follows as the leader.

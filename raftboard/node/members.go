@@ -19,30 +19,40 @@ import (
 // memberPoll is how often a node that has not joined asks the other members.
 const memberPoll = 100 * time.Millisecond
 
-// Two nodes with different member lists could each count a majority of their
-// own, and both acknowledge. So a list counts only when all members in it have it:
+// Raft's configuration is the list of members. It is an entry of the log, so the nodes
+// agree on it, and each change of it moves one node, so the majorities before and after
+// share one. Read rounds and clock rounds count the same majority; see askers.go.
 //
-//   - Each handshake carries the list. Nodes with different lists refuse each
-//     other.
+// The first configuration comes from the files. Two nodes with different lists in them
+// could each count a majority of their own, and both acknowledge. So a list counts only
+// when all members in it have it:
+//
+//   - Each handshake carries the list with which the node's cluster begins. Nodes with
+//     different lists refuse each other.
 //   - A new node agrees after it has listened for one election timeout. A cluster
 //     that lists it under another list has reached it by then.
 //   - It joins raft when every listed member has said that it agrees, or one
 //     member has said that it has joined. A node that agrees has stored its list
 //     and the peers it has met, and keeps the list over a restart.
-//   - Once raft has a configuration, that is the list: a start with another list
-//     in the file is refused. So the quorums that are counted from the options
-//     (read rounds, clock) are raft's.
+//   - Once raft has a configuration, the list in the file counts no more. The handshake
+//     goes on with the list of the first start, which never changes. A node that joins
+//     later gets it from the cluster.
+//
+// After that, a node refuses those that its configuration does not list. One that it has
+// met as a member was removed, and stops when it is told so: ids are never used again. A
+// node without a leader does not refuse one that it has never met, because a new leader may
+// be a member of which it has not heard yet. Raft then decides which node gets its vote.
 
 // membership is what this node knows of the other members, and how it joins them. Its
 // methods may be called concurrently.
 type membership struct {
-	self     Member
+	self     Member           // of the options; its incarnation is set with identity
 	listen   string           // Options.RaftListen
-	members  []Member         // of the options, this node among them
-	roster   transport.Roster // the same
+	file     []Member         // of the options, this node among them
+	roster   transport.Roster // with which the cluster begins; set with identity
 	identity *identityStore   // set before port
 	port     *transport.Port  // set before probe
-	running  func() bool      // whether raft runs
+	leader   *leaderState
 	logger   hclog.Logger
 	fatal    func(error)
 
@@ -50,7 +60,7 @@ type membership struct {
 	answers    map[string]peerAnswer // under mu
 	peerJoined bool                  // a peer with the same list has joined: all had agreed; under mu
 	awaits     string                // the nodes that the first election waits for; under mu
-	conflict   error                 // another node's member list that forbids this one to run; under mu
+	conflict   error                 // another node's answer that forbids this one to run; under mu
 }
 
 // peerAnswer is another node's last answer to this one.
@@ -59,56 +69,139 @@ type peerAnswer struct {
 	agreed  bool // on the member list
 }
 
-func newMembership(o Options, running func() bool, fatal func(error)) *membership {
+func newMembership(o Options, leader *leaderState, fatal func(error)) *membership {
 	self, _ := o.self() // validated
 	return &membership{
-		self: self, listen: o.RaftListen, members: o.Members, roster: rosterOf(o.Members),
-		running: running, logger: o.Logger, fatal: fatal, answers: map[string]peerAnswer{},
+		self: self, listen: o.RaftListen, file: o.Members, leader: leader, logger: o.Logger, fatal: fatal, answers: map[string]peerAnswer{},
 	}
+}
+
+func (m *membership) setIdentity(identity *identityStore) {
+	id := identity.get()
+	m.identity, m.roster, m.self.Incarnation = identity, id.Members, id.Incarnation
 }
 
 func rosterOf(members []Member) transport.Roster {
 	r := make(transport.Roster, len(members))
 	for _, member := range members {
-		r[member.Name] = member.Raft
+		member.Incarnation = transport.FirstIncarnation
+		r[member.Name] = member.Address()
 	}
 	return r
 }
 
-// peers are the other members.
-func (m *membership) peers() []Member {
-	var peers []Member
-	for _, member := range m.members {
-		if member.Name != m.self.Name {
-			peers = append(peers, member)
-		}
-	}
-	return peers
+// listed is a member, as raft's configuration lists it.
+type listed struct {
+	Member
+	voter bool
 }
 
-// majority is how many members are more than half of all.
-func (m *membership) majority() int { return len(m.members)/2 + 1 }
+// servers is raft's latest configuration, committed or not: the one that raft counts its
+// majorities by. Before there is one, it is that with which the cluster begins. It is
+// empty on a node that joins a cluster and was not called by its leader yet.
+func (m *membership) servers() []raft.Server {
+	if running := m.leader.raft.Load(); running != nil {
+		if servers := running.GetConfiguration().Configuration().Servers; len(servers) > 0 {
+			return servers
+		}
+	}
+	if m.identity.get().Joining != nil {
+		return nil
+	}
+	return firstConfiguration(m.roster).Servers
+}
+
+// lists reports whether a member has an address.
+func (m *membership) lists(address raft.ServerAddress) bool {
+	return slices.ContainsFunc(m.servers(), func(server raft.Server) bool { return server.Address == address })
+}
+
+// now are the members.
+func (m *membership) now() []listed {
+	servers := m.servers()
+	members := make([]listed, 0, len(servers))
+	for _, server := range servers {
+		member, err := transport.ParseAddress(server.Address)
+		if err != nil { // no program of ours wrote it
+			m.fatal(fmt.Errorf("raft's configuration cannot be used: %w", err))
+			continue
+		}
+		members = append(members, listed{member, server.Suffrage == raft.Voter})
+	}
+	return members
+}
+
+// peers are the other members.
+func (m *membership) peers() []listed {
+	return slices.DeleteFunc(m.now(), func(member listed) bool { return member.ID() == m.self.ID() })
+}
+
+// hasOtherVoter reports whether another node could lead.
+func (m *membership) hasOtherVoter() bool {
+	return slices.ContainsFunc(m.peers(), func(member listed) bool { return member.voter })
+}
+
+// find returns the member of a name.
+func (m *membership) find(name string) (listed, bool) {
+	members := m.now()
+	if at := slices.IndexFunc(members, func(member listed) bool { return member.Name == name }); at >= 0 {
+		return members[at], true
+	}
+	return listed{}, false
+}
+
+// difference says how the list in the node's file differs from raft's; empty: it does not.
+// Nothing depends on it: an operator should know.
+func (m *membership) difference() string {
+	has := make(transport.Roster)
+	for _, member := range m.now() {
+		member.Incarnation = transport.FirstIncarnation // the file has none
+		has[member.Name] = member.Address()
+	}
+	if file := rosterOf(m.file); !maps.Equal(has, file) {
+		return fmt.Sprintf("the cluster's members are %v, and cluster.members in the node's file lists %v", has, file)
+	}
+	return ""
+}
+
+// admit returns an error for a node that is not a member now, or has been met as another
+// instance.
+func (m *membership) admit(other transport.Hello) error {
+	servers := m.servers()
+	if slices.ContainsFunc(servers, func(server raft.Server) bool { return server.ID == other.ID() }) {
+		return m.identity.meet(other.ID(), other.Instance)
+	}
+	id := m.identity.get()
+	if _, was := id.Peers[other.ID()]; was && len(servers) > 0 {
+		return fmt.Errorf("node %q is not a member of the cluster any more: %w", other.ID(), transport.ErrRemoved)
+	}
+	if !id.fresh() && (len(servers) == 0 || !m.leader.follows(other.ID())) {
+		return nil
+	}
+	return fmt.Errorf("node %q is not a member of the cluster: to make it one, run \"conductord cluster join\" on its machine", other.ID())
+}
 
 // probe calls the other nodes before this one takes part in raft. It refuses the start
 // when all others refuse this node, or when another process of the same node answers
 // at its raft address.
 func (m *membership) probe() error {
-	for _, member := range m.members {
-		self := member.Name == m.self.Name
-		if self && member.Raft == m.listen {
-			continue
-		}
+	if m.self.Raft != m.listen {
 		var refused *transport.RefusedError
-		if err := m.call(member); self && errors.As(err, &refused) && refused.From == m.identity.get().Instance {
-			return fmt.Errorf("at the raft address of node %q, %s, another process answers: %w", member.Name, member.Raft, err)
+		if err := m.call(m.self); errors.As(err, &refused) && refused.From == m.identity.get().Instance {
+			return fmt.Errorf("at the raft address of node %q, %s, another process answers: %w", m.self.Name, m.self.Raft, err)
 		}
 	}
+	m.callAll()
 	return m.refusedByAll()
 }
 
 // call shakes hands with a member; greeted notes the outcome.
-func (m *membership) call(member Member) error {
-	return m.port.Probe(raft.ServerAddress(member.Raft), time.Second)
+func (m *membership) call(member Member) error { return m.port.Probe(member.Address(), time.Second) }
+
+func (m *membership) callAll() {
+	for _, peer := range m.peers() {
+		_ = m.call(peer.Member)
+	}
 }
 
 // note records a peer's answer, and reports whether it is a new refusal.
@@ -127,22 +220,24 @@ func (m *membership) setConflict(err error) {
 	m.conflict = err
 }
 
-// refusedByAll returns an error if every other member refuses this node, or another
-// node's list forbids it to run.
+// refusedByAll returns an error if every other member refuses this node, or the answer of
+// one forbids it to run.
 func (m *membership) refusedByAll() error {
+	peers := m.peers()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.conflict != nil {
 		return m.conflict
 	}
 	var reasons []string
-	for _, answer := range m.answers {
+	for _, peer := range peers {
+		answer := m.answers[peer.Name]
 		if answer.refusal == nil {
 			return nil
 		}
 		reasons = append(reasons, answer.refusal.Error())
 	}
-	if len(reasons) == 0 || len(reasons) < len(m.roster)-1 {
+	if len(reasons) == 0 {
 		return nil
 	}
 	slices.Sort(reasons)
@@ -178,6 +273,9 @@ func (m *membership) greeted(peer string, other transport.Hello, err error) {
 	if peer == m.self.Name || (err != nil && !errors.As(err, &refused)) {
 		return // not reached: nothing learned
 	}
+	if err != nil && refused.Removed {
+		m.setConflict(err)
+	}
 	if !m.note(peer, peerAnswer{refusal: err, agreed: err == nil && other.Agreed}, other.Joined) {
 		return
 	}
@@ -192,36 +290,58 @@ func (m *membership) greeted(peer string, other transport.Hello, err error) {
 func (m *membership) disagreed(other transport.Hello, err error) {
 	_, counted := other.Members[m.self.Name]
 	_, counts := m.roster[other.Name]
-	fresh := !m.identity.get().Bootstrapped
-	if (fresh && (counted || counts)) || (!fresh && counted && other.Joined && len(m.members) == 1) {
+	id := m.identity.get()
+	fresh := id.fresh()
+	if (fresh && (counted || counts)) || (!fresh && counted && other.Joined && len(m.now()) == 1) {
 		m.setConflict(err)
 	}
 	m.stopIfRefused()
 }
 
 func (m *membership) stopIfRefused() {
-	if fault := m.refusedByAll(); fault != nil && m.running() {
+	if fault := m.refusedByAll(); fault != nil && m.leader.raft.Load() != nil {
 		m.fatal(fault)
 	}
 }
 
-// compareConfiguration refuses a member list that is not raft's.
-func (m *membership) compareConfiguration(group *raft.Raft, dataDir string) error {
-	servers := group.GetConfiguration().Configuration().Servers
-	if len(servers) == 0 {
-		return nil
-	}
-	has := make(transport.Roster, len(servers))
-	for _, server := range servers {
-		id := string(server.ID) // name.incarnation
-		has[id[:max(strings.LastIndex(id, "."), 0)]] = string(server.Address)
-	}
-	if !maps.Equal(has, m.roster) {
-		return fmt.Errorf("raft's configuration in %s and the node's file list different members: %v and %v: set cluster.members back in the file; "+
-			"the members of a cluster that has worked cannot be changed", dataDir, has, m.roster)
+// begin takes part in raft if this node is, or was, a member of a cluster that works.
+func (m *membership) begin() {
+	id := m.identity.get()
+	if id.fresh() {
+		return // see join
 	}
 	m.nowJoined()
-	return nil
+	if differs := m.difference(); differs != "" && id.Bootstrapped {
+		m.logger.Warn("cluster.members is out of date, and ignored", "difference", differs)
+	}
+	if !m.isListed() {
+		m.callAll()
+	}
+}
+
+func (m *membership) isListed() bool {
+	return slices.ContainsFunc(m.servers(), func(server raft.Server) bool { return server.ID == m.self.ID() })
+}
+
+// removalLook is how often a node that no leader calls finds out whether it was removed.
+const removalLook = 5 * time.Second
+
+// watchRemoval calls the others while this node is not listed and has no leader: those
+// that know that it was removed refuse it, and it stops. A node that is listed campaigns,
+// and is refused as well. It ends with ctx.
+func (m *membership) watchRemoval(ctx context.Context) {
+	look := time.NewTicker(removalLook)
+	defer look.Stop()
+	for {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+		if !m.leader.follows(m.self.ID()) && !m.isListed() {
+			m.callAll()
+		}
+	}
 }
 
 func (m *membership) nowJoined() {
@@ -266,7 +386,7 @@ func (m *membership) poll() string {
 		if m.hasAgreed(peer.Name) {
 			continue
 		}
-		_ = m.call(peer)
+		_ = m.call(peer.Member)
 		if !m.hasAgreed(peer.Name) {
 			missing = append(missing, peer.Name)
 		}

@@ -101,14 +101,15 @@ type Node struct {
 	clocks *clockRounds
 
 	// Parts with locks of their own.
-	members  *membership
-	ready    *readiness
-	leader   *leaderState
-	disk     *diskSpace
-	polls    *longPolls
-	shares   *sessionShares
-	api      *apiServer
-	services *services
+	members      *membership
+	memberAskers *peerAskers // of the service that changes the members
+	ready        *readiness
+	leader       *leaderState
+	disk         *diskSpace
+	polls        *longPolls
+	shares       *sessionShares
+	api          *apiServer
+	services     *services
 
 	// Start and end.
 	lock     io.Closer // on the data directory
@@ -141,7 +142,7 @@ func Open(options Options) (*Node, error) {
 	}
 	n.closed = sync.OnceValue(n.close)
 	n.fatal = n.fatalOnce(options.Fatal)
-	n.members = newMembership(options, func() bool { return n.leader.raft.Load() != nil }, n.fatal)
+	n.members = newMembership(options, n.leader, n.fatal)
 	n.ready = &readiness{leader: n.leader, members: n.members}
 	n.metrics = newNodeMetrics(options.Metrics)
 	if err := n.open(); err != nil {
@@ -165,7 +166,7 @@ func (n *Node) open() error {
 	if err := logstore.Settle(n.options.DataDir, n.options.LogStore); err != nil {
 		return err
 	}
-	n.members.identity = n.identity
+	n.members.setIdentity(n.identity)
 	n.log, err = logstore.Open(n.options.DataDir, n.options.LogStore, logstore.Options{
 		Logger: n.logger.Named("log"), Fatal: n.fatal, Wrap: n.options.System.Log, Written: n.metrics.logWrites.Inc,
 	})
@@ -215,7 +216,7 @@ func (n *Node) openPort() error {
 		Refused: func(remote net.Addr, reason error) {
 			refusals.warn(logger, "refused a connection to the raft port", remote, reason)
 		},
-		Greeted: n.members.greeted, Disagreed: n.members.disagreed, Mute: n.log.Hanging, Standing: n.stands, Hear: n.clock.heard,
+		Greeted: n.members.greeted, Admit: n.members.admit, Disagreed: n.members.disagreed, Mute: n.log.Hanging, Standing: n.stands, Hear: n.clock.heard,
 	})
 	n.members.port = n.port
 	return err
@@ -230,7 +231,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot open the raft log: %w", err)
 	}
-	n.transport = transport.New(n.port, n.logger.Named("transport"), n.leader.leadsIn, n.options.Raft.LeaderLease)
+	n.transport = transport.New(n.port, n.members.self.Address(), n.logger.Named("transport"), n.leader.leadsIn, n.members.lists, n.options.Raft.LeaderLease)
 	n.growth = newGrowth(n.options.Raft.SnapshotBytes)
 	notices := make(chan bool, leadershipNotices)
 	config := n.raftConfig(notices)
@@ -246,27 +247,30 @@ func (n *Node) openRaft(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot start raft: %w", errors.Join(err, state.unrestored))
 	}
-	if err := n.members.compareConfiguration(n.raft, n.options.DataDir); err != nil {
-		return err
-	}
 	n.leader.raft.Store(n.raft)
+	n.members.begin()
 	if fault := n.members.refusedByAll(); fault != nil { // met since the probe
 		return fault
 	}
 	n.proposer = newProposer(n.raft, asked, n.clock.now, n.metrics, n.fatal)
 	n.reads = n.newReadRounds()
-	n.clocks = &clockRounds{peers: n.newAskers(n.told), majority: n.members.majority(), clock: n.clock}
+	n.clocks = &clockRounds{peers: n.newAskers(n.told), clock: n.clock}
+	n.memberAskers = n.newAskers(nil)
 	n.services = n.newServices()
 	n.options.Metrics.MustRegister(&stateCollector{machine: n.machine, leader: n.leader, clock: n.clock, disk: n.disk, logger: n.logger})
 	snapshotting := &compaction{raft: n.raft, machine: n.machine, growth: n.growth, interval: n.options.Raft.SnapshotInterval, logger: n.logger}
 	n.routines.Go(func() { n.newLeaderTasks().follow(ctx, notices) })
 	n.leader.watch(ctx, &n.routines)
 	n.routines.Go(func() { n.members.join(ctx, n.raft) })
+	n.routines.Go(func() { n.members.watchRemoval(ctx) })
 	n.disk.machine, n.disk.log = n.machine, n.log
 	diskAskers := n.newAskers(n.told)
-	n.routines.Go(func() { n.disk.watch(ctx, n.leader.serves, n.members.peers(), diskAskers) })
+	n.routines.Go(func() { n.disk.watch(ctx, n.leader.serves, diskAskers) })
 	n.routines.Go(func() { n.catchUp(ctx) })
 	n.routines.Go(func() { snapshotting.run(ctx) })
+	if after := n.options.RemoveDeadAfter; after > 0 {
+		n.routines.Go(func() { n.services.members.removeDead(ctx, after) })
+	}
 	n.scheduleBackups(ctx)
 	return nil
 }
@@ -281,11 +285,15 @@ func (n *Node) newLeaderTasks() *leaderTasks {
 }
 
 // catchUp waits until this node has caught up with a leader. It has then started well,
-// also with a log store that it was converted to, and needs the one before no more.
+// also with a log store that it was converted to, and needs the one before no more. A
+// node that joins now has the state of the cluster.
 func (n *Node) catchUp(ctx context.Context) {
 	n.ready.catchUp(ctx, n.reads.peers)
 	if !n.ready.caughtUp.Load() {
 		return
+	}
+	if n.identity.get().Joining != nil {
+		n.routines.Go(func() { n.settleIn(ctx) })
 	}
 	if err := logstore.DropOld(n.options.DataDir); err != nil {
 		n.logger.Warn("cannot remove the old log store", "error", err)
@@ -296,8 +304,9 @@ func (n *Node) catchUp(ctx context.Context) {
 func (n *Node) newServices() *services {
 	o := n.options
 	submit := &submitter{limits: o.Limits, disk: n.disk, machine: n.machine, proposer: n.proposer}
+	cluster := &clusterService{options: o, started: n.started, machine: n.machine, raft: n.raft, clock: n.clock, leader: n.leader, ready: n.ready, members: n.members}
 	return &services{
-		submit: submit, shares: n.shares,
+		submit: submit, shares: n.shares, cluster: cluster,
 		router: &router{
 			leader: n.leader, machine: n.machine, reads: n.reads, ready: n.ready,
 			client: newForwarder(o.System.Dial), forwarded: n.metrics.forwarded,
@@ -311,7 +320,10 @@ func (n *Node) newServices() *services {
 		sessions:  &sessionService{machine: n.machine, leader: n.leader, reads: n.reads, submit: submit},
 		books:     &logbookService{machine: n.machine, submit: submit},
 		schedules: &scheduleService{limits: o.Limits, checks: o.CheckFlow, machine: n.machine, clock: n.clock, submit: submit, backfills: make(chan struct{}, 1)},
-		cluster:   &clusterService{options: o, started: n.started, machine: n.machine, raft: n.raft, clock: n.clock, leader: n.leader, ready: n.ready, members: n.members},
+		members: &memberService{
+			limits: o.Limits, raft: n.raft, identity: n.identity, members: n.members, peers: n.memberAskers, applied: n.machine.AppliedIndex,
+			handOver: cluster.handOver, changing: make(chan struct{}, 1), serves: n.leader.serves, quiet: n.port.Quiet, logger: o.Logger,
+		},
 		backups: &backupService{
 			cluster: o.Cluster, node: o.Name, version: o.Version, machine: n.machine, ready: n.ready, running: make(chan struct{}, 1),
 		},
@@ -349,18 +361,16 @@ func (n *Node) raftConfig(notices chan<- bool) *raft.Config {
 func (n *Node) newReadRounds() *readRounds {
 	return &readRounds{
 		term: n.raft.CurrentTerm, commit: n.raft.CommitIndex, serving: n.leader.serving, applied: n.machine.WaitApplied,
-		peers: n.newAskers(nil), majority: n.members.majority(), roundDone: n.metrics.readRounds.Inc,
+		peers: n.newAskers(nil), roundDone: n.metrics.readRounds.Inc,
 	}
 }
 
-// newAskers returns an asker for every other node, each with its own connection.
+// newAskers returns askers of the other members, each with its own connection.
 // told is the cluster's time that goes with their questions.
-func (n *Node) newAskers(told func() int64) transport.Askers {
-	var askers transport.Askers
-	for _, peer := range n.members.peers() {
-		askers = append(askers, n.port.Asker(raft.ServerAddress(peer.Raft), n.options.Raft.Election, told))
-	}
-	return askers
+func (n *Node) newAskers(told func() int64) *peerAskers {
+	return &peerAskers{members: n.members, open: func(peer Member) *transport.Asker {
+		return n.port.Asker(peer.Address(), n.options.Raft.Election, told)
+	}}
 }
 
 // told is the cluster's time that goes with this node's questions, in Unix nanoseconds;
@@ -383,6 +393,9 @@ func (n *Node) stands() transport.Standing {
 	now.Crowded = n.disk.isCrowded()
 	if n.leader.serves() {
 		now.Commit = n.raft.CommitIndex()
+	}
+	if n.ready.caughtUp.Load() {
+		now.Applied = n.machine.AppliedIndex()
 	}
 	return now
 }
@@ -467,7 +480,7 @@ func (n *Node) fatalOnce(end func(error)) func(error) {
 // node. Close does this first, while the API still redirects callers to the leader.
 func (n *Node) stopServing() {
 	n.ready.stopping.Store(true)
-	if led := n.leader.stop(); led == nil || len(n.options.Members) == 1 || n.failed.Load() {
+	if led := n.leader.stop(); led == nil || !n.members.hasOtherVoter() || n.failed.Load() {
 		return
 	}
 	transfer := make(chan error, 1)
@@ -519,7 +532,10 @@ func (n *Node) close() error {
 		n.reads.close()
 	}
 	if n.clocks != nil {
-		n.clocks.peers.Close()
+		n.clocks.peers.close()
+	}
+	if n.memberAskers != nil {
+		n.memberAskers.close()
 	}
 	if n.machine != nil {
 		errs = append(errs, n.machine.Close())

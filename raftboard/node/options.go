@@ -12,24 +12,24 @@ import (
 
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
-// Member is one daemon of the cluster, as every member's configuration lists it.
-type Member struct {
-	Name string // the node's name
-	Raft string // host:port of its raft port, as the others reach it
-	API  string // host:port of its HTTP port, as the others and clients reach it
-}
+// Member is one daemon of the cluster.
+type Member = transport.Member
 
-// Options describe a node and its behaviour. Members, Cluster and the
-// timings must be the same on all nodes of a cluster.
+// Options describe a node and its behaviour. Cluster and the timings must be the same on
+// all nodes of a cluster.
 type Options struct {
-	Name    string   // this node's; one of the Members
-	Cluster string   // the cluster's id: nodes of another cluster are refused
-	Members []Member // all nodes, this one among them
-	DataDir string   // holds everything that must last; made if it is missing
-	Init    bool     // this is the node's first start: make its identity in an empty data directory
-	Version string   // of the program, for people
+	Name    string // this node's; one of the Members
+	Cluster string // the cluster's id: nodes of another cluster are refused
+	// Members are the nodes with which the cluster begins, this one among them; all must
+	// have the same list then. Later the list counts no more, and only says where this
+	// node listens. Incarnations are ignored.
+	Members []Member
+	DataDir string // holds everything that must last; made if it is missing
+	Init    bool   // this is the node's first start: make its identity in an empty data directory
+	Version string // of the program, for people
 
 	// LogStore is where raft's log and votes are kept; empty: logstore.Bolt. A
 	// data directory that has another one is refused: see ConvertLog.
@@ -46,6 +46,9 @@ type Options struct {
 	// anything new to be accepted. 0: 256 MiB
 	DiskReserve int64
 	Backups     Backups // that the node makes by itself
+	// RemoveDeadAfter is how long a member may be silent before the leader removes it, if a
+	// majority of the others answers. 0: never
+	RemoveDeadAfter time.Duration
 
 	// CheckFlow checks the flow of each posting that brings its book, with the job's
 	// own store, before anything is written; an error refuses the posting. It may be

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
@@ -38,7 +36,7 @@ type readiness struct {
 // and neither a heartbeat nor the first entries that arrive tell the leader's.
 // So it asks a leader that serves. It ends when the node has caught up, or
 // with ctx.
-func (r *readiness) catchUp(ctx context.Context, peers transport.Askers) {
+func (r *readiness) catchUp(ctx context.Context, peers *peerAskers) {
 	for {
 		changed := r.leader.changes.wait()
 		if r.caughtUp.Load() {
@@ -66,13 +64,13 @@ func (r *readiness) catchUp(ctx context.Context, peers transport.Askers) {
 // leadersCommit asks the leader what is committed. The answer counts if it
 // comes from the leader of the term that this node is in, while it serves: by
 // then it has committed an entry of its own, and knows what was before it.
-func (r *readiness) leadersCommit(ctx context.Context, peers transport.Askers) (commit uint64, known bool) {
+func (r *readiness) leadersCommit(ctx context.Context, peers *peerAskers) (commit uint64, known bool) {
 	leader, known := r.leader.known()
 	if !known {
 		return 0, false
 	}
-	for _, peer := range peers {
-		if peer.Address != raft.ServerAddress(leader.Raft) {
+	for _, peer := range peers.now() {
+		if peer.ID() != leader.ID() {
 			continue
 		}
 		answers := make(chan transport.Standing, 1)
@@ -97,6 +95,8 @@ func (r *readiness) check() error {
 	switch {
 	case awaits != "":
 		return fmt.Errorf("%w: before the first election this node waits for %s: every member must answer with the same list of members", jobs.ErrUnavailable, awaits)
+	case !known && len(r.members.servers()) == 0:
+		return fmt.Errorf("%w: this node joins the cluster, and no leader has called it yet", jobs.ErrUnavailable)
 	case !known:
 		return fmt.Errorf("%w: the cluster has no leader", jobs.ErrUnavailable)
 	case leader.Name == r.leader.node && !r.leader.serves():

@@ -19,7 +19,9 @@ import (
 // term, in a round that begins after the question. If a majority is still at
 // its own term, no newer leader had committed anything when the round began: a
 // newer one needs a majority at a higher term, terms never fall, and two
-// majorities share a node. The answer then waits until the noted index has
+// majorities share a node. (So do majorities of two configurations of raft that follow
+// each other, and a leader changes the configuration only after it has committed an
+// entry of its own term.) The answer then waits until the noted index has
 // been applied. (This is the ReadIndex of Ongaro's thesis, 6.4, with term
 // questions instead of heartbeats.)
 //
@@ -29,8 +31,7 @@ type readRounds struct {
 	commit    func() uint64
 	serving   func() (*leadership, error) // errors while this node does not serve as leader
 	applied   func(ctx context.Context, index uint64) error
-	peers     transport.Askers
-	majority  int // of all members, this node among them
+	peers     *peerAskers
 	roundDone func()
 
 	mu      sync.Mutex
@@ -41,7 +42,7 @@ type readRounds struct {
 
 // close waits for the round under way. No call may wait then.
 func (r *readRounds) close() {
-	r.peers.Close()
+	r.peers.close()
 	r.rounds.Wait()
 }
 
@@ -138,13 +139,14 @@ func (r *readRounds) askPeers(term uint64) error {
 		term uint64
 		err  error
 	}
-	replies := make(chan reply, len(r.peers))
-	for _, peer := range r.peers {
+	peers, majority := r.peers.quorum()
+	replies := make(chan reply, len(peers))
+	for _, peer := range peers {
 		peer.Ask(func(stands transport.Standing, err error) { replies <- reply{stands.Term, err} })
 	}
 	agree, faults := 1, []error(nil)
-	for range r.peers {
-		if agree >= r.majority {
+	for range peers {
+		if agree >= majority {
 			return nil
 		}
 		switch got := <-replies; {
@@ -156,8 +158,8 @@ func (r *readRounds) askPeers(term uint64) error {
 			return fmt.Errorf("%w: another node is at term %d, and this leader at %d", jobs.ErrUnavailable, got.term, term)
 		}
 	}
-	if agree >= r.majority {
+	if agree >= majority {
 		return nil
 	}
-	return fmt.Errorf("%w: this leader reaches %d of the %d nodes that it needs: %w", jobs.ErrUnavailable, agree, r.majority, errors.Join(faults...))
+	return fmt.Errorf("%w: this leader reaches %d of the %d nodes that it needs: %w", jobs.ErrUnavailable, agree, majority, errors.Join(faults...))
 }

@@ -104,8 +104,8 @@ func (r *restoration) run(from io.Reader) (err error) {
 		return errors.Join(err, r.clear())
 	}
 	store := &identityStore{path: r.path(identityFile), id: identity{
-		Cluster: r.options.Cluster, Name: r.options.Name, Incarnation: 1, Instance: uuid.New(), Generation: r.done.Generation, Origin: origin,
-		LogStore: r.options.LogStore, Peers: map[string]uuid.UUID{}, Members: rosterOf(r.options.Members), Bootstrapped: true,
+		Cluster: r.options.Cluster, Name: r.options.Name, Incarnation: transport.FirstIncarnation, Instance: uuid.New(), Generation: r.done.Generation, Origin: origin,
+		LogStore: r.options.LogStore, Peers: map[raft.ServerID]uuid.UUID{}, Members: rosterOf(r.options.Members), Bootstrapped: true,
 	}}
 	if err := store.saveLocked(); err != nil {
 		return err
@@ -328,7 +328,7 @@ func VerifyBackup(from io.Reader, scratch string) (manifest backup.Manifest, err
 func firstConfiguration(members transport.Roster) raft.Configuration {
 	var configuration raft.Configuration
 	for _, name := range members.Names() {
-		configuration.Servers = append(configuration.Servers, raft.Server{ID: serverID(name, 1), Address: raft.ServerAddress(members[name])})
+		configuration.Servers = append(configuration.Servers, raft.Server{ID: transport.ServerID(name, transport.FirstIncarnation), Address: members[name]})
 	}
 	return configuration
 }

@@ -72,6 +72,9 @@ func same(t *testing.T, c *cluster) {
 	eventually(t, "all nodes have the same state", func() bool {
 		var digests [][32]byte
 		for _, running := range c.nodes {
+			if running == nil {
+				continue
+			}
 			digest, err := node.Digest(running)
 			if err != nil {
 				t.Fatal(err)
@@ -137,7 +140,7 @@ func TestDataDirectoryIsRefused(t *testing.T) {
 		{"of another node", []func(*testing.T, *node.Options){edit("name", "n7")}, `data directory of node "n7"`},
 		{"of another cluster", []func(*testing.T, *node.Options){edit("cluster", "other")}, `belongs to cluster "other"`},
 		{"garbage for an identity", []func(*testing.T, *node.Options){write("node.json", "{")}, "cannot read the node's identity"},
-		{"no incarnation", []func(*testing.T, *node.Options){edit("incarnation", 0)}, "not complete"},
+		{"no incarnation", []func(*testing.T, *node.Options){edit("incarnation", "")}, "not complete"},
 		{"no generation", []func(*testing.T, *node.Options){edit("generation", 0)}, "not complete"},
 		{"no instance", []func(*testing.T, *node.Options){edit("instance", "00000000-0000-0000-0000-000000000000")}, "not complete"},
 		{"without its log", []func(*testing.T, *node.Options){remove("raft.db")}, "has lost its raft log"},

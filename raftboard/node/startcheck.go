@@ -255,7 +255,7 @@ func checkPast(dataDir string, identity *identityStore, log *logstore.Log, cache
 	}
 	id := identity.get()
 	switch {
-	case !id.Bootstrapped && term == 1 && last == 0:
+	case id.fresh() && term == 1 && last == 0:
 		// The first start was cut off between term and configuration. No vote was
 		// given: raft gets no connection before a node has joined.
 		return log.SetUint64(currentTermKey, 0)

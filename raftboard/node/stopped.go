@@ -19,6 +19,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/backup"
 	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
 // StoppedNode is what the data directory of a stopped node holds.
@@ -50,7 +51,7 @@ func CheckStopped(dataDir, scratch string) (StoppedNode, error) {
 // refuses while a majority of the cluster answers, unless it is forced.
 func ExtractBackup(dataDir, scratch, version string, force bool, to io.Writer) error {
 	_, err := readStopped(dataDir, scratch, func(s *stopped) error {
-		if answers := s.answering(); !force && len(answers) > len(s.identity.id.Members)/2 {
+		if answers, voters := s.answering(); !force && len(answers) > voters/2 {
 			return fmt.Errorf("a majority of the cluster answers (%s): make a backup of that instead, or say --force", strings.Join(answers, ", "))
 		}
 		snapshot, err := s.machine.Snapshot()
@@ -72,6 +73,7 @@ type stopped struct {
 	identity *identityStore
 	log      *logstore.Log // a copy: to open a store may change it
 	machine  *fsm.Machine
+	members  []raft.Server // of the latest configuration
 	found    StoppedNode
 }
 
@@ -89,6 +91,7 @@ func readStopped(dataDir, scratch string, use func(*stopped) error) (found Stopp
 		return found, err
 	}
 	id := s.identity.id
+	s.members = firstConfiguration(id.Members).Servers
 	s.found = StoppedNode{Node: id.Name, Cluster: id.Cluster, Generation: id.Generation, LogStore: id.LogStore}
 	dir, err := os.MkdirTemp(scratch, "conductord-check-*")
 	if err != nil {
@@ -169,14 +172,14 @@ func (s *stopped) restore(dir string) error {
 	if err != nil || len(snapshots) == 0 {
 		return err
 	}
-	_, content, err := store.Open(snapshots[0].ID)
+	meta, content, err := store.Open(snapshots[0].ID)
 	if err != nil {
 		return fmt.Errorf("snapshot %s is damaged: %w", snapshots[0].ID, err)
 	}
 	if err := errors.Join(s.machine.Restore(content), content.Close()); err != nil {
 		return fmt.Errorf("snapshot %s is damaged: %w", snapshots[0].ID, err)
 	}
-	s.found.Snapshot = snapshots[0].Index
+	s.found.Snapshot, s.members = meta.Index, meta.Configuration.Servers
 	return nil
 }
 
@@ -214,8 +217,11 @@ func (s *stopped) replay() error {
 				return fmt.Errorf("cannot read entry %d of the raft log: %w", next, err)
 			}
 			one := fsm.Entry{Index: entry.Index, Term: entry.Term, Unanswered: true}
-			if entry.Type == raft.LogCommand {
+			switch entry.Type {
+			case raft.LogCommand:
 				one.Data = entry.Data
+			case raft.LogConfiguration:
+				s.members = raft.DecodeConfiguration(entry.Data).Servers
 			}
 			entries = append(entries, one)
 		}
@@ -226,17 +232,23 @@ func (s *stopped) replay() error {
 	return nil
 }
 
-// answering are the other members whose raft port answers.
-func (s *stopped) answering() (names []string) {
+// answering are the names of the other voters whose raft port answers, and the number of
+// all voters.
+func (s *stopped) answering() (names []string, voters int) {
 	const patience = time.Second
-	for _, name := range s.identity.id.Members.Names() {
-		if name == s.identity.id.Name {
+	for _, server := range s.members {
+		if server.Suffrage != raft.Voter {
 			continue
 		}
-		if conn, err := net.DialTimeout("tcp", s.identity.id.Members[name], patience); err == nil {
+		voters++
+		member, err := transport.ParseAddress(server.Address)
+		if err != nil || server.ID == s.identity.id.server() {
+			continue
+		}
+		if conn, err := net.DialTimeout("tcp", member.Raft, patience); err == nil {
 			_ = conn.Close()
-			names = append(names, name)
+			names = append(names, member.Name)
 		}
 	}
-	return names
+	return names, voters
 }

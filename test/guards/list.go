@@ -52,6 +52,11 @@ var guards = []guard{
 		pkg: "raftboard/node", test: "TestWrongMemberLists", row: "/one_lists_itself_alone,_and_is_first",
 	},
 	{
+		name: "removed members", holds: "a node that was removed is refused when it comes back",
+		file: "raftboard/node/members.go", keep: "was && len(servers) > 0 {", remove: "false && was {",
+		pkg: "raftboard/node", test: "TestReplaceMembers",
+	},
+	{
 		name: "hanging disk", holds: "a leader whose disk hangs is replaced",
 		file: "raftboard/node/transport/port.go", keep: "if c.peer != nil && c.port.options.Mute() {", remove: "if false {",
 		pkg: "raftboard/node", test: "TestHangingDiskCostsTheLeadership",

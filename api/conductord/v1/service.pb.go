@@ -3806,6 +3806,447 @@ func (x *StreamedAnswer) GetError() *Error {
 	return nil
 }
 
+type AddMemberRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"` // id
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Instance      string                 `protobuf:"bytes,3,opt,name=instance,proto3" json:"instance,omitempty"`                          // UUID, drawn by the node
+	RaftAddress   string                 `protobuf:"bytes,4,opt,name=raft_address,json=raftAddress,proto3" json:"raft_address,omitempty"` // host:port
+	ApiAddress    string                 `protobuf:"bytes,5,opt,name=api_address,json=apiAddress,proto3" json:"api_address,omitempty"`    // host:port
+	Replaces      string                 `protobuf:"bytes,6,opt,name=replaces,proto3" json:"replaces,omitempty"`                          // the name of a member that this one replaces, which may be its own; empty: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddMemberRequest) Reset() {
+	*x = AddMemberRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddMemberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddMemberRequest) ProtoMessage() {}
+
+func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddMemberRequest.ProtoReflect.Descriptor instead.
+func (*AddMemberRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *AddMemberRequest) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *AddMemberRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AddMemberRequest) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+func (x *AddMemberRequest) GetRaftAddress() string {
+	if x != nil {
+		return x.RaftAddress
+	}
+	return ""
+}
+
+func (x *AddMemberRequest) GetApiAddress() string {
+	if x != nil {
+		return x.ApiAddress
+	}
+	return ""
+}
+
+func (x *AddMemberRequest) GetReplaces() string {
+	if x != nil {
+		return x.Replaces
+	}
+	return ""
+}
+
+// AddMemberResponse is what the new member must know of the cluster.
+type AddMemberResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Generation    uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	Origin        string                 `protobuf:"bytes,2,opt,name=origin,proto3" json:"origin,omitempty"`     // digest of the state that a restored cluster began with
+	Founders      []*Member              `protobuf:"bytes,3,rep,name=founders,proto3" json:"founders,omitempty"` // the members with which the cluster began
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddMemberResponse) Reset() {
+	*x = AddMemberResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddMemberResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddMemberResponse) ProtoMessage() {}
+
+func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddMemberResponse.ProtoReflect.Descriptor instead.
+func (*AddMemberResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *AddMemberResponse) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *AddMemberResponse) GetOrigin() string {
+	if x != nil {
+		return x.Origin
+	}
+	return ""
+}
+
+func (x *AddMemberResponse) GetFounders() []*Member {
+	if x != nil {
+		return x.Founders
+	}
+	return nil
+}
+
+type RemoveMemberRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveMemberRequest) Reset() {
+	*x = RemoveMemberRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveMemberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveMemberRequest) ProtoMessage() {}
+
+func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
+func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *RemoveMemberRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type RemoveMemberResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Members       []*Member              `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveMemberResponse) Reset() {
+	*x = RemoveMemberResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveMemberResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveMemberResponse) ProtoMessage() {}
+
+func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
+func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *RemoveMemberResponse) GetMembers() []*Member {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+type SetVoteRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Vote          bool                   `protobuf:"varint,2,opt,name=vote,proto3" json:"vote,omitempty"`
+	Replaces      string                 `protobuf:"bytes,3,opt,name=replaces,proto3" json:"replaces,omitempty"` // the name of a member to remove after a promotion; empty: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetVoteRequest) Reset() {
+	*x = SetVoteRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetVoteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetVoteRequest) ProtoMessage() {}
+
+func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetVoteRequest.ProtoReflect.Descriptor instead.
+func (*SetVoteRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *SetVoteRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetVoteRequest) GetVote() bool {
+	if x != nil {
+		return x.Vote
+	}
+	return false
+}
+
+func (x *SetVoteRequest) GetReplaces() string {
+	if x != nil {
+		return x.Replaces
+	}
+	return ""
+}
+
+type SetVoteResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Members       []*Member              `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetVoteResponse) Reset() {
+	*x = SetVoteResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetVoteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetVoteResponse) ProtoMessage() {}
+
+func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetVoteResponse.ProtoReflect.Descriptor instead.
+func (*SetVoteResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *SetVoteResponse) GetMembers() []*Member {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+type MoveMemberRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	RaftAddress   string                 `protobuf:"bytes,2,opt,name=raft_address,json=raftAddress,proto3" json:"raft_address,omitempty"` // host:port
+	ApiAddress    string                 `protobuf:"bytes,3,opt,name=api_address,json=apiAddress,proto3" json:"api_address,omitempty"`    // host:port
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveMemberRequest) Reset() {
+	*x = MoveMemberRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveMemberRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveMemberRequest) ProtoMessage() {}
+
+func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveMemberRequest.ProtoReflect.Descriptor instead.
+func (*MoveMemberRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *MoveMemberRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MoveMemberRequest) GetRaftAddress() string {
+	if x != nil {
+		return x.RaftAddress
+	}
+	return ""
+}
+
+func (x *MoveMemberRequest) GetApiAddress() string {
+	if x != nil {
+		return x.ApiAddress
+	}
+	return ""
+}
+
+type MoveMemberResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Members       []*Member              `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveMemberResponse) Reset() {
+	*x = MoveMemberResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveMemberResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveMemberResponse) ProtoMessage() {}
+
+func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveMemberResponse.ProtoReflect.Descriptor instead.
+func (*MoveMemberResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *MoveMemberResponse) GetMembers() []*Member {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
 type TransferLeaderRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"` // the name of a node; empty: any that answers
@@ -3815,7 +4256,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3827,7 +4268,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3840,7 +4281,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *TransferLeaderRequest) GetTo() string {
@@ -3859,7 +4300,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3871,7 +4312,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3884,7 +4325,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *TransferLeaderResponse) GetLeader() string {
@@ -3902,7 +4343,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3914,7 +4355,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3927,7 +4368,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
 }
 
 type BackupResponse struct {
@@ -3939,7 +4380,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3951,7 +4392,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3964,7 +4405,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *BackupResponse) GetPart() []byte {
@@ -3982,7 +4423,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3994,7 +4435,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4007,7 +4448,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
 }
 
 type StatusResponse struct {
@@ -4031,14 +4472,16 @@ type StatusResponse struct {
 	LastContact   *durationpb.Duration   `protobuf:"bytes,17,opt,name=last_contact,json=lastContact,proto3" json:"last_contact,omitempty"` // since the leader was heard
 	LogStore      string                 `protobuf:"bytes,18,opt,name=log_store,json=logStore,proto3" json:"log_store,omitempty"`          // how this node keeps raft's log: bolt or wal
 	// How far this node's wall clock is ahead of the cluster's time; absent while it has not heard of that.
-	ClockOffset   *durationpb.Duration `protobuf:"bytes,19,opt,name=clock_offset,json=clockOffset,proto3" json:"clock_offset,omitempty"`
+	ClockOffset *durationpb.Duration `protobuf:"bytes,19,opt,name=clock_offset,json=clockOffset,proto3" json:"clock_offset,omitempty"`
+	// How the list of members in this node's file differs from the cluster's; empty: it does not.
+	MembersDiffer string `protobuf:"bytes,20,opt,name=members_differ,json=membersDiffer,proto3" json:"members_differ,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4050,7 +4493,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4063,7 +4506,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -4199,19 +4642,27 @@ func (x *StatusResponse) GetClockOffset() *durationpb.Duration {
 	return nil
 }
 
+func (x *StatusResponse) GetMembersDiffer() string {
+	if x != nil {
+		return x.MembersDiffer
+	}
+	return ""
+}
+
 type Member struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	RaftAddress   string                 `protobuf:"bytes,3,opt,name=raft_address,json=raftAddress,proto3" json:"raft_address,omitempty"`
 	ApiAddress    string                 `protobuf:"bytes,4,opt,name=api_address,json=apiAddress,proto3" json:"api_address,omitempty"`
+	Voter         bool                   `protobuf:"varint,5,opt,name=voter,proto3" json:"voter,omitempty"` // false: it has the whole state, and does not count for majorities
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4223,7 +4674,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4236,7 +4687,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Member) GetName() string {
@@ -4265,6 +4716,13 @@ func (x *Member) GetApiAddress() string {
 		return x.ApiAddress
 	}
 	return ""
+}
+
+func (x *Member) GetVoter() bool {
+	if x != nil {
+		return x.Voter
+	}
+	return false
 }
 
 var File_conductord_v1_service_proto protoreflect.FileDescriptor
@@ -4532,7 +4990,38 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04code\x18\x04 \x01(\rR\x04code\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\tR\x04text\x12*\n" +
-	"\x05error\x18\x06 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"'\n" +
+	"\x05error\x18\x06 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"\xbc\x01\n" +
+	"\x10AddMemberRequest\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\tR\acluster\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
+	"\binstance\x18\x03 \x01(\tR\binstance\x12!\n" +
+	"\fraft_address\x18\x04 \x01(\tR\vraftAddress\x12\x1f\n" +
+	"\vapi_address\x18\x05 \x01(\tR\n" +
+	"apiAddress\x12\x1a\n" +
+	"\breplaces\x18\x06 \x01(\tR\breplaces\"~\n" +
+	"\x11AddMemberResponse\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x04R\n" +
+	"generation\x12\x16\n" +
+	"\x06origin\x18\x02 \x01(\tR\x06origin\x121\n" +
+	"\bfounders\x18\x03 \x03(\v2\x15.conductord.v1.MemberR\bfounders\")\n" +
+	"\x13RemoveMemberRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"G\n" +
+	"\x14RemoveMemberResponse\x12/\n" +
+	"\amembers\x18\x01 \x03(\v2\x15.conductord.v1.MemberR\amembers\"T\n" +
+	"\x0eSetVoteRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04vote\x18\x02 \x01(\bR\x04vote\x12\x1a\n" +
+	"\breplaces\x18\x03 \x01(\tR\breplaces\"B\n" +
+	"\x0fSetVoteResponse\x12/\n" +
+	"\amembers\x18\x01 \x03(\v2\x15.conductord.v1.MemberR\amembers\"k\n" +
+	"\x11MoveMemberRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
+	"\fraft_address\x18\x02 \x01(\tR\vraftAddress\x12\x1f\n" +
+	"\vapi_address\x18\x03 \x01(\tR\n" +
+	"apiAddress\"E\n" +
+	"\x12MoveMemberResponse\x12/\n" +
+	"\amembers\x18\x01 \x03(\v2\x15.conductord.v1.MemberR\amembers\"'\n" +
 	"\x15TransferLeaderRequest\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\"0\n" +
 	"\x16TransferLeaderResponse\x12\x16\n" +
@@ -4540,7 +5029,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\rBackupRequest\"$\n" +
 	"\x0eBackupResponse\x12\x12\n" +
 	"\x04part\x18\x01 \x01(\fR\x04part\"\x0f\n" +
-	"\rStatusRequest\"\xf3\x05\n" +
+	"\rStatusRequest\"\x9a\x06\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1e\n" +
 	"\n" +
@@ -4564,16 +5053,18 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\tnot_ready\x18\x10 \x01(\tR\bnotReady\x12<\n" +
 	"\flast_contact\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\vlastContact\x12\x1b\n" +
 	"\tlog_store\x18\x12 \x01(\tR\blogStore\x12<\n" +
-	"\fclock_offset\x18\x13 \x01(\v2\x19.google.protobuf.DurationR\vclockOffset\x1a7\n" +
+	"\fclock_offset\x18\x13 \x01(\v2\x19.google.protobuf.DurationR\vclockOffset\x12%\n" +
+	"\x0emembers_differ\x18\x14 \x01(\tR\rmembersDiffer\x1a7\n" +
 	"\tJobsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"p\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x86\x01\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x03 \x01(\tR\vraftAddress\x12\x1f\n" +
 	"\vapi_address\x18\x04 \x01(\tR\n" +
-	"apiAddress2\xb3\x10\n" +
+	"apiAddress\x12\x14\n" +
+	"\x05voter\x18\x05 \x01(\bR\x05voter2\xb3\x10\n" +
 	"\fBoardService\x12?\n" +
 	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\x12E\n" +
 	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\x12K\n" +
@@ -4639,11 +5130,16 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x03Run\x12!.conductord.v1.RunScheduleRequest\x1a\".conductord.v1.RunScheduleResponse\x12[\n" +
 	"\bBackfill\x12&.conductord.v1.BackfillScheduleRequest\x1a'.conductord.v1.BackfillScheduleResponse2W\n" +
 	"\rStreamService\x12F\n" +
-	"\x05Carry\x12\x1b.conductord.v1.CarryRequest\x1a\x1c.conductord.v1.CarryResponse(\x010\x012\xff\x01\n" +
+	"\x05Carry\x12\x1b.conductord.v1.CarryRequest\x1a\x1c.conductord.v1.CarryResponse(\x010\x012\xc5\x04\n" +
 	"\x0eClusterService\x12E\n" +
 	"\x06Status\x12\x1c.conductord.v1.StatusRequest\x1a\x1d.conductord.v1.StatusResponse\x12G\n" +
 	"\x06Backup\x12\x1c.conductord.v1.BackupRequest\x1a\x1d.conductord.v1.BackupResponse0\x01\x12]\n" +
-	"\x0eTransferLeader\x12$.conductord.v1.TransferLeaderRequest\x1a%.conductord.v1.TransferLeaderResponseBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
+	"\x0eTransferLeader\x12$.conductord.v1.TransferLeaderRequest\x1a%.conductord.v1.TransferLeaderResponse\x12N\n" +
+	"\tAddMember\x12\x1f.conductord.v1.AddMemberRequest\x1a .conductord.v1.AddMemberResponse\x12W\n" +
+	"\fRemoveMember\x12\".conductord.v1.RemoveMemberRequest\x1a#.conductord.v1.RemoveMemberResponse\x12H\n" +
+	"\aSetVote\x12\x1d.conductord.v1.SetVoteRequest\x1a\x1e.conductord.v1.SetVoteResponse\x12Q\n" +
+	"\n" +
+	"MoveMember\x12 .conductord.v1.MoveMemberRequest\x1a!.conductord.v1.MoveMemberResponseBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
 
 var (
 	file_conductord_v1_service_proto_rawDescOnce sync.Once
@@ -4657,7 +5153,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*GetBoardRequest)(nil),          // 0: conductord.v1.GetBoardRequest
 	(*GetBoardResponse)(nil),         // 1: conductord.v1.GetBoardResponse
@@ -4722,239 +5218,259 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*StreamedCall)(nil),             // 60: conductord.v1.StreamedCall
 	(*CarryResponse)(nil),            // 61: conductord.v1.CarryResponse
 	(*StreamedAnswer)(nil),           // 62: conductord.v1.StreamedAnswer
-	(*TransferLeaderRequest)(nil),    // 63: conductord.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),   // 64: conductord.v1.TransferLeaderResponse
-	(*BackupRequest)(nil),            // 65: conductord.v1.BackupRequest
-	(*BackupResponse)(nil),           // 66: conductord.v1.BackupResponse
-	(*StatusRequest)(nil),            // 67: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),           // 68: conductord.v1.StatusResponse
-	(*Member)(nil),                   // 69: conductord.v1.Member
-	nil,                              // 70: conductord.v1.StatusResponse.JobsEntry
-	(*Board)(nil),                    // 71: conductord.v1.Board
-	(*Posting)(nil),                  // 72: conductord.v1.Posting
-	(*Job)(nil),                      // 73: conductord.v1.Job
-	(*Error)(nil),                    // 74: conductord.v1.Error
-	(*timestamppb.Timestamp)(nil),    // 75: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 76: google.protobuf.Duration
-	(*Position)(nil),                 // 77: conductord.v1.Position
-	(*Event)(nil),                    // 78: conductord.v1.Event
-	(*Claimed)(nil),                  // 79: conductord.v1.Claimed
-	(*ClaimNextCommand)(nil),         // 80: conductord.v1.ClaimNextCommand
-	(*HeldClaim)(nil),                // 81: conductord.v1.HeldClaim
-	(*JobError)(nil),                 // 82: conductord.v1.JobError
-	(*Command)(nil),                  // 83: conductord.v1.Command
-	(*Result)(nil),                   // 84: conductord.v1.Result
-	(*Drain)(nil),                    // 85: conductord.v1.Drain
-	(*Opening)(nil),                  // 86: conductord.v1.Opening
-	(*Session)(nil),                  // 87: conductord.v1.Session
-	(*Entity)(nil),                   // 88: conductord.v1.Entity
-	(*Book)(nil),                     // 89: conductord.v1.Book
-	(*FlowDetail)(nil),               // 90: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 91: conductord.v1.Update
-	(*Schedule)(nil),                 // 92: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 93: conductord.v1.SlotRecord
-	(*ClaimCommand)(nil),             // 94: conductord.v1.ClaimCommand
-	(*ExtendClaimCommand)(nil),       // 95: conductord.v1.ExtendClaimCommand
-	(*Ending)(nil),                   // 96: conductord.v1.Ending
-	(*JobCommand)(nil),               // 97: conductord.v1.JobCommand
-	(*Change)(nil),                   // 98: conductord.v1.Change
-	(*Intervention)(nil),             // 99: conductord.v1.Intervention
-	(*BoardCommand)(nil),             // 100: conductord.v1.BoardCommand
-	(*LimitBoardCommand)(nil),        // 101: conductord.v1.LimitBoardCommand
-	(*AgeBoardCommand)(nil),          // 102: conductord.v1.AgeBoardCommand
-	(*CloseSessionCommand)(nil),      // 103: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 104: conductord.v1.RegisterCommand
-	(*DrainCommand)(nil),             // 105: conductord.v1.DrainCommand
-	(*DestroyBookCommand)(nil),       // 106: conductord.v1.DestroyBookCommand
-	(*DeleteScheduleCommand)(nil),    // 107: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),     // 108: conductord.v1.PauseScheduleCommand
-	(*Done)(nil),                     // 109: conductord.v1.Done
-	(*InterveneResult)(nil),          // 110: conductord.v1.InterveneResult
+	(*AddMemberRequest)(nil),         // 63: conductord.v1.AddMemberRequest
+	(*AddMemberResponse)(nil),        // 64: conductord.v1.AddMemberResponse
+	(*RemoveMemberRequest)(nil),      // 65: conductord.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 66: conductord.v1.RemoveMemberResponse
+	(*SetVoteRequest)(nil),           // 67: conductord.v1.SetVoteRequest
+	(*SetVoteResponse)(nil),          // 68: conductord.v1.SetVoteResponse
+	(*MoveMemberRequest)(nil),        // 69: conductord.v1.MoveMemberRequest
+	(*MoveMemberResponse)(nil),       // 70: conductord.v1.MoveMemberResponse
+	(*TransferLeaderRequest)(nil),    // 71: conductord.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),   // 72: conductord.v1.TransferLeaderResponse
+	(*BackupRequest)(nil),            // 73: conductord.v1.BackupRequest
+	(*BackupResponse)(nil),           // 74: conductord.v1.BackupResponse
+	(*StatusRequest)(nil),            // 75: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 76: conductord.v1.StatusResponse
+	(*Member)(nil),                   // 77: conductord.v1.Member
+	nil,                              // 78: conductord.v1.StatusResponse.JobsEntry
+	(*Board)(nil),                    // 79: conductord.v1.Board
+	(*Posting)(nil),                  // 80: conductord.v1.Posting
+	(*Job)(nil),                      // 81: conductord.v1.Job
+	(*Error)(nil),                    // 82: conductord.v1.Error
+	(*timestamppb.Timestamp)(nil),    // 83: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 84: google.protobuf.Duration
+	(*Position)(nil),                 // 85: conductord.v1.Position
+	(*Event)(nil),                    // 86: conductord.v1.Event
+	(*Claimed)(nil),                  // 87: conductord.v1.Claimed
+	(*ClaimNextCommand)(nil),         // 88: conductord.v1.ClaimNextCommand
+	(*HeldClaim)(nil),                // 89: conductord.v1.HeldClaim
+	(*JobError)(nil),                 // 90: conductord.v1.JobError
+	(*Command)(nil),                  // 91: conductord.v1.Command
+	(*Result)(nil),                   // 92: conductord.v1.Result
+	(*Drain)(nil),                    // 93: conductord.v1.Drain
+	(*Opening)(nil),                  // 94: conductord.v1.Opening
+	(*Session)(nil),                  // 95: conductord.v1.Session
+	(*Entity)(nil),                   // 96: conductord.v1.Entity
+	(*Book)(nil),                     // 97: conductord.v1.Book
+	(*FlowDetail)(nil),               // 98: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 99: conductord.v1.Update
+	(*Schedule)(nil),                 // 100: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 101: conductord.v1.SlotRecord
+	(*ClaimCommand)(nil),             // 102: conductord.v1.ClaimCommand
+	(*ExtendClaimCommand)(nil),       // 103: conductord.v1.ExtendClaimCommand
+	(*Ending)(nil),                   // 104: conductord.v1.Ending
+	(*JobCommand)(nil),               // 105: conductord.v1.JobCommand
+	(*Change)(nil),                   // 106: conductord.v1.Change
+	(*Intervention)(nil),             // 107: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 108: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 109: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 110: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 111: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 112: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 113: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 114: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 115: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 116: conductord.v1.PauseScheduleCommand
+	(*Done)(nil),                     // 117: conductord.v1.Done
+	(*InterveneResult)(nil),          // 118: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	71,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
-	71,  // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
-	72,  // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	79,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	79,  // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	80,  // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	6,   // 3: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	73,  // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	74,  // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	73,  // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	75,  // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
-	75,  // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
-	75,  // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
-	75,  // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
-	73,  // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	76,  // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	73,  // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	75,  // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	81,  // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	82,  // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	81,  // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	83,  // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	83,  // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	83,  // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	83,  // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	81,  // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	84,  // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	81,  // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	83,  // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
 	14,  // 15: conductord.v1.ExplainResponse.remedy:type_name -> conductord.v1.Remedy
-	77,  // 16: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	78,  // 17: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	77,  // 18: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	79,  // 19: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	80,  // 20: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
-	76,  // 21: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	79,  // 22: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	81,  // 23: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	75,  // 24: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	75,  // 25: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	82,  // 26: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	85,  // 16: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	86,  // 17: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	85,  // 18: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	87,  // 19: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	88,  // 20: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
+	84,  // 21: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	87,  // 22: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	89,  // 23: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	83,  // 24: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	83,  // 25: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	90,  // 26: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
 	9,   // 27: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
 	27,  // 28: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	74,  // 29: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	83,  // 30: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	84,  // 31: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	85,  // 32: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	86,  // 33: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	87,  // 34: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	87,  // 35: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	88,  // 36: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	89,  // 37: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	89,  // 38: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	90,  // 39: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	91,  // 40: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	82,  // 29: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	91,  // 30: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	92,  // 31: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	93,  // 32: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	94,  // 33: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	95,  // 34: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	95,  // 35: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	96,  // 36: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	97,  // 37: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	97,  // 38: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	98,  // 39: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	99,  // 40: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
 	47,  // 41: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	74,  // 42: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	92,  // 43: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	92,  // 44: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	92,  // 45: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	75,  // 46: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	93,  // 47: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	92,  // 48: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	93,  // 49: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	75,  // 50: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	75,  // 51: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	93,  // 52: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	75,  // 53: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
+	82,  // 42: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	100, // 43: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	100, // 44: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	100, // 45: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	83,  // 46: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	101, // 47: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	100, // 48: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	101, // 49: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	83,  // 50: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	83,  // 51: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	101, // 52: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	83,  // 53: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
 	60,  // 54: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
 	62,  // 55: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
-	74,  // 56: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
-	69,  // 57: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	75,  // 58: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	70,  // 59: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	76,  // 60: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	76,  // 61: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
-	4,   // 62: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	7,   // 63: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	9,   // 64: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	11,  // 65: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	13,  // 66: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	16,  // 67: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	94,  // 68: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
-	19,  // 69: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	95,  // 70: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
-	21,  // 71: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	96,  // 72: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
-	96,  // 73: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
-	96,  // 74: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
-	97,  // 75: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
-	97,  // 76: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
-	97,  // 77: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
-	98,  // 78: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	99,  // 79: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	97,  // 80: conductord.v1.BoardService.Restore:input_type -> conductord.v1.JobCommand
-	97,  // 81: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
-	23,  // 82: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	25,  // 83: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	28,  // 84: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	100, // 85: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
-	0,   // 86: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	2,   // 87: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	101, // 88: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	102, // 89: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	100, // 90: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	100, // 91: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	100, // 92: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
-	32,  // 93: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	34,  // 94: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	103, // 95: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	104, // 96: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
-	35,  // 97: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	37,  // 98: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	105, // 99: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	105, // 100: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
-	30,  // 101: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	89,  // 102: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
-	39,  // 103: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	41,  // 104: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	43,  // 105: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	45,  // 106: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	106, // 107: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
-	48,  // 108: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	107, // 109: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
-	50,  // 110: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	52,  // 111: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	108, // 112: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
-	54,  // 113: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	55,  // 114: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	57,  // 115: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	59,  // 116: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	67,  // 117: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	65,  // 118: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
-	63,  // 119: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
-	5,   // 120: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	8,   // 121: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	10,  // 122: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	12,  // 123: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	15,  // 124: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	17,  // 125: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	18,  // 126: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	20,  // 127: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	109, // 128: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	22,  // 129: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	109, // 130: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	109, // 131: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	109, // 132: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	109, // 133: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	109, // 134: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	109, // 135: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	109, // 136: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	110, // 137: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	109, // 138: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
-	109, // 139: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	24,  // 140: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	26,  // 141: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	29,  // 142: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	109, // 143: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	1,   // 144: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	3,   // 145: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	109, // 146: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	109, // 147: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	109, // 148: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	109, // 149: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	109, // 150: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	33,  // 151: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	109, // 152: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	109, // 153: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	109, // 154: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	36,  // 155: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	38,  // 156: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	109, // 157: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	109, // 158: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	31,  // 159: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	109, // 160: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	40,  // 161: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	42,  // 162: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	44,  // 163: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	46,  // 164: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	109, // 165: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	49,  // 166: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	109, // 167: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	51,  // 168: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	53,  // 169: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	109, // 170: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	109, // 171: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	56,  // 172: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	58,  // 173: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	61,  // 174: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	68,  // 175: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	66,  // 176: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
-	64,  // 177: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
-	120, // [120:178] is the sub-list for method output_type
-	62,  // [62:120] is the sub-list for method input_type
-	62,  // [62:62] is the sub-list for extension type_name
-	62,  // [62:62] is the sub-list for extension extendee
-	0,   // [0:62] is the sub-list for field type_name
+	82,  // 56: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
+	77,  // 57: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
+	77,  // 58: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
+	77,  // 59: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
+	77,  // 60: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
+	77,  // 61: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	83,  // 62: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	78,  // 63: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	84,  // 64: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	84,  // 65: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
+	4,   // 66: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	7,   // 67: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	9,   // 68: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	11,  // 69: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	13,  // 70: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	16,  // 71: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	102, // 72: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
+	19,  // 73: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	103, // 74: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
+	21,  // 75: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	104, // 76: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
+	104, // 77: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
+	104, // 78: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
+	105, // 79: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
+	105, // 80: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
+	105, // 81: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
+	106, // 82: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	107, // 83: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	105, // 84: conductord.v1.BoardService.Restore:input_type -> conductord.v1.JobCommand
+	105, // 85: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
+	23,  // 86: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	25,  // 87: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	28,  // 88: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	108, // 89: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	0,   // 90: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	2,   // 91: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	109, // 92: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	110, // 93: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	108, // 94: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	108, // 95: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	108, // 96: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	32,  // 97: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	34,  // 98: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	111, // 99: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	112, // 100: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	35,  // 101: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	37,  // 102: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	113, // 103: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	113, // 104: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	30,  // 105: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	97,  // 106: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	39,  // 107: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	41,  // 108: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	43,  // 109: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	45,  // 110: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	114, // 111: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	48,  // 112: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	115, // 113: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	50,  // 114: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	52,  // 115: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	116, // 116: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	54,  // 117: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	55,  // 118: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	57,  // 119: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	59,  // 120: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	75,  // 121: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	73,  // 122: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
+	71,  // 123: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
+	63,  // 124: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
+	65,  // 125: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
+	67,  // 126: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
+	69,  // 127: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
+	5,   // 128: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	8,   // 129: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	10,  // 130: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	12,  // 131: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	15,  // 132: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	17,  // 133: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	18,  // 134: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	20,  // 135: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	117, // 136: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	22,  // 137: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	117, // 138: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	117, // 139: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	117, // 140: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	117, // 141: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	117, // 142: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	117, // 143: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	117, // 144: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	118, // 145: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	117, // 146: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
+	117, // 147: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	24,  // 148: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	26,  // 149: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	29,  // 150: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	117, // 151: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	1,   // 152: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	3,   // 153: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	117, // 154: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	117, // 155: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	117, // 156: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	117, // 157: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	117, // 158: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	33,  // 159: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	117, // 160: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	117, // 161: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	117, // 162: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	36,  // 163: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	38,  // 164: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	117, // 165: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	117, // 166: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	31,  // 167: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	117, // 168: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	40,  // 169: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	42,  // 170: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	44,  // 171: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	46,  // 172: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	117, // 173: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	49,  // 174: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	117, // 175: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	51,  // 176: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	53,  // 177: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	117, // 178: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	117, // 179: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	56,  // 180: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	58,  // 181: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	61,  // 182: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	76,  // 183: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	74,  // 184: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
+	72,  // 185: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
+	64,  // 186: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
+	66,  // 187: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
+	68,  // 188: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
+	70,  // 189: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
+	128, // [128:190] is the sub-list for method output_type
+	66,  // [66:128] is the sub-list for method input_type
+	66,  // [66:66] is the sub-list for extension type_name
+	66,  // [66:66] is the sub-list for extension extendee
+	0,   // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -4971,7 +5487,7 @@ func file_conductord_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   71,
+			NumMessages:   79,
 			NumExtensions: 0,
 			NumServices:   6,
 		},

@@ -30,7 +30,7 @@ func (p *Program) boardVerb(use, short, long string, do func(ctx context.Context
 	return &cobra.Command{
 		Use: use + " BOARD", Short: short, Long: strings.TrimSpace(short + ".\n\n" + long), Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 				if err := do(ctx, cluster, args[0]); err != nil {
 					return because(err, "%s board %s", use, args[0])
 				}
@@ -268,7 +268,7 @@ func (p *Program) boardAgeingCommand() *cobra.Command {
 					return usageError{fmt.Errorf("%q is neither \"off\" nor a duration such as 1m", args[1])}
 				}
 			}
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 				if err := cluster.AgeBoard(ctx, args[0], step); err != nil {
 					return because(err, "have the jobs of board %s age", args[0])
 				}

@@ -89,7 +89,7 @@ func (p *Program) claimExtendCommand() *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 				if err := cluster.Extend(ctx, id, parsed, expiry); err != nil {
 					return because(err, "extend the claim of job %s", id)
 				}

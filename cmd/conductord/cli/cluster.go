@@ -16,15 +16,22 @@ import (
 	"github.com/conductord/conductord/raftboard"
 )
 
-func (p *Program) clusterCommand() *cobra.Command {
-	return Noun("cluster", "Show the nodes, and change who leads", p.clusterStatusCommand(), &cobra.Command{
+// ClusterCommand is the command of the cluster, with some verbs of another package.
+func (p *Program) ClusterCommand(more ...*cobra.Command) *cobra.Command {
+	return Noun("cluster", "Show the nodes, change the members and which of them leads", append(more,
+		p.clusterStatusCommand(), p.healthCommand(), p.membersCommand(), p.removeMemberCommand(), p.promoteCommand(), p.demoteCommand(),
+		p.moveMemberCommand(), p.transferLeaderCommand())...)
+}
+
+func (p *Program) transferLeaderCommand() *cobra.Command {
+	return &cobra.Command{
 		Use:   "transfer-leader [NODE]",
 		Short: "Hand the leadership over to a node, or to any other",
 		Long: "Hand the leadership over to the node of that name, or to any other that answers. Clients repeat by themselves\n" +
 			"what is refused meanwhile; no claim is lost. A leader that is stopped does this by itself.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 				leader, err := cluster.TransferLeader(ctx, strings.Join(args, ""))
 				if err != nil {
 					return because(err, "transfer the leadership")
@@ -32,7 +39,7 @@ func (p *Program) clusterCommand() *cobra.Command {
 				return p.show(part{&v1.TransferLeaderResponse{Leader: leader}}, "%s leads", leader)
 			})
 		},
-	})
+	}
 }
 
 func (p *Program) clusterStatusCommand() *cobra.Command {
@@ -41,7 +48,7 @@ func (p *Program) clusterStatusCommand() *cobra.Command {
 		Short: "Show the status of every node; exit 6 unless one knows a leader",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 				nodes, err := cluster.Nodes(ctx)
 				if err != nil {
 					return because(err, "get the cluster's status")
@@ -89,7 +96,7 @@ func statusMessage(s *raftboard.Status) *v1.StatusResponse {
 		Cluster: s.Cluster, Generation: s.Generation, Node: s.Node, State: s.State, Leader: s.Leader, LeaderAddress: s.LeaderAddress,
 		Term: s.Term, CommitIndex: s.CommitIndex, AppliedIndex: s.AppliedIndex, Version: s.Version, StartedAt: command.TimeToProto(s.StartedAt),
 		LastContact: command.DurationToProto(s.LastContact), LogStore: s.LogStore, Sessions: s.Sessions, Ready: s.Ready, NotReady: s.NotReady,
-		Jobs: map[string]uint64{},
+		Jobs: map[string]uint64{}, MembersDiffer: s.MembersDiffer,
 	}
 	if s.ClockOffset != nil {
 		message.ClockOffset = durationpb.New(*s.ClockOffset)
@@ -98,7 +105,7 @@ func statusMessage(s *raftboard.Status) *v1.StatusResponse {
 		message.Jobs[string(state)] = n
 	}
 	for _, m := range s.Members {
-		message.Members = append(message.Members, &v1.Member{Name: m.Name, Id: m.ID, RaftAddress: m.RaftAddress, ApiAddress: m.APIAddress})
+		message.Members = append(message.Members, memberMessage(m))
 	}
 	return message
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,8 +30,9 @@ import (
 // each of which closes it.
 type testCluster struct {
 	*fsmtest.Board
-	nodes  []raftboard.NodeStatus
-	broken error // of Backup
+	nodes   []raftboard.NodeStatus
+	members []raftboard.Member
+	broken  error // of Backup
 }
 
 func openCluster(t *testing.T) *testCluster {
@@ -45,6 +47,47 @@ func (c *testCluster) TransferLeader(_ context.Context, to string) (string, erro
 		return "", jobs.ErrNotFound
 	}
 	return cmp.Or(to, "n2"), nil
+}
+
+// The members are n1 to n3, and those that were added.
+func (c *testCluster) AddMember(_ context.Context, member raftboard.NewMember) (raftboard.Admission, error) {
+	if member.Name == "n2" && member.Replaces == "" {
+		return raftboard.Admission{}, jobs.ErrConflict
+	}
+	c.members = append(c.members, raftboard.Member{Name: member.Name, ID: member.Name + ".new", RaftAddress: member.RaftAddress, APIAddress: member.APIAddress})
+	return raftboard.Admission{Generation: 1, Founders: c.members[:1]}, nil
+}
+
+func (c *testCluster) RemoveMember(_ context.Context, name string) ([]raftboard.Member, error) {
+	at, err := c.member(name)
+	if err == nil {
+		c.members = slices.Delete(c.members, at, at+1)
+	}
+	return c.members, err
+}
+
+func (c *testCluster) SetVote(_ context.Context, name string, vote bool) ([]raftboard.Member, error) {
+	at, err := c.member(name)
+	if err == nil {
+		c.members[at].Voter = vote
+	}
+	return c.members, err
+}
+
+func (c *testCluster) MoveMember(_ context.Context, name, raftAddress, apiAddress string) ([]raftboard.Member, error) {
+	at, err := c.member(name)
+	if err == nil {
+		c.members[at].RaftAddress, c.members[at].APIAddress = raftAddress, apiAddress
+	}
+	return c.members, err
+}
+
+func (c *testCluster) member(name string) (int, error) {
+	at := slices.IndexFunc(c.members, func(m raftboard.Member) bool { return m.Name == name })
+	if at < 0 {
+		return 0, jobs.ErrNotFound
+	}
+	return at, nil
 }
 
 // Backup gives a backup whose state is no state.
@@ -716,5 +759,107 @@ func TestTransferLeader(t *testing.T) {
 		if got := run(t, cluster, strings.Fields(row.line)...); got != row.want {
 			t.Errorf("%s: %+v", row.line, got)
 		}
+	}
+}
+
+func threeMembers() []raftboard.Member {
+	return []raftboard.Member{
+		{Name: "n1", ID: "n1.1", RaftAddress: "h1:7071", APIAddress: "h1:7070", Voter: true},
+		{Name: "n2", ID: "n2.1", RaftAddress: "h2:7071", APIAddress: "h2:7070", Voter: true},
+		{Name: "n3", ID: "n3.1", RaftAddress: "h3:7071", APIAddress: "h3:7070"},
+	}
+}
+
+func TestMembers(t *testing.T) {
+	cluster := openCluster(t)
+	cluster.members = threeMembers()
+	cluster.nodes = []raftboard.NodeStatus{{Endpoint: "h1:7070", Status: raftboard.Status{Node: "n1", AppliedIndex: 7, Members: threeMembers()}}}
+	for _, row := range []struct {
+		line string
+		want said
+	}{
+		{"cluster members", said{"NAME  ROLE       RAFT     API      ID\nn1    voter      h1:7071  h1:7070  n1.1\nn2    voter      h2:7071  h2:7070  n2.1\nn3    non-voter  h3:7071  h3:7070  n3.1\n", "", 0}},
+		{"cluster promote n3", said{"NAME  ROLE   RAFT     API      ID\nn1    voter  h1:7071  h1:7070  n1.1\nn2    voter  h2:7071  h2:7070  n2.1\nn3    voter  h3:7071  h3:7070  n3.1\n", "", 0}},
+		{"cluster demote n2", said{"NAME  ROLE       RAFT     API      ID\nn1    voter      h1:7071  h1:7070  n1.1\nn2    non-voter  h2:7071  h2:7070  n2.1\nn3    voter      h3:7071  h3:7070  n3.1\n", "", 0}},
+		{"cluster move n1 --raft h9:1 --api h9:2", said{"NAME  ROLE       RAFT     API      ID\nn1    voter      h9:1     h9:2     n1.1\nn2    non-voter  h2:7071  h2:7070  n2.1\nn3    voter      h3:7071  h3:7070  n3.1\n", "", 0}},
+		{"cluster remove n2", said{"NAME  ROLE   RAFT     API      ID\nn1    voter  h9:1     h9:2     n1.1\nn3    voter  h3:7071  h3:7070  n3.1\n", "", 0}},
+		{"cluster remove n3 -o json", said{"{\n  \"members\": [\n    {\n      \"name\": \"n1\",\n      \"id\": \"n1.1\",\n      \"raft_address\": \"h9:1\",\n      \"api_address\": \"h9:2\",\n      \"voter\": true\n    }\n  ]\n}\n", "", 0}},
+		{"cluster remove n3", said{"", "conductord: cannot remove the member: not found\n", cli.ExitNotFound}},
+	} {
+		if got := run(t, cluster, strings.Fields(row.line)...); got != row.want {
+			t.Errorf("%s: %+v", row.line, got)
+		}
+	}
+}
+
+// Health names what needs a person, and counts the voters that may fail.
+func TestClusterHealth(t *testing.T) {
+	cluster := openCluster(t)
+	offset := 2 * time.Second
+	healthy := func() []raftboard.NodeStatus {
+		var nodes []raftboard.NodeStatus
+		members := threeMembers()
+		members[2].Voter = true
+		for _, m := range members {
+			nodes = append(nodes, raftboard.NodeStatus{Endpoint: m.APIAddress, Status: raftboard.Status{
+				Node: m.Name, Leader: "n1", AppliedIndex: 50_000, CommitIndex: 50_000, Members: members, Version: "v1", Ready: true,
+			}})
+		}
+		return nodes
+	}
+	for _, row := range []struct {
+		name   string
+		change func([]raftboard.NodeStatus)
+		want   said
+	}{
+		{"healthy", func([]raftboard.NodeStatus) {}, said{"1 more voter may fail\n", "", 0}},
+		{"one is away", func(n []raftboard.NodeStatus) { n[1].Err = jobs.ErrUnavailable }, said{
+			"a majority answers, and no more voter may fail\n", "conductord: the cluster needs attention: n2 does not answer at h2:7070\n", cli.ExitFailed}},
+		{"two are away", func(n []raftboard.NodeStatus) {
+			n[1], n[2] = raftboard.NodeStatus{Err: jobs.ErrUnavailable}, raftboard.NodeStatus{Err: jobs.ErrUnavailable}
+			n[0].Status.Leader, n[0].Status.Ready, n[0].Status.NotReady = "", false, "no leader"
+		}, said{
+			"no majority: 2 more voters must answer\n", "conductord: the cluster needs attention: no node knows a leader; n1 is not ready: no leader; n2 does not answer at h2:7070; n3 does not answer at h3:7070\n", cli.ExitFailed}},
+		{"one is behind", func(n []raftboard.NodeStatus) { n[2].Status.AppliedIndex = 10 }, said{
+			"1 more voter may fail\n", "conductord: the cluster needs attention: n3 is 49990 entries behind\n", cli.ExitFailed}},
+		{"a wrong clock", func(n []raftboard.NodeStatus) { n[2].Status.ClockOffset = &offset }, said{
+			"1 more voter may fail\n", "conductord: the cluster needs attention: the clock of n3 is off by +2.000s: check its time service\n", cli.ExitFailed}},
+		{"notes", func(n []raftboard.NodeStatus) { n[2].Status.Version, n[2].Status.MembersDiffer = "v2", "they differ" }, said{
+			"1 more voter may fail\nnote: the file of n3 is out of date: they differ\nnote: the nodes run different versions: v1, v2\n", "", 0}},
+	} {
+		cluster.nodes = healthy()
+		row.change(cluster.nodes)
+		if got := run(t, cluster, "cluster", "health"); got != row.want {
+			t.Errorf("%s: %+v", row.name, got)
+		}
+	}
+}
+
+// Joining makes a data directory, or leaves nothing behind if the cluster refuses the node.
+func TestClusterJoin(t *testing.T) {
+	cluster := openCluster(t)
+	cluster.members = threeMembers()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "n2.toml")
+	text := "node = \"n2\"\ndata_dir = \"" + filepath.Join(dir, "data") + "\"\n[cluster]\nid = \"test\"\n" +
+		"[[cluster.members]]\nname = \"n1\"\nraft = \"h1:7071\"\napi = \"h1:7070\"\n[[cluster.members]]\nname = \"n2\"\nraft = \"h2:7071\"\napi = \"h2:7070\"\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, cluster, "cluster", "join", "--config", file); got.code != cli.ExitConflict {
+		t.Errorf("a name in use: %+v", got)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "data", "*.*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	got := run(t, cluster, "cluster", "replace", "n2", "n2", "--config", file)
+	if got != (said{"node n2 is a member of cluster test: start it now, without --init\n", "", 0}) {
+		t.Errorf("replaced: %+v", got)
+	}
+	if got := run(t, cluster, "cluster", "replace", "n2", "n2", "--config", file); got.code != cli.ExitFailed || !strings.Contains(got.err, "it holds a node") {
+		t.Errorf("again: %+v", got)
+	}
+	if got := run(t, cluster, "cluster", "replace", "n2", "n7", "--config", file); got.code != cli.ExitUsage {
+		t.Errorf("on another machine: %+v", got)
 	}
 }

@@ -105,7 +105,7 @@ func (p *Program) conductorListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List live conductors, and what each can run", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 				live, absent, err := conductors(ctx, cluster)
 				if err != nil {
 					return because(err, "list conductors")

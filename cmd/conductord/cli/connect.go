@@ -25,6 +25,13 @@ type Cluster interface {
 	// TransferLeader hands the leadership over, and returns who leads then.
 	TransferLeader(ctx context.Context, to string) (leader string, err error)
 
+	// AddMember, RemoveMember, SetVote and MoveMember change the members; see
+	// raftboard.Client.
+	AddMember(ctx context.Context, member raftboard.NewMember) (raftboard.Admission, error)
+	RemoveMember(ctx context.Context, name string) ([]raftboard.Member, error)
+	SetVote(ctx context.Context, name string, vote bool) ([]raftboard.Member, error)
+	MoveMember(ctx context.Context, name, raftAddress, apiAddress string) ([]raftboard.Member, error)
+
 	// Backup reads a backup; a stale one is of what one node knows. The caller closes it.
 	Backup(ctx context.Context, stale bool) (io.ReadCloser, error)
 
@@ -50,8 +57,15 @@ func (p *Program) endpoints() []string {
 	return endpoints
 }
 
-// with does something with a cluster, within the usual time of a call.
-func (p *Program) with(ctx context.Context, do func(ctx context.Context, cluster Cluster) error) error {
+// ServersOr makes some addresses the servers to ask if none were named.
+func (p *Program) ServersOr(addresses []string) {
+	if len(p.servers) == 0 && p.Value("CONDUCTORD_SERVER") == "" {
+		p.servers = addresses
+	}
+}
+
+// With does something with a cluster, within the usual time of a call.
+func (p *Program) With(ctx context.Context, do func(ctx context.Context, cluster Cluster) error) error {
 	return p.within(ctx, callTimeout, callPatience, do)
 }
 

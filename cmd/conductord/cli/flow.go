@@ -204,7 +204,7 @@ func (p *Program) flowShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 				detail, err := findFlow(ctx, cluster, id)
 				if err != nil {
 					return err

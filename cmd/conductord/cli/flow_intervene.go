@@ -214,7 +214,7 @@ func (p *Program) intervene(ctx context.Context, target string, f *interveneFlag
 	if f.wait && f.word.Hold {
 		return usageError{errors.New("--wait and --hold exclude each other: what holds changes nothing that could be waited for")}
 	}
-	how := p.with
+	how := p.With
 	if f.wait {
 		how = p.waiting
 	}

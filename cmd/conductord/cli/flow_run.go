@@ -36,7 +36,7 @@ func (p *Program) flowRunCommand() *cobra.Command {
 					return p.runFlow(ctx, cluster, posting)
 				})
 			}
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 				job, err := p.postJob(ctx, cluster, posting)
 				if err != nil {
 					return err

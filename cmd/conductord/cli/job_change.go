@@ -123,7 +123,7 @@ func (p *Program) jobChangeCommand(cmd *cobra.Command, fill func(*jobs.Change) e
 			}
 		}
 		change.By = operatorName()
-		return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+		return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 			return p.changeJob(ctx, cluster, change)
 		})
 	}

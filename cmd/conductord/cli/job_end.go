@@ -54,7 +54,7 @@ func (p *Program) jobEndCommand(how ending) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 				if f.token == "" {
 					return p.endUnclaimed(ctx, cluster, how, end)
 				}

@@ -136,7 +136,7 @@ func (p *Program) jobPostCommand() *cobra.Command {
 					return p.waitForJobs(ctx, cluster, await.Waiting{Jobs: []jobs.JobID{job.ID}})
 				})
 			}
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 				job, err := p.postJob(ctx, cluster, posting)
 				if err != nil {
 					return err
@@ -167,7 +167,7 @@ func (p *Program) postFile(cmd *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+	return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 		return p.postLines(ctx, cluster, postings)
 	})
 }

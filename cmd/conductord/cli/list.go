@@ -41,7 +41,7 @@ func (l list[T]) command(p *Program, cmd *cobra.Command, prepare func(args []str
 				return err
 			}
 		}
-		return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+		return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 			things, next, err := l.collect(ctx, cluster, after, limit)
 			if err != nil {
 				return because(err, "list %s", l.what)
@@ -113,7 +113,7 @@ func about[ID any](p *Program, parse func(string) (ID, error), do func(context.C
 		if err != nil {
 			return err
 		}
-		return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error { return do(ctx, cluster, id) })
+		return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error { return do(ctx, cluster, id) })
 	}
 }
 

@@ -47,7 +47,7 @@ func (p *Program) scheduleVerb(use, short, long string, do func(ctx context.Cont
 		Use: use + " NAME", Short: short, Long: strings.TrimSpace(short + ".\n\n" + long), Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name.Name = args[0]
-			return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 				keeper, err := scheduler(cluster)
 				if err != nil {
 					return err

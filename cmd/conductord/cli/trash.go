@@ -98,7 +98,7 @@ func (p *Program) correctionCommand(cmd *cobra.Command, correct func(context.Con
 			return err
 		}
 		request.By = operatorName()
-		return p.with(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+		return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 			for _, request.Job = range ids {
 				if err := correct(ctx, cluster, request); err != nil {
 					return err

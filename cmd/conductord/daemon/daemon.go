@@ -51,7 +51,7 @@ const (
 
 // Commands are the commands of this package.
 func Commands(p *cli.Program) []*cobra.Command {
-	return []*cobra.Command{serverCommand(p), devCommand(p), logStoreCommand(p), checkConfigCommand(p), backupCommand(p), nodeCommand(p)}
+	return []*cobra.Command{serverCommand(p), devCommand(p), logStoreCommand(p), checkConfigCommand(p), backupCommand(p), nodeCommand(p), clusterCommand(p)}
 }
 
 // daemon is a node and the conductor beside it.
@@ -132,7 +132,7 @@ func nodeOptions(c config.Config, first bool, logger hclog.Logger, registry *pro
 		},
 		Sessions:  node.SessionTimings{Grace: c.Sessions.Grace, CoolDown: c.Sessions.CoolDown, MaxCrashes: c.Sessions.MaxCrashes},
 		Retention: node.Retention{MaxAge: c.Retention.MaxAge, Keep: uint64(c.Retention.Keep)},
-		Limits:    limitsOf(c), DiskReserve: int64(c.DiskReserve),
+		Limits:    limitsOf(c), DiskReserve: int64(c.DiskReserve), RemoveDeadAfter: c.Cluster.RemoveDeadAfter,
 		Backups: node.Backups{Directory: c.Backup.Directory, Interval: c.Backup.Interval, Keep: c.Backup.Keep},
 		Logger:  logger, Metrics: registry,
 	}

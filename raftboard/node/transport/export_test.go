@@ -2,11 +2,11 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
@@ -16,14 +16,15 @@ const MaxHandshake = maxHandshake
 // Alone is the identity of a node that has met nobody.
 type Alone struct{}
 
-func (Alone) Self() Self                   { return Self{Cluster: "test", Name: "n1", Generation: 1} }
-func (Alone) Meet(string, uuid.UUID) error { return nil }
+func (Alone) Self() Self {
+	return Self{Cluster: "test", Name: "n1", Incarnation: FirstIncarnation, Generation: 1}
+}
 
 // AnswerHandshake is the listener's half of a handshake, for a node by itself.
 func AnswerHandshake(conn net.Conn) error {
 	port := &Port{
-		options: Options{Identity: Alone{}, Logger: hclog.NewNullLogger(), Disagreed: func(Hello, error) {}},
-		starts:  map[string]Hello{}, joined: make(chan struct{}),
+		options: Options{Identity: Alone{}, Logger: hclog.NewNullLogger(), Disagreed: func(Hello, error) {}, Admit: func(Hello) error { return errors.New("not a member") }},
+		starts:  map[raft.ServerID]Hello{}, joined: make(chan struct{}),
 	}
 	_, err := port.answer(conn)
 	return err
@@ -46,7 +47,9 @@ func NewWaiting(listen string, dialled func(), leading bool, life context.Contex
 	stream := &countingStream{Listener: listener, dialled: dialled}
 	return &Transport{
 		NetworkTransport: raft.NewNetworkTransport(stream, 1, time.Second, io.Discard),
+		self:             raft.ServerAddress(listener.Addr().String()),
 		leading:          func(uint64) bool { return leading },
+		listed:           func(raft.ServerAddress) bool { return true },
 		heard:            func(raft.ServerAddress) time.Duration { return time.Hour },
 		life:             life,
 	}

@@ -8,10 +8,10 @@ import (
 	"io"
 	"maps"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/hashicorp/raft"
 )
 
 // A handshake comes before anything else on the raft port, so a node of another cluster,
@@ -40,71 +40,67 @@ const (
 
 // Hello is what each end says first.
 type Hello struct {
-	Cluster    string    `json:"cluster"`
-	Generation uint64    `json:"generation"`
-	Origin     string    `json:"origin,omitempty"`
-	Name       string    `json:"name"`
-	Instance   uuid.UUID `json:"instance"`
+	Cluster     string    `json:"cluster"`
+	Generation  uint64    `json:"generation"`
+	Origin      string    `json:"origin,omitempty"`
+	Name        string    `json:"name"`
+	Incarnation string    `json:"incarnation"`
+	Instance    uuid.UUID `json:"instance"`
 	// Start counts the starts of the node, and Run is drawn at each. They tell a
 	// copy of a data directory from its original.
 	Start uint64    `json:"start"`
 	Run   uuid.UUID `json:"run"`
-	// Members is the list in the node's configuration. Agreed: the node has
-	// listened for an election timeout and found no other list. Joined: its raft
-	// log begins with the list.
+	// Members is the list with which the node's cluster begins. Agreed: the node has
+	// listened for an election timeout and found no other list. Joined: it takes part
+	// in raft.
 	Members Roster `json:"members"`
 	Agreed  bool   `json:"agreed"`
 	Joined  bool   `json:"joined"`
 	// Peers are the instances of the other nodes that this one has met.
-	Peers map[string]uuid.UUID `json:"peers"`
+	Peers map[raft.ServerID]uuid.UUID `json:"peers"`
 }
+
+// ID is the node's id in raft's configuration.
+func (h Hello) ID() raft.ServerID { return ServerID(h.Name, h.Incarnation) }
 
 // Welcome is the listener's answer.
 type Welcome struct {
 	Hello
 	Refusal string `json:"refusal,omitempty"`
+	Removed bool   `json:"removed,omitempty"` // the reason of the refusal is ErrRemoved
 }
+
+// ErrRemoved: the node was a member of the cluster once, and is none any more.
+var ErrRemoved = errors.New("it was removed or replaced")
 
 // RefusedError is the refusal of a listener, as its dialer gets it.
 type RefusedError struct {
-	peer   string
-	reason string
-	From   uuid.UUID // instance of the listener
+	peer    string
+	reason  string
+	From    uuid.UUID // instance of the listener
+	Removed bool      // the reason is ErrRemoved
 }
 
 func (e *RefusedError) Error() string { return fmt.Sprintf("node %q refuses us: %s", e.peer, e.reason) }
 
 // Self is the identity of this node, and of the peers that it has met.
 type Self struct {
-	Cluster    string
-	Generation uint64
-	Origin     string // digest of the state that a restored cluster began with
-	Name       string
-	Instance   uuid.UUID
-	Starts     uint64
-	Peers      map[string]uuid.UUID
+	Cluster     string
+	Generation  uint64
+	Origin      string // digest of the state that a restored cluster began with
+	Name        string
+	Incarnation string
+	Instance    uuid.UUID
+	Starts      uint64
+	Peers       map[raft.ServerID]uuid.UUID
 }
+
+// ID is the node's id in raft's configuration.
+func (s Self) ID() raft.ServerID { return ServerID(s.Name, s.Incarnation) }
 
 // Identity keeps this node's identity durably. Its methods may be called concurrently.
 type Identity interface {
 	Self() Self
-	// Meet records the instance of a peer. It returns an error for a peer that was
-	// met as another instance, or that cannot be recorded.
-	Meet(peer string, instance uuid.UUID) error
-}
-
-// Roster is the member list that nodes compare: raft addresses by name.
-type Roster map[string]string
-
-// Names are the members' names in order.
-func (r Roster) Names() []string { return slices.Sorted(maps.Keys(r)) }
-
-func (r Roster) String() string {
-	texts := make([]string, 0, len(r))
-	for _, name := range r.Names() {
-		texts = append(texts, fmt.Sprintf("%s=%s", name, r[name]))
-	}
-	return fmt.Sprintf("%q", texts) // quoted: the other list may be anything
 }
 
 // answer is the listener's half of the handshake.
@@ -126,7 +122,7 @@ func (p *Port) answer(conn net.Conn) (Purpose, error) {
 	refusal := p.judge(from)
 	reply := Welcome{Hello: p.Hello()}
 	if refusal != nil {
-		reply.Refusal = refusal.Error()
+		reply.Refusal, reply.Removed = refusal.Error(), errors.Is(refusal, ErrRemoved)
 	}
 	if err := writeFrame(conn, nil, reply); err != nil {
 		return 0, err
@@ -148,7 +144,7 @@ func Greet(conn net.Conn, what Purpose, from Hello) (Welcome, error) {
 }
 
 // introduce is the dialer's half of the handshake.
-func (p *Port) introduce(conn net.Conn, peer string, what Purpose, timeout time.Duration) (Hello, error) {
+func (p *Port) introduce(conn net.Conn, peer Member, what Purpose, timeout time.Duration) (Hello, error) {
 	if timeout <= 0 || timeout > handshakeTimeout {
 		timeout = handshakeTimeout
 	}
@@ -157,14 +153,14 @@ func (p *Port) introduce(conn net.Conn, peer string, what Purpose, timeout time.
 	}
 	reply, err := Greet(conn, what, p.Hello())
 	if err != nil {
-		return reply.Hello, fmt.Errorf("no handshake with node %q: %w", peer, err)
+		return reply.Hello, fmt.Errorf("no handshake with node %q: %w", peer.Name, err)
 	}
 	if reply.Refusal != "" {
 		_ = p.sameCluster(reply.Hello) // calls Disagreed; the refusal has the same reason
-		return reply.Hello, &RefusedError{peer: peer, reason: reply.Refusal, From: reply.Instance}
+		return reply.Hello, &RefusedError{peer: peer.Name, reason: reply.Refusal, From: reply.Instance, Removed: reply.Removed}
 	}
-	if reply.Name != peer {
-		return reply.Hello, fmt.Errorf("the address of node %q is that of node %q", peer, reply.Name)
+	if reply.ID() != peer.ID() {
+		return reply.Hello, fmt.Errorf("the address of node %q is that of node %q", peer.ID(), reply.ID())
 	}
 	if err := p.judge(reply.Hello); err != nil {
 		return reply.Hello, err
@@ -176,7 +172,7 @@ func (p *Port) introduce(conn net.Conn, peer string, what Purpose, timeout time.
 func (p *Port) Hello() Hello {
 	id := p.options.Identity.Self()
 	return Hello{
-		Cluster: id.Cluster, Generation: id.Generation, Origin: id.Origin, Name: id.Name, Instance: id.Instance,
+		Cluster: id.Cluster, Generation: id.Generation, Origin: id.Origin, Name: id.Name, Incarnation: id.Incarnation, Instance: id.Instance,
 		Start: id.Starts, Run: p.options.Run, Members: p.options.Roster, Agreed: p.Agreed(), Joined: p.Joined(), Peers: id.Peers,
 	}
 }
@@ -188,27 +184,25 @@ func (p *Port) judge(other Hello) error {
 	}
 	own := p.options.Identity.Self()
 	switch {
-	case other.Name == own.Name && other.Instance != own.Instance:
+	case other.ID() == own.ID() && other.Instance != own.Instance:
 		return fmt.Errorf("another node is named %q too", own.Name)
-	case other.Name == own.Name && other.Run != p.options.Run:
+	case other.ID() == own.ID() && other.Run != p.options.Run:
 		return fmt.Errorf("node %q runs already, from this data directory or a copy of it: its start %d is beside start %d", own.Name, other.Start, own.Starts)
-	case other.Name == own.Name:
+	case other.ID() == own.ID():
 		return nil // raft may dial its own address
-	case p.options.Roster[other.Name] == "":
-		return fmt.Errorf("node %q is not a member of the cluster", other.Name)
 	}
-	for name, instance := range other.Peers {
-		if known, met := own.Peers[name]; met && known != instance {
-			return fmt.Errorf("two nodes use the name %q, or it was made anew: node %q has met %s, and node %q has met %s", name, other.Name, instance, own.Name, known)
+	for id, instance := range other.Peers {
+		if known, met := own.Peers[id]; met && known != instance {
+			return fmt.Errorf("two nodes use the name %q, or it was made anew: node %q has met %s, and node %q has met %s", id, other.Name, instance, own.Name, known)
 		}
 	}
-	if err := p.options.Identity.Meet(other.Name, other.Instance); err != nil {
+	if err := p.options.Admit(other); err != nil {
 		return err
 	}
 	return p.latest(other)
 }
 
-// sameCluster returns an error unless cluster, generation and member list agree.
+// sameCluster returns an error unless cluster, generation and first member list agree.
 func (p *Port) sameCluster(other Hello) error {
 	own := p.options.Identity.Self()
 	switch {
@@ -222,7 +216,7 @@ func (p *Port) sameCluster(other Hello) error {
 	case maps.Equal(other.Members, p.options.Roster):
 		return nil
 	}
-	err := fmt.Errorf("node %q and node %q of cluster %q list different members: %v and %v: correct cluster.members in their files, which must be alike",
+	err := fmt.Errorf("node %q and node %q of cluster %q list different members: %v and %v: correct cluster.members in their files, which must be alike at the first start of a cluster",
 		other.Name, own.Name, own.Cluster, other.Members, p.options.Roster)
 	p.options.Disagreed(other, err)
 	return err
@@ -234,12 +228,12 @@ func (p *Port) sameCluster(other Hello) error {
 func (p *Port) latest(other Hello) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known := p.starts[other.Name]
+	known := p.starts[other.ID()]
 	if other.Start < known.Start || (other.Start == known.Start && other.Run != known.Run) {
 		return fmt.Errorf("node %q runs twice, or from an old copy of its data directory: start %d (process %s) comes after start %d (process %s)",
 			other.Name, other.Start, other.Run, known.Start, known.Run)
 	}
-	p.starts[other.Name] = other
+	p.starts[other.ID()] = other
 	return nil
 }
 

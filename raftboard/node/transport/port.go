@@ -35,7 +35,7 @@ import (
 type Options struct {
 	Address  string // where to listen
 	Identity Identity
-	Roster   Roster    // the members, as this node's configuration lists them
+	Roster   Roster    // the members with which the cluster begins
 	Run      uuid.UUID // of this process
 	// Settled is when this node has listened for long enough to know of other
 	// member lists; from then on it agrees with its own.
@@ -49,7 +49,10 @@ type Options struct {
 	Refused func(remote net.Addr, reason error)
 	// Greeted is called with the outcome of every handshake that this node began.
 	Greeted func(peer string, other Hello, err error)
-	// Disagreed is called for each node of this cluster with another member list.
+	// Admit returns an error for a node that is not a member of this cluster now, or has
+	// been met as another instance.
+	Admit func(other Hello) error
+	// Disagreed is called for each node of this cluster with another first member list.
 	Disagreed func(other Hello, err error)
 	// Mute reports whether this node must not lead; raft then sends nothing.
 	Mute func() bool
@@ -64,8 +67,7 @@ type Options struct {
 type Port struct {
 	options  Options
 	listener net.Listener
-	joined   chan struct{}                 // closed by Join
-	names    map[raft.ServerAddress]string // of the members; does not change
+	joined   chan struct{} // closed by Join
 
 	accepted chan net.Conn   // raft connections after their handshake, for Accept
 	slots    chan struct{}   // bounds handshakes under way
@@ -74,13 +76,10 @@ type Port struct {
 	closing  sync.Once
 	serving  sync.WaitGroup
 
-	// answers are when peers were last heard on raft's own connections to them;
-	// the map does not change.
-	answers map[raft.ServerAddress]*lastHeard
-
-	mu     sync.Mutex
-	conns  map[*trackedConn]struct{} // what Close must end; under mu
-	starts map[string]Hello          // the latest process of each node that was heard; under mu
+	mu      sync.Mutex
+	conns   map[*trackedConn]struct{}         // what Close must end; under mu
+	starts  map[raft.ServerID]Hello           // the latest process of each node that was heard; under mu
+	answers map[raft.ServerAddress]*lastHeard // when peers were last heard on raft's own connections to them; under mu
 }
 
 // Open listens. It owns goroutines until Close.
@@ -91,15 +90,10 @@ func Open(options Options) (*Port, error) {
 	}
 	p := &Port{
 		options: options, listener: listener, joined: make(chan struct{}),
-		names: make(map[raft.ServerAddress]string, len(options.Roster)), answers: make(map[raft.ServerAddress]*lastHeard, len(options.Roster)),
 		accepted: make(chan net.Conn), slots: make(chan struct{}, MaxHandshaking),
-		conns: map[*trackedConn]struct{}{}, starts: map[string]Hello{},
+		conns: map[*trackedConn]struct{}{}, starts: map[raft.ServerID]Hello{}, answers: map[raft.ServerAddress]*lastHeard{},
 	}
 	p.life, p.end = context.WithCancel(context.Background())
-	for name, address := range options.Roster {
-		p.names[raft.ServerAddress(address)] = name
-		p.answers[raft.ServerAddress(address)] = &lastHeard{began: time.Now()}
-	}
 	p.serving.Go(p.listen)
 	return p, nil
 }
@@ -156,10 +150,18 @@ func (l *lastHeard) ago() time.Duration {
 
 // Quiet is how long a peer has answered nothing to raft.
 func (p *Port) Quiet(address raft.ServerAddress) time.Duration {
-	if answers := p.answers[address]; answers != nil {
-		return answers.ago()
+	return p.answersOf(address).ago()
+}
+
+func (p *Port) answersOf(address raft.ServerAddress) *lastHeard {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	heard := p.answers[address]
+	if heard == nil {
+		heard = &lastHeard{began: time.Now()}
+		p.answers[address] = heard // few: one for each member that there ever was in this run
 	}
-	return math.MaxInt64
+	return heard
 }
 
 func (p *Port) listen() {
@@ -268,22 +270,25 @@ func (p *Port) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn
 }
 
 func (p *Port) dial(address raft.ServerAddress, what Purpose, timeout time.Duration) (net.Conn, error) {
+	peer, err := ParseAddress(address)
+	if err != nil {
+		return nil, err
+	}
 	dialing, cancel := context.WithTimeout(p.life, timeout)
-	dialed, err := p.options.Dial(dialing, string(address))
+	dialed, err := p.options.Dial(dialing, peer.Raft)
 	cancel()
 	if err != nil {
 		return nil, err
 	}
 	conn := p.tracked(dialed)
-	peer := p.names[address]
 	other, err := p.introduce(conn, peer, what, timeout)
-	p.options.Greeted(peer, other, err)
+	p.options.Greeted(peer.Name, other, err)
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
 	if what == PurposeRaft {
-		conn.peer = p.answers[address]
+		conn.peer = p.answersOf(address)
 	}
 	return conn, nil
 }

@@ -18,13 +18,14 @@ import (
 const (
 	numberSize   = 8
 	questionSize = 16
-	answerSize   = 33
+	answerSize   = 41
 )
 
 // Standing is the state of a node in raft, and its wall clock.
 type Standing struct {
 	Term    uint64
 	Commit  uint64 // index; 0 unless the node serves as the leader
+	Applied uint64 // index; 0 until the node has once caught up with a leader
 	Wall    int64  // Unix nanoseconds
 	Crowded bool   // its disk is short of space
 }
@@ -43,9 +44,10 @@ func AnswerQuestions(conn net.Conn, hear func(told int64), stand func() Standing
 		binary.BigEndian.PutUint64(answer[numberSize:], now.Term)
 		binary.BigEndian.PutUint64(answer[2*numberSize:], now.Commit)
 		binary.BigEndian.PutUint64(answer[3*numberSize:], uint64(now.Wall))
-		answer[4*numberSize] = 0
+		binary.BigEndian.PutUint64(answer[4*numberSize:], now.Applied)
+		answer[5*numberSize] = 0
 		if now.Crowded {
-			answer[4*numberSize] = 1
+			answer[5*numberSize] = 1
 		}
 		if _, err := conn.Write(answer); err != nil {
 			return
@@ -183,7 +185,8 @@ func (a *Asker) exchange(conn net.Conn) (Standing, error) {
 		Term:    binary.BigEndian.Uint64(answer[numberSize:]),
 		Commit:  binary.BigEndian.Uint64(answer[2*numberSize:]),
 		Wall:    int64(binary.BigEndian.Uint64(answer[3*numberSize:])),
-		Crowded: answer[4*numberSize] == 1,
+		Applied: binary.BigEndian.Uint64(answer[4*numberSize:]),
+		Crowded: answer[5*numberSize] == 1,
 	}, nil
 }
 

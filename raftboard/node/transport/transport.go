@@ -28,25 +28,32 @@ const (
 // block every write. It implements raft.Transport.
 type Transport struct {
 	*raft.NetworkTransport
+	self    raft.ServerAddress                     // of this node
 	leading func(term uint64) bool                 // reports whether this node still leads in the term
+	listed  func(raft.ServerAddress) bool          // reports whether a member has the address
 	heard   func(raft.ServerAddress) time.Duration // how long a peer has answered nothing to raft
 	quiet   time.Duration                          // a peer that was heard since needs no heartbeat
 	life    context.Context                        // of this node
 }
 
-// New returns the transport of raft over a port. leading reports whether this node
-// leads in a term; it may be called concurrently. lease is the leader's.
-func New(port *Port, logger hclog.Logger, leading func(term uint64) bool, lease time.Duration) *Transport {
+// New returns the transport of raft over a port. self is this node's own address. leading
+// reports whether this node leads in a term, and listed whether a member has an address;
+// they may be called concurrently. lease is the leader's.
+func New(port *Port, self raft.ServerAddress, logger hclog.Logger, leading func(term uint64) bool, listed func(raft.ServerAddress) bool, lease time.Duration) *Transport {
 	return &Transport{
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: port, MaxPool: maxPooled, Timeout: raftTimeout, Logger: logger,
 		}),
-		leading: leading, heard: port.Quiet, life: port.life, quiet: time.Duration(quietShare * float64(lease)),
+		self: self, leading: leading, listed: listed, heard: port.Quiet, life: port.life, quiet: time.Duration(quietShare * float64(lease)),
 	}
 }
 
+// LocalAddr is how raft names this node to the others.
+func (p *Transport) LocalAddr() raft.ServerAddress { return p.self }
+
 // AppendEntries replicates entries to a peer, also heartbeats. It waits while
-// the peer cannot be dialled, until this node no longer leads or is closed.
+// the peer cannot be dialled, until this node no longer leads or is closed, or the peer is
+// removed or has another address.
 //
 // A heartbeat waits besides until the peer has been quiet for a while. raft
 // sends one twenty times within a heartbeat timeout, beside the messages that
@@ -61,7 +68,7 @@ func (p *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 	defer pause.Stop()
 	for {
 		err := p.NetworkTransport.AppendEntries(id, target, args, resp)
-		if !undialled(err) || !p.leading(args.Term) {
+		if !undialled(err) || !p.leading(args.Term) || !p.listed(target) {
 			return err
 		}
 		select {
@@ -88,7 +95,7 @@ func (p *Transport) awaitQuiet(target raft.ServerAddress, term uint64) bool {
 			pause.Stop()
 			return false
 		}
-		if !p.leading(term) {
+		if !p.leading(term) || !p.listed(target) {
 			return false
 		}
 	}

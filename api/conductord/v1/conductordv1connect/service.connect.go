@@ -181,6 +181,17 @@ const (
 	// ClusterServiceTransferLeaderProcedure is the fully-qualified name of the ClusterService's
 	// TransferLeader RPC.
 	ClusterServiceTransferLeaderProcedure = "/conductord.v1.ClusterService/TransferLeader"
+	// ClusterServiceAddMemberProcedure is the fully-qualified name of the ClusterService's AddMember
+	// RPC.
+	ClusterServiceAddMemberProcedure = "/conductord.v1.ClusterService/AddMember"
+	// ClusterServiceRemoveMemberProcedure is the fully-qualified name of the ClusterService's
+	// RemoveMember RPC.
+	ClusterServiceRemoveMemberProcedure = "/conductord.v1.ClusterService/RemoveMember"
+	// ClusterServiceSetVoteProcedure is the fully-qualified name of the ClusterService's SetVote RPC.
+	ClusterServiceSetVoteProcedure = "/conductord.v1.ClusterService/SetVote"
+	// ClusterServiceMoveMemberProcedure is the fully-qualified name of the ClusterService's MoveMember
+	// RPC.
+	ClusterServiceMoveMemberProcedure = "/conductord.v1.ClusterService/MoveMember"
 )
 
 // BoardServiceClient is a client for the conductord.v1.BoardService service.
@@ -1911,6 +1922,15 @@ type ClusterServiceClient interface {
 	// messages, put together, are the file.
 	Backup(context.Context, *connect.Request[v1.BackupRequest]) (*connect.ServerStreamForClient[v1.BackupResponse], error)
 	TransferLeader(context.Context, *connect.Request[v1.TransferLeaderRequest]) (*connect.Response[v1.TransferLeaderResponse], error)
+	// AddMember makes a node a member without a vote. To repeat a change of members is
+	// harmless. While another one is under way, it is refused.
+	AddMember(context.Context, *connect.Request[v1.AddMemberRequest]) (*connect.Response[v1.AddMemberResponse], error)
+	// RemoveMember is refused when fewer than a majority of the other voters answer.
+	RemoveMember(context.Context, *connect.Request[v1.RemoveMemberRequest]) (*connect.Response[v1.RemoveMemberResponse], error)
+	// SetVote promotes a member that has caught up to a voter, or takes its vote.
+	SetVote(context.Context, *connect.Request[v1.SetVoteRequest]) (*connect.Response[v1.SetVoteResponse], error)
+	// MoveMember changes the addresses of a member that answers at the new ones.
+	MoveMember(context.Context, *connect.Request[v1.MoveMemberRequest]) (*connect.Response[v1.MoveMemberResponse], error)
 }
 
 // NewClusterServiceClient constructs a client for the conductord.v1.ClusterService service. By
@@ -1942,6 +1962,30 @@ func NewClusterServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(clusterServiceMethods.ByName("TransferLeader")),
 			connect.WithClientOptions(opts...),
 		),
+		addMember: connect.NewClient[v1.AddMemberRequest, v1.AddMemberResponse](
+			httpClient,
+			baseURL+ClusterServiceAddMemberProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("AddMember")),
+			connect.WithClientOptions(opts...),
+		),
+		removeMember: connect.NewClient[v1.RemoveMemberRequest, v1.RemoveMemberResponse](
+			httpClient,
+			baseURL+ClusterServiceRemoveMemberProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("RemoveMember")),
+			connect.WithClientOptions(opts...),
+		),
+		setVote: connect.NewClient[v1.SetVoteRequest, v1.SetVoteResponse](
+			httpClient,
+			baseURL+ClusterServiceSetVoteProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("SetVote")),
+			connect.WithClientOptions(opts...),
+		),
+		moveMember: connect.NewClient[v1.MoveMemberRequest, v1.MoveMemberResponse](
+			httpClient,
+			baseURL+ClusterServiceMoveMemberProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("MoveMember")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -1950,6 +1994,10 @@ type clusterServiceClient struct {
 	status         *connect.Client[v1.StatusRequest, v1.StatusResponse]
 	backup         *connect.Client[v1.BackupRequest, v1.BackupResponse]
 	transferLeader *connect.Client[v1.TransferLeaderRequest, v1.TransferLeaderResponse]
+	addMember      *connect.Client[v1.AddMemberRequest, v1.AddMemberResponse]
+	removeMember   *connect.Client[v1.RemoveMemberRequest, v1.RemoveMemberResponse]
+	setVote        *connect.Client[v1.SetVoteRequest, v1.SetVoteResponse]
+	moveMember     *connect.Client[v1.MoveMemberRequest, v1.MoveMemberResponse]
 }
 
 // Status calls conductord.v1.ClusterService.Status.
@@ -1967,6 +2015,26 @@ func (c *clusterServiceClient) TransferLeader(ctx context.Context, req *connect.
 	return c.transferLeader.CallUnary(ctx, req)
 }
 
+// AddMember calls conductord.v1.ClusterService.AddMember.
+func (c *clusterServiceClient) AddMember(ctx context.Context, req *connect.Request[v1.AddMemberRequest]) (*connect.Response[v1.AddMemberResponse], error) {
+	return c.addMember.CallUnary(ctx, req)
+}
+
+// RemoveMember calls conductord.v1.ClusterService.RemoveMember.
+func (c *clusterServiceClient) RemoveMember(ctx context.Context, req *connect.Request[v1.RemoveMemberRequest]) (*connect.Response[v1.RemoveMemberResponse], error) {
+	return c.removeMember.CallUnary(ctx, req)
+}
+
+// SetVote calls conductord.v1.ClusterService.SetVote.
+func (c *clusterServiceClient) SetVote(ctx context.Context, req *connect.Request[v1.SetVoteRequest]) (*connect.Response[v1.SetVoteResponse], error) {
+	return c.setVote.CallUnary(ctx, req)
+}
+
+// MoveMember calls conductord.v1.ClusterService.MoveMember.
+func (c *clusterServiceClient) MoveMember(ctx context.Context, req *connect.Request[v1.MoveMemberRequest]) (*connect.Response[v1.MoveMemberResponse], error) {
+	return c.moveMember.CallUnary(ctx, req)
+}
+
 // ClusterServiceHandler is an implementation of the conductord.v1.ClusterService service.
 type ClusterServiceHandler interface {
 	// Status is each node's own view; it is never forwarded.
@@ -1975,6 +2043,15 @@ type ClusterServiceHandler interface {
 	// messages, put together, are the file.
 	Backup(context.Context, *connect.Request[v1.BackupRequest], *connect.ServerStream[v1.BackupResponse]) error
 	TransferLeader(context.Context, *connect.Request[v1.TransferLeaderRequest]) (*connect.Response[v1.TransferLeaderResponse], error)
+	// AddMember makes a node a member without a vote. To repeat a change of members is
+	// harmless. While another one is under way, it is refused.
+	AddMember(context.Context, *connect.Request[v1.AddMemberRequest]) (*connect.Response[v1.AddMemberResponse], error)
+	// RemoveMember is refused when fewer than a majority of the other voters answer.
+	RemoveMember(context.Context, *connect.Request[v1.RemoveMemberRequest]) (*connect.Response[v1.RemoveMemberResponse], error)
+	// SetVote promotes a member that has caught up to a voter, or takes its vote.
+	SetVote(context.Context, *connect.Request[v1.SetVoteRequest]) (*connect.Response[v1.SetVoteResponse], error)
+	// MoveMember changes the addresses of a member that answers at the new ones.
+	MoveMember(context.Context, *connect.Request[v1.MoveMemberRequest]) (*connect.Response[v1.MoveMemberResponse], error)
 }
 
 // NewClusterServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -2002,6 +2079,30 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 		connect.WithSchema(clusterServiceMethods.ByName("TransferLeader")),
 		connect.WithHandlerOptions(opts...),
 	)
+	clusterServiceAddMemberHandler := connect.NewUnaryHandler(
+		ClusterServiceAddMemberProcedure,
+		svc.AddMember,
+		connect.WithSchema(clusterServiceMethods.ByName("AddMember")),
+		connect.WithHandlerOptions(opts...),
+	)
+	clusterServiceRemoveMemberHandler := connect.NewUnaryHandler(
+		ClusterServiceRemoveMemberProcedure,
+		svc.RemoveMember,
+		connect.WithSchema(clusterServiceMethods.ByName("RemoveMember")),
+		connect.WithHandlerOptions(opts...),
+	)
+	clusterServiceSetVoteHandler := connect.NewUnaryHandler(
+		ClusterServiceSetVoteProcedure,
+		svc.SetVote,
+		connect.WithSchema(clusterServiceMethods.ByName("SetVote")),
+		connect.WithHandlerOptions(opts...),
+	)
+	clusterServiceMoveMemberHandler := connect.NewUnaryHandler(
+		ClusterServiceMoveMemberProcedure,
+		svc.MoveMember,
+		connect.WithSchema(clusterServiceMethods.ByName("MoveMember")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/conductord.v1.ClusterService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ClusterServiceStatusProcedure:
@@ -2010,6 +2111,14 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 			clusterServiceBackupHandler.ServeHTTP(w, r)
 		case ClusterServiceTransferLeaderProcedure:
 			clusterServiceTransferLeaderHandler.ServeHTTP(w, r)
+		case ClusterServiceAddMemberProcedure:
+			clusterServiceAddMemberHandler.ServeHTTP(w, r)
+		case ClusterServiceRemoveMemberProcedure:
+			clusterServiceRemoveMemberHandler.ServeHTTP(w, r)
+		case ClusterServiceSetVoteProcedure:
+			clusterServiceSetVoteHandler.ServeHTTP(w, r)
+		case ClusterServiceMoveMemberProcedure:
+			clusterServiceMoveMemberHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -2029,4 +2138,20 @@ func (UnimplementedClusterServiceHandler) Backup(context.Context, *connect.Reque
 
 func (UnimplementedClusterServiceHandler) TransferLeader(context.Context, *connect.Request[v1.TransferLeaderRequest]) (*connect.Response[v1.TransferLeaderResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ClusterService.TransferLeader is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) AddMember(context.Context, *connect.Request[v1.AddMemberRequest]) (*connect.Response[v1.AddMemberResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ClusterService.AddMember is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) RemoveMember(context.Context, *connect.Request[v1.RemoveMemberRequest]) (*connect.Response[v1.RemoveMemberResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ClusterService.RemoveMember is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) SetVote(context.Context, *connect.Request[v1.SetVoteRequest]) (*connect.Response[v1.SetVoteResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ClusterService.SetVote is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) MoveMember(context.Context, *connect.Request[v1.MoveMemberRequest]) (*connect.Response[v1.MoveMemberResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ClusterService.MoveMember is not implemented"))
 }

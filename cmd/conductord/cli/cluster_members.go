@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard"
+)
+
+// shownMembers is the document of the commands that change members.
+type shownMembers struct {
+	Members []part `json:"members"`
+}
+
+func memberMessage(m raftboard.Member) *v1.Member {
+	return &v1.Member{Name: m.Name, Id: m.ID, RaftAddress: m.RaftAddress, ApiAddress: m.APIAddress, Voter: m.Voter}
+}
+
+func (p *Program) writeMembers(members []raftboard.Member) error {
+	if p.JSON() {
+		shown := shownMembers{Members: make([]part, 0, len(members))}
+		for _, m := range members {
+			shown.Members = append(shown.Members, part{memberMessage(m)})
+		}
+		return p.WriteJSON(shown)
+	}
+	rows := make([][]string, 0, len(members))
+	for _, m := range members {
+		rows = append(rows, []string{m.Name, roleText(m.Voter), m.RaftAddress, m.APIAddress, m.ID})
+	}
+	return p.writeTable([]string{"name", "role", "raft", "api", "id"}, rows)
+}
+
+func roleText(voter bool) string {
+	if voter {
+		return "voter"
+	}
+	return "non-voter"
+}
+
+// membersOf are the members as the node knows them that has applied most.
+func membersOf(nodes []raftboard.NodeStatus) ([]raftboard.Member, error) {
+	var newest raftboard.Status
+	for i := range nodes {
+		if s := nodes[i].Status; nodes[i].Err == nil && s.AppliedIndex >= newest.AppliedIndex {
+			newest = s
+		}
+	}
+	if len(newest.Members) == 0 {
+		return nil, fmt.Errorf("no node answers: %w", jobs.ErrUnavailable)
+	}
+	return newest.Members, nil
+}
+
+func (p *Program) membersCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "members",
+		Short: "List the members of the cluster: role, addresses, id",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				nodes, err := cluster.Nodes(ctx)
+				if err != nil {
+					return because(err, "get the cluster's status")
+				}
+				members, err := membersOf(nodes)
+				if err != nil {
+					return because(err, "list the members")
+				}
+				return p.writeMembers(members)
+			})
+		},
+	}
+}
+
+// memberChange is a command that changes one member.
+func (p *Program) memberChange(use, short, long, doing string, change func(ctx context.Context, cluster Cluster, name string) ([]raftboard.Member, error)) *cobra.Command {
+	return &cobra.Command{
+		Use: use + " NODE", Short: short, Long: long, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				members, err := change(ctx, cluster, args[0])
+				if err != nil {
+					return because(err, doing)
+				}
+				return p.writeMembers(members)
+			})
+		},
+	}
+}
+
+func (p *Program) removeMemberCommand() *cobra.Command {
+	return p.memberChange("remove", "Remove a member from the cluster",
+		"Remove a member, dead or alive, from the cluster. A node that runs stops, and its jobs are claimable again; stop it\n"+
+			"first to hand them over at once. It is refused when no majority of the other voters answers. The node's data\n"+
+			"directory cannot be used again: to bring the machine back, empty it and join.",
+		"remove the member", func(ctx context.Context, cluster Cluster, name string) ([]raftboard.Member, error) {
+			return cluster.RemoveMember(ctx, name)
+		})
+}
+
+func (p *Program) promoteCommand() *cobra.Command {
+	return p.memberChange("promote", "Give a member a vote, so that it counts for majorities and can lead",
+		"Give a member a vote. It must answer and have caught up. A node that joins asks for its vote by itself.",
+		"promote the member", func(ctx context.Context, cluster Cluster, name string) ([]raftboard.Member, error) {
+			return cluster.SetVote(ctx, name, true)
+		})
+}
+
+func (p *Program) demoteCommand() *cobra.Command {
+	return p.memberChange("demote", "Take a member's vote; it goes on with the whole state and its conductor",
+		"Take a member's vote. It is refused when no majority of the other voters answers. The leader hands over first.",
+		"demote the member", func(ctx context.Context, cluster Cluster, name string) ([]raftboard.Member, error) {
+			return cluster.SetVote(ctx, name, false)
+		})
+}
+
+func (p *Program) moveMemberCommand() *cobra.Command {
+	var raftAddress, apiAddress string
+	cmd := p.memberChange("move", "Tell the cluster the new addresses of a member",
+		"Tell the cluster where a member is now. Stop the node, move its data directory, start it there with its new\n"+
+			"addresses in its file, then run this. It stays the same member.",
+		"move the member", func(ctx context.Context, cluster Cluster, name string) ([]raftboard.Member, error) {
+			return cluster.MoveMember(ctx, name, raftAddress, apiAddress)
+		})
+	cmd.Flags().StringVar(&raftAddress, "raft", "", "HOST:PORT of its raft port")
+	cmd.Flags().StringVar(&apiAddress, "api", "", "HOST:PORT of its API")
+	for _, flag := range []string{"raft", "api"} {
+		if err := cmd.MarkFlagRequired(flag); err != nil {
+			panic("internal error: " + err.Error())
+		}
+	}
+	return cmd
+}
+
+// What a cluster may show without anything being wrong.
+const (
+	usualLag   = 10_000 // entries that a member is behind
+	usualClock = time.Second
+)
+
+// Health is what cluster health says.
+type Health struct {
+	Healthy bool `json:"healthy"`
+	// Survives counts the voters that may fail besides those that do not answer now;
+	// negative: so many more must answer.
+	Survives int         `json:"survives"`
+	Problems []string    `json:"problems"` // what needs a person
+	Notes    []string    `json:"notes"`    // what a person may like to know
+	Nodes    []shownNode `json:"nodes"`
+}
+
+func (p *Program) healthCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "health",
+		Short: "Say whether the cluster is healthy, and how many voters it can lose; exit 1 if a person is needed",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				nodes, err := cluster.Nodes(ctx)
+				if err != nil {
+					return because(err, "get the cluster's status")
+				}
+				health, err := assess(nodes)
+				if err != nil {
+					return because(err, "assess the cluster")
+				}
+				return p.writeHealth(health)
+			})
+		},
+	}
+}
+
+// assess finds what is wrong with a cluster.
+func assess(nodes []raftboard.NodeStatus) (Health, error) {
+	members, err := membersOf(nodes)
+	if err != nil {
+		return Health{}, err
+	}
+	health := Health{Problems: []string{}, Notes: []string{}, Nodes: shownNodes(nodes)["nodes"]}
+	var commit uint64
+	for i := range nodes {
+		commit = max(commit, nodes[i].Status.CommitIndex)
+	}
+	if checkLed(nodes) != nil {
+		health.Problems = append(health.Problems, "no node knows a leader")
+	}
+	voters, answering, versions := 0, 0, []string(nil)
+	for _, member := range members {
+		at := slices.IndexFunc(nodes, func(n raftboard.NodeStatus) bool { return n.Err == nil && n.Status.Node == member.Name })
+		if member.Voter {
+			voters++
+		}
+		if at < 0 {
+			health.Problems = append(health.Problems, fmt.Sprintf("%s does not answer at %s", member.Name, member.APIAddress))
+			continue
+		}
+		s := &nodes[at].Status
+		if member.Voter && s.Ready {
+			answering++
+		}
+		health.Problems = append(health.Problems, problemsOf(s, commit)...)
+		if s.MembersDiffer != "" {
+			health.Notes = append(health.Notes, fmt.Sprintf("the file of %s is out of date: %s", member.Name, s.MembersDiffer))
+		}
+		if !slices.Contains(versions, s.Version) {
+			versions = append(versions, s.Version)
+		}
+	}
+	if len(versions) > 1 {
+		health.Notes = append(health.Notes, "the nodes run different versions: "+strings.Join(versions, ", "))
+	}
+	if voters%2 == 0 {
+		health.Notes = append(health.Notes, fmt.Sprintf("an even number of voters (%d) survives no more losses than one voter less", voters))
+	}
+	health.Survives = answering - (voters/2 + 1)
+	health.Healthy = len(health.Problems) == 0
+	return health, nil
+}
+
+func problemsOf(s *raftboard.Status, commit uint64) (problems []string) {
+	if !s.Ready {
+		problems = append(problems, fmt.Sprintf("%s is not ready: %s", s.Node, s.NotReady))
+	}
+	if s.AppliedIndex+usualLag < commit {
+		problems = append(problems, fmt.Sprintf("%s is %d entries behind", s.Node, commit-s.AppliedIndex))
+	}
+	if s.ClockOffset != nil && s.ClockOffset.Abs() > usualClock {
+		problems = append(problems, fmt.Sprintf("the clock of %s is off by %s: check its time service", s.Node, offsetText(s.ClockOffset)))
+	}
+	return problems
+}
+
+func (p *Program) writeHealth(health Health) error {
+	lines := []string{fmt.Sprintf("%d more voters may fail", health.Survives)}
+	switch {
+	case health.Survives < 0:
+		lines = []string{fmt.Sprintf("no majority: %d more voters must answer", -health.Survives)}
+	case health.Survives == 0:
+		lines = []string{"a majority answers, and no more voter may fail"}
+	case health.Survives == 1:
+		lines = []string{"1 more voter may fail"}
+	}
+	for _, note := range health.Notes {
+		lines = append(lines, "note: "+note)
+	}
+	write := func() error { return p.WriteLines(lines) }
+	if p.JSON() {
+		write = func() error { return p.WriteJSON(health) }
+	}
+	if err := write(); err != nil || health.Healthy {
+		return err
+	}
+	return fmt.Errorf("the cluster needs attention: %s", strings.Join(health.Problems, "; "))
+}

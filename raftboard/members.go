@@ -1,0 +1,90 @@
+package raftboard
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+)
+
+// Member is a node of the cluster.
+type Member struct {
+	Name        string
+	ID          string // of raft; a node that was made anew has another one
+	RaftAddress string
+	APIAddress  string
+	Voter       bool // false: it has the whole state, and does not count for majorities
+}
+
+// NewMember is a node that is to join a cluster.
+type NewMember struct {
+	Cluster     string // its id
+	Name        string
+	Instance    uuid.UUID // drawn by the node
+	RaftAddress string
+	APIAddress  string
+	Replaces    string // the name of a member that this one replaces, which may be its own; empty: none
+}
+
+// Admission is what a new member must know of the cluster.
+type Admission struct {
+	Generation uint64
+	Origin     string   // digest of the state that a restored cluster began with
+	Founders   []Member // the members with which the cluster began
+}
+
+// AddMember makes a node a member without a vote, before it is started. With Replaces, a
+// member that does not answer is removed first; one that answers is to be removed when the
+// new one has a vote. ErrInvalid; ErrNotFound if there is none to replace; ErrConflict for a
+// name or an address in use, or while another change is under way; ErrLimit.
+// To repeat it is harmless. "conductord cluster join" does all that a new node needs.
+func (c *Client) AddMember(ctx context.Context, member NewMember) (Admission, error) {
+	op := operation{name: "add a member", try: transferTime}
+	request := &v1.AddMemberRequest{
+		Cluster: member.Cluster, Name: member.Name, Instance: member.Instance.String(),
+		RaftAddress: member.RaftAddress, ApiAddress: member.APIAddress, Replaces: member.Replaces,
+	}
+	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.AddMemberRequest, v1.AddMemberResponse] { return p.cluster.AddMember })
+	if err != nil {
+		return Admission{}, err
+	}
+	return Admission{Generation: answer.GetGeneration(), Origin: answer.GetOrigin(), Founders: readMembers(answer.GetFounders())}, nil
+}
+
+// RemoveMember removes a member, and returns the members after that. The node stops when
+// it hears of that. ErrNotFound; ErrConflict if no majority of the other voters answers, or
+// while another change is under way.
+func (c *Client) RemoveMember(ctx context.Context, name string) ([]Member, error) {
+	op := operation{name: "remove a member", try: transferTime}
+	answer, err := call(ctx, c.core, op, &v1.RemoveMemberRequest{Name: name}, func(p *peer) unary[v1.RemoveMemberRequest, v1.RemoveMemberResponse] { return p.cluster.RemoveMember })
+	return readMembers(answer.GetMembers()), err
+}
+
+// SetVote promotes a member that has caught up to a voter, or takes its vote, and returns
+// the members after that. ErrNotFound; ErrConflict if the member does not answer or has not
+// caught up, if no majority of the voters would answer after the change, or while another
+// one is under way; ErrLimit. To repeat it is harmless.
+func (c *Client) SetVote(ctx context.Context, name string, vote bool) ([]Member, error) {
+	op := operation{name: "change the vote of a member", try: transferTime}
+	answer, err := call(ctx, c.core, op, &v1.SetVoteRequest{Name: name, Vote: vote}, func(p *peer) unary[v1.SetVoteRequest, v1.SetVoteResponse] { return p.cluster.SetVote })
+	return readMembers(answer.GetMembers()), err
+}
+
+// MoveMember changes the addresses of a member, each HOST:PORT, and returns the members
+// after that. The member must answer at the new raft address. ErrInvalid; ErrNotFound;
+// ErrConflict. To repeat it is harmless.
+func (c *Client) MoveMember(ctx context.Context, name, raftAddress, apiAddress string) ([]Member, error) {
+	op := operation{name: "change the addresses of a member", try: transferTime}
+	request := &v1.MoveMemberRequest{Name: name, RaftAddress: raftAddress, ApiAddress: apiAddress}
+	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.MoveMemberRequest, v1.MoveMemberResponse] { return p.cluster.MoveMember })
+	return readMembers(answer.GetMembers()), err
+}
+
+func readMembers(messages []*v1.Member) []Member {
+	var members []Member
+	for _, m := range messages {
+		members = append(members, Member{Name: m.GetName(), ID: m.GetId(), RaftAddress: m.GetRaftAddress(), APIAddress: m.GetApiAddress(), Voter: m.GetVoter()})
+	}
+	return members
+}

@@ -1,0 +1,156 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/google/uuid"
+	"github.com/hashicorp/raft"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// A node joins a cluster that works like this. Join draws its instance, asks the leader to
+// make it a member without a vote, and writes its identity. When the node is started, the
+// leader calls it and sends the state. The node then asks for its vote.
+
+// joiningFile marks a data directory whose join has not ended. It holds the instance, so
+// a join that was cut off can be done again.
+const joiningFile = "join.incomplete"
+
+// Join says how a node joins a cluster.
+type Join struct {
+	NonVoter bool   // the node never asks for a vote
+	Replaces string // the name of the member that this one replaces, which may be its own; empty: none
+}
+
+// Admission is what a node is told by the cluster that it joins.
+type Admission struct {
+	Generation uint64
+	Origin     string
+	Founders   []Member // with which the cluster began
+}
+
+// JoinCluster makes the data directory of a node that joins a cluster: the options' own
+// member. The directory must be empty, or hold the remains of a join that was cut off. ask
+// asks the cluster to make the node of an instance a member; to repeat it is harmless.
+func JoinCluster(options Options, how Join, ask func(self Member, instance uuid.UUID) (Admission, error)) error {
+	options = options.withDefaults()
+	if err := options.validate(); err != nil {
+		return fmt.Errorf("cannot join: %w", err)
+	}
+	if err := joinCluster(options, how, ask); err != nil {
+		return fmt.Errorf("cannot join with the data directory %s: %w", options.DataDir, err)
+	}
+	return nil
+}
+
+func joinCluster(options Options, how Join, ask func(self Member, instance uuid.UUID) (Admission, error)) (err error) {
+	lock, err := lockDataDir(options.DataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	instance, again, err := drawInstance(options.DataDir)
+	if err != nil {
+		return err
+	}
+	self, err := options.self()
+	if err != nil {
+		return err
+	}
+	self.Incarnation = transport.IncarnationOf(instance)
+	admission, err := ask(self, instance)
+	if err != nil && !again && !errors.Is(err, jobs.ErrUncertain) { // it is no member
+		return errors.Join(err, os.Remove(filepath.Join(options.DataDir, joiningFile)))
+	}
+	if err != nil {
+		return err
+	}
+	store := &identityStore{path: filepath.Join(options.DataDir, identityFile), id: identity{
+		Cluster: options.Cluster, Name: self.Name, Incarnation: self.Incarnation, Instance: instance,
+		Generation: admission.Generation, Origin: admission.Origin, LogStore: options.LogStore, Peers: map[raft.ServerID]uuid.UUID{},
+		Members: rosterOf(admission.Founders), Joining: &joining{Vote: !how.NonVoter, Replaces: how.Replaces},
+	}}
+	if err := store.saveLocked(); err != nil {
+		return err
+	}
+	return os.Remove(filepath.Join(options.DataDir, joiningFile))
+}
+
+// drawInstance draws the instance of a node that joins, and writes it down, or reads again
+// what a join that was cut off has written.
+func drawInstance(dataDir string) (instance uuid.UUID, again bool, err error) {
+	path := filepath.Join(dataDir, joiningFile)
+	if _, err := os.Stat(filepath.Join(dataDir, identityFile)); err == nil {
+		return uuid.Nil, false, errors.New("it holds a node: start that, or join with an empty directory")
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = checkEmpty(dataDir)
+	}
+	if err != nil {
+		return uuid.Nil, false, err
+	}
+	if instance, err := uuid.ParseBytes(text); err == nil {
+		return instance, true, nil
+	}
+	instance = uuid.New()
+	if err := writeSynced(path, []byte(instance.String())); err != nil {
+		return uuid.Nil, false, err
+	}
+	return instance, false, syncDir(dataDir)
+}
+
+// promotionPause is how long a node that has joined waits before it asks for its vote
+// again.
+const promotionPause = time.Second
+
+// askForVote asks the leader, through this node, for the vote of this node.
+func (n *Node) askForVote(ctx context.Context, request *conductordv1.SetVoteRequest) error {
+	_, err := leading(n.services.router, n.services.members.setVote)("ClusterService/SetVote")(ctx, connect.NewRequest(request))
+	if err != nil {
+		return wire.ErrorFromConnect(err)
+	}
+	return nil
+}
+
+// settleIn ends the join of a node that has caught up: it asks for its vote, and for the
+// removal of the node that it replaces. It ends when it has them, or with ctx.
+func (n *Node) settleIn(ctx context.Context) {
+	if err := n.identity.setBootstrapped(); err != nil {
+		n.fatal(err)
+		return
+	}
+	id := n.identity.get()
+	request := &conductordv1.SetVoteRequest{Name: id.Name, Vote: true, Replaces: id.Joining.Replaces}
+	for refused := ""; id.Joining.Vote; {
+		err := n.askForVote(ctx, request)
+		if err == nil {
+			break
+		}
+		if text := err.Error(); text != refused && ctx.Err() == nil {
+			n.logger.Warn("this node has no vote yet, and asks again", "error", err)
+			refused = text
+		}
+		select {
+		case <-time.After(promotionPause):
+		case <-ctx.Done():
+			return
+		}
+	}
+	if err := n.identity.setJoined(); err != nil {
+		n.fatal(err)
+		return
+	}
+	n.logger.Info("this node has joined the cluster", "voter", id.Joining.Vote)
+}
