@@ -32,8 +32,8 @@ type Status struct {
 	// time; nil while the node does not know that.
 	ClockOffset *time.Duration
 
-	// MembersDiffer says how the list of members in the node's file differs from the
-	// cluster's; empty: it does not.
+	// MembersDiffer says what is wrong in the list of members in the node's file; empty:
+	// nothing.
 	MembersDiffer string
 
 	Jobs     map[jobs.State]uint64 // how many, by state

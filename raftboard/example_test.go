@@ -115,6 +115,7 @@ func ExampleClient_AddMember() {
 	client, done := dial(ctx)
 	defer done()
 	node := raftboard.NewMember{Cluster: "example", Name: "n2", Instance: uuid.New(), RaftAddress: "127.0.0.1:1", APIAddress: "127.0.0.1:2"}
+	fmt.Println("the same:", value(client.Verify(ctx)).Members[0].Same)
 	admission := value(client.AddMember(ctx, node))
 	fmt.Println("began with", admission.Founders[0].Name)
 	_, err := client.SetVote(ctx, "n2", true)
@@ -125,6 +126,7 @@ func ExampleClient_AddMember() {
 		fmt.Println("left:", member.Name, member.Voter)
 	}
 	// Output:
+	// the same: true
 	// began with n1
 	// it runs: false
 	// it runs elsewhere: false

@@ -88,3 +88,30 @@ func readMembers(messages []*v1.Member) []Member {
 	}
 	return members
 }
+
+// Comparison says which members have the same state at one entry of the log.
+type Comparison struct {
+	Index   uint64 // of the entry
+	Members []MemberCheck
+}
+
+// MemberCheck is the outcome for one member.
+type MemberCheck struct {
+	Name    string
+	Same    bool   // it has the state of a majority
+	Differs string // the tables; the node stops then
+	Error   string // why it could not be compared
+}
+
+// Verify has the members compare sums of their tables at one entry of the log. A member that
+// differs from a majority stops. The leader does the same now and then by itself.
+// ErrUnavailable, also while another comparison is under way. To repeat it is harmless.
+func (c *Client) Verify(ctx context.Context) (Comparison, error) {
+	op := operation{name: "compare the members", try: 2 * transferTime}
+	answer, err := call(ctx, c.core, op, &v1.VerifyRequest{}, func(p *peer) unary[v1.VerifyRequest, v1.VerifyResponse] { return p.cluster.Verify })
+	comparison := Comparison{Index: answer.GetIndex()}
+	for _, m := range answer.GetMembers() {
+		comparison.Members = append(comparison.Members, MemberCheck{Name: m.GetName(), Same: m.GetSame(), Differs: m.GetDiffers(), Error: m.GetError()})
+	}
+	return comparison, err
+}

@@ -30,3 +30,6 @@ func Blocks(db *DB, t Table) (many int, err error) {
 
 // BlockBytes is how long a block becomes.
 const BlockBytes = blockBytes
+
+// RowSum is the hash of a row.
+func RowSum(key, value string) uint64 { return rowSum([]byte(key), []byte(value)) }

@@ -40,6 +40,9 @@ func (db *DB) write(tx *bolt.Tx, full *layer) error {
 		if err := m.apply(bucket); err != nil {
 			return fmt.Errorf("table %s: %w", db.options.Names[t], err)
 		}
+		if err := addSum(tx, db.options.Names[t], m.sum); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -58,6 +61,7 @@ type merge struct {
 	atEnd   bool     // none is behind them
 	changed bool
 
+	sum     uint64 // by how much the table's sum changes
 	changes []row  // blocks by key to be written; nil: the block is deleted
 	memory  []byte // for blocks, with room at its end
 }
@@ -89,7 +93,7 @@ func (m *merge) forget() {
 }
 
 func (m *merge) run(blocks *bolt.Cursor, written btree.MapIter[string, []byte]) {
-	m.blocks, m.written, m.changes = blocks, written, m.changes[:0]
+	m.blocks, m.written, m.changes, m.sum = blocks, written, m.changes[:0], 0
 	for more := m.written.First(); more; {
 		m.rows, m.old, m.changed = m.rows[:0], m.old[:0], false
 		more = m.gather()
@@ -158,9 +162,12 @@ func (m *merge) mergeBlock(old block, until []byte, more bool) bool {
 		}
 		there := at < old.rows() && order == 0
 		if there {
+			_, before := old.row(at)
+			m.sum -= rowSum(key, before)
 			at++
 		}
 		if value != nil {
+			m.sum += rowSum(key, value)
 			m.add(key, value)
 		}
 		m.changed = m.changed || there || value != nil

@@ -160,7 +160,8 @@ func (db *DB) makeTables(tx *bolt.Tx) error {
 			return fmt.Errorf("table %s: %w", name, err)
 		}
 	}
-	return nil
+	_, err := tx.CreateBucketIfNotExists(sumsBucket)
+	return err
 }
 
 // Close closes the file after the flush and the last read that are under way; it waits

@@ -43,9 +43,17 @@ type state [2]map[string]string
 
 func (s state) clone() state { return state{maps.Clone(s[0]), maps.Clone(s[1])} }
 
-// compare holds what is read against a state: row by row, from every key on, and
-// backwards.
+// compare holds what is read against a state: row by row, from every key on,
+// backwards, and the sums.
 func compare(r *tables.Reader, want state) error {
+	for t, sum := range r.Sums() {
+		for key, value := range want[t] {
+			sum -= tables.RowSum(key, value)
+		}
+		if sum != 0 {
+			return fmt.Errorf("the sum of table %d is off by %x", t, sum)
+		}
+	}
 	for t := range want {
 		keys := slices.Sorted(maps.Keys(want[t]))
 		cursor := r.Cursor(tables.Table(t))

@@ -36,6 +36,7 @@ type services struct {
 	schedules *scheduleService
 	cluster   *clusterService
 	members   *memberService
+	verify    *verifyService
 	backups   *backupService
 }
 
@@ -75,6 +76,10 @@ func (s *services) calls() []call {
 		plain("ScheduleService/Backfill", command.Operate, leading(r, schedules.backfill, nameBackfill)),
 		plain("ClusterService/Status", command.Read, func(string) unary[conductordv1.StatusRequest, conductordv1.StatusResponse] { return s.cluster.status }),
 		plain("ClusterService/TransferLeader", command.Administer, leading(r, s.cluster.transferLeader)),
+		plain("ClusterService/Verify", command.Administer, leading(r, s.verify.verify)),
+		plain("ClusterService/TableSums", command.Read, func(string) unary[conductordv1.TableSumsRequest, conductordv1.TableSumsResponse] {
+			return s.verify.tableSums
+		}),
 		plain("ClusterService/AddMember", command.Administer, leading(r, s.members.add)),
 		plain("ClusterService/RemoveMember", command.Administer, leading(r, s.members.remove)),
 		plain("ClusterService/SetVote", command.Administer, leading(r, s.members.setVote)),

@@ -400,3 +400,18 @@ func HoldChange(n *Node) (release func()) {
 	n.services.members.changing <- struct{}{}
 	return func() { <-n.services.members.changing }
 }
+
+// Diverge has a node pass over the next entry, which drains a conductor: its state differs
+// then from that of the others.
+func Diverge(n, leader *Node) error {
+	if _, err := n.machine.Apply([]fsm.Entry{{Index: leader.raft.LastIndex() + 1, Term: n.raft.CurrentTerm()}}); err != nil {
+		return err
+	}
+	data, err := command.EncodeEntry(&conductordv1.Entry{TimeUnixNano: leader.clock.now().UnixNano(), Commands: []*conductordv1.Command{
+		{Kind: &conductordv1.Command_DrainConductor{DrainConductor: &conductordv1.DrainCommand{Conductor: n.options.Name, By: "test", Absent: true}}},
+	}})
+	if err != nil {
+		return err
+	}
+	return leader.raft.Apply(data, 0).Error()
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -150,18 +149,25 @@ func (m *membership) find(name string) (listed, bool) {
 	return listed{}, false
 }
 
-// difference says how the list in the node's file differs from raft's; empty: it does not.
+// difference says what is wrong in the list in the node's file; empty: nothing.
 // Nothing depends on it: an operator should know.
 func (m *membership) difference() string {
-	has := make(transport.Roster)
+	file := rosterOf(m.file)
+	var differs []string
 	for _, member := range m.now() {
 		member.Incarnation = transport.FirstIncarnation // the file has none
-		has[member.Name] = member.Address()
+		switch address, listed := file[member.Name]; {
+		case !listed:
+			differs = append(differs, "it lacks "+member.Name)
+		case address != member.Address():
+			differs = append(differs, fmt.Sprintf("%s is at %s and %s", member.Name, member.Raft, member.API))
+		}
+		delete(file, member.Name)
 	}
-	if file := rosterOf(m.file); !maps.Equal(has, file) {
-		return fmt.Sprintf("the cluster's members are %v, and cluster.members in the node's file lists %v", has, file)
+	for _, name := range file.Names() {
+		differs = append(differs, name+" is no member")
 	}
-	return ""
+	return strings.Join(differs, ", ")
 }
 
 // admit returns an error for a node that is not a member now, or has been met as another

@@ -94,6 +94,7 @@ type Node struct {
 	transport *transport.Transport
 	raft      *raft.Raft
 	proposer  *proposer
+	checks    *stateChecks
 	reads     *readRounds
 
 	// Time.
@@ -161,6 +162,9 @@ func (n *Node) open() error {
 	}
 	n.disk.giveUpReserve()
 	if n.identity, err = loadIdentity(n.options); err != nil {
+		return err
+	}
+	if err := refuseEvidence(n.options.DataDir); err != nil {
 		return err
 	}
 	if err := logstore.Settle(n.options.DataDir, n.options.LogStore); err != nil {
@@ -242,7 +246,8 @@ func (n *Node) openRaft(ctx context.Context) error {
 	applied := newAppliedGuard(n.settled, n.leader.followed)
 	n.log.Protect(applied)
 	snapshots.applied, snapshots.fatal = applied, n.fatal
-	state := &replica{machine: n.machine, asked: asked, growth: n.growth, applied: applied, fatal: n.fatal}
+	n.checks = &stateChecks{machine: n.machine, dataDir: n.options.DataDir, fatal: n.fatal}
+	state := &replica{machine: n.machine, asked: asked, growth: n.growth, applied: applied, checks: n.checks, fatal: n.fatal}
 	n.raft, err = raft.NewRaft(config, state, cached, n.log, snapshots, n.transport)
 	if err != nil {
 		return fmt.Errorf("cannot start raft: %w", errors.Join(err, state.unrestored))
@@ -268,6 +273,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.routines.Go(func() { n.disk.watch(ctx, n.leader.serves, diskAskers) })
 	n.routines.Go(func() { n.catchUp(ctx) })
 	n.routines.Go(func() { snapshotting.run(ctx) })
+	n.routines.Go(func() { n.services.verify.watch(ctx) })
 	if after := n.options.RemoveDeadAfter; after > 0 {
 		n.routines.Go(func() { n.services.members.removeDead(ctx, after) })
 	}
@@ -304,12 +310,15 @@ func (n *Node) catchUp(ctx context.Context) {
 func (n *Node) newServices() *services {
 	o := n.options
 	submit := &submitter{limits: o.Limits, disk: n.disk, machine: n.machine, proposer: n.proposer}
+	router := &router{
+		leader: n.leader, machine: n.machine, reads: n.reads, ready: n.ready,
+		client: newForwarder(o.System.Dial), forwarded: n.metrics.forwarded,
+	}
 	cluster := &clusterService{options: o, started: n.started, machine: n.machine, raft: n.raft, clock: n.clock, leader: n.leader, ready: n.ready, members: n.members}
 	return &services{
-		submit: submit, shares: n.shares, cluster: cluster,
-		router: &router{
-			leader: n.leader, machine: n.machine, reads: n.reads, ready: n.ready,
-			client: newForwarder(o.System.Dial), forwarded: n.metrics.forwarded,
+		submit: submit, shares: n.shares, cluster: cluster, router: router,
+		verify: &verifyService{
+			raft: n.raft, checks: n.checks, members: n.members, router: router, serves: n.leader.serves, running: make(chan struct{}, 1), logger: o.Logger,
 		},
 		posts: &postService{
 			limits: o.Limits, checks: o.CheckFlow, machine: n.machine, disk: n.disk, polls: n.polls, proposer: n.proposer, submit: submit,
@@ -536,6 +545,9 @@ func (n *Node) close() error {
 	}
 	if n.memberAskers != nil {
 		n.memberAskers.close()
+	}
+	if n.checks != nil {
+		n.checks.noting.Wait()
 	}
 	if n.machine != nil {
 		errs = append(errs, n.machine.Close())

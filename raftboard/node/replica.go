@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
@@ -18,6 +19,7 @@ type replica struct {
 	asked   *atomic.Int64 // entries whose results this node waits for
 	growth  *growth
 	applied *appliedGuard // learns of snapshots
+	checks  *stateChecks
 	fatal   func(error)
 
 	unrestored error // why a snapshot was not restored at the start
@@ -28,13 +30,26 @@ type replica struct {
 // applied any more. Results are made only while this node waits for the results of
 // any entry: a follower waits for none.
 func (r *replica) ApplyBatch(logs []*raft.Log) []any {
+	answers := make([]any, 0, len(logs))
+	for len(logs) > 0 {
+		many := slices.IndexFunc(logs, isStateCheck) + 1 // it is about the state after the entries before it
+		if many == 0 {
+			many = len(logs)
+		}
+		answers = append(answers, r.apply(logs[:many])...)
+		if last := logs[many-1]; isStateCheck(last) {
+			r.checks.meet(last)
+		}
+		logs = logs[many:]
+	}
+	return answers
+}
+
+func (r *replica) apply(logs []*raft.Log) []any {
 	unanswered := r.asked.Load() == 0
 	entries := make([]fsm.Entry, len(logs))
 	for i, log := range logs {
-		entries[i] = fsm.Entry{Index: log.Index, Term: log.Term, Unanswered: unanswered}
-		if log.Type == raft.LogCommand {
-			entries[i].Data = log.Data
-		}
+		entries[i] = fsm.Entry{Index: log.Index, Term: log.Term, Data: commandsOf(log), Unanswered: unanswered}
 	}
 	results, err := r.machine.Apply(entries)
 	if err != nil {
@@ -51,6 +66,14 @@ func (r *replica) ApplyBatch(logs []*raft.Log) []any {
 		answers[i] = results[i]
 	}
 	return answers
+}
+
+// commandsOf is what the state machine gets of an entry; nil: the entry changes nothing.
+func commandsOf(log *raft.Log) []byte {
+	if log.Type != raft.LogCommand || isStateCheck(log) {
+		return nil
+	}
+	return log.Data
 }
 
 // Apply applies one entry.

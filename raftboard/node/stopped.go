@@ -216,14 +216,10 @@ func (s *stopped) replay() error {
 			if err := s.log.GetLog(next, &entry); err != nil {
 				return fmt.Errorf("cannot read entry %d of the raft log: %w", next, err)
 			}
-			one := fsm.Entry{Index: entry.Index, Term: entry.Term, Unanswered: true}
-			switch entry.Type {
-			case raft.LogCommand:
-				one.Data = entry.Data
-			case raft.LogConfiguration:
+			if entry.Type == raft.LogConfiguration {
 				s.members = raft.DecodeConfiguration(entry.Data).Servers
 			}
-			entries = append(entries, one)
+			entries = append(entries, fsm.Entry{Index: entry.Index, Term: entry.Term, Data: commandsOf(&entry), Unanswered: true})
 		}
 		if _, err := s.machine.Apply(entries); err != nil {
 			return fmt.Errorf("cannot apply entries %d to %d: %w", entries[0].Index, entries[len(entries)-1].Index, err)

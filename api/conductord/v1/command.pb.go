@@ -83,6 +83,115 @@ func (x *Entry) GetCommands() []*Command {
 	return nil
 }
 
+// StateCheck is an entry that changes nothing. In the log it stands behind a header of two
+// bytes, 'S' and a version. Every node notes the sums of its tables at the first kind, which
+// is empty. The second kind has the sums of a majority, and the index of the entry at which
+// they were noted.
+type StateCheck struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // 0: note the sums
+	Sums          []*TableSum            `protobuf:"bytes,2,rep,name=sums,proto3" json:"sums,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StateCheck) Reset() {
+	*x = StateCheck{}
+	mi := &file_conductord_v1_command_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StateCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StateCheck) ProtoMessage() {}
+
+func (x *StateCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StateCheck.ProtoReflect.Descriptor instead.
+func (*StateCheck) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *StateCheck) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *StateCheck) GetSums() []*TableSum {
+	if x != nil {
+		return x.Sums
+	}
+	return nil
+}
+
+// TableSum is the sum of the hashes of a table's rows, modulo 2^64.
+type TableSum struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Table         string                 `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
+	Sum           uint64                 `protobuf:"varint,2,opt,name=sum,proto3" json:"sum,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TableSum) Reset() {
+	*x = TableSum{}
+	mi := &file_conductord_v1_command_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TableSum) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TableSum) ProtoMessage() {}
+
+func (x *TableSum) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TableSum.ProtoReflect.Descriptor instead.
+func (*TableSum) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *TableSum) GetTable() string {
+	if x != nil {
+		return x.Table
+	}
+	return ""
+}
+
+func (x *TableSum) GetSum() uint64 {
+	if x != nil {
+		return x.Sum
+	}
+	return 0
+}
+
 type Command struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
@@ -134,7 +243,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_conductord_v1_command_proto_msgTypes[1]
+	mi := &file_conductord_v1_command_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -146,7 +255,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[1]
+	mi := &file_conductord_v1_command_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -159,7 +268,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{1}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Command) GetKind() isCommand_Kind {
@@ -785,7 +894,7 @@ type PostCommand struct {
 
 func (x *PostCommand) Reset() {
 	*x = PostCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[2]
+	mi := &file_conductord_v1_command_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -797,7 +906,7 @@ func (x *PostCommand) String() string {
 func (*PostCommand) ProtoMessage() {}
 
 func (x *PostCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[2]
+	mi := &file_conductord_v1_command_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -810,7 +919,7 @@ func (x *PostCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostCommand.ProtoReflect.Descriptor instead.
 func (*PostCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{2}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PostCommand) GetPostings() []*Posting {
@@ -831,7 +940,7 @@ type ClaimCommand struct {
 
 func (x *ClaimCommand) Reset() {
 	*x = ClaimCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[3]
+	mi := &file_conductord_v1_command_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -843,7 +952,7 @@ func (x *ClaimCommand) String() string {
 func (*ClaimCommand) ProtoMessage() {}
 
 func (x *ClaimCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[3]
+	mi := &file_conductord_v1_command_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -856,7 +965,7 @@ func (x *ClaimCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimCommand.ProtoReflect.Descriptor instead.
 func (*ClaimCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{3}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ClaimCommand) GetSession() string {
@@ -896,7 +1005,7 @@ type ClaimNextCommand struct {
 
 func (x *ClaimNextCommand) Reset() {
 	*x = ClaimNextCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[4]
+	mi := &file_conductord_v1_command_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -908,7 +1017,7 @@ func (x *ClaimNextCommand) String() string {
 func (*ClaimNextCommand) ProtoMessage() {}
 
 func (x *ClaimNextCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[4]
+	mi := &file_conductord_v1_command_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -921,7 +1030,7 @@ func (x *ClaimNextCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNextCommand.ProtoReflect.Descriptor instead.
 func (*ClaimNextCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{4}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ClaimNextCommand) GetSession() string {
@@ -992,7 +1101,7 @@ type ExtendClaimCommand struct {
 
 func (x *ExtendClaimCommand) Reset() {
 	*x = ExtendClaimCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[5]
+	mi := &file_conductord_v1_command_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1004,7 +1113,7 @@ func (x *ExtendClaimCommand) String() string {
 func (*ExtendClaimCommand) ProtoMessage() {}
 
 func (x *ExtendClaimCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[5]
+	mi := &file_conductord_v1_command_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1017,7 +1126,7 @@ func (x *ExtendClaimCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendClaimCommand.ProtoReflect.Descriptor instead.
 func (*ExtendClaimCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{5}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ExtendClaimCommand) GetJob() string {
@@ -1050,7 +1159,7 @@ type CloseSessionCommand struct {
 
 func (x *CloseSessionCommand) Reset() {
 	*x = CloseSessionCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[6]
+	mi := &file_conductord_v1_command_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1062,7 +1171,7 @@ func (x *CloseSessionCommand) String() string {
 func (*CloseSessionCommand) ProtoMessage() {}
 
 func (x *CloseSessionCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[6]
+	mi := &file_conductord_v1_command_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1075,7 +1184,7 @@ func (x *CloseSessionCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionCommand.ProtoReflect.Descriptor instead.
 func (*CloseSessionCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{6}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CloseSessionCommand) GetSession() string {
@@ -1095,7 +1204,7 @@ type RegisterCommand struct {
 
 func (x *RegisterCommand) Reset() {
 	*x = RegisterCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[7]
+	mi := &file_conductord_v1_command_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +1216,7 @@ func (x *RegisterCommand) String() string {
 func (*RegisterCommand) ProtoMessage() {}
 
 func (x *RegisterCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[7]
+	mi := &file_conductord_v1_command_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +1229,7 @@ func (x *RegisterCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterCommand.ProtoReflect.Descriptor instead.
 func (*RegisterCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{7}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RegisterCommand) GetSession() string {
@@ -1146,7 +1255,7 @@ type DestroyBookCommand struct {
 
 func (x *DestroyBookCommand) Reset() {
 	*x = DestroyBookCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[8]
+	mi := &file_conductord_v1_command_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1267,7 @@ func (x *DestroyBookCommand) String() string {
 func (*DestroyBookCommand) ProtoMessage() {}
 
 func (x *DestroyBookCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[8]
+	mi := &file_conductord_v1_command_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1280,7 @@ func (x *DestroyBookCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookCommand.ProtoReflect.Descriptor instead.
 func (*DestroyBookCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{8}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DestroyBookCommand) GetBook() string {
@@ -1194,7 +1303,7 @@ type JobCommand struct {
 
 func (x *JobCommand) Reset() {
 	*x = JobCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[9]
+	mi := &file_conductord_v1_command_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1206,7 +1315,7 @@ func (x *JobCommand) String() string {
 func (*JobCommand) ProtoMessage() {}
 
 func (x *JobCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[9]
+	mi := &file_conductord_v1_command_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1219,7 +1328,7 @@ func (x *JobCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCommand.ProtoReflect.Descriptor instead.
 func (*JobCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{9}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *JobCommand) GetJob() string {
@@ -1261,7 +1370,7 @@ type BeginLeadershipCommand struct {
 
 func (x *BeginLeadershipCommand) Reset() {
 	*x = BeginLeadershipCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[10]
+	mi := &file_conductord_v1_command_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1273,7 +1382,7 @@ func (x *BeginLeadershipCommand) String() string {
 func (*BeginLeadershipCommand) ProtoMessage() {}
 
 func (x *BeginLeadershipCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[10]
+	mi := &file_conductord_v1_command_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1286,7 +1395,7 @@ func (x *BeginLeadershipCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginLeadershipCommand.ProtoReflect.Descriptor instead.
 func (*BeginLeadershipCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{10}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *BeginLeadershipCommand) GetNode() string {
@@ -1310,7 +1419,7 @@ type ExpireSessionCommand struct {
 
 func (x *ExpireSessionCommand) Reset() {
 	*x = ExpireSessionCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[11]
+	mi := &file_conductord_v1_command_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1322,7 +1431,7 @@ func (x *ExpireSessionCommand) String() string {
 func (*ExpireSessionCommand) ProtoMessage() {}
 
 func (x *ExpireSessionCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[11]
+	mi := &file_conductord_v1_command_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1335,7 +1444,7 @@ func (x *ExpireSessionCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireSessionCommand.ProtoReflect.Descriptor instead.
 func (*ExpireSessionCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{11}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExpireSessionCommand) GetSession() string {
@@ -1382,7 +1491,7 @@ type ExpireClaimCommand struct {
 
 func (x *ExpireClaimCommand) Reset() {
 	*x = ExpireClaimCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[12]
+	mi := &file_conductord_v1_command_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1394,7 +1503,7 @@ func (x *ExpireClaimCommand) String() string {
 func (*ExpireClaimCommand) ProtoMessage() {}
 
 func (x *ExpireClaimCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[12]
+	mi := &file_conductord_v1_command_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1407,7 +1516,7 @@ func (x *ExpireClaimCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireClaimCommand.ProtoReflect.Descriptor instead.
 func (*ExpireClaimCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{12}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExpireClaimCommand) GetJob() string {
@@ -1464,7 +1573,7 @@ type WakeDueCommand struct {
 
 func (x *WakeDueCommand) Reset() {
 	*x = WakeDueCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[13]
+	mi := &file_conductord_v1_command_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1476,7 +1585,7 @@ func (x *WakeDueCommand) String() string {
 func (*WakeDueCommand) ProtoMessage() {}
 
 func (x *WakeDueCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[13]
+	mi := &file_conductord_v1_command_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1489,7 +1598,7 @@ func (x *WakeDueCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeDueCommand.ProtoReflect.Descriptor instead.
 func (*WakeDueCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{13}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WakeDueCommand) GetTimerEpoch() uint64 {
@@ -1521,7 +1630,7 @@ type SweepCommand struct {
 
 func (x *SweepCommand) Reset() {
 	*x = SweepCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[14]
+	mi := &file_conductord_v1_command_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +1642,7 @@ func (x *SweepCommand) String() string {
 func (*SweepCommand) ProtoMessage() {}
 
 func (x *SweepCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[14]
+	mi := &file_conductord_v1_command_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +1655,7 @@ func (x *SweepCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepCommand.ProtoReflect.Descriptor instead.
 func (*SweepCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{14}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SweepCommand) GetTimerEpoch() uint64 {
@@ -1587,7 +1696,7 @@ type DeleteScheduleCommand struct {
 
 func (x *DeleteScheduleCommand) Reset() {
 	*x = DeleteScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[15]
+	mi := &file_conductord_v1_command_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1599,7 +1708,7 @@ func (x *DeleteScheduleCommand) String() string {
 func (*DeleteScheduleCommand) ProtoMessage() {}
 
 func (x *DeleteScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[15]
+	mi := &file_conductord_v1_command_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1612,7 +1721,7 @@ func (x *DeleteScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleCommand.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DeleteScheduleCommand) GetBoard() string {
@@ -1641,7 +1750,7 @@ type BoardCommand struct {
 
 func (x *BoardCommand) Reset() {
 	*x = BoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[16]
+	mi := &file_conductord_v1_command_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1653,7 +1762,7 @@ func (x *BoardCommand) String() string {
 func (*BoardCommand) ProtoMessage() {}
 
 func (x *BoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[16]
+	mi := &file_conductord_v1_command_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1666,7 +1775,7 @@ func (x *BoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCommand.ProtoReflect.Descriptor instead.
 func (*BoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *BoardCommand) GetBoard() string {
@@ -1700,7 +1809,7 @@ type AgeBoardCommand struct {
 
 func (x *AgeBoardCommand) Reset() {
 	*x = AgeBoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	mi := &file_conductord_v1_command_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1712,7 +1821,7 @@ func (x *AgeBoardCommand) String() string {
 func (*AgeBoardCommand) ProtoMessage() {}
 
 func (x *AgeBoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	mi := &file_conductord_v1_command_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1725,7 +1834,7 @@ func (x *AgeBoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgeBoardCommand.ProtoReflect.Descriptor instead.
 func (*AgeBoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AgeBoardCommand) GetBoard() string {
@@ -1756,7 +1865,7 @@ type DrainCommand struct {
 
 func (x *DrainCommand) Reset() {
 	*x = DrainCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[18]
+	mi := &file_conductord_v1_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1768,7 +1877,7 @@ func (x *DrainCommand) String() string {
 func (*DrainCommand) ProtoMessage() {}
 
 func (x *DrainCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[18]
+	mi := &file_conductord_v1_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1781,7 +1890,7 @@ func (x *DrainCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCommand.ProtoReflect.Descriptor instead.
 func (*DrainCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DrainCommand) GetConductor() string {
@@ -1829,7 +1938,7 @@ type LimitBoardCommand struct {
 
 func (x *LimitBoardCommand) Reset() {
 	*x = LimitBoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[19]
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1841,7 +1950,7 @@ func (x *LimitBoardCommand) String() string {
 func (*LimitBoardCommand) ProtoMessage() {}
 
 func (x *LimitBoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[19]
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1854,7 +1963,7 @@ func (x *LimitBoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitBoardCommand.ProtoReflect.Descriptor instead.
 func (*LimitBoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LimitBoardCommand) GetBoard() string {
@@ -1883,7 +1992,7 @@ type PauseScheduleCommand struct {
 
 func (x *PauseScheduleCommand) Reset() {
 	*x = PauseScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[20]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1895,7 +2004,7 @@ func (x *PauseScheduleCommand) String() string {
 func (*PauseScheduleCommand) ProtoMessage() {}
 
 func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[20]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1908,7 +2017,7 @@ func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleCommand.ProtoReflect.Descriptor instead.
 func (*PauseScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PauseScheduleCommand) GetBoard() string {
@@ -1955,7 +2064,7 @@ type SaveScheduleCommand struct {
 
 func (x *SaveScheduleCommand) Reset() {
 	*x = SaveScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1967,7 +2076,7 @@ func (x *SaveScheduleCommand) String() string {
 func (*SaveScheduleCommand) ProtoMessage() {}
 
 func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1980,7 +2089,7 @@ func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleCommand.ProtoReflect.Descriptor instead.
 func (*SaveScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SaveScheduleCommand) GetSchedule() *Schedule {
@@ -2032,7 +2141,7 @@ type ResumeScheduleCommand struct {
 
 func (x *ResumeScheduleCommand) Reset() {
 	*x = ResumeScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[22]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2044,7 +2153,7 @@ func (x *ResumeScheduleCommand) String() string {
 func (*ResumeScheduleCommand) ProtoMessage() {}
 
 func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[22]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2057,7 +2166,7 @@ func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleCommand.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ResumeScheduleCommand) GetBoard() string {
@@ -2111,7 +2220,7 @@ type FireScheduleCommand struct {
 
 func (x *FireScheduleCommand) Reset() {
 	*x = FireScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[23]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2123,7 +2232,7 @@ func (x *FireScheduleCommand) String() string {
 func (*FireScheduleCommand) ProtoMessage() {}
 
 func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[23]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2136,7 +2245,7 @@ func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FireScheduleCommand.ProtoReflect.Descriptor instead.
 func (*FireScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FireScheduleCommand) GetTimerEpoch() uint64 {
@@ -2187,7 +2296,7 @@ type RunScheduleCommand struct {
 
 func (x *RunScheduleCommand) Reset() {
 	*x = RunScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[24]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2199,7 +2308,7 @@ func (x *RunScheduleCommand) String() string {
 func (*RunScheduleCommand) ProtoMessage() {}
 
 func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[24]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2212,7 +2321,7 @@ func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleCommand.ProtoReflect.Descriptor instead.
 func (*RunScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RunScheduleCommand) GetBoard() string {
@@ -2259,7 +2368,7 @@ type BackfillScheduleCommand struct {
 
 func (x *BackfillScheduleCommand) Reset() {
 	*x = BackfillScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[25]
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2271,7 +2380,7 @@ func (x *BackfillScheduleCommand) String() string {
 func (*BackfillScheduleCommand) ProtoMessage() {}
 
 func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[25]
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2284,7 +2393,7 @@ func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleCommand.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *BackfillScheduleCommand) GetBoard() string {
@@ -2348,7 +2457,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_conductord_v1_command_proto_msgTypes[26]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2360,7 +2469,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[26]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2373,7 +2482,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Result) GetError() *Error {
@@ -2493,7 +2602,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2505,7 +2614,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2518,7 +2627,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
 }
 
 type PostResult struct {
@@ -2530,7 +2639,7 @@ type PostResult struct {
 
 func (x *PostResult) Reset() {
 	*x = PostResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[28]
+	mi := &file_conductord_v1_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2542,7 +2651,7 @@ func (x *PostResult) String() string {
 func (*PostResult) ProtoMessage() {}
 
 func (x *PostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[28]
+	mi := &file_conductord_v1_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2555,7 +2664,7 @@ func (x *PostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostResult.ProtoReflect.Descriptor instead.
 func (*PostResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PostResult) GetPosted() []*Posted {
@@ -2577,7 +2686,7 @@ type Posted struct {
 
 func (x *Posted) Reset() {
 	*x = Posted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[29]
+	mi := &file_conductord_v1_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2589,7 +2698,7 @@ func (x *Posted) String() string {
 func (*Posted) ProtoMessage() {}
 
 func (x *Posted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[29]
+	mi := &file_conductord_v1_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2602,7 +2711,7 @@ func (x *Posted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posted.ProtoReflect.Descriptor instead.
 func (*Posted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Posted) GetJob() string {
@@ -2642,7 +2751,7 @@ type ClaimResult struct {
 
 func (x *ClaimResult) Reset() {
 	*x = ClaimResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[30]
+	mi := &file_conductord_v1_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2654,7 +2763,7 @@ func (x *ClaimResult) String() string {
 func (*ClaimResult) ProtoMessage() {}
 
 func (x *ClaimResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[30]
+	mi := &file_conductord_v1_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2667,7 +2776,7 @@ func (x *ClaimResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResult.ProtoReflect.Descriptor instead.
 func (*ClaimResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ClaimResult) GetGranted() []*Granted {
@@ -2687,7 +2796,7 @@ type Granted struct {
 
 func (x *Granted) Reset() {
 	*x = Granted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[31]
+	mi := &file_conductord_v1_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2699,7 +2808,7 @@ func (x *Granted) String() string {
 func (*Granted) ProtoMessage() {}
 
 func (x *Granted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[31]
+	mi := &file_conductord_v1_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2712,7 +2821,7 @@ func (x *Granted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Granted.ProtoReflect.Descriptor instead.
 func (*Granted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Granted) GetJob() string {
@@ -2739,7 +2848,7 @@ type CountResult struct {
 
 func (x *CountResult) Reset() {
 	*x = CountResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[32]
+	mi := &file_conductord_v1_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2751,7 +2860,7 @@ func (x *CountResult) String() string {
 func (*CountResult) ProtoMessage() {}
 
 func (x *CountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[32]
+	mi := &file_conductord_v1_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2764,7 +2873,7 @@ func (x *CountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResult.ProtoReflect.Descriptor instead.
 func (*CountResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CountResult) GetDone() uint32 {
@@ -2790,7 +2899,7 @@ type InterveneResult struct {
 
 func (x *InterveneResult) Reset() {
 	*x = InterveneResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[33]
+	mi := &file_conductord_v1_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2802,7 +2911,7 @@ func (x *InterveneResult) String() string {
 func (*InterveneResult) ProtoMessage() {}
 
 func (x *InterveneResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[33]
+	mi := &file_conductord_v1_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2815,7 +2924,7 @@ func (x *InterveneResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterveneResult.ProtoReflect.Descriptor instead.
 func (*InterveneResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *InterveneResult) GetJob() string {
@@ -2835,7 +2944,7 @@ type ScheduleResult struct {
 
 func (x *ScheduleResult) Reset() {
 	*x = ScheduleResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[34]
+	mi := &file_conductord_v1_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2847,7 +2956,7 @@ func (x *ScheduleResult) String() string {
 func (*ScheduleResult) ProtoMessage() {}
 
 func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[34]
+	mi := &file_conductord_v1_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2860,7 +2969,7 @@ func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleResult.ProtoReflect.Descriptor instead.
 func (*ScheduleResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ScheduleResult) GetSchedule() *Schedule {
@@ -2884,7 +2993,14 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x1bconductord/v1/command.proto\x12\rconductord.v1\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"a\n" +
 	"\x05Entry\x12$\n" +
 	"\x0etime_unix_nano\x18\x01 \x01(\x03R\ftimeUnixNano\x122\n" +
-	"\bcommands\x18\x02 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"\xaa\x14\n" +
+	"\bcommands\x18\x02 \x03(\v2\x16.conductord.v1.CommandR\bcommands\"O\n" +
+	"\n" +
+	"StateCheck\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12+\n" +
+	"\x04sums\x18\x02 \x03(\v2\x17.conductord.v1.TableSumR\x04sums\"2\n" +
+	"\bTableSum\x12\x14\n" +
+	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
+	"\x03sum\x18\x02 \x01(\x04R\x03sum\"\xaa\x14\n" +
 	"\aCommand\x120\n" +
 	"\x04post\x18\x01 \x01(\v2\x1a.conductord.v1.PostCommandH\x00R\x04post\x123\n" +
 	"\x05claim\x18\x02 \x01(\v2\x1b.conductord.v1.ClaimCommandH\x00R\x05claim\x12@\n" +
@@ -3093,143 +3209,146 @@ func file_conductord_v1_command_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_command_proto_rawDescData
 }
 
-var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_conductord_v1_command_proto_goTypes = []any{
 	(*Entry)(nil),                   // 0: conductord.v1.Entry
-	(*Command)(nil),                 // 1: conductord.v1.Command
-	(*PostCommand)(nil),             // 2: conductord.v1.PostCommand
-	(*ClaimCommand)(nil),            // 3: conductord.v1.ClaimCommand
-	(*ClaimNextCommand)(nil),        // 4: conductord.v1.ClaimNextCommand
-	(*ExtendClaimCommand)(nil),      // 5: conductord.v1.ExtendClaimCommand
-	(*CloseSessionCommand)(nil),     // 6: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),         // 7: conductord.v1.RegisterCommand
-	(*DestroyBookCommand)(nil),      // 8: conductord.v1.DestroyBookCommand
-	(*JobCommand)(nil),              // 9: conductord.v1.JobCommand
-	(*BeginLeadershipCommand)(nil),  // 10: conductord.v1.BeginLeadershipCommand
-	(*ExpireSessionCommand)(nil),    // 11: conductord.v1.ExpireSessionCommand
-	(*ExpireClaimCommand)(nil),      // 12: conductord.v1.ExpireClaimCommand
-	(*WakeDueCommand)(nil),          // 13: conductord.v1.WakeDueCommand
-	(*SweepCommand)(nil),            // 14: conductord.v1.SweepCommand
-	(*DeleteScheduleCommand)(nil),   // 15: conductord.v1.DeleteScheduleCommand
-	(*BoardCommand)(nil),            // 16: conductord.v1.BoardCommand
-	(*AgeBoardCommand)(nil),         // 17: conductord.v1.AgeBoardCommand
-	(*DrainCommand)(nil),            // 18: conductord.v1.DrainCommand
-	(*LimitBoardCommand)(nil),       // 19: conductord.v1.LimitBoardCommand
-	(*PauseScheduleCommand)(nil),    // 20: conductord.v1.PauseScheduleCommand
-	(*SaveScheduleCommand)(nil),     // 21: conductord.v1.SaveScheduleCommand
-	(*ResumeScheduleCommand)(nil),   // 22: conductord.v1.ResumeScheduleCommand
-	(*FireScheduleCommand)(nil),     // 23: conductord.v1.FireScheduleCommand
-	(*RunScheduleCommand)(nil),      // 24: conductord.v1.RunScheduleCommand
-	(*BackfillScheduleCommand)(nil), // 25: conductord.v1.BackfillScheduleCommand
-	(*Result)(nil),                  // 26: conductord.v1.Result
-	(*Done)(nil),                    // 27: conductord.v1.Done
-	(*PostResult)(nil),              // 28: conductord.v1.PostResult
-	(*Posted)(nil),                  // 29: conductord.v1.Posted
-	(*ClaimResult)(nil),             // 30: conductord.v1.ClaimResult
-	(*Granted)(nil),                 // 31: conductord.v1.Granted
-	(*CountResult)(nil),             // 32: conductord.v1.CountResult
-	(*InterveneResult)(nil),         // 33: conductord.v1.InterveneResult
-	(*ScheduleResult)(nil),          // 34: conductord.v1.ScheduleResult
-	(*Ending)(nil),                  // 35: conductord.v1.Ending
-	(*Opening)(nil),                 // 36: conductord.v1.Opening
-	(*Book)(nil),                    // 37: conductord.v1.Book
-	(*Update)(nil),                  // 38: conductord.v1.Update
-	(*Change)(nil),                  // 39: conductord.v1.Change
-	(*Intervention)(nil),            // 40: conductord.v1.Intervention
-	(*Posting)(nil),                 // 41: conductord.v1.Posting
-	(*durationpb.Duration)(nil),     // 42: google.protobuf.Duration
-	(*Token)(nil),                   // 43: conductord.v1.Token
-	(*Entity)(nil),                  // 44: conductord.v1.Entity
-	(*BoardLimits)(nil),             // 45: conductord.v1.BoardLimits
-	(*Schedule)(nil),                // 46: conductord.v1.Schedule
-	(*timestamppb.Timestamp)(nil),   // 47: google.protobuf.Timestamp
-	(*SlotDecision)(nil),            // 48: conductord.v1.SlotDecision
-	(*Error)(nil),                   // 49: conductord.v1.Error
-	(*Session)(nil),                 // 50: conductord.v1.Session
-	(*Job)(nil),                     // 51: conductord.v1.Job
-	(*SlotRecord)(nil),              // 52: conductord.v1.SlotRecord
+	(*StateCheck)(nil),              // 1: conductord.v1.StateCheck
+	(*TableSum)(nil),                // 2: conductord.v1.TableSum
+	(*Command)(nil),                 // 3: conductord.v1.Command
+	(*PostCommand)(nil),             // 4: conductord.v1.PostCommand
+	(*ClaimCommand)(nil),            // 5: conductord.v1.ClaimCommand
+	(*ClaimNextCommand)(nil),        // 6: conductord.v1.ClaimNextCommand
+	(*ExtendClaimCommand)(nil),      // 7: conductord.v1.ExtendClaimCommand
+	(*CloseSessionCommand)(nil),     // 8: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),         // 9: conductord.v1.RegisterCommand
+	(*DestroyBookCommand)(nil),      // 10: conductord.v1.DestroyBookCommand
+	(*JobCommand)(nil),              // 11: conductord.v1.JobCommand
+	(*BeginLeadershipCommand)(nil),  // 12: conductord.v1.BeginLeadershipCommand
+	(*ExpireSessionCommand)(nil),    // 13: conductord.v1.ExpireSessionCommand
+	(*ExpireClaimCommand)(nil),      // 14: conductord.v1.ExpireClaimCommand
+	(*WakeDueCommand)(nil),          // 15: conductord.v1.WakeDueCommand
+	(*SweepCommand)(nil),            // 16: conductord.v1.SweepCommand
+	(*DeleteScheduleCommand)(nil),   // 17: conductord.v1.DeleteScheduleCommand
+	(*BoardCommand)(nil),            // 18: conductord.v1.BoardCommand
+	(*AgeBoardCommand)(nil),         // 19: conductord.v1.AgeBoardCommand
+	(*DrainCommand)(nil),            // 20: conductord.v1.DrainCommand
+	(*LimitBoardCommand)(nil),       // 21: conductord.v1.LimitBoardCommand
+	(*PauseScheduleCommand)(nil),    // 22: conductord.v1.PauseScheduleCommand
+	(*SaveScheduleCommand)(nil),     // 23: conductord.v1.SaveScheduleCommand
+	(*ResumeScheduleCommand)(nil),   // 24: conductord.v1.ResumeScheduleCommand
+	(*FireScheduleCommand)(nil),     // 25: conductord.v1.FireScheduleCommand
+	(*RunScheduleCommand)(nil),      // 26: conductord.v1.RunScheduleCommand
+	(*BackfillScheduleCommand)(nil), // 27: conductord.v1.BackfillScheduleCommand
+	(*Result)(nil),                  // 28: conductord.v1.Result
+	(*Done)(nil),                    // 29: conductord.v1.Done
+	(*PostResult)(nil),              // 30: conductord.v1.PostResult
+	(*Posted)(nil),                  // 31: conductord.v1.Posted
+	(*ClaimResult)(nil),             // 32: conductord.v1.ClaimResult
+	(*Granted)(nil),                 // 33: conductord.v1.Granted
+	(*CountResult)(nil),             // 34: conductord.v1.CountResult
+	(*InterveneResult)(nil),         // 35: conductord.v1.InterveneResult
+	(*ScheduleResult)(nil),          // 36: conductord.v1.ScheduleResult
+	(*Ending)(nil),                  // 37: conductord.v1.Ending
+	(*Opening)(nil),                 // 38: conductord.v1.Opening
+	(*Book)(nil),                    // 39: conductord.v1.Book
+	(*Update)(nil),                  // 40: conductord.v1.Update
+	(*Change)(nil),                  // 41: conductord.v1.Change
+	(*Intervention)(nil),            // 42: conductord.v1.Intervention
+	(*Posting)(nil),                 // 43: conductord.v1.Posting
+	(*durationpb.Duration)(nil),     // 44: google.protobuf.Duration
+	(*Token)(nil),                   // 45: conductord.v1.Token
+	(*Entity)(nil),                  // 46: conductord.v1.Entity
+	(*BoardLimits)(nil),             // 47: conductord.v1.BoardLimits
+	(*Schedule)(nil),                // 48: conductord.v1.Schedule
+	(*timestamppb.Timestamp)(nil),   // 49: google.protobuf.Timestamp
+	(*SlotDecision)(nil),            // 50: conductord.v1.SlotDecision
+	(*Error)(nil),                   // 51: conductord.v1.Error
+	(*Session)(nil),                 // 52: conductord.v1.Session
+	(*Job)(nil),                     // 53: conductord.v1.Job
+	(*SlotRecord)(nil),              // 54: conductord.v1.SlotRecord
 }
 var file_conductord_v1_command_proto_depIdxs = []int32{
-	1,  // 0: conductord.v1.Entry.commands:type_name -> conductord.v1.Command
-	2,  // 1: conductord.v1.Command.post:type_name -> conductord.v1.PostCommand
-	3,  // 2: conductord.v1.Command.claim:type_name -> conductord.v1.ClaimCommand
-	4,  // 3: conductord.v1.Command.claim_next:type_name -> conductord.v1.ClaimNextCommand
-	35, // 4: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
-	35, // 5: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
-	35, // 6: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
-	36, // 7: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
-	6,  // 8: conductord.v1.Command.close_session:type_name -> conductord.v1.CloseSessionCommand
-	7,  // 9: conductord.v1.Command.register:type_name -> conductord.v1.RegisterCommand
-	37, // 10: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
-	38, // 11: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
-	8,  // 12: conductord.v1.Command.destroy_book:type_name -> conductord.v1.DestroyBookCommand
-	9,  // 13: conductord.v1.Command.suspend:type_name -> conductord.v1.JobCommand
-	9,  // 14: conductord.v1.Command.resume:type_name -> conductord.v1.JobCommand
-	9,  // 15: conductord.v1.Command.cancel:type_name -> conductord.v1.JobCommand
-	39, // 16: conductord.v1.Command.change:type_name -> conductord.v1.Change
-	40, // 17: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
-	9,  // 18: conductord.v1.Command.restore:type_name -> conductord.v1.JobCommand
-	9,  // 19: conductord.v1.Command.purge:type_name -> conductord.v1.JobCommand
-	5,  // 20: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
-	15, // 21: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
-	20, // 22: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
-	16, // 23: conductord.v1.Command.create_board:type_name -> conductord.v1.BoardCommand
-	19, // 24: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
-	16, // 25: conductord.v1.Command.pause_board:type_name -> conductord.v1.BoardCommand
-	16, // 26: conductord.v1.Command.resume_board:type_name -> conductord.v1.BoardCommand
-	16, // 27: conductord.v1.Command.delete_board:type_name -> conductord.v1.BoardCommand
-	17, // 28: conductord.v1.Command.age_board:type_name -> conductord.v1.AgeBoardCommand
-	18, // 29: conductord.v1.Command.drain_conductor:type_name -> conductord.v1.DrainCommand
-	18, // 30: conductord.v1.Command.undrain_conductor:type_name -> conductord.v1.DrainCommand
-	10, // 31: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
-	11, // 32: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
-	13, // 33: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
-	14, // 34: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
-	12, // 35: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
-	21, // 36: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
-	22, // 37: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
-	23, // 38: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
-	24, // 39: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
-	25, // 40: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
-	41, // 41: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
-	42, // 42: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
-	43, // 43: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
-	42, // 44: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
-	44, // 45: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
-	42, // 46: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
-	43, // 47: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
-	42, // 48: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
-	42, // 49: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
-	42, // 50: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
-	45, // 51: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
-	46, // 52: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
-	47, // 53: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
-	47, // 54: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	48, // 55: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	48, // 56: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	47, // 57: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	48, // 58: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
-	47, // 59: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	47, // 60: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
-	49, // 61: conductord.v1.Result.error:type_name -> conductord.v1.Error
-	28, // 62: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
-	30, // 63: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
-	50, // 64: conductord.v1.Result.session:type_name -> conductord.v1.Session
-	32, // 65: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
-	33, // 66: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
-	34, // 67: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
-	29, // 68: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
-	49, // 69: conductord.v1.Posted.error:type_name -> conductord.v1.Error
-	51, // 70: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
-	31, // 71: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
-	43, // 72: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	46, // 73: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
-	52, // 74: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
-	75, // [75:75] is the sub-list for method output_type
-	75, // [75:75] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	3,  // 0: conductord.v1.Entry.commands:type_name -> conductord.v1.Command
+	2,  // 1: conductord.v1.StateCheck.sums:type_name -> conductord.v1.TableSum
+	4,  // 2: conductord.v1.Command.post:type_name -> conductord.v1.PostCommand
+	5,  // 3: conductord.v1.Command.claim:type_name -> conductord.v1.ClaimCommand
+	6,  // 4: conductord.v1.Command.claim_next:type_name -> conductord.v1.ClaimNextCommand
+	37, // 5: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
+	37, // 6: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
+	37, // 7: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
+	38, // 8: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
+	8,  // 9: conductord.v1.Command.close_session:type_name -> conductord.v1.CloseSessionCommand
+	9,  // 10: conductord.v1.Command.register:type_name -> conductord.v1.RegisterCommand
+	39, // 11: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
+	40, // 12: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
+	10, // 13: conductord.v1.Command.destroy_book:type_name -> conductord.v1.DestroyBookCommand
+	11, // 14: conductord.v1.Command.suspend:type_name -> conductord.v1.JobCommand
+	11, // 15: conductord.v1.Command.resume:type_name -> conductord.v1.JobCommand
+	11, // 16: conductord.v1.Command.cancel:type_name -> conductord.v1.JobCommand
+	41, // 17: conductord.v1.Command.change:type_name -> conductord.v1.Change
+	42, // 18: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
+	11, // 19: conductord.v1.Command.restore:type_name -> conductord.v1.JobCommand
+	11, // 20: conductord.v1.Command.purge:type_name -> conductord.v1.JobCommand
+	7,  // 21: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
+	17, // 22: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
+	22, // 23: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
+	18, // 24: conductord.v1.Command.create_board:type_name -> conductord.v1.BoardCommand
+	21, // 25: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
+	18, // 26: conductord.v1.Command.pause_board:type_name -> conductord.v1.BoardCommand
+	18, // 27: conductord.v1.Command.resume_board:type_name -> conductord.v1.BoardCommand
+	18, // 28: conductord.v1.Command.delete_board:type_name -> conductord.v1.BoardCommand
+	19, // 29: conductord.v1.Command.age_board:type_name -> conductord.v1.AgeBoardCommand
+	20, // 30: conductord.v1.Command.drain_conductor:type_name -> conductord.v1.DrainCommand
+	20, // 31: conductord.v1.Command.undrain_conductor:type_name -> conductord.v1.DrainCommand
+	12, // 32: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
+	13, // 33: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
+	15, // 34: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
+	16, // 35: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
+	14, // 36: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
+	23, // 37: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
+	24, // 38: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
+	25, // 39: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
+	26, // 40: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
+	27, // 41: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
+	43, // 42: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
+	44, // 43: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
+	45, // 44: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
+	44, // 45: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
+	46, // 46: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
+	44, // 47: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
+	45, // 48: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
+	44, // 49: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
+	44, // 50: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
+	44, // 51: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
+	47, // 52: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
+	48, // 53: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
+	49, // 54: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
+	49, // 55: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	50, // 56: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	50, // 57: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	49, // 58: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	50, // 59: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
+	49, // 60: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	49, // 61: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
+	51, // 62: conductord.v1.Result.error:type_name -> conductord.v1.Error
+	30, // 63: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
+	32, // 64: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
+	52, // 65: conductord.v1.Result.session:type_name -> conductord.v1.Session
+	34, // 66: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
+	35, // 67: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
+	36, // 68: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
+	31, // 69: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
+	51, // 70: conductord.v1.Posted.error:type_name -> conductord.v1.Error
+	53, // 71: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
+	33, // 72: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
+	45, // 73: conductord.v1.Granted.token:type_name -> conductord.v1.Token
+	48, // 74: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
+	54, // 75: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
+	76, // [76:76] is the sub-list for method output_type
+	76, // [76:76] is the sub-list for method input_type
+	76, // [76:76] is the sub-list for extension type_name
+	76, // [76:76] is the sub-list for extension extendee
+	0,  // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_command_proto_init() }
@@ -3238,7 +3357,7 @@ func file_conductord_v1_command_proto_init() {
 		return
 	}
 	file_conductord_v1_types_proto_init()
-	file_conductord_v1_command_proto_msgTypes[1].OneofWrappers = []any{
+	file_conductord_v1_command_proto_msgTypes[3].OneofWrappers = []any{
 		(*Command_Post)(nil),
 		(*Command_Claim)(nil),
 		(*Command_ClaimNext)(nil),
@@ -3280,7 +3399,7 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_RunSchedule)(nil),
 		(*Command_BackfillSchedule)(nil),
 	}
-	file_conductord_v1_command_proto_msgTypes[26].OneofWrappers = []any{
+	file_conductord_v1_command_proto_msgTypes[28].OneofWrappers = []any{
 		(*Result_Post)(nil),
 		(*Result_Claim)(nil),
 		(*Result_Session)(nil),
@@ -3294,7 +3413,7 @@ func file_conductord_v1_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_command_proto_rawDesc), len(file_conductord_v1_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   35,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

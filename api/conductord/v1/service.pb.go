@@ -3806,6 +3806,250 @@ func (x *StreamedAnswer) GetError() *Error {
 	return nil
 }
 
+type VerifyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyRequest) Reset() {
+	*x = VerifyRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyRequest) ProtoMessage() {}
+
+func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
+func (*VerifyRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+}
+
+type VerifyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // of the entry
+	Members       []*MemberCheck         `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VerifyResponse) Reset() {
+	*x = VerifyResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VerifyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VerifyResponse) ProtoMessage() {}
+
+func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
+func (*VerifyResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *VerifyResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *VerifyResponse) GetMembers() []*MemberCheck {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+type MemberCheck struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Same          bool                   `protobuf:"varint,2,opt,name=same,proto3" json:"same,omitempty"`      // it has the sums of a majority
+	Differs       string                 `protobuf:"bytes,3,opt,name=differs,proto3" json:"differs,omitempty"` // the names of the tables, separated by commas
+	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`     // why it told no sums
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberCheck) Reset() {
+	*x = MemberCheck{}
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberCheck) ProtoMessage() {}
+
+func (x *MemberCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberCheck.ProtoReflect.Descriptor instead.
+func (*MemberCheck) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *MemberCheck) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MemberCheck) GetSame() bool {
+	if x != nil {
+		return x.Same
+	}
+	return false
+}
+
+func (x *MemberCheck) GetDiffers() string {
+	if x != nil {
+		return x.Differs
+	}
+	return ""
+}
+
+func (x *MemberCheck) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+type TableSumsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TableSumsRequest) Reset() {
+	*x = TableSumsRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TableSumsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TableSumsRequest) ProtoMessage() {}
+
+func (x *TableSumsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TableSumsRequest.ProtoReflect.Descriptor instead.
+func (*TableSumsRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *TableSumsRequest) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+type TableSumsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sums          []*TableSum            `protobuf:"bytes,1,rep,name=sums,proto3" json:"sums,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TableSumsResponse) Reset() {
+	*x = TableSumsResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TableSumsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TableSumsResponse) ProtoMessage() {}
+
+func (x *TableSumsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TableSumsResponse.ProtoReflect.Descriptor instead.
+func (*TableSumsResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *TableSumsResponse) GetSums() []*TableSum {
+	if x != nil {
+		return x.Sums
+	}
+	return nil
+}
+
 type AddMemberRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"` // id
@@ -3820,7 +4064,7 @@ type AddMemberRequest struct {
 
 func (x *AddMemberRequest) Reset() {
 	*x = AddMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3832,7 +4076,7 @@ func (x *AddMemberRequest) String() string {
 func (*AddMemberRequest) ProtoMessage() {}
 
 func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3845,7 +4089,7 @@ func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberRequest.ProtoReflect.Descriptor instead.
 func (*AddMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *AddMemberRequest) GetCluster() string {
@@ -3902,7 +4146,7 @@ type AddMemberResponse struct {
 
 func (x *AddMemberResponse) Reset() {
 	*x = AddMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3914,7 +4158,7 @@ func (x *AddMemberResponse) String() string {
 func (*AddMemberResponse) ProtoMessage() {}
 
 func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3927,7 +4171,7 @@ func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberResponse.ProtoReflect.Descriptor instead.
 func (*AddMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *AddMemberResponse) GetGeneration() uint64 {
@@ -3960,7 +4204,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3972,7 +4216,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3985,7 +4229,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *RemoveMemberRequest) GetName() string {
@@ -4004,7 +4248,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4016,7 +4260,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4029,7 +4273,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *RemoveMemberResponse) GetMembers() []*Member {
@@ -4050,7 +4294,7 @@ type SetVoteRequest struct {
 
 func (x *SetVoteRequest) Reset() {
 	*x = SetVoteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4062,7 +4306,7 @@ func (x *SetVoteRequest) String() string {
 func (*SetVoteRequest) ProtoMessage() {}
 
 func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4075,7 +4319,7 @@ func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVoteRequest.ProtoReflect.Descriptor instead.
 func (*SetVoteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SetVoteRequest) GetName() string {
@@ -4108,7 +4352,7 @@ type SetVoteResponse struct {
 
 func (x *SetVoteResponse) Reset() {
 	*x = SetVoteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4120,7 +4364,7 @@ func (x *SetVoteResponse) String() string {
 func (*SetVoteResponse) ProtoMessage() {}
 
 func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4133,7 +4377,7 @@ func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVoteResponse.ProtoReflect.Descriptor instead.
 func (*SetVoteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SetVoteResponse) GetMembers() []*Member {
@@ -4154,7 +4398,7 @@ type MoveMemberRequest struct {
 
 func (x *MoveMemberRequest) Reset() {
 	*x = MoveMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4166,7 +4410,7 @@ func (x *MoveMemberRequest) String() string {
 func (*MoveMemberRequest) ProtoMessage() {}
 
 func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4179,7 +4423,7 @@ func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*MoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *MoveMemberRequest) GetName() string {
@@ -4212,7 +4456,7 @@ type MoveMemberResponse struct {
 
 func (x *MoveMemberResponse) Reset() {
 	*x = MoveMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4224,7 +4468,7 @@ func (x *MoveMemberResponse) String() string {
 func (*MoveMemberResponse) ProtoMessage() {}
 
 func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4237,7 +4481,7 @@ func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*MoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *MoveMemberResponse) GetMembers() []*Member {
@@ -4256,7 +4500,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4268,7 +4512,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4281,7 +4525,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *TransferLeaderRequest) GetTo() string {
@@ -4300,7 +4544,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4312,7 +4556,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4325,7 +4569,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *TransferLeaderResponse) GetLeader() string {
@@ -4343,7 +4587,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4355,7 +4599,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4368,7 +4612,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
 }
 
 type BackupResponse struct {
@@ -4380,7 +4624,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4392,7 +4636,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4405,7 +4649,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *BackupResponse) GetPart() []byte {
@@ -4423,7 +4667,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4435,7 +4679,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4448,7 +4692,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
 }
 
 type StatusResponse struct {
@@ -4473,7 +4717,7 @@ type StatusResponse struct {
 	LogStore      string                 `protobuf:"bytes,18,opt,name=log_store,json=logStore,proto3" json:"log_store,omitempty"`          // how this node keeps raft's log: bolt or wal
 	// How far this node's wall clock is ahead of the cluster's time; absent while it has not heard of that.
 	ClockOffset *durationpb.Duration `protobuf:"bytes,19,opt,name=clock_offset,json=clockOffset,proto3" json:"clock_offset,omitempty"`
-	// How the list of members in this node's file differs from the cluster's; empty: it does not.
+	// What is wrong in the list of members in this node's file; empty: nothing.
 	MembersDiffer string `protobuf:"bytes,20,opt,name=members_differ,json=membersDiffer,proto3" json:"members_differ,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4481,7 +4725,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4493,7 +4737,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4506,7 +4750,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -4662,7 +4906,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4674,7 +4918,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4687,7 +4931,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Member) GetName() string {
@@ -4990,7 +5234,20 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04code\x18\x04 \x01(\rR\x04code\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\tR\x04text\x12*\n" +
-	"\x05error\x18\x06 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"\xbc\x01\n" +
+	"\x05error\x18\x06 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"\x0f\n" +
+	"\rVerifyRequest\"\\\n" +
+	"\x0eVerifyResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x124\n" +
+	"\amembers\x18\x02 \x03(\v2\x1a.conductord.v1.MemberCheckR\amembers\"e\n" +
+	"\vMemberCheck\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04same\x18\x02 \x01(\bR\x04same\x12\x18\n" +
+	"\adiffers\x18\x03 \x01(\tR\adiffers\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\"(\n" +
+	"\x10TableSumsRequest\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\"@\n" +
+	"\x11TableSumsResponse\x12+\n" +
+	"\x04sums\x18\x01 \x03(\v2\x17.conductord.v1.TableSumR\x04sums\"\xbc\x01\n" +
 	"\x10AddMemberRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
@@ -5130,11 +5387,13 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x03Run\x12!.conductord.v1.RunScheduleRequest\x1a\".conductord.v1.RunScheduleResponse\x12[\n" +
 	"\bBackfill\x12&.conductord.v1.BackfillScheduleRequest\x1a'.conductord.v1.BackfillScheduleResponse2W\n" +
 	"\rStreamService\x12F\n" +
-	"\x05Carry\x12\x1b.conductord.v1.CarryRequest\x1a\x1c.conductord.v1.CarryResponse(\x010\x012\xc5\x04\n" +
+	"\x05Carry\x12\x1b.conductord.v1.CarryRequest\x1a\x1c.conductord.v1.CarryResponse(\x010\x012\xdc\x05\n" +
 	"\x0eClusterService\x12E\n" +
 	"\x06Status\x12\x1c.conductord.v1.StatusRequest\x1a\x1d.conductord.v1.StatusResponse\x12G\n" +
 	"\x06Backup\x12\x1c.conductord.v1.BackupRequest\x1a\x1d.conductord.v1.BackupResponse0\x01\x12]\n" +
-	"\x0eTransferLeader\x12$.conductord.v1.TransferLeaderRequest\x1a%.conductord.v1.TransferLeaderResponse\x12N\n" +
+	"\x0eTransferLeader\x12$.conductord.v1.TransferLeaderRequest\x1a%.conductord.v1.TransferLeaderResponse\x12E\n" +
+	"\x06Verify\x12\x1c.conductord.v1.VerifyRequest\x1a\x1d.conductord.v1.VerifyResponse\x12N\n" +
+	"\tTableSums\x12\x1f.conductord.v1.TableSumsRequest\x1a .conductord.v1.TableSumsResponse\x12N\n" +
 	"\tAddMember\x12\x1f.conductord.v1.AddMemberRequest\x1a .conductord.v1.AddMemberResponse\x12W\n" +
 	"\fRemoveMember\x12\".conductord.v1.RemoveMemberRequest\x1a#.conductord.v1.RemoveMemberResponse\x12H\n" +
 	"\aSetVote\x12\x1d.conductord.v1.SetVoteRequest\x1a\x1e.conductord.v1.SetVoteResponse\x12Q\n" +
@@ -5153,7 +5412,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 84)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*GetBoardRequest)(nil),          // 0: conductord.v1.GetBoardRequest
 	(*GetBoardResponse)(nil),         // 1: conductord.v1.GetBoardResponse
@@ -5218,259 +5477,271 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*StreamedCall)(nil),             // 60: conductord.v1.StreamedCall
 	(*CarryResponse)(nil),            // 61: conductord.v1.CarryResponse
 	(*StreamedAnswer)(nil),           // 62: conductord.v1.StreamedAnswer
-	(*AddMemberRequest)(nil),         // 63: conductord.v1.AddMemberRequest
-	(*AddMemberResponse)(nil),        // 64: conductord.v1.AddMemberResponse
-	(*RemoveMemberRequest)(nil),      // 65: conductord.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),     // 66: conductord.v1.RemoveMemberResponse
-	(*SetVoteRequest)(nil),           // 67: conductord.v1.SetVoteRequest
-	(*SetVoteResponse)(nil),          // 68: conductord.v1.SetVoteResponse
-	(*MoveMemberRequest)(nil),        // 69: conductord.v1.MoveMemberRequest
-	(*MoveMemberResponse)(nil),       // 70: conductord.v1.MoveMemberResponse
-	(*TransferLeaderRequest)(nil),    // 71: conductord.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),   // 72: conductord.v1.TransferLeaderResponse
-	(*BackupRequest)(nil),            // 73: conductord.v1.BackupRequest
-	(*BackupResponse)(nil),           // 74: conductord.v1.BackupResponse
-	(*StatusRequest)(nil),            // 75: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),           // 76: conductord.v1.StatusResponse
-	(*Member)(nil),                   // 77: conductord.v1.Member
-	nil,                              // 78: conductord.v1.StatusResponse.JobsEntry
-	(*Board)(nil),                    // 79: conductord.v1.Board
-	(*Posting)(nil),                  // 80: conductord.v1.Posting
-	(*Job)(nil),                      // 81: conductord.v1.Job
-	(*Error)(nil),                    // 82: conductord.v1.Error
-	(*timestamppb.Timestamp)(nil),    // 83: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 84: google.protobuf.Duration
-	(*Position)(nil),                 // 85: conductord.v1.Position
-	(*Event)(nil),                    // 86: conductord.v1.Event
-	(*Claimed)(nil),                  // 87: conductord.v1.Claimed
-	(*ClaimNextCommand)(nil),         // 88: conductord.v1.ClaimNextCommand
-	(*HeldClaim)(nil),                // 89: conductord.v1.HeldClaim
-	(*JobError)(nil),                 // 90: conductord.v1.JobError
-	(*Command)(nil),                  // 91: conductord.v1.Command
-	(*Result)(nil),                   // 92: conductord.v1.Result
-	(*Drain)(nil),                    // 93: conductord.v1.Drain
-	(*Opening)(nil),                  // 94: conductord.v1.Opening
-	(*Session)(nil),                  // 95: conductord.v1.Session
-	(*Entity)(nil),                   // 96: conductord.v1.Entity
-	(*Book)(nil),                     // 97: conductord.v1.Book
-	(*FlowDetail)(nil),               // 98: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 99: conductord.v1.Update
-	(*Schedule)(nil),                 // 100: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 101: conductord.v1.SlotRecord
-	(*ClaimCommand)(nil),             // 102: conductord.v1.ClaimCommand
-	(*ExtendClaimCommand)(nil),       // 103: conductord.v1.ExtendClaimCommand
-	(*Ending)(nil),                   // 104: conductord.v1.Ending
-	(*JobCommand)(nil),               // 105: conductord.v1.JobCommand
-	(*Change)(nil),                   // 106: conductord.v1.Change
-	(*Intervention)(nil),             // 107: conductord.v1.Intervention
-	(*BoardCommand)(nil),             // 108: conductord.v1.BoardCommand
-	(*LimitBoardCommand)(nil),        // 109: conductord.v1.LimitBoardCommand
-	(*AgeBoardCommand)(nil),          // 110: conductord.v1.AgeBoardCommand
-	(*CloseSessionCommand)(nil),      // 111: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 112: conductord.v1.RegisterCommand
-	(*DrainCommand)(nil),             // 113: conductord.v1.DrainCommand
-	(*DestroyBookCommand)(nil),       // 114: conductord.v1.DestroyBookCommand
-	(*DeleteScheduleCommand)(nil),    // 115: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),     // 116: conductord.v1.PauseScheduleCommand
-	(*Done)(nil),                     // 117: conductord.v1.Done
-	(*InterveneResult)(nil),          // 118: conductord.v1.InterveneResult
+	(*VerifyRequest)(nil),            // 63: conductord.v1.VerifyRequest
+	(*VerifyResponse)(nil),           // 64: conductord.v1.VerifyResponse
+	(*MemberCheck)(nil),              // 65: conductord.v1.MemberCheck
+	(*TableSumsRequest)(nil),         // 66: conductord.v1.TableSumsRequest
+	(*TableSumsResponse)(nil),        // 67: conductord.v1.TableSumsResponse
+	(*AddMemberRequest)(nil),         // 68: conductord.v1.AddMemberRequest
+	(*AddMemberResponse)(nil),        // 69: conductord.v1.AddMemberResponse
+	(*RemoveMemberRequest)(nil),      // 70: conductord.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 71: conductord.v1.RemoveMemberResponse
+	(*SetVoteRequest)(nil),           // 72: conductord.v1.SetVoteRequest
+	(*SetVoteResponse)(nil),          // 73: conductord.v1.SetVoteResponse
+	(*MoveMemberRequest)(nil),        // 74: conductord.v1.MoveMemberRequest
+	(*MoveMemberResponse)(nil),       // 75: conductord.v1.MoveMemberResponse
+	(*TransferLeaderRequest)(nil),    // 76: conductord.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),   // 77: conductord.v1.TransferLeaderResponse
+	(*BackupRequest)(nil),            // 78: conductord.v1.BackupRequest
+	(*BackupResponse)(nil),           // 79: conductord.v1.BackupResponse
+	(*StatusRequest)(nil),            // 80: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 81: conductord.v1.StatusResponse
+	(*Member)(nil),                   // 82: conductord.v1.Member
+	nil,                              // 83: conductord.v1.StatusResponse.JobsEntry
+	(*Board)(nil),                    // 84: conductord.v1.Board
+	(*Posting)(nil),                  // 85: conductord.v1.Posting
+	(*Job)(nil),                      // 86: conductord.v1.Job
+	(*Error)(nil),                    // 87: conductord.v1.Error
+	(*timestamppb.Timestamp)(nil),    // 88: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 89: google.protobuf.Duration
+	(*Position)(nil),                 // 90: conductord.v1.Position
+	(*Event)(nil),                    // 91: conductord.v1.Event
+	(*Claimed)(nil),                  // 92: conductord.v1.Claimed
+	(*ClaimNextCommand)(nil),         // 93: conductord.v1.ClaimNextCommand
+	(*HeldClaim)(nil),                // 94: conductord.v1.HeldClaim
+	(*JobError)(nil),                 // 95: conductord.v1.JobError
+	(*Command)(nil),                  // 96: conductord.v1.Command
+	(*Result)(nil),                   // 97: conductord.v1.Result
+	(*Drain)(nil),                    // 98: conductord.v1.Drain
+	(*Opening)(nil),                  // 99: conductord.v1.Opening
+	(*Session)(nil),                  // 100: conductord.v1.Session
+	(*Entity)(nil),                   // 101: conductord.v1.Entity
+	(*Book)(nil),                     // 102: conductord.v1.Book
+	(*FlowDetail)(nil),               // 103: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 104: conductord.v1.Update
+	(*Schedule)(nil),                 // 105: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 106: conductord.v1.SlotRecord
+	(*TableSum)(nil),                 // 107: conductord.v1.TableSum
+	(*ClaimCommand)(nil),             // 108: conductord.v1.ClaimCommand
+	(*ExtendClaimCommand)(nil),       // 109: conductord.v1.ExtendClaimCommand
+	(*Ending)(nil),                   // 110: conductord.v1.Ending
+	(*JobCommand)(nil),               // 111: conductord.v1.JobCommand
+	(*Change)(nil),                   // 112: conductord.v1.Change
+	(*Intervention)(nil),             // 113: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 114: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 115: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 116: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 117: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 118: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 119: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 120: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 121: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 122: conductord.v1.PauseScheduleCommand
+	(*Done)(nil),                     // 123: conductord.v1.Done
+	(*InterveneResult)(nil),          // 124: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	79,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
-	79,  // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
-	80,  // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	84,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	84,  // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	85,  // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	6,   // 3: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	81,  // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	82,  // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	81,  // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	83,  // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
-	83,  // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
-	83,  // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
-	83,  // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
-	81,  // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	84,  // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	81,  // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	83,  // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	86,  // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	87,  // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	86,  // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	88,  // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	88,  // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	88,  // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	88,  // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	86,  // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	89,  // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	86,  // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	88,  // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
 	14,  // 15: conductord.v1.ExplainResponse.remedy:type_name -> conductord.v1.Remedy
-	85,  // 16: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	86,  // 17: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	85,  // 18: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	87,  // 19: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	88,  // 20: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
-	84,  // 21: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	87,  // 22: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	89,  // 23: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	83,  // 24: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	83,  // 25: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	90,  // 26: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	90,  // 16: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	91,  // 17: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	90,  // 18: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	92,  // 19: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	93,  // 20: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
+	89,  // 21: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	92,  // 22: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	94,  // 23: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	88,  // 24: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	88,  // 25: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	95,  // 26: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
 	9,   // 27: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
 	27,  // 28: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	82,  // 29: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	91,  // 30: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	92,  // 31: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	93,  // 32: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	94,  // 33: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	95,  // 34: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	95,  // 35: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	96,  // 36: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	97,  // 37: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	97,  // 38: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	98,  // 39: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	99,  // 40: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	87,  // 29: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	96,  // 30: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	97,  // 31: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	98,  // 32: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	99,  // 33: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	100, // 34: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	100, // 35: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	101, // 36: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	102, // 37: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	102, // 38: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	103, // 39: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	104, // 40: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
 	47,  // 41: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	82,  // 42: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	100, // 43: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	100, // 44: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	100, // 45: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	83,  // 46: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	101, // 47: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	100, // 48: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	101, // 49: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	83,  // 50: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	83,  // 51: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	101, // 52: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	83,  // 53: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
+	87,  // 42: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	105, // 43: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	105, // 44: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	105, // 45: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	88,  // 46: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	106, // 47: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	105, // 48: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	106, // 49: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	88,  // 50: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	88,  // 51: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	106, // 52: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	88,  // 53: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
 	60,  // 54: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
 	62,  // 55: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
-	82,  // 56: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
-	77,  // 57: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
-	77,  // 58: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
-	77,  // 59: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
-	77,  // 60: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
-	77,  // 61: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	83,  // 62: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	78,  // 63: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	84,  // 64: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	84,  // 65: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
-	4,   // 66: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	7,   // 67: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	9,   // 68: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	11,  // 69: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	13,  // 70: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	16,  // 71: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	102, // 72: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
-	19,  // 73: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	103, // 74: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
-	21,  // 75: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	104, // 76: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
-	104, // 77: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
-	104, // 78: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
-	105, // 79: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
-	105, // 80: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
-	105, // 81: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
-	106, // 82: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	107, // 83: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	105, // 84: conductord.v1.BoardService.Restore:input_type -> conductord.v1.JobCommand
-	105, // 85: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
-	23,  // 86: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	25,  // 87: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	28,  // 88: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	108, // 89: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
-	0,   // 90: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	2,   // 91: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	109, // 92: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	110, // 93: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	108, // 94: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	108, // 95: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	108, // 96: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
-	32,  // 97: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	34,  // 98: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	111, // 99: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	112, // 100: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
-	35,  // 101: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	37,  // 102: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	113, // 103: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	113, // 104: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
-	30,  // 105: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	97,  // 106: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
-	39,  // 107: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	41,  // 108: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	43,  // 109: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	45,  // 110: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	114, // 111: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
-	48,  // 112: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	115, // 113: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
-	50,  // 114: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	52,  // 115: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	116, // 116: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
-	54,  // 117: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	55,  // 118: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	57,  // 119: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	59,  // 120: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	75,  // 121: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	73,  // 122: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
-	71,  // 123: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
-	63,  // 124: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
-	65,  // 125: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
-	67,  // 126: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
-	69,  // 127: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
-	5,   // 128: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	8,   // 129: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	10,  // 130: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	12,  // 131: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	15,  // 132: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	17,  // 133: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	18,  // 134: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	20,  // 135: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	117, // 136: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	22,  // 137: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	117, // 138: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	117, // 139: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	117, // 140: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	117, // 141: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	117, // 142: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	117, // 143: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	117, // 144: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	118, // 145: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	117, // 146: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
-	117, // 147: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	24,  // 148: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	26,  // 149: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	29,  // 150: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	117, // 151: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	1,   // 152: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	3,   // 153: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	117, // 154: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	117, // 155: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	117, // 156: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	117, // 157: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	117, // 158: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	33,  // 159: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	117, // 160: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	117, // 161: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	117, // 162: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	36,  // 163: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	38,  // 164: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	117, // 165: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	117, // 166: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	31,  // 167: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	117, // 168: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	40,  // 169: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	42,  // 170: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	44,  // 171: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	46,  // 172: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	117, // 173: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	49,  // 174: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	117, // 175: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	51,  // 176: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	53,  // 177: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	117, // 178: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	117, // 179: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	56,  // 180: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	58,  // 181: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	61,  // 182: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	76,  // 183: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	74,  // 184: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
-	72,  // 185: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
-	64,  // 186: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
-	66,  // 187: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
-	68,  // 188: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
-	70,  // 189: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
-	128, // [128:190] is the sub-list for method output_type
-	66,  // [66:128] is the sub-list for method input_type
-	66,  // [66:66] is the sub-list for extension type_name
-	66,  // [66:66] is the sub-list for extension extendee
-	0,   // [0:66] is the sub-list for field type_name
+	87,  // 56: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
+	65,  // 57: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
+	107, // 58: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
+	82,  // 59: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
+	82,  // 60: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
+	82,  // 61: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
+	82,  // 62: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
+	82,  // 63: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	88,  // 64: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	83,  // 65: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	89,  // 66: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	89,  // 67: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
+	4,   // 68: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	7,   // 69: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	9,   // 70: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	11,  // 71: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	13,  // 72: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	16,  // 73: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	108, // 74: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
+	19,  // 75: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	109, // 76: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
+	21,  // 77: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	110, // 78: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
+	110, // 79: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
+	110, // 80: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
+	111, // 81: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
+	111, // 82: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
+	111, // 83: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
+	112, // 84: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	113, // 85: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	111, // 86: conductord.v1.BoardService.Restore:input_type -> conductord.v1.JobCommand
+	111, // 87: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
+	23,  // 88: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	25,  // 89: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	28,  // 90: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	114, // 91: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	0,   // 92: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	2,   // 93: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	115, // 94: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	116, // 95: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	114, // 96: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	114, // 97: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	114, // 98: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	32,  // 99: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	34,  // 100: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	117, // 101: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	118, // 102: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	35,  // 103: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	37,  // 104: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	119, // 105: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	119, // 106: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	30,  // 107: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	102, // 108: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	39,  // 109: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	41,  // 110: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	43,  // 111: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	45,  // 112: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	120, // 113: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	48,  // 114: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	121, // 115: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	50,  // 116: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	52,  // 117: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	122, // 118: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	54,  // 119: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	55,  // 120: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	57,  // 121: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	59,  // 122: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	80,  // 123: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	78,  // 124: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
+	76,  // 125: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
+	63,  // 126: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
+	66,  // 127: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
+	68,  // 128: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
+	70,  // 129: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
+	72,  // 130: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
+	74,  // 131: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
+	5,   // 132: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	8,   // 133: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	10,  // 134: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	12,  // 135: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	15,  // 136: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	17,  // 137: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	18,  // 138: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	20,  // 139: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	123, // 140: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	22,  // 141: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	123, // 142: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	123, // 143: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	123, // 144: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	123, // 145: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	123, // 146: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	123, // 147: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	123, // 148: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	124, // 149: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	123, // 150: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
+	123, // 151: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	24,  // 152: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	26,  // 153: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	29,  // 154: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	123, // 155: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	1,   // 156: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	3,   // 157: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	123, // 158: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	123, // 159: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	123, // 160: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	123, // 161: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	123, // 162: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	33,  // 163: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	123, // 164: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	123, // 165: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	123, // 166: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	36,  // 167: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	38,  // 168: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	123, // 169: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	123, // 170: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	31,  // 171: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	123, // 172: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	40,  // 173: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	42,  // 174: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	44,  // 175: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	46,  // 176: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	123, // 177: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	49,  // 178: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	123, // 179: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	51,  // 180: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	53,  // 181: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	123, // 182: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	123, // 183: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	56,  // 184: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	58,  // 185: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	61,  // 186: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	81,  // 187: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	79,  // 188: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
+	77,  // 189: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
+	64,  // 190: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
+	67,  // 191: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
+	69,  // 192: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
+	71,  // 193: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
+	73,  // 194: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
+	75,  // 195: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
+	132, // [132:196] is the sub-list for method output_type
+	68,  // [68:132] is the sub-list for method input_type
+	68,  // [68:68] is the sub-list for extension type_name
+	68,  // [68:68] is the sub-list for extension extendee
+	0,   // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -5487,7 +5758,7 @@ func file_conductord_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   79,
+			NumMessages:   84,
 			NumExtensions: 0,
 			NumServices:   6,
 		},

@@ -19,7 +19,7 @@ import (
 // ClusterCommand is the command of the cluster, with some verbs of another package.
 func (p *Program) ClusterCommand(more ...*cobra.Command) *cobra.Command {
 	return Noun("cluster", "Show the nodes, change the members and which of them leads", append(more,
-		p.clusterStatusCommand(), p.healthCommand(), p.membersCommand(), p.removeMemberCommand(), p.promoteCommand(), p.demoteCommand(),
+		p.clusterStatusCommand(), p.healthCommand(), p.verifyCommand(), p.membersCommand(), p.removeMemberCommand(), p.promoteCommand(), p.demoteCommand(),
 		p.moveMemberCommand(), p.transferLeaderCommand())...)
 }
 
@@ -60,6 +60,50 @@ func (p *Program) clusterStatusCommand() *cobra.Command {
 			})
 		},
 	}
+}
+
+func (p *Program) verifyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify",
+		Short: "Compare the states of all members; exit 1 if one differs",
+		Long: "Have all members sum up their tables at one entry of the log, and compare the sums. A member that differs from a\n" +
+			"majority stops, and keeps its state as evidence. The leader does the same every ten minutes.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				comparison, err := cluster.Verify(ctx)
+				if err != nil {
+					return because(err, "compare the members")
+				}
+				return p.writeComparison(comparison)
+			})
+		},
+	}
+}
+
+func (p *Program) writeComparison(comparison raftboard.Comparison) error {
+	message := &v1.VerifyResponse{Index: comparison.Index}
+	rows, differ := make([][]string, 0, len(comparison.Members)), []string(nil)
+	for _, m := range comparison.Members {
+		message.Members = append(message.Members, &v1.MemberCheck{Name: m.Name, Same: m.Same, Differs: m.Differs, Error: m.Error})
+		state := "same"
+		switch {
+		case m.Differs != "":
+			state = "differs in " + m.Differs
+			differ = append(differ, m.Name)
+		case !m.Same:
+			state = "not compared: " + m.Error
+		}
+		rows = append(rows, []string{m.Name, numberText(comparison.Index), state})
+	}
+	write := func() error { return p.writeTable([]string{"node", "entry", "state"}, rows) }
+	if p.JSON() {
+		write = func() error { return p.WriteJSON(part{message}) }
+	}
+	if err := write(); err != nil || len(differ) == 0 {
+		return err
+	}
+	return fmt.Errorf("a member differs from the majority: %s stops; see \"A member differs\" in docs/operations.md", strings.Join(differ, ", "))
 }
 
 // checkLed makes the exit code report whether the cluster can take a write.

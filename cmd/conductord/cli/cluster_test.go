@@ -30,9 +30,10 @@ import (
 // each of which closes it.
 type testCluster struct {
 	*fsmtest.Board
-	nodes   []raftboard.NodeStatus
-	members []raftboard.Member
-	broken  error // of Backup
+	nodes    []raftboard.NodeStatus
+	members  []raftboard.Member
+	compared []raftboard.MemberCheck
+	broken   error // of Backup
 }
 
 func openCluster(t *testing.T) *testCluster {
@@ -80,6 +81,10 @@ func (c *testCluster) MoveMember(_ context.Context, name, raftAddress, apiAddres
 		c.members[at].RaftAddress, c.members[at].APIAddress = raftAddress, apiAddress
 	}
 	return c.members, err
+}
+
+func (c *testCluster) Verify(context.Context) (raftboard.Comparison, error) {
+	return raftboard.Comparison{Index: 42, Members: c.compared}, nil
 }
 
 func (c *testCluster) member(name string) (int, error) {
@@ -861,5 +866,23 @@ func TestClusterJoin(t *testing.T) {
 	}
 	if got := run(t, cluster, "cluster", "replace", "n2", "n7", "--config", file); got.code != cli.ExitUsage {
 		t.Errorf("on another machine: %+v", got)
+	}
+}
+
+func TestClusterVerify(t *testing.T) {
+	cluster := openCluster(t)
+	cluster.compared = []raftboard.MemberCheck{{Name: "n1", Same: true}, {Name: "n2", Error: "it is away"}}
+	want := said{"NODE  ENTRY  STATE\nn1    42     same\nn2    42     not compared: it is away\n", "", 0}
+	if got := run(t, cluster, "cluster", "verify"); got != want {
+		t.Errorf("one is away: %+v", got)
+	}
+	cluster.compared[1] = raftboard.MemberCheck{Name: "n2", Differs: "table job"}
+	want = said{"NODE  ENTRY  STATE\nn1    42     same\nn2    42     differs in table job\n",
+		"conductord: a member differs from the majority: n2 stops; see \"A member differs\" in docs/operations.md\n", cli.ExitFailed}
+	if got := run(t, cluster, "cluster", "verify"); got != want {
+		t.Errorf("one differs: %+v", got)
+	}
+	if got := run(t, cluster, "cluster", "verify", "-o", "json"); !strings.Contains(got.out, `"differs": "table job"`) {
+		t.Errorf("as JSON: %+v", got)
 	}
 }

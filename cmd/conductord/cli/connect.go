@@ -32,6 +32,9 @@ type Cluster interface {
 	SetVote(ctx context.Context, name string, vote bool) ([]raftboard.Member, error)
 	MoveMember(ctx context.Context, name, raftAddress, apiAddress string) ([]raftboard.Member, error)
 
+	// Verify compares the states of the members.
+	Verify(ctx context.Context) (raftboard.Comparison, error)
+
 	// Backup reads a backup; a stale one is of what one node knows. The caller closes it.
 	Backup(ctx context.Context, stale bool) (io.ReadCloser, error)
 

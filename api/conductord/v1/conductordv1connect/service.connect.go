@@ -181,6 +181,11 @@ const (
 	// ClusterServiceTransferLeaderProcedure is the fully-qualified name of the ClusterService's
 	// TransferLeader RPC.
 	ClusterServiceTransferLeaderProcedure = "/conductord.v1.ClusterService/TransferLeader"
+	// ClusterServiceVerifyProcedure is the fully-qualified name of the ClusterService's Verify RPC.
+	ClusterServiceVerifyProcedure = "/conductord.v1.ClusterService/Verify"
+	// ClusterServiceTableSumsProcedure is the fully-qualified name of the ClusterService's TableSums
+	// RPC.
+	ClusterServiceTableSumsProcedure = "/conductord.v1.ClusterService/TableSums"
 	// ClusterServiceAddMemberProcedure is the fully-qualified name of the ClusterService's AddMember
 	// RPC.
 	ClusterServiceAddMemberProcedure = "/conductord.v1.ClusterService/AddMember"
@@ -1922,6 +1927,11 @@ type ClusterServiceClient interface {
 	// messages, put together, are the file.
 	Backup(context.Context, *connect.Request[v1.BackupRequest]) (*connect.ServerStreamForClient[v1.BackupResponse], error)
 	TransferLeader(context.Context, *connect.Request[v1.TransferLeaderRequest]) (*connect.Response[v1.TransferLeaderResponse], error)
+	// Verify has all members note the sums of their tables at one entry of the log, and
+	// compares them. A member that differs from a majority stops.
+	Verify(context.Context, *connect.Request[v1.VerifyRequest]) (*connect.Response[v1.VerifyResponse], error)
+	// TableSums is what the node that is called has noted at an entry; it is never forwarded.
+	TableSums(context.Context, *connect.Request[v1.TableSumsRequest]) (*connect.Response[v1.TableSumsResponse], error)
 	// AddMember makes a node a member without a vote. To repeat a change of members is
 	// harmless. While another one is under way, it is refused.
 	AddMember(context.Context, *connect.Request[v1.AddMemberRequest]) (*connect.Response[v1.AddMemberResponse], error)
@@ -1962,6 +1972,18 @@ func NewClusterServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(clusterServiceMethods.ByName("TransferLeader")),
 			connect.WithClientOptions(opts...),
 		),
+		verify: connect.NewClient[v1.VerifyRequest, v1.VerifyResponse](
+			httpClient,
+			baseURL+ClusterServiceVerifyProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("Verify")),
+			connect.WithClientOptions(opts...),
+		),
+		tableSums: connect.NewClient[v1.TableSumsRequest, v1.TableSumsResponse](
+			httpClient,
+			baseURL+ClusterServiceTableSumsProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("TableSums")),
+			connect.WithClientOptions(opts...),
+		),
 		addMember: connect.NewClient[v1.AddMemberRequest, v1.AddMemberResponse](
 			httpClient,
 			baseURL+ClusterServiceAddMemberProcedure,
@@ -1994,6 +2016,8 @@ type clusterServiceClient struct {
 	status         *connect.Client[v1.StatusRequest, v1.StatusResponse]
 	backup         *connect.Client[v1.BackupRequest, v1.BackupResponse]
 	transferLeader *connect.Client[v1.TransferLeaderRequest, v1.TransferLeaderResponse]
+	verify         *connect.Client[v1.VerifyRequest, v1.VerifyResponse]
+	tableSums      *connect.Client[v1.TableSumsRequest, v1.TableSumsResponse]
 	addMember      *connect.Client[v1.AddMemberRequest, v1.AddMemberResponse]
 	removeMember   *connect.Client[v1.RemoveMemberRequest, v1.RemoveMemberResponse]
 	setVote        *connect.Client[v1.SetVoteRequest, v1.SetVoteResponse]
@@ -2013,6 +2037,16 @@ func (c *clusterServiceClient) Backup(ctx context.Context, req *connect.Request[
 // TransferLeader calls conductord.v1.ClusterService.TransferLeader.
 func (c *clusterServiceClient) TransferLeader(ctx context.Context, req *connect.Request[v1.TransferLeaderRequest]) (*connect.Response[v1.TransferLeaderResponse], error) {
 	return c.transferLeader.CallUnary(ctx, req)
+}
+
+// Verify calls conductord.v1.ClusterService.Verify.
+func (c *clusterServiceClient) Verify(ctx context.Context, req *connect.Request[v1.VerifyRequest]) (*connect.Response[v1.VerifyResponse], error) {
+	return c.verify.CallUnary(ctx, req)
+}
+
+// TableSums calls conductord.v1.ClusterService.TableSums.
+func (c *clusterServiceClient) TableSums(ctx context.Context, req *connect.Request[v1.TableSumsRequest]) (*connect.Response[v1.TableSumsResponse], error) {
+	return c.tableSums.CallUnary(ctx, req)
 }
 
 // AddMember calls conductord.v1.ClusterService.AddMember.
@@ -2043,6 +2077,11 @@ type ClusterServiceHandler interface {
 	// messages, put together, are the file.
 	Backup(context.Context, *connect.Request[v1.BackupRequest], *connect.ServerStream[v1.BackupResponse]) error
 	TransferLeader(context.Context, *connect.Request[v1.TransferLeaderRequest]) (*connect.Response[v1.TransferLeaderResponse], error)
+	// Verify has all members note the sums of their tables at one entry of the log, and
+	// compares them. A member that differs from a majority stops.
+	Verify(context.Context, *connect.Request[v1.VerifyRequest]) (*connect.Response[v1.VerifyResponse], error)
+	// TableSums is what the node that is called has noted at an entry; it is never forwarded.
+	TableSums(context.Context, *connect.Request[v1.TableSumsRequest]) (*connect.Response[v1.TableSumsResponse], error)
 	// AddMember makes a node a member without a vote. To repeat a change of members is
 	// harmless. While another one is under way, it is refused.
 	AddMember(context.Context, *connect.Request[v1.AddMemberRequest]) (*connect.Response[v1.AddMemberResponse], error)
@@ -2079,6 +2118,18 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 		connect.WithSchema(clusterServiceMethods.ByName("TransferLeader")),
 		connect.WithHandlerOptions(opts...),
 	)
+	clusterServiceVerifyHandler := connect.NewUnaryHandler(
+		ClusterServiceVerifyProcedure,
+		svc.Verify,
+		connect.WithSchema(clusterServiceMethods.ByName("Verify")),
+		connect.WithHandlerOptions(opts...),
+	)
+	clusterServiceTableSumsHandler := connect.NewUnaryHandler(
+		ClusterServiceTableSumsProcedure,
+		svc.TableSums,
+		connect.WithSchema(clusterServiceMethods.ByName("TableSums")),
+		connect.WithHandlerOptions(opts...),
+	)
 	clusterServiceAddMemberHandler := connect.NewUnaryHandler(
 		ClusterServiceAddMemberProcedure,
 		svc.AddMember,
@@ -2111,6 +2162,10 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 			clusterServiceBackupHandler.ServeHTTP(w, r)
 		case ClusterServiceTransferLeaderProcedure:
 			clusterServiceTransferLeaderHandler.ServeHTTP(w, r)
+		case ClusterServiceVerifyProcedure:
+			clusterServiceVerifyHandler.ServeHTTP(w, r)
+		case ClusterServiceTableSumsProcedure:
+			clusterServiceTableSumsHandler.ServeHTTP(w, r)
 		case ClusterServiceAddMemberProcedure:
 			clusterServiceAddMemberHandler.ServeHTTP(w, r)
 		case ClusterServiceRemoveMemberProcedure:
@@ -2138,6 +2193,14 @@ func (UnimplementedClusterServiceHandler) Backup(context.Context, *connect.Reque
 
 func (UnimplementedClusterServiceHandler) TransferLeader(context.Context, *connect.Request[v1.TransferLeaderRequest]) (*connect.Response[v1.TransferLeaderResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ClusterService.TransferLeader is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) Verify(context.Context, *connect.Request[v1.VerifyRequest]) (*connect.Response[v1.VerifyResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ClusterService.Verify is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) TableSums(context.Context, *connect.Request[v1.TableSumsRequest]) (*connect.Response[v1.TableSumsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ClusterService.TableSums is not implemented"))
 }
 
 func (UnimplementedClusterServiceHandler) AddMember(context.Context, *connect.Request[v1.AddMemberRequest]) (*connect.Response[v1.AddMemberResponse], error) {

@@ -1,0 +1,344 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	"google.golang.org/protobuf/proto"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// All nodes apply the same entries, so they have the same state. If a program applies an
+// entry differently, or memory or disk changes a row, they have not. So the leader compares
+// the nodes now and then:
+//
+//   - It proposes a check, an entry that changes nothing. Each node notes the sums of its
+//     tables at that entry.
+//   - It asks all members for what they have noted.
+//   - If some differ from a majority, it proposes the sums of the majority. Each node
+//     compares them with its own. One that differs keeps its state as evidence and stops.
+//
+// A node without those sums, because it was away or got a snapshot since, is not judged.
+const (
+	// checkInterval is how often a leader compares the nodes.
+	checkInterval = 10 * time.Minute
+	// checkPatience is how long a node that is behind is waited for.
+	checkPatience = 5 * time.Second
+	// evidenceDir is in the data directory, and has the state of a node that differed. A
+	// node with it does not start.
+	evidenceDir = "differs"
+
+	checkMagic   = 'S'
+	checkVersion = 1
+)
+
+// isStateCheck reports whether an entry is a check.
+func isStateCheck(log *raft.Log) bool {
+	return log.Type == raft.LogCommand && len(log.Data) > 1 && log.Data[0] == checkMagic
+}
+
+func encodeCheck(check *conductordv1.StateCheck) ([]byte, error) {
+	return proto.MarshalOptions{Deterministic: true}.MarshalAppend([]byte{checkMagic, checkVersion}, check)
+}
+
+func decodeCheck(data []byte) (*conductordv1.StateCheck, error) {
+	if data[1] != checkVersion {
+		return nil, fmt.Errorf("a check of the state has version %d, and this program knows %d", data[1], checkVersion)
+	}
+	check := &conductordv1.StateCheck{}
+	return check, command.DecodeMessage(data[2:], check)
+}
+
+// stateChecks are what this node has noted. meet is called by the goroutine that applies
+// entries; the other methods may be called concurrently.
+type stateChecks struct {
+	machine *fsm.Machine
+	dataDir string
+	fatal   func(error)
+
+	mu     sync.Mutex
+	latest *notedSums // nil: none yet; under mu
+	noting sync.WaitGroup
+}
+
+// notedSums are the sums at one entry.
+type notedSums struct {
+	index uint64
+	done  chan struct{} // closed when sums is set
+	sums  []fsm.TableSum
+}
+
+// meet does what a check says.
+func (c *stateChecks) meet(log *raft.Log) {
+	check, err := decodeCheck(log.Data)
+	switch {
+	case err != nil:
+		c.fatal(fmt.Errorf("cannot apply entry %d: %w", log.Index, err))
+	case check.Index == 0:
+		c.note(log.Index)
+	default:
+		c.judge(check)
+	}
+}
+
+// note begins to sum up the present state. The sums are computed beside further entries.
+func (c *stateChecks) note(index uint64) {
+	begun, err := c.machine.Sums()
+	if err != nil {
+		return // the node is closing
+	}
+	noted := &notedSums{index: index, done: make(chan struct{})}
+	c.mu.Lock()
+	c.latest = noted
+	c.mu.Unlock()
+	c.noting.Go(func() { // ends when it has looked at the rows in memory
+		noted.sums = begun.Compute()
+		_ = begun.Close() // it was only read
+		close(noted.done)
+	})
+}
+
+// at returns the sums that were noted at an entry.
+func (c *stateChecks) at(index uint64) ([]fsm.TableSum, bool) {
+	c.mu.Lock()
+	noted := c.latest
+	c.mu.Unlock()
+	if noted == nil || noted.index != index {
+		return nil, false
+	}
+	<-noted.done
+	return noted.sums, true
+}
+
+// judge stops this node if its sums are not those of the majority.
+func (c *stateChecks) judge(check *conductordv1.StateCheck) {
+	own, noted := c.at(check.Index)
+	if !noted {
+		return
+	}
+	differs := differing(sumsToProto(own), check.Sums)
+	if len(differs) == 0 {
+		return
+	}
+	c.fatal(errors.Join(fmt.Errorf("the state of this node at entry %d differs from that of a majority, in %s", check.Index, strings.Join(differs, ", ")),
+		c.keepEvidence(check, own)))
+}
+
+// keepEvidence writes the present state and both lists of sums.
+func (c *stateChecks) keepEvidence(check *conductordv1.StateCheck, own []fsm.TableSum) error {
+	dir := filepath.Join(c.dataDir, evidenceDir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("cannot keep the evidence: %w", err)
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "entry %d\n", check.Index)
+	for i, sum := range own {
+		fmt.Fprintf(&text, "%s: %016x here, %016x at a majority\n", sum.Table, sum.Sum, check.Sums[min(i, len(check.Sums)-1)].GetSum())
+	}
+	snapshot, err := c.machine.Snapshot()
+	if err != nil {
+		return fmt.Errorf("cannot keep the evidence: %w", err)
+	}
+	file, err := os.OpenFile(filepath.Join(dir, "state"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = snapshot.WriteTo(file)
+		err = errors.Join(err, file.Sync(), file.Close())
+	}
+	return errors.Join(err, snapshot.Close(), writeSynced(filepath.Join(dir, "sums"), []byte(text.String())))
+}
+
+// refuseEvidence refuses to start a node that has differed from a majority.
+func refuseEvidence(dataDir string) error {
+	dir := filepath.Join(dataDir, evidenceDir)
+	if _, err := os.Stat(dir); err != nil {
+		return nil
+	}
+	return fmt.Errorf("the state of this node has differed from that of a majority: %s has its state and the sums of its tables; "+
+		"keep them for those who look into it, empty the data directory, and run \"conductord cluster replace\" here", dir)
+}
+
+// differing are the names of the tables whose sums differ.
+func differing(a, b []*conductordv1.TableSum) (tables []string) {
+	for i, sum := range a {
+		if i >= len(b) || b[i].GetTable() != sum.GetTable() || b[i].GetSum() != sum.GetSum() {
+			tables = append(tables, "table "+sum.GetTable())
+		}
+	}
+	if len(b) > len(a) {
+		tables = append(tables, "tables that it does not have")
+	}
+	return tables
+}
+
+func sumsToProto(sums []fsm.TableSum) []*conductordv1.TableSum {
+	messages := make([]*conductordv1.TableSum, len(sums))
+	for i, sum := range sums {
+		messages[i] = &conductordv1.TableSum{Table: sum.Table, Sum: sum.Sum}
+	}
+	return messages
+}
+
+// verifyService compares the members.
+type verifyService struct {
+	raft    *raft.Raft
+	checks  *stateChecks
+	members *membership
+	router  *router
+	serves  func() bool
+	running chan struct{} // holds one
+	logger  hclog.Logger
+}
+
+// tableSums answers for this node.
+func (s *verifyService) tableSums(ctx context.Context, request *connect.Request[conductordv1.TableSumsRequest]) (*connect.Response[conductordv1.TableSumsResponse], error) {
+	ctx, cancel := context.WithTimeout(ctx, checkPatience)
+	defer cancel()
+	index := request.Msg.Index
+	err := s.checks.machine.WaitApplied(ctx, index)
+	if err != nil {
+		return nil, wire.ErrorToConnect(fmt.Errorf("%w: this node has not applied entry %d yet: %w", jobs.ErrUnavailable, index, err))
+	}
+	sums, noted := s.checks.at(index)
+	if !noted {
+		return nil, wire.ErrorToConnect(fmt.Errorf("this node has noted no sums at entry %d: %w", index, jobs.ErrNotFound))
+	}
+	return connect.NewResponse(&conductordv1.TableSumsResponse{Sums: sumsToProto(sums)}), nil
+}
+
+// watch compares the members now and then while this node leads. It ends with ctx.
+func (s *verifyService) watch(ctx context.Context) {
+	look := time.NewTicker(checkInterval)
+	defer look.Stop()
+	for {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+		if !s.serves() {
+			continue
+		}
+		if _, _, err := s.verify(ctx, nil); err != nil && ctx.Err() == nil {
+			s.logger.Warn("cannot compare the states of the members", "error", err)
+		}
+	}
+}
+
+func (s *verifyService) verify(ctx context.Context, _ *conductordv1.VerifyRequest) (*conductordv1.VerifyResponse, uint64, error) {
+	select {
+	case s.running <- struct{}{}:
+		defer func() { <-s.running }()
+	default:
+		return nil, 0, fmt.Errorf("%w: another comparison is under way", jobs.ErrUnavailable)
+	}
+	index, err := s.propose(ctx, &conductordv1.StateCheck{})
+	if err != nil {
+		return nil, 0, err
+	}
+	members := s.members.now()
+	told := s.askAll(ctx, members, index)
+	majority := majorityOf(told)
+	answer := &conductordv1.VerifyResponse{Index: index}
+	alike := majority != nil
+	for i, member := range members {
+		row := &conductordv1.MemberCheck{Name: member.Name}
+		switch {
+		case told[i].err != nil:
+			row.Error = told[i].err.Error()
+		case majority == nil:
+			row.Error = "no majority of the members has the same sums"
+		default:
+			row.Differs = strings.Join(differing(told[i].sums, majority), ", ")
+			row.Same = row.Differs == ""
+			alike = alike && row.Same
+		}
+		answer.Members = append(answer.Members, row)
+	}
+	switch {
+	case majority == nil:
+		s.logger.Error("the members cannot be compared: no majority has the same sums", "index", index)
+	case !alike:
+		s.logger.Error("a member differs from a majority", "index", index, "members", answer.Members)
+		_, err = s.propose(ctx, &conductordv1.StateCheck{Index: index, Sums: majority})
+	}
+	return answer, index, err
+}
+
+// propose has a check committed, and returns its index.
+func (s *verifyService) propose(ctx context.Context, check *conductordv1.StateCheck) (uint64, error) {
+	data, err := encodeCheck(check)
+	if err != nil {
+		return 0, fmt.Errorf("cannot encode a check of the state: %w", err)
+	}
+	future := s.raft.Apply(data, changePatience)
+	done := make(chan error, 1)
+	go func() { done <- future.Error() }() // ends at the latest with this node's leadership
+	select {
+	case err := <-done:
+		if err != nil {
+			return 0, fmt.Errorf("%w: %w", jobs.ErrUnavailable, err)
+		}
+		return future.Index(), nil
+	case <-ctx.Done():
+		return 0, fmt.Errorf("%w: the check of the state was not committed: %w", jobs.ErrUnavailable, ctx.Err())
+	}
+}
+
+// toldSums are the sums that a member has told.
+type toldSums struct {
+	sums []*conductordv1.TableSum
+	err  error
+}
+
+// askAll asks all members for their sums at an entry, at the same time.
+func (s *verifyService) askAll(ctx context.Context, members []listed, index uint64) []toldSums {
+	ctx, cancel := context.WithTimeout(ctx, checkPatience+time.Second)
+	defer cancel()
+	told := make([]toldSums, len(members))
+	var asking sync.WaitGroup
+	for i, member := range members {
+		asking.Go(func() {
+			client := connect.NewClient[conductordv1.TableSumsRequest, conductordv1.TableSumsResponse](
+				s.router.client, "http://"+member.API+wire.Prefix+"ClusterService/TableSums", wire.ClientOptions()...)
+			answer, err := client.CallUnary(ctx, connect.NewRequest(&conductordv1.TableSumsRequest{Index: index}))
+			if err != nil {
+				told[i].err = wire.ErrorFromConnect(err)
+				return
+			}
+			told[i].sums = answer.Msg.Sums
+		})
+	}
+	asking.Wait()
+	return told
+}
+
+// majorityOf returns the sums that more than half of the members have; nil: there are none.
+func majorityOf(told []toldSums) []*conductordv1.TableSum {
+	for _, one := range told {
+		same := 0
+		for _, other := range told {
+			if one.err == nil && other.err == nil && slices.Equal(differing(one.sums, other.sums), nil) {
+				same++
+			}
+		}
+		if same > len(told)/2 {
+			return one.sums
+		}
+	}
+	return nil
+}
