@@ -22,6 +22,9 @@ var (
 	// ErrUnclaimable: the job has an owner, is not due, cools down, or is finished.
 	// It is an ErrConflict for those who do not ask for more.
 	ErrUnclaimable error = &subkind{"the job cannot be claimed now", ErrConflict}
+	// ErrOverloaded: a queue or a budget of the node is full. It is an ErrUnavailable:
+	// repeat the call after a pause, as the client library does.
+	ErrOverloaded error = &subkind{"overloaded: it did not happen", ErrUnavailable}
 	// ErrSessionExpired: the session is unknown, closed or expired, and every
 	// claim it had is over. Its id is never good again: open a new one.
 	ErrSessionExpired = errors.New("the session has expired")

@@ -2,6 +2,7 @@ package raftboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -27,6 +28,7 @@ type retry struct {
 	tried     map[*peer]bool // in this round; nil until something has failed
 	failures  []attempts
 	ambiguous bool      // an attempt may have happened
+	crowded   bool      // the last attempt met an overloaded node
 	since     time.Time // of the first failure
 }
 
@@ -39,11 +41,12 @@ type attempts struct {
 
 func (c *core) newRetry(spread bool) *retry { return &retry{core: c, spread: spread} }
 
-// next selects the node to try, after a pause when all have been tried. The
-// only error is that of the context.
+// next selects the node to try, after a pause when all have been tried, or when the last
+// one was overloaded: another node would only ask the same leader. The only error is that
+// of the context.
 func (r *retry) next(ctx context.Context) (*peer, error) {
 	p := r.core.peers.pick(r.tried, r.spread)
-	if p == nil {
+	if p == nil || r.crowded {
 		if err := r.pause(ctx); err != nil {
 			return nil, err
 		}
@@ -77,6 +80,7 @@ func (r *retry) failed(ctx context.Context, p *peer, failure *tryError) {
 		r.core.peers.failed(p, failure.unreached)
 	}
 	r.ambiguous = r.ambiguous || failure.ambiguous
+	r.crowded = errors.Is(failure.err, jobs.ErrOverloaded)
 	if r.since.IsZero() {
 		r.since = time.Now()
 	}

@@ -3,6 +3,7 @@ package raftboard_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -233,6 +234,33 @@ func TestNothingSentIsUnavailable(t *testing.T) {
 			t.Errorf("%d commands were sent", n)
 		}
 	})
+}
+
+// After an overloaded node a call pauses at once: another node would only ask the same leader.
+func TestOverloadedNodesGetAPause(t *testing.T) {
+	for _, row := range []struct {
+		faults []fault
+		pauses bool
+	}{
+		{[]fault{refuses, answers}, false},
+		{[]fault{overloaded, answers}, true},
+		{[]fault{overloaded, overloaded, answers}, true},
+	} {
+		for name, write := range writes {
+			t.Run(fmt.Sprint(name, row.faults), func(t *testing.T) {
+				onBothPaths(t, func(t *testing.T, streams bool) {
+					client := openOn(t, streams, raftboard.Options{Endpoints: start(t, &script{faults: row.faults, streams: streams}, "a", "b"), Patience: time.Minute})
+					began := time.Now()
+					if err := write(t.Context(), client); err != nil {
+						t.Fatal(err)
+					}
+					if took := time.Since(began); (took >= 25*time.Millisecond) != row.pauses {
+						t.Errorf("it took %v", took)
+					}
+				})
+			})
+		}
+	}
 }
 
 func TestTextThatCannotBeSentIsInvalid(t *testing.T) {

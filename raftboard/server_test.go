@@ -37,6 +37,7 @@ const (
 	dropAfter  fault = "acts, and drops the connection"
 	hangs      fault = "acts, and does not answer"
 	refuses    fault = "unavailable"
+	overloaded fault = "overloaded"
 	unsure     fault = "uncertain"
 	invalid    fault = "invalid"
 	breaks     fault = "internal"
@@ -434,7 +435,7 @@ func handle[Req, Res any](ctx context.Context, n *node, method string, request *
 	switch what {
 	case dropBefore:
 		panic(http.ErrAbortHandler)
-	case refuses, unsure, invalid, breaks:
+	case refuses, overloaded, unsure, invalid, breaks:
 		return fail(command.ErrorFromProto(&v1.Error{Code: string(what), Message: "as the script says"}))
 	}
 	answer := connect.NewResponse(act())

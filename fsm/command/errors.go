@@ -20,6 +20,7 @@ const (
 	CodeOverLimit      = "over_limit"
 	CodeNotAllowed     = "not_allowed"
 	CodeUnavailable    = "unavailable"
+	CodeOverloaded     = "overloaded"
 	CodeUncertain      = "uncertain"
 	CodeSessionExpired = "session_expired"
 	CodeCompacted      = "compacted"
@@ -30,13 +31,14 @@ const (
 
 // codes is the table of codes and sentinels. The first row that an error
 // matches is its code. Uncertain stands first because it is the one that must
-// not be mistaken for another, and unclaimable before conflict because it is
-// one too.
+// not be mistaken for another. Unclaimable stands before conflict and overloaded before
+// unavailable, because each is one too.
 var codes = []struct {
 	code     string
 	sentinel error
 }{
 	{CodeUncertain, jobs.ErrUncertain},
+	{CodeOverloaded, jobs.ErrOverloaded},
 	{CodeUnavailable, jobs.ErrUnavailable},
 	{CodeFenced, jobs.ErrFenced},
 	{CodeUnclaimable, jobs.ErrUnclaimable},

@@ -33,6 +33,7 @@ var codeTable = []struct {
 	{"ErrUncertain", jobs.ErrUncertain, "uncertain"},
 	{"ErrSessionExpired", jobs.ErrSessionExpired, "session_expired"},
 	{"ErrCompacted", jobs.ErrCompacted, "compacted"},
+	{"ErrOverloaded", jobs.ErrOverloaded, "overloaded"},
 }
 
 func TestErrorsCrossTheWire(t *testing.T) {

@@ -262,9 +262,7 @@ func (x *exchanges) run(ctx context.Context) {
 
 // overloaded is the error of a call that was refused to protect the node.
 func overloaded(why string) error {
-	err := wire.ErrorToConnect(fmt.Errorf("%w: %s; nothing was done: try again, or at another node", jobs.ErrUnavailable, why))
-	err.Meta().Set("Retry-After", "1")
-	return err
+	return wire.ErrorToConnect(fmt.Errorf("%w: %s; try again, or at another node", jobs.ErrOverloaded, why))
 }
 
 func tooLarge(size int64) error {

@@ -86,7 +86,7 @@ func TestHalfSentBodies(t *testing.T) {
 				}
 				defer func() { _ = answer.Body.Close() }()
 				said, _ := io.ReadAll(answer.Body)
-				if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" || !bytes.Contains(said, []byte("unavailable")) {
+				if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" || !bytes.Contains(said, []byte("overloaded")) {
 					t.Errorf("half a body is answered with %d %v %s", answer.StatusCode, answer.Header, said)
 				}
 			})

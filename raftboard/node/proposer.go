@@ -24,7 +24,7 @@ const (
 	// entriesInFlight lets one entry fill while another is being written. More
 	// would only make entries smaller.
 	entriesInFlight = 2
-	maxWaiting      = 4096 // proposals in the queue; more are refused with ErrUnavailable
+	maxWaiting      = 4096 // proposals in the queue; more are refused with ErrOverloaded
 	maxWaitingBytes = 64 << 20
 	enqueueTimeout  = 2 * time.Second
 	// transferPatience is how long raft may refuse entries because it hands over its
@@ -162,14 +162,14 @@ func (p *proposer) enqueue(one *proposal) error {
 	size := int64(one.load.Bytes)
 	if total := p.waiting.Add(size); total > maxWaitingBytes {
 		p.waiting.Add(-size)
-		return fmt.Errorf("%w: proposals of %d bytes are waiting already", jobs.ErrUnavailable, total-size)
+		return fmt.Errorf("%w: proposals of %d bytes are waiting already", jobs.ErrOverloaded, total-size)
 	}
 	select {
 	case p.queue <- one:
 		return nil
 	default:
 		p.waiting.Add(-size)
-		return fmt.Errorf("%w: %d proposals are waiting already", jobs.ErrUnavailable, maxWaiting)
+		return fmt.Errorf("%w: %d proposals are waiting already", jobs.ErrOverloaded, maxWaiting)
 	}
 }
 

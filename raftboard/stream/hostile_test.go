@@ -128,7 +128,7 @@ func TestOneCallTooMany(t *testing.T) {
 			t.Fatalf("got %v, %v", message, err)
 		}
 		answer := message.GetAnswers()[0]
-		if answer.GetNumber() != stream.MaxCalls+1 || answer.GetError().GetCode() != "unavailable" || !strings.Contains(answer.GetText(), "1000 calls") {
+		if answer.GetNumber() != stream.MaxCalls+1 || answer.GetError().GetCode() != "overloaded" || !strings.Contains(answer.GetText(), "1000 calls") {
 			t.Errorf("the answer is %v", answer)
 		}
 	})

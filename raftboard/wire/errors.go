@@ -36,8 +36,11 @@ var codes = []struct {
 	{context.DeadlineExceeded, connect.CodeDeadlineExceeded},
 }
 
+// retryAfter is the pause that an overloaded node asks for, in seconds.
+const retryAfter = "1"
+
 // ErrorToConnect encodes an error: the code that HTTP and gRPC know, and a
-// conductord.v1.Error as its detail. An error of no known kind is internal. A
+// conductord.v1.Error as its detail. ErrOverloaded has the header Retry-After. An error of no known kind is internal. A
 // context's error has no detail, because its code says everything. Nil stays nil.
 func ErrorToConnect(err error) *connect.Error {
 	if err == nil {
@@ -53,6 +56,9 @@ func ErrorToConnect(err error) *connect.Error {
 	crossing := connect.NewError(code, err)
 	if code == connect.CodeCanceled || code == connect.CodeDeadlineExceeded {
 		return crossing
+	}
+	if errors.Is(err, jobs.ErrOverloaded) {
+		crossing.Meta().Set("Retry-After", retryAfter)
 	}
 	if detail, detailErr := connect.NewErrorDetail(command.ErrorToProto(err)); detailErr == nil {
 		crossing.AddDetail(detail)

@@ -18,7 +18,7 @@ import (
 // sentinels are all that can come out of ErrorFromConnect.
 var sentinels = []error{
 	jobs.ErrUncertain, jobs.ErrUnavailable, jobs.ErrNotFound, jobs.ErrUnclaimable, jobs.ErrConflict, jobs.ErrFenced,
-	jobs.ErrSessionExpired, jobs.ErrInvalid, jobs.ErrLimit, jobs.ErrNotAllowed, jobs.ErrCompacted,
+	jobs.ErrSessionExpired, jobs.ErrInvalid, jobs.ErrLimit, jobs.ErrNotAllowed, jobs.ErrCompacted, jobs.ErrOverloaded,
 	context.Canceled, context.DeadlineExceeded,
 }
 
@@ -40,6 +40,7 @@ func TestErrorsCross(t *testing.T) {
 	}{
 		{jobs.ErrUncertain, connect.CodeUnknown},
 		{jobs.ErrUnavailable, connect.CodeUnavailable},
+		{jobs.ErrOverloaded, connect.CodeUnavailable},
 		{jobs.ErrNotFound, connect.CodeNotFound},
 		{jobs.ErrUnclaimable, connect.CodeAborted},
 		{jobs.ErrConflict, connect.CodeAborted},
