@@ -22,7 +22,7 @@ const (
 // wait.
 func (b *bench) amongMany(ctx context.Context) {
 	works := b.o.chosen.works(fillPrefix)
-	if ctx.Err() != nil || len(works) == 0 && !b.o.chosen[memoryName] && !b.o.chosen[backupName] && !b.o.chosen[snapshotName] && !b.o.chosen[restartName] {
+	if ctx.Err() != nil || len(works) == 0 && !b.o.chosen[memoryName] && !b.o.chosen[backupName] && !b.o.chosen[replaceName] && !b.o.chosen[snapshotName] && !b.o.chosen[restartName] {
 		return
 	}
 	dir := b.place()
@@ -46,6 +46,9 @@ func (b *bench) amongMany(ctx context.Context) {
 	b.fewAndMany(ctx, works, many)
 	if b.o.chosen[backupName] {
 		b.backup(ctx, many)
+	}
+	if b.o.chosen[replaceName] {
+		b.replace(ctx, many)
 	}
 	if b.o.chosen[snapshotName] || b.o.chosen[restartName] { // what a node starts from is its snapshot
 		b.snapshot(ctx, many)

@@ -90,6 +90,7 @@ const (
 	snapshotName = "snapshot"
 	restartName  = "restart"
 	backupName   = "backup"
+	replaceName  = "replace"
 )
 
 // names are all that can be asked for.
@@ -101,7 +102,7 @@ func names() []string {
 	for _, w := range works() {
 		all = append(all, fillPrefix+w.name)
 	}
-	return append(all, idleName, memoryName, backupName, snapshotName, restartName)
+	return append(all, idleName, memoryName, backupName, replaceName, snapshotName, restartName)
 }
 
 // wanted are the names of the works to do.

@@ -35,7 +35,7 @@ type Admission struct {
 }
 
 // AddMember makes a node a member without a vote, before it is started. With Replaces, a
-// member that does not answer is removed first; one that answers is to be removed when the
+// member that does not answer is removed first. One that answers stays: remove it when the
 // new one has a vote. ErrInvalid; ErrNotFound if there is none to replace; ErrConflict for a
 // name or an address in use, or while another change is under way; ErrLimit.
 // To repeat it is harmless. "conductord cluster join" does all that a new node needs.

@@ -39,8 +39,8 @@ const memberPoll = 100 * time.Millisecond
 //
 // After that, a node refuses those that its configuration does not list. One that it has
 // met as a member was removed, and stops when it is told so: ids are never used again. A
-// node without a leader does not refuse one that it has never met, because a new leader may
-// be a member of which it has not heard yet. Raft then decides which node gets its vote.
+// node that it has never met may be a new leader that joined a moment ago, so a node without
+// a leader does not refuse it. Raft then decides which node gets its vote.
 
 // membership is what this node knows of the other members, and how it joins them. Its
 // methods may be called concurrently.

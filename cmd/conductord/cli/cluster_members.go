@@ -140,7 +140,7 @@ func (p *Program) moveMemberCommand() *cobra.Command {
 	return cmd
 }
 
-// What a cluster may show without anything being wrong.
+// Beyond these limits health reports a problem.
 const (
 	usualLag   = 10_000 // entries that a member is behind
 	usualClock = time.Second
