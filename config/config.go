@@ -38,6 +38,7 @@ type Config struct {
 type Cluster struct {
 	ID              string
 	Members         []Member
+	VerifyInterval  time.Duration
 	RemoveDeadAfter time.Duration // 0: never
 }
 
@@ -113,6 +114,7 @@ func Default() Config {
 		DrainTimeout: 500 * time.Millisecond, // half of the second within which a stopped node hands over
 		LogStore:     "bolt",
 		DiskReserve:  256 << 20,
+		Cluster:      Cluster{VerifyInterval: 10 * time.Minute},
 		Raft: Raft{
 			Heartbeat:         500 * time.Millisecond,
 			Election:          500 * time.Millisecond,

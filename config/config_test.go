@@ -46,10 +46,10 @@ func write(t *testing.T, text string) string {
 func goodConfig() config.Config {
 	c := config.Default()
 	c.Node, c.DataDir = "n1", "/var/lib/conductord"
-	c.Cluster = config.Cluster{ID: "shop", Members: []config.Member{
+	c.Cluster.ID, c.Cluster.Members = "shop", []config.Member{
 		{Name: "n1", Raft: "10.0.0.1:7071", API: "10.0.0.1:7070"},
 		{Name: "n2", Raft: "10.0.0.2:7071", API: "10.0.0.2:7070"},
-	}}
+	}
 	return c
 }
 

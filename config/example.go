@@ -12,7 +12,7 @@ import (
 func Example(node, clusterID string, members ...Member) string {
 	example := Default()
 	example.Node, example.DataDir = node, "/var/lib/conductord/"+node
-	example.Cluster = Cluster{ID: clusterID, Members: members}
+	example.Cluster.ID, example.Cluster.Members = clusterID, members
 	return Write(example)
 }
 

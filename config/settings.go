@@ -71,6 +71,8 @@ func clusterSettings() []setting {
 	return []setting{
 		{key: "cluster.id", target: func(c *Config) any { return &c.Cluster.ID },
 			doc: "The cluster's name, checked in every handshake between nodes"},
+		{key: "cluster.verify_interval", target: func(c *Config) any { return &c.Cluster.VerifyInterval }, low: 1_000 * ms, high: 365 * 24 * hour,
+			doc: "How often the leader compares the states of all members"},
 		{key: "cluster.remove_dead_after", target: func(c *Config) any { return &c.Cluster.RemoveDeadAfter }, low: 0, high: 365 * 24 * hour,
 			doc: "The leader removes a member that has not answered for this long, if a majority of the others answers; 0s: never"},
 		{key: "cluster.members", target: func(c *Config) any { return &c.Cluster.Members },

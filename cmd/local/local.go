@@ -111,7 +111,7 @@ func (c *Cluster) configure() error {
 	for i, node := range c.Nodes {
 		settings := config.Default()
 		settings.Node, settings.DataDir = node.Name, node.DataDir
-		settings.Cluster = config.Cluster{ID: "local", Members: members}
+		settings.Cluster.ID, settings.Cluster.Members = "local", members
 		if options.Gates {
 			door, err := net.Listen("tcp", node.Raft)
 			if err != nil {

@@ -273,7 +273,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.routines.Go(func() { n.disk.watch(ctx, n.leader.serves, diskAskers) })
 	n.routines.Go(func() { n.catchUp(ctx) })
 	n.routines.Go(func() { snapshotting.run(ctx) })
-	n.routines.Go(func() { n.services.verify.watch(ctx) })
+	n.routines.Go(func() { n.services.verify.watch(ctx, n.options.VerifyInterval) })
 	if after := n.options.RemoveDeadAfter; after > 0 {
 		n.routines.Go(func() { n.services.members.removeDead(ctx, after) })
 	}

@@ -46,6 +46,8 @@ type Options struct {
 	// anything new to be accepted. 0: 256 MiB
 	DiskReserve int64
 	Backups     Backups // that the node makes by itself
+	// VerifyInterval is how often the leader compares the states of the members. 0: 10 min
+	VerifyInterval time.Duration
 	// RemoveDeadAfter is how long a member may be silent before the leader removes it, if a
 	// majority of the others answers. 0: never
 	RemoveDeadAfter time.Duration
@@ -103,6 +105,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Limits, logbook.MaxLimits)
 	setDefault(&o.LogStore, logstore.Bolt)
 	setDefault(&o.DiskReserve, defaultDiskReserve)
+	setDefault(&o.VerifyInterval, 10*time.Minute)
 	o.Backups = o.Backups.withDefaults()
 	if o.WallClock == nil {
 		o.WallClock = wallTime

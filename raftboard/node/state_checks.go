@@ -35,8 +35,6 @@ import (
 //
 // A node without those sums, because it was away or got a snapshot since, is not judged.
 const (
-	// checkInterval is how often a leader compares the nodes.
-	checkInterval = 10 * time.Minute
 	// checkPatience is how long a node that is behind is waited for.
 	checkPatience = 5 * time.Second
 	// evidenceDir is in the data directory, and has the state of a node that differed. A
@@ -221,8 +219,8 @@ func (s *verifyService) tableSums(ctx context.Context, request *connect.Request[
 }
 
 // watch compares the members now and then while this node leads. It ends with ctx.
-func (s *verifyService) watch(ctx context.Context) {
-	look := time.NewTicker(checkInterval)
+func (s *verifyService) watch(ctx context.Context, interval time.Duration) {
+	look := time.NewTicker(interval)
 	defer look.Stop()
 	for {
 		select {

@@ -104,7 +104,7 @@ func (c *nodes) options(i, life int) node.Options {
 		// Snapshots are so frequent that nodes that were away get them.
 		Raft:      node.RaftTimings{SnapshotInterval: 10 * time.Second, SnapshotThreshold: 400, TrailingLogs: 800},
 		Sessions:  node.SessionTimings{MaxCrashes: -1},
-		Retention: node.Retention{Keep: 5_000},
+		Retention: node.Retention{Keep: 5_000}, VerifyInterval: time.Second,
 		WallClock: func() time.Time { return time.Now().Add(time.Duration(m.skew.Load())) },
 		Logger:    c.log(i),
 		System: node.System{

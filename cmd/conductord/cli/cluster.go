@@ -67,7 +67,7 @@ func (p *Program) verifyCommand() *cobra.Command {
 		Use:   "verify",
 		Short: "Compare the states of all members; exit 1 if one differs",
 		Long: "Have all members sum up their tables at one entry of the log, and compare the sums. A member that differs from a\n" +
-			"majority stops, and keeps its state as evidence. The leader does the same every ten minutes.",
+			"majority stops, and keeps its state as evidence. The leader does the same by itself, every\ncluster.verify_interval.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {

@@ -117,7 +117,7 @@ func serverFlag(address string) string {
 func devConfig(dataDir, raftListen, api string, handlers []string) config.Config {
 	c := config.Default()
 	c.Node, c.DataDir, c.RaftListen = devNode, dataDir, raftListen
-	c.Cluster = config.Cluster{ID: "dev", Members: []config.Member{{Name: devNode, Raft: devRaft, API: api}}}
+	c.Cluster.ID, c.Cluster.Members = "dev", []config.Member{{Name: devNode, Raft: devRaft, API: api}}
 	c.Raft.Heartbeat, c.Raft.Election, c.Raft.LeaderLease = devHeartbeat, devHeartbeat, devHeartbeat
 	c.Conductor.Handlers = handlers
 	return c

@@ -165,7 +165,7 @@ func (d *demo) start(ctx context.Context) error {
 			c.Conductor.Handlers = []string{handlers}
 			c.Conductor.MaxJobs = maxJobs
 			if d.chaos > 0 {
-				c.Sessions.MaxCrashes = chaosCrashes
+				c.Sessions.MaxCrashes, c.Cluster.VerifyInterval = chaosCrashes, time.Second
 			}
 		},
 	})
