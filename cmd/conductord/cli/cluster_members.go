@@ -242,7 +242,7 @@ func (p *Program) writeHealth(health Health) error {
 	lines := []string{fmt.Sprintf("%d more voters may fail", health.Survives)}
 	switch {
 	case health.Survives < 0:
-		lines = []string{fmt.Sprintf("no majority: %d more voters must answer", -health.Survives)}
+		lines = []string{fmt.Sprintf("no majority: voters that must answer besides: %d", -health.Survives)}
 	case health.Survives == 0:
 		lines = []string{"a majority answers, and no more voter may fail"}
 	case health.Survives == 1:

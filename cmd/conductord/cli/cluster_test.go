@@ -824,7 +824,7 @@ func TestClusterHealth(t *testing.T) {
 			n[1], n[2] = raftboard.NodeStatus{Err: jobs.ErrUnavailable}, raftboard.NodeStatus{Err: jobs.ErrUnavailable}
 			n[0].Status.Leader, n[0].Status.Ready, n[0].Status.NotReady = "", false, "no leader"
 		}, said{
-			"no majority: 2 more voters must answer\n", "conductord: the cluster needs attention: no node knows a leader; n1 is not ready: no leader; n2 does not answer at h2:7070; n3 does not answer at h3:7070\n", cli.ExitFailed}},
+			"no majority: voters that must answer besides: 2\n", "conductord: the cluster needs attention: no node knows a leader; n1 is not ready: no leader; n2 does not answer at h2:7070; n3 does not answer at h3:7070\n", cli.ExitFailed}},
 		{"one is behind", func(n []raftboard.NodeStatus) { n[2].Status.AppliedIndex = 10 }, said{
 			"1 more voter may fail\n", "conductord: the cluster needs attention: n3 is 49990 entries behind\n", cli.ExitFailed}},
 		{"a wrong clock", func(n []raftboard.NodeStatus) { n[2].Status.ClockOffset = &offset }, said{
