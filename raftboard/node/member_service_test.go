@@ -15,6 +15,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
 // changing is a cluster whose members change. Its files list all nodes that will ever be
@@ -211,6 +212,21 @@ func TestReplaceMembers(t *testing.T) {
 	}
 	c.awaitMembers("n1 n2 n3", "")
 
+	// A node that starts has not read yet that the new one is a member, which calls it.
+	c.options[0].Init, c.options[1].Init = false, false
+	for range 4 {
+		for i := range 2 {
+			c.stop(i)
+			c.start(i)
+			c.ready()
+		}
+	}
+	select {
+	case fault := <-c.faults:
+		t.Fatalf("a node stops while another one starts: %v", fault)
+	default:
+	}
+
 	if err := c.join(client, 3, node.Join{Replaces: "n1"}); err != nil {
 		t.Fatal(err)
 	}
@@ -373,4 +389,21 @@ func TestDeadMembersAreRemoved(t *testing.T) {
 		return !slices.Contains(voters, c.options[dead[0]].Name)
 	})
 	posted(t, client)
+}
+
+// A node that starts has not read yet which members joined after the first election. It
+// admits them, or they would stop; a known name with another disk it refuses.
+func TestNodeThatStartsAdmitsWhomItHasMet(t *testing.T) {
+	joined := transport.Hello{Name: "n3", Incarnation: "0123abcd", Instance: uuid.New()}
+	unknown, wiped := joined, joined
+	unknown.Incarnation, wiped.Instance = "4567cdef", uuid.New()
+	if err := node.AdmitAtStart(joined, joined); err != nil {
+		t.Errorf("one that it has met: %v", err)
+	}
+	if err := node.AdmitAtStart(joined, unknown); err != nil {
+		t.Errorf("one that it has never met: %v", err)
+	}
+	if err := node.AdmitAtStart(joined, wiped); err == nil || !strings.Contains(err.Error(), "lost its disk") {
+		t.Errorf("one with another disk: %v", err)
+	}
 }

@@ -173,12 +173,19 @@ func (m *membership) difference() string {
 // admit returns an error for a node that is not a member now, or has been met as another
 // instance.
 func (m *membership) admit(other transport.Hello) error {
+	id := m.identity.get()
+	_, was := id.Peers[other.ID()]
+	if m.leader.raft.Load() == nil && !id.fresh() { // it starts, and has not read the configuration yet
+		if !was {
+			return nil
+		}
+		return m.identity.meet(other.ID(), other.Instance)
+	}
 	servers := m.servers()
 	if slices.ContainsFunc(servers, func(server raft.Server) bool { return server.ID == other.ID() }) {
 		return m.identity.meet(other.ID(), other.Instance)
 	}
-	id := m.identity.get()
-	if _, was := id.Peers[other.ID()]; was && len(servers) > 0 {
+	if was && len(servers) > 0 {
 		return fmt.Errorf("node %q is not a member of the cluster any more: %w", other.ID(), transport.ErrRemoved)
 	}
 	if !id.fresh() && (len(servers) == 0 || !m.leader.follows(other.ID())) {
