@@ -181,7 +181,7 @@ func Open(options Options) (*Machine, error) {
 // initialise writes the first ledger into an empty database.
 func (m *Machine) initialise() (err error) {
 	defer caught(&err)
-	t, err := m.begin(m.database, ledger{Schema: schemaVersion, Generation: m.options.Generation})
+	t, err := m.begin(m.database, ledger{Schema: schemaVersion, Version: firstVersion, Generation: m.options.Generation})
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 )
 
@@ -15,6 +16,7 @@ var ledgerKey = []byte("ledger")
 // big-endian numbers.
 type ledger struct {
 	Schema     uint64
+	Version    uint64 // of the vocabulary that the cluster uses
 	Index      uint64 // of the last applied entry
 	Term       uint64 // of the last applied entry
 	Time       int64  // Unix nanoseconds; 0 before the first command
@@ -36,6 +38,14 @@ type ledger struct {
 
 	Stuck uint64 // finished jobs that wait for a person, without a retention of their own
 	Own   uint64 // finished jobs with a retention of their own
+}
+
+// firstVersion is the version of the vocabulary that every cluster begins with, whatever
+// programs its nodes run.
+const firstVersion = 1
+
+func unknownVersion(version uint64) *fault {
+	return corrupt("%w: the cluster uses version %d, and this program knows up to %d: install a newer one", command.ErrUnknownVersion, version, command.Version)
 }
 
 // stateCount is len(jobs.States), which is no constant; a test compares them.
@@ -71,6 +81,9 @@ func decodeLedger(value []byte) (ledger, error) {
 	}
 	if l.Schema != schemaVersion {
 		return l, fmt.Errorf("the state has schema %d, and this program knows %d", l.Schema, schemaVersion)
+	}
+	if l.Version < firstVersion || l.Version > command.Version {
+		return l, unknownVersion(l.Version).cause
 	}
 	return l, nil
 }

@@ -28,6 +28,7 @@ var appliers = map[string]applier{
 	"restore":           done((*v1.Command).GetRestore, (*txn).restore),
 	"purge":             done((*v1.Command).GetPurge, (*txn).purge),
 	"extend_claim":      done((*v1.Command).GetExtendClaim, (*txn).extendClaim),
+	"raise_version":     done((*v1.Command).GetRaiseVersion, (*txn).raiseVersion),
 	"begin_leadership":  done((*v1.Command).GetBeginLeadership, (*txn).beginLeadership),
 	"expire_session":    done((*v1.Command).GetExpireSession, (*txn).expireSession),
 	"expire_claim":      done((*v1.Command).GetExpireClaim, (*txn).expireClaim),

@@ -25,9 +25,12 @@ type Status struct {
 	AppliedIndex  uint64
 	Members       []Member
 	Version       string // of the program
-	StartedAt     time.Time
-	LastContact   time.Duration // since the leader was heard
-	LogStore      string        // how the node keeps raft's log: bolt or wal
+	// ClusterVersion is the version of the log's commands that the cluster uses, and
+	// ProgramVersion the latest that the node's program can read.
+	ClusterVersion, ProgramVersion int
+	StartedAt                      time.Time
+	LastContact                    time.Duration // since the leader was heard
+	LogStore                       string        // how the node keeps raft's log: bolt or wal
 	// ClockOffset is how far the node's wall clock is ahead of the cluster's
 	// time; nil while the node does not know that.
 	ClockOffset *time.Duration
@@ -97,6 +100,15 @@ func (c *Client) TransferLeader(ctx context.Context, to string) (leader string, 
 	return answer.GetLeader(), err
 }
 
+// Upgrade raises the version of the cluster to that of the leader's program, and returns it.
+// From then on older programs cannot be members. ErrConflict if a member cannot read that
+// version, or does not answer. To repeat it is harmless.
+func (c *Client) Upgrade(ctx context.Context) (version int, err error) {
+	op := operation{name: "upgrade the cluster", try: transferTime}
+	answer, err := call(ctx, c.core, op, &v1.UpgradeRequest{}, func(p *peer) unary[v1.UpgradeRequest, v1.UpgradeResponse] { return p.cluster.Upgrade })
+	return int(answer.GetVersion()), err
+}
+
 // Cluster asks every node that the client knows, at the same time: its own
 // endpoints in the order in which they were given, then those it has learned.
 // A node that has answered under one address is not listed under another.
@@ -143,6 +155,7 @@ func readStatus(message *v1.StatusResponse) (Status, error) {
 		Version: message.GetVersion(), StartedAt: started, LastContact: contact,
 		Sessions: message.GetSessions(), Ready: message.GetReady(), NotReady: message.GetNotReady(), LogStore: message.GetLogStore(),
 		Members: readMembers(message.GetMembers()), MembersDiffer: message.GetMembersDiffer(),
+		ClusterVersion: int(message.GetClusterVersion()), ProgramVersion: int(message.GetProgramVersion()),
 		Jobs: make(map[jobs.State]uint64, len(message.GetJobs())),
 	}
 	if message.ClockOffset != nil {

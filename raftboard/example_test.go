@@ -115,6 +115,7 @@ func ExampleClient_AddMember() {
 	client, done := dial(ctx)
 	defer done()
 	node := raftboard.NewMember{Cluster: "example", Name: "n2", Instance: uuid.New(), RaftAddress: "127.0.0.1:1", APIAddress: "127.0.0.1:2"}
+	fmt.Println("version:", value(client.Upgrade(ctx)))
 	fmt.Println("the same:", value(client.Verify(ctx)).Members[0].Same)
 	admission := value(client.AddMember(ctx, node))
 	fmt.Println("began with", admission.Founders[0].Name)
@@ -126,6 +127,7 @@ func ExampleClient_AddMember() {
 		fmt.Println("left:", member.Name, member.Voter)
 	}
 	// Output:
+	// version: 1
 	// the same: true
 	// began with n1
 	// it runs: false

@@ -9,6 +9,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,6 +65,7 @@ type Node struct {
 	Log     string // path of the log file, to which every run appends
 
 	settings config.Config
+	program  string // empty: Options.Binary
 	options  *Options
 	launcher *launcher
 	started  bool // has run before
@@ -204,6 +206,9 @@ func (n *Node) Reconfigure(change func(*config.Config)) error {
 	return nil
 }
 
+// Use makes another executable the one that the node's next process runs.
+func (n *Node) Use(program string) { n.program = program }
+
 // Start runs the node's process. The first time it is told to make its identity.
 func (n *Node) Start() error {
 	if n.Running() {
@@ -218,7 +223,7 @@ func (n *Node) Start() error {
 	if !n.started {
 		args = append(args, "--init")
 	}
-	command := exec.Command(n.options.Binary, args...)
+	command := exec.Command(cmp.Or(n.program, n.options.Binary), args...)
 	command.Stdout, command.Stderr = log, log
 	command.Env = append(os.Environ(), n.options.Env...)
 	command.SysProcAttr = processAttributes(n.options.Detached)

@@ -175,6 +175,13 @@ func checkBeginLeadership(limits logbook.Limits, c *v1.BeginLeadershipCommand) e
 	return limits.CheckName("leader node", c.GetNode())
 }
 
+func checkRaiseVersion(_ logbook.Limits, c *v1.RaiseVersionCommand) error {
+	if c.GetVersion() < 1 || c.GetVersion() > Version {
+		return &logbook.InvalidError{Field: "version", Reason: fmt.Sprintf("is %d, and this program knows 1 to %d", c.GetVersion(), Version)}
+	}
+	return nil
+}
+
 func checkWakeDue(_ logbook.Limits, c *v1.WakeDueCommand) error {
 	return checkTimer(c.GetTimerEpoch(), c.GetMax())
 }

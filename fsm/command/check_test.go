@@ -117,6 +117,8 @@ func TestCheckNamesTheBadField(t *testing.T) {
 		{"update_flow", "update state", func(c *v1.Command) { c.GetUpdateFlow().State = "x" }},
 		{"update_flow", "update cause kind", func(c *v1.Command) { c.GetUpdateFlow().Cause.Kind = "" }},
 		{"destroy_book", "book id", func(c *v1.Command) { c.GetDestroyBook().Book = "" }},
+		{"raise_version", "version", func(c *v1.Command) { c.GetRaiseVersion().Version = 0 }},
+		{"raise_version", "version", func(c *v1.Command) { c.GetRaiseVersion().Version = command.Version + 1 }},
 		{"begin_leadership", "leader node", func(c *v1.Command) { c.GetBeginLeadership().Node = "" }},
 		{"expire_session", "session id", func(c *v1.Command) { c.GetExpireSession().Session = "" }},
 		{"expire_session", "timer epoch", func(c *v1.Command) { c.GetExpireSession().TimerEpoch = 0 }},

@@ -9,10 +9,10 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 )
 
-// Version is the version of the vocabulary. It is raised with every command,
-// field or meaning that older programs would not apply as newer ones do: two
-// nodes that apply one entry differently have lost the cluster, and one that
-// stops has not.
+// Version is the latest version of the vocabulary that this program knows. It is raised
+// with every command, field or meaning that older programs would not apply as newer ones
+// do: two nodes that apply one entry differently have lost the cluster, and one that
+// stops has not. The cluster uses a version only after it was raised to it; see Needs.
 const Version = 1
 
 // magic is the first byte of every entry, so that bytes which were never an
@@ -31,10 +31,14 @@ var (
 	ErrCorrupt = errors.New("corrupt log entry")
 )
 
-// EncodeEntry encodes an entry of the log: the byte 'C', the version, and the
-// message in protobuf's deterministic form.
+// EncodeEntry encodes an entry of the log: the byte 'C', the version that its commands
+// need, and the message in protobuf's deterministic form.
 func EncodeEntry(entry *v1.Entry) ([]byte, error) {
-	data, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend([]byte{magic, Version}, entry)
+	needs := byte(1)
+	for _, c := range entry.GetCommands() {
+		needs = max(needs, Needs(c))
+	}
+	data, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend([]byte{magic, needs}, entry)
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode an entry of %d commands: %w", len(entry.GetCommands()), err)
 	}
@@ -47,8 +51,8 @@ func DecodeEntry(data []byte) (*v1.Entry, error) {
 	if len(data) < 2 || data[0] != magic {
 		return nil, fmt.Errorf("%w: %d bytes that do not begin with %q and a version", ErrCorrupt, len(data), magic)
 	}
-	if data[1] != Version {
-		return nil, fmt.Errorf("%w: found %d, and this program knows %d", ErrUnknownVersion, data[1], Version)
+	if data[1] < 1 || data[1] > Version {
+		return nil, fmt.Errorf("%w: found %d, and this program knows up to %d: install a newer one", ErrUnknownVersion, data[1], Version)
 	}
 	entry := &v1.Entry{}
 	if err := DecodeMessage(data[2:], entry); err != nil {

@@ -58,7 +58,7 @@ func TestDecodeEntryRefuses(t *testing.T) {
 		{"nothing", nil, command.ErrCorrupt, "0 bytes"},
 		{"one byte", []byte("C"), command.ErrCorrupt, "1 bytes"},
 		{"another first byte", append([]byte{'D'}, good[1:]...), command.ErrCorrupt, "'C'"},
-		{"a newer version", append([]byte{'C', 2}, good[2:]...), command.ErrUnknownVersion, "found 2, and this program knows 1"},
+		{"a newer version", append([]byte{'C', 2}, good[2:]...), command.ErrUnknownVersion, "found 2, and this program knows up to 1"},
 		{"version 0", append([]byte{'C', 0}, good[2:]...), command.ErrUnknownVersion, "found 0"},
 		{"cut short", good[:len(good)-1], command.ErrCorrupt, ""},
 		{"a command without a kind", encode(t, entryOf(samples()[0], &v1.Command{})), command.ErrUnknownCommand, "command 2 of 2"},

@@ -156,6 +156,7 @@ func samples() []*v1.Command {
 		{Kind: &v1.Command_PauseSchedule{PauseSchedule: &v1.PauseScheduleCommand{
 			Board: "night", Name: "backup", By: "ann@h1", Reason: "the disk is full",
 		}}},
+		{Kind: &v1.Command_RaiseVersion{RaiseVersion: &v1.RaiseVersionCommand{Version: 1}}},
 		{Kind: &v1.Command_BeginLeadership{BeginLeadership: &v1.BeginLeadershipCommand{Node: "node1"}}},
 		{Kind: &v1.Command_ExpireSession{ExpireSession: &v1.ExpireSessionCommand{
 			Session: sessionA, TimerEpoch: 40, CoolDown: durationpb.New(500 * time.Millisecond), MaxCrashes: 5,

@@ -37,6 +37,8 @@ type Verb struct {
 	// such as "BoardService/Suspend". It is empty where there is none: the
 	// leader's own commands, and those whose call does more than to apply them.
 	Call string
+	// Since is the version of the vocabulary that has the command. 0: the first
+	Since byte
 
 	check func(logbook.Limits, *v1.Command) error
 	field protoreflect.FieldDescriptor
@@ -80,6 +82,7 @@ var verbs = []Verb{
 	verb("delete_schedule", Operate, "ScheduleService/Delete", (*v1.Command).GetDeleteSchedule, checkDeleteSchedule),
 	verb("pause_schedule", Operate, "ScheduleService/Pause", (*v1.Command).GetPauseSchedule, checkPauseSchedule),
 
+	verb("raise_version", Lead, "", (*v1.Command).GetRaiseVersion, checkRaiseVersion),
 	verb("begin_leadership", Lead, "", (*v1.Command).GetBeginLeadership, checkBeginLeadership),
 	verb("expire_session", Lead, "", (*v1.Command).GetExpireSession, checkExpire),
 	verb("expire_claim", Lead, "", (*v1.Command).GetExpireClaim, checkExpireClaim),
@@ -124,6 +127,14 @@ func Verbs() []Verb { return verbs }
 // VerbOf is the row of a command; nil if none is set, or one that this program
 // does not know.
 func VerbOf(c *v1.Command) *Verb { return byKind[reflect.TypeOf(c.GetKind())] }
+
+// Needs is the version of the vocabulary that a command needs.
+func Needs(c *v1.Command) byte {
+	if verb := VerbOf(c); verb != nil {
+		return max(verb.Since, 1)
+	}
+	return Version
+}
 
 // Request makes an empty message of the command.
 func (v *Verb) Request() proto.Message {

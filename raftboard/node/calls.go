@@ -37,6 +37,7 @@ type services struct {
 	cluster   *clusterService
 	members   *memberService
 	verify    *verifyService
+	upgrades  *upgradeService
 	backups   *backupService
 }
 
@@ -76,6 +77,7 @@ func (s *services) calls() []call {
 		plain("ScheduleService/Backfill", command.Operate, leading(r, schedules.backfill, nameBackfill)),
 		plain("ClusterService/Status", command.Read, func(string) unary[conductordv1.StatusRequest, conductordv1.StatusResponse] { return s.cluster.status }),
 		plain("ClusterService/TransferLeader", command.Administer, leading(r, s.cluster.transferLeader)),
+		plain("ClusterService/Upgrade", command.Administer, leading(r, s.upgrades.upgrade)),
 		plain("ClusterService/Verify", command.Administer, leading(r, s.verify.verify)),
 		plain("ClusterService/TableSums", command.Read, func(string) unary[conductordv1.TableSumsRequest, conductordv1.TableSumsResponse] {
 			return s.verify.tableSums

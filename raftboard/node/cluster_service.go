@@ -15,6 +15,7 @@ import (
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/boottime"
 	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/wire"
 )
@@ -120,7 +121,7 @@ func (s *clusterService) status(_ context.Context, _ *connect.Request[conductord
 		LogStore:     string(s.options.LogStore),
 		Members:      membersToProto(s.members.now()),
 
-		MembersDiffer: s.members.difference(),
+		MembersDiffer: s.members.difference(), ClusterVersion: uint32(s.machine.Version()), ProgramVersion: command.Version,
 	}
 	if err := s.ready.check(); err != nil {
 		status.Ready, status.NotReady = false, err.Error()

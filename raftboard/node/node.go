@@ -317,6 +317,7 @@ func (n *Node) newServices() *services {
 	cluster := &clusterService{options: o, started: n.started, machine: n.machine, raft: n.raft, clock: n.clock, leader: n.leader, ready: n.ready, members: n.members}
 	return &services{
 		submit: submit, shares: n.shares, cluster: cluster, router: router,
+		upgrades: &upgradeService{members: n.members, router: router, submit: submit},
 		verify: &verifyService{
 			raft: n.raft, checks: n.checks, members: n.members, router: router, serves: n.leader.serves, running: make(chan struct{}, 1), logger: o.Logger,
 		},

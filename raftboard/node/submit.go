@@ -2,10 +2,12 @@ package node
 
 import (
 	"context"
+	"fmt"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -25,6 +27,10 @@ func (s *submitter) all(ctx context.Context, commands ...*conductordv1.Command) 
 	var places []int
 	for i, c := range commands {
 		err := command.Check(s.limits, c)
+		if needs := command.Needs(c); err == nil && needs > s.machine.Version() {
+			err = fmt.Errorf("%w: %s needs version %d of the cluster, which is %d: upgrade all nodes, then run \"conductord cluster upgrade\"",
+				jobs.ErrConflict, command.Name(c), needs, s.machine.Version())
+		}
 		if err == nil && grows(c) {
 			err = s.disk.mayGrow(command.Size(c))
 		}

@@ -227,6 +227,7 @@ type Command struct {
 	//	*Command_DrainConductor
 	//	*Command_UndrainConductor
 	//	*Command_BeginLeadership
+	//	*Command_RaiseVersion
 	//	*Command_ExpireSession
 	//	*Command_WakeDue
 	//	*Command_Sweep
@@ -557,6 +558,15 @@ func (x *Command) GetBeginLeadership() *BeginLeadershipCommand {
 	return nil
 }
 
+func (x *Command) GetRaiseVersion() *RaiseVersionCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_RaiseVersion); ok {
+			return x.RaiseVersion
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetExpireSession() *ExpireSessionCommand {
 	if x != nil {
 		if x, ok := x.Kind.(*Command_ExpireSession); ok {
@@ -767,6 +777,10 @@ type Command_BeginLeadership struct {
 	BeginLeadership *BeginLeadershipCommand `protobuf:"bytes,32,opt,name=begin_leadership,json=beginLeadership,proto3,oneof"`
 }
 
+type Command_RaiseVersion struct {
+	RaiseVersion *RaiseVersionCommand `protobuf:"bytes,36,opt,name=raise_version,json=raiseVersion,proto3,oneof"`
+}
+
 type Command_ExpireSession struct {
 	ExpireSession *ExpireSessionCommand `protobuf:"bytes,33,opt,name=expire_session,json=expireSession,proto3,oneof"`
 }
@@ -866,6 +880,8 @@ func (*Command_DrainConductor) isCommand_Kind() {}
 func (*Command_UndrainConductor) isCommand_Kind() {}
 
 func (*Command_BeginLeadership) isCommand_Kind() {}
+
+func (*Command_RaiseVersion) isCommand_Kind() {}
 
 func (*Command_ExpireSession) isCommand_Kind() {}
 
@@ -1359,6 +1375,51 @@ func (x *JobCommand) GetRevert() bool {
 	return false
 }
 
+// RaiseVersion lets the cluster use what this version of the vocabulary has.
+type RaiseVersionCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RaiseVersionCommand) Reset() {
+	*x = RaiseVersionCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RaiseVersionCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RaiseVersionCommand) ProtoMessage() {}
+
+func (x *RaiseVersionCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RaiseVersionCommand.ProtoReflect.Descriptor instead.
+func (*RaiseVersionCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RaiseVersionCommand) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
 // BeginLeadership begins the time of a leader: its index is the timer epoch, which
 // the leader's later commands carry, and a deposed leader's do not match.
 type BeginLeadershipCommand struct {
@@ -1370,7 +1431,7 @@ type BeginLeadershipCommand struct {
 
 func (x *BeginLeadershipCommand) Reset() {
 	*x = BeginLeadershipCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[12]
+	mi := &file_conductord_v1_command_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1382,7 +1443,7 @@ func (x *BeginLeadershipCommand) String() string {
 func (*BeginLeadershipCommand) ProtoMessage() {}
 
 func (x *BeginLeadershipCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[12]
+	mi := &file_conductord_v1_command_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1395,7 +1456,7 @@ func (x *BeginLeadershipCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginLeadershipCommand.ProtoReflect.Descriptor instead.
 func (*BeginLeadershipCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{12}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *BeginLeadershipCommand) GetNode() string {
@@ -1419,7 +1480,7 @@ type ExpireSessionCommand struct {
 
 func (x *ExpireSessionCommand) Reset() {
 	*x = ExpireSessionCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[13]
+	mi := &file_conductord_v1_command_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1492,7 @@ func (x *ExpireSessionCommand) String() string {
 func (*ExpireSessionCommand) ProtoMessage() {}
 
 func (x *ExpireSessionCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[13]
+	mi := &file_conductord_v1_command_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1505,7 @@ func (x *ExpireSessionCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireSessionCommand.ProtoReflect.Descriptor instead.
 func (*ExpireSessionCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{13}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExpireSessionCommand) GetSession() string {
@@ -1491,7 +1552,7 @@ type ExpireClaimCommand struct {
 
 func (x *ExpireClaimCommand) Reset() {
 	*x = ExpireClaimCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[14]
+	mi := &file_conductord_v1_command_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1503,7 +1564,7 @@ func (x *ExpireClaimCommand) String() string {
 func (*ExpireClaimCommand) ProtoMessage() {}
 
 func (x *ExpireClaimCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[14]
+	mi := &file_conductord_v1_command_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1516,7 +1577,7 @@ func (x *ExpireClaimCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireClaimCommand.ProtoReflect.Descriptor instead.
 func (*ExpireClaimCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{14}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExpireClaimCommand) GetJob() string {
@@ -1573,7 +1634,7 @@ type WakeDueCommand struct {
 
 func (x *WakeDueCommand) Reset() {
 	*x = WakeDueCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[15]
+	mi := &file_conductord_v1_command_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1646,7 @@ func (x *WakeDueCommand) String() string {
 func (*WakeDueCommand) ProtoMessage() {}
 
 func (x *WakeDueCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[15]
+	mi := &file_conductord_v1_command_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1659,7 @@ func (x *WakeDueCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeDueCommand.ProtoReflect.Descriptor instead.
 func (*WakeDueCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WakeDueCommand) GetTimerEpoch() uint64 {
@@ -1630,7 +1691,7 @@ type SweepCommand struct {
 
 func (x *SweepCommand) Reset() {
 	*x = SweepCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[16]
+	mi := &file_conductord_v1_command_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1642,7 +1703,7 @@ func (x *SweepCommand) String() string {
 func (*SweepCommand) ProtoMessage() {}
 
 func (x *SweepCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[16]
+	mi := &file_conductord_v1_command_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1655,7 +1716,7 @@ func (x *SweepCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepCommand.ProtoReflect.Descriptor instead.
 func (*SweepCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SweepCommand) GetTimerEpoch() uint64 {
@@ -1696,7 +1757,7 @@ type DeleteScheduleCommand struct {
 
 func (x *DeleteScheduleCommand) Reset() {
 	*x = DeleteScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	mi := &file_conductord_v1_command_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +1769,7 @@ func (x *DeleteScheduleCommand) String() string {
 func (*DeleteScheduleCommand) ProtoMessage() {}
 
 func (x *DeleteScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	mi := &file_conductord_v1_command_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +1782,7 @@ func (x *DeleteScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleCommand.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DeleteScheduleCommand) GetBoard() string {
@@ -1750,7 +1811,7 @@ type BoardCommand struct {
 
 func (x *BoardCommand) Reset() {
 	*x = BoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[18]
+	mi := &file_conductord_v1_command_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1762,7 +1823,7 @@ func (x *BoardCommand) String() string {
 func (*BoardCommand) ProtoMessage() {}
 
 func (x *BoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[18]
+	mi := &file_conductord_v1_command_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1775,7 +1836,7 @@ func (x *BoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCommand.ProtoReflect.Descriptor instead.
 func (*BoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *BoardCommand) GetBoard() string {
@@ -1809,7 +1870,7 @@ type AgeBoardCommand struct {
 
 func (x *AgeBoardCommand) Reset() {
 	*x = AgeBoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[19]
+	mi := &file_conductord_v1_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +1882,7 @@ func (x *AgeBoardCommand) String() string {
 func (*AgeBoardCommand) ProtoMessage() {}
 
 func (x *AgeBoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[19]
+	mi := &file_conductord_v1_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +1895,7 @@ func (x *AgeBoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgeBoardCommand.ProtoReflect.Descriptor instead.
 func (*AgeBoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AgeBoardCommand) GetBoard() string {
@@ -1865,7 +1926,7 @@ type DrainCommand struct {
 
 func (x *DrainCommand) Reset() {
 	*x = DrainCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[20]
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1877,7 +1938,7 @@ func (x *DrainCommand) String() string {
 func (*DrainCommand) ProtoMessage() {}
 
 func (x *DrainCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[20]
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1890,7 +1951,7 @@ func (x *DrainCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCommand.ProtoReflect.Descriptor instead.
 func (*DrainCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DrainCommand) GetConductor() string {
@@ -1938,7 +1999,7 @@ type LimitBoardCommand struct {
 
 func (x *LimitBoardCommand) Reset() {
 	*x = LimitBoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1950,7 +2011,7 @@ func (x *LimitBoardCommand) String() string {
 func (*LimitBoardCommand) ProtoMessage() {}
 
 func (x *LimitBoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1963,7 +2024,7 @@ func (x *LimitBoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitBoardCommand.ProtoReflect.Descriptor instead.
 func (*LimitBoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LimitBoardCommand) GetBoard() string {
@@ -1992,7 +2053,7 @@ type PauseScheduleCommand struct {
 
 func (x *PauseScheduleCommand) Reset() {
 	*x = PauseScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[22]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2065,7 @@ func (x *PauseScheduleCommand) String() string {
 func (*PauseScheduleCommand) ProtoMessage() {}
 
 func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[22]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2078,7 @@ func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleCommand.ProtoReflect.Descriptor instead.
 func (*PauseScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PauseScheduleCommand) GetBoard() string {
@@ -2064,7 +2125,7 @@ type SaveScheduleCommand struct {
 
 func (x *SaveScheduleCommand) Reset() {
 	*x = SaveScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[23]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2076,7 +2137,7 @@ func (x *SaveScheduleCommand) String() string {
 func (*SaveScheduleCommand) ProtoMessage() {}
 
 func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[23]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2089,7 +2150,7 @@ func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleCommand.ProtoReflect.Descriptor instead.
 func (*SaveScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SaveScheduleCommand) GetSchedule() *Schedule {
@@ -2141,7 +2202,7 @@ type ResumeScheduleCommand struct {
 
 func (x *ResumeScheduleCommand) Reset() {
 	*x = ResumeScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[24]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2153,7 +2214,7 @@ func (x *ResumeScheduleCommand) String() string {
 func (*ResumeScheduleCommand) ProtoMessage() {}
 
 func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[24]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2166,7 +2227,7 @@ func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleCommand.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ResumeScheduleCommand) GetBoard() string {
@@ -2220,7 +2281,7 @@ type FireScheduleCommand struct {
 
 func (x *FireScheduleCommand) Reset() {
 	*x = FireScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[25]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2232,7 +2293,7 @@ func (x *FireScheduleCommand) String() string {
 func (*FireScheduleCommand) ProtoMessage() {}
 
 func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[25]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2245,7 +2306,7 @@ func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FireScheduleCommand.ProtoReflect.Descriptor instead.
 func (*FireScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FireScheduleCommand) GetTimerEpoch() uint64 {
@@ -2296,7 +2357,7 @@ type RunScheduleCommand struct {
 
 func (x *RunScheduleCommand) Reset() {
 	*x = RunScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[26]
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2308,7 +2369,7 @@ func (x *RunScheduleCommand) String() string {
 func (*RunScheduleCommand) ProtoMessage() {}
 
 func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[26]
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2321,7 +2382,7 @@ func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleCommand.ProtoReflect.Descriptor instead.
 func (*RunScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RunScheduleCommand) GetBoard() string {
@@ -2368,7 +2429,7 @@ type BackfillScheduleCommand struct {
 
 func (x *BackfillScheduleCommand) Reset() {
 	*x = BackfillScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2380,7 +2441,7 @@ func (x *BackfillScheduleCommand) String() string {
 func (*BackfillScheduleCommand) ProtoMessage() {}
 
 func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2393,7 +2454,7 @@ func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleCommand.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *BackfillScheduleCommand) GetBoard() string {
@@ -2457,7 +2518,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_conductord_v1_command_proto_msgTypes[28]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2469,7 +2530,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[28]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2482,7 +2543,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Result) GetError() *Error {
@@ -2602,7 +2663,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_conductord_v1_command_proto_msgTypes[29]
+	mi := &file_conductord_v1_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2614,7 +2675,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[29]
+	mi := &file_conductord_v1_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2627,7 +2688,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{30}
 }
 
 type PostResult struct {
@@ -2639,7 +2700,7 @@ type PostResult struct {
 
 func (x *PostResult) Reset() {
 	*x = PostResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[30]
+	mi := &file_conductord_v1_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2651,7 +2712,7 @@ func (x *PostResult) String() string {
 func (*PostResult) ProtoMessage() {}
 
 func (x *PostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[30]
+	mi := &file_conductord_v1_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2664,7 +2725,7 @@ func (x *PostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostResult.ProtoReflect.Descriptor instead.
 func (*PostResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PostResult) GetPosted() []*Posted {
@@ -2686,7 +2747,7 @@ type Posted struct {
 
 func (x *Posted) Reset() {
 	*x = Posted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[31]
+	mi := &file_conductord_v1_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2698,7 +2759,7 @@ func (x *Posted) String() string {
 func (*Posted) ProtoMessage() {}
 
 func (x *Posted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[31]
+	mi := &file_conductord_v1_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2711,7 +2772,7 @@ func (x *Posted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posted.ProtoReflect.Descriptor instead.
 func (*Posted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Posted) GetJob() string {
@@ -2751,7 +2812,7 @@ type ClaimResult struct {
 
 func (x *ClaimResult) Reset() {
 	*x = ClaimResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[32]
+	mi := &file_conductord_v1_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2763,7 +2824,7 @@ func (x *ClaimResult) String() string {
 func (*ClaimResult) ProtoMessage() {}
 
 func (x *ClaimResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[32]
+	mi := &file_conductord_v1_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2776,7 +2837,7 @@ func (x *ClaimResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResult.ProtoReflect.Descriptor instead.
 func (*ClaimResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ClaimResult) GetGranted() []*Granted {
@@ -2796,7 +2857,7 @@ type Granted struct {
 
 func (x *Granted) Reset() {
 	*x = Granted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[33]
+	mi := &file_conductord_v1_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2808,7 +2869,7 @@ func (x *Granted) String() string {
 func (*Granted) ProtoMessage() {}
 
 func (x *Granted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[33]
+	mi := &file_conductord_v1_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2821,7 +2882,7 @@ func (x *Granted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Granted.ProtoReflect.Descriptor instead.
 func (*Granted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Granted) GetJob() string {
@@ -2848,7 +2909,7 @@ type CountResult struct {
 
 func (x *CountResult) Reset() {
 	*x = CountResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[34]
+	mi := &file_conductord_v1_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2860,7 +2921,7 @@ func (x *CountResult) String() string {
 func (*CountResult) ProtoMessage() {}
 
 func (x *CountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[34]
+	mi := &file_conductord_v1_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2873,7 +2934,7 @@ func (x *CountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResult.ProtoReflect.Descriptor instead.
 func (*CountResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CountResult) GetDone() uint32 {
@@ -2899,7 +2960,7 @@ type InterveneResult struct {
 
 func (x *InterveneResult) Reset() {
 	*x = InterveneResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[35]
+	mi := &file_conductord_v1_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2911,7 +2972,7 @@ func (x *InterveneResult) String() string {
 func (*InterveneResult) ProtoMessage() {}
 
 func (x *InterveneResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[35]
+	mi := &file_conductord_v1_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2924,7 +2985,7 @@ func (x *InterveneResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterveneResult.ProtoReflect.Descriptor instead.
 func (*InterveneResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *InterveneResult) GetJob() string {
@@ -2944,7 +3005,7 @@ type ScheduleResult struct {
 
 func (x *ScheduleResult) Reset() {
 	*x = ScheduleResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[36]
+	mi := &file_conductord_v1_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2956,7 +3017,7 @@ func (x *ScheduleResult) String() string {
 func (*ScheduleResult) ProtoMessage() {}
 
 func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[36]
+	mi := &file_conductord_v1_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2969,7 +3030,7 @@ func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleResult.ProtoReflect.Descriptor instead.
 func (*ScheduleResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ScheduleResult) GetSchedule() *Schedule {
@@ -3000,7 +3061,7 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x04sums\x18\x02 \x03(\v2\x17.conductord.v1.TableSumR\x04sums\"2\n" +
 	"\bTableSum\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
-	"\x03sum\x18\x02 \x01(\x04R\x03sum\"\xaa\x14\n" +
+	"\x03sum\x18\x02 \x01(\x04R\x03sum\"\xf5\x14\n" +
 	"\aCommand\x120\n" +
 	"\x04post\x18\x01 \x01(\v2\x1a.conductord.v1.PostCommandH\x00R\x04post\x123\n" +
 	"\x05claim\x18\x02 \x01(\v2\x1b.conductord.v1.ClaimCommandH\x00R\x05claim\x12@\n" +
@@ -3037,7 +3098,8 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\tage_board\x18\x1b \x01(\v2\x1e.conductord.v1.AgeBoardCommandH\x00R\bageBoard\x12F\n" +
 	"\x0fdrain_conductor\x18\x16 \x01(\v2\x1b.conductord.v1.DrainCommandH\x00R\x0edrainConductor\x12J\n" +
 	"\x11undrain_conductor\x18\x17 \x01(\v2\x1b.conductord.v1.DrainCommandH\x00R\x10undrainConductor\x12R\n" +
-	"\x10begin_leadership\x18  \x01(\v2%.conductord.v1.BeginLeadershipCommandH\x00R\x0fbeginLeadership\x12L\n" +
+	"\x10begin_leadership\x18  \x01(\v2%.conductord.v1.BeginLeadershipCommandH\x00R\x0fbeginLeadership\x12I\n" +
+	"\rraise_version\x18$ \x01(\v2\".conductord.v1.RaiseVersionCommandH\x00R\fraiseVersion\x12L\n" +
 	"\x0eexpire_session\x18! \x01(\v2#.conductord.v1.ExpireSessionCommandH\x00R\rexpireSession\x12:\n" +
 	"\bwake_due\x18\" \x01(\v2\x1d.conductord.v1.WakeDueCommandH\x00R\awakeDue\x123\n" +
 	"\x05sweep\x18# \x01(\v2\x1b.conductord.v1.SweepCommandH\x00R\x05sweep\x12F\n" +
@@ -3079,7 +3141,9 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06revert\x18\x04 \x01(\bR\x06revert\",\n" +
+	"\x06revert\x18\x04 \x01(\bR\x06revert\"/\n" +
+	"\x13RaiseVersionCommand\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\",\n" +
 	"\x16BeginLeadershipCommand\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\"\xaa\x01\n" +
 	"\x14ExpireSessionCommand\x12\x18\n" +
@@ -3209,7 +3273,7 @@ func file_conductord_v1_command_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_command_proto_rawDescData
 }
 
-var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_conductord_v1_command_proto_goTypes = []any{
 	(*Entry)(nil),                   // 0: conductord.v1.Entry
 	(*StateCheck)(nil),              // 1: conductord.v1.StateCheck
@@ -3223,49 +3287,50 @@ var file_conductord_v1_command_proto_goTypes = []any{
 	(*RegisterCommand)(nil),         // 9: conductord.v1.RegisterCommand
 	(*DestroyBookCommand)(nil),      // 10: conductord.v1.DestroyBookCommand
 	(*JobCommand)(nil),              // 11: conductord.v1.JobCommand
-	(*BeginLeadershipCommand)(nil),  // 12: conductord.v1.BeginLeadershipCommand
-	(*ExpireSessionCommand)(nil),    // 13: conductord.v1.ExpireSessionCommand
-	(*ExpireClaimCommand)(nil),      // 14: conductord.v1.ExpireClaimCommand
-	(*WakeDueCommand)(nil),          // 15: conductord.v1.WakeDueCommand
-	(*SweepCommand)(nil),            // 16: conductord.v1.SweepCommand
-	(*DeleteScheduleCommand)(nil),   // 17: conductord.v1.DeleteScheduleCommand
-	(*BoardCommand)(nil),            // 18: conductord.v1.BoardCommand
-	(*AgeBoardCommand)(nil),         // 19: conductord.v1.AgeBoardCommand
-	(*DrainCommand)(nil),            // 20: conductord.v1.DrainCommand
-	(*LimitBoardCommand)(nil),       // 21: conductord.v1.LimitBoardCommand
-	(*PauseScheduleCommand)(nil),    // 22: conductord.v1.PauseScheduleCommand
-	(*SaveScheduleCommand)(nil),     // 23: conductord.v1.SaveScheduleCommand
-	(*ResumeScheduleCommand)(nil),   // 24: conductord.v1.ResumeScheduleCommand
-	(*FireScheduleCommand)(nil),     // 25: conductord.v1.FireScheduleCommand
-	(*RunScheduleCommand)(nil),      // 26: conductord.v1.RunScheduleCommand
-	(*BackfillScheduleCommand)(nil), // 27: conductord.v1.BackfillScheduleCommand
-	(*Result)(nil),                  // 28: conductord.v1.Result
-	(*Done)(nil),                    // 29: conductord.v1.Done
-	(*PostResult)(nil),              // 30: conductord.v1.PostResult
-	(*Posted)(nil),                  // 31: conductord.v1.Posted
-	(*ClaimResult)(nil),             // 32: conductord.v1.ClaimResult
-	(*Granted)(nil),                 // 33: conductord.v1.Granted
-	(*CountResult)(nil),             // 34: conductord.v1.CountResult
-	(*InterveneResult)(nil),         // 35: conductord.v1.InterveneResult
-	(*ScheduleResult)(nil),          // 36: conductord.v1.ScheduleResult
-	(*Ending)(nil),                  // 37: conductord.v1.Ending
-	(*Opening)(nil),                 // 38: conductord.v1.Opening
-	(*Book)(nil),                    // 39: conductord.v1.Book
-	(*Update)(nil),                  // 40: conductord.v1.Update
-	(*Change)(nil),                  // 41: conductord.v1.Change
-	(*Intervention)(nil),            // 42: conductord.v1.Intervention
-	(*Posting)(nil),                 // 43: conductord.v1.Posting
-	(*durationpb.Duration)(nil),     // 44: google.protobuf.Duration
-	(*Token)(nil),                   // 45: conductord.v1.Token
-	(*Entity)(nil),                  // 46: conductord.v1.Entity
-	(*BoardLimits)(nil),             // 47: conductord.v1.BoardLimits
-	(*Schedule)(nil),                // 48: conductord.v1.Schedule
-	(*timestamppb.Timestamp)(nil),   // 49: google.protobuf.Timestamp
-	(*SlotDecision)(nil),            // 50: conductord.v1.SlotDecision
-	(*Error)(nil),                   // 51: conductord.v1.Error
-	(*Session)(nil),                 // 52: conductord.v1.Session
-	(*Job)(nil),                     // 53: conductord.v1.Job
-	(*SlotRecord)(nil),              // 54: conductord.v1.SlotRecord
+	(*RaiseVersionCommand)(nil),     // 12: conductord.v1.RaiseVersionCommand
+	(*BeginLeadershipCommand)(nil),  // 13: conductord.v1.BeginLeadershipCommand
+	(*ExpireSessionCommand)(nil),    // 14: conductord.v1.ExpireSessionCommand
+	(*ExpireClaimCommand)(nil),      // 15: conductord.v1.ExpireClaimCommand
+	(*WakeDueCommand)(nil),          // 16: conductord.v1.WakeDueCommand
+	(*SweepCommand)(nil),            // 17: conductord.v1.SweepCommand
+	(*DeleteScheduleCommand)(nil),   // 18: conductord.v1.DeleteScheduleCommand
+	(*BoardCommand)(nil),            // 19: conductord.v1.BoardCommand
+	(*AgeBoardCommand)(nil),         // 20: conductord.v1.AgeBoardCommand
+	(*DrainCommand)(nil),            // 21: conductord.v1.DrainCommand
+	(*LimitBoardCommand)(nil),       // 22: conductord.v1.LimitBoardCommand
+	(*PauseScheduleCommand)(nil),    // 23: conductord.v1.PauseScheduleCommand
+	(*SaveScheduleCommand)(nil),     // 24: conductord.v1.SaveScheduleCommand
+	(*ResumeScheduleCommand)(nil),   // 25: conductord.v1.ResumeScheduleCommand
+	(*FireScheduleCommand)(nil),     // 26: conductord.v1.FireScheduleCommand
+	(*RunScheduleCommand)(nil),      // 27: conductord.v1.RunScheduleCommand
+	(*BackfillScheduleCommand)(nil), // 28: conductord.v1.BackfillScheduleCommand
+	(*Result)(nil),                  // 29: conductord.v1.Result
+	(*Done)(nil),                    // 30: conductord.v1.Done
+	(*PostResult)(nil),              // 31: conductord.v1.PostResult
+	(*Posted)(nil),                  // 32: conductord.v1.Posted
+	(*ClaimResult)(nil),             // 33: conductord.v1.ClaimResult
+	(*Granted)(nil),                 // 34: conductord.v1.Granted
+	(*CountResult)(nil),             // 35: conductord.v1.CountResult
+	(*InterveneResult)(nil),         // 36: conductord.v1.InterveneResult
+	(*ScheduleResult)(nil),          // 37: conductord.v1.ScheduleResult
+	(*Ending)(nil),                  // 38: conductord.v1.Ending
+	(*Opening)(nil),                 // 39: conductord.v1.Opening
+	(*Book)(nil),                    // 40: conductord.v1.Book
+	(*Update)(nil),                  // 41: conductord.v1.Update
+	(*Change)(nil),                  // 42: conductord.v1.Change
+	(*Intervention)(nil),            // 43: conductord.v1.Intervention
+	(*Posting)(nil),                 // 44: conductord.v1.Posting
+	(*durationpb.Duration)(nil),     // 45: google.protobuf.Duration
+	(*Token)(nil),                   // 46: conductord.v1.Token
+	(*Entity)(nil),                  // 47: conductord.v1.Entity
+	(*BoardLimits)(nil),             // 48: conductord.v1.BoardLimits
+	(*Schedule)(nil),                // 49: conductord.v1.Schedule
+	(*timestamppb.Timestamp)(nil),   // 50: google.protobuf.Timestamp
+	(*SlotDecision)(nil),            // 51: conductord.v1.SlotDecision
+	(*Error)(nil),                   // 52: conductord.v1.Error
+	(*Session)(nil),                 // 53: conductord.v1.Session
+	(*Job)(nil),                     // 54: conductord.v1.Job
+	(*SlotRecord)(nil),              // 55: conductord.v1.SlotRecord
 }
 var file_conductord_v1_command_proto_depIdxs = []int32{
 	3,  // 0: conductord.v1.Entry.commands:type_name -> conductord.v1.Command
@@ -3273,82 +3338,83 @@ var file_conductord_v1_command_proto_depIdxs = []int32{
 	4,  // 2: conductord.v1.Command.post:type_name -> conductord.v1.PostCommand
 	5,  // 3: conductord.v1.Command.claim:type_name -> conductord.v1.ClaimCommand
 	6,  // 4: conductord.v1.Command.claim_next:type_name -> conductord.v1.ClaimNextCommand
-	37, // 5: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
-	37, // 6: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
-	37, // 7: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
-	38, // 8: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
+	38, // 5: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
+	38, // 6: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
+	38, // 7: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
+	39, // 8: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
 	8,  // 9: conductord.v1.Command.close_session:type_name -> conductord.v1.CloseSessionCommand
 	9,  // 10: conductord.v1.Command.register:type_name -> conductord.v1.RegisterCommand
-	39, // 11: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
-	40, // 12: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
+	40, // 11: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
+	41, // 12: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
 	10, // 13: conductord.v1.Command.destroy_book:type_name -> conductord.v1.DestroyBookCommand
 	11, // 14: conductord.v1.Command.suspend:type_name -> conductord.v1.JobCommand
 	11, // 15: conductord.v1.Command.resume:type_name -> conductord.v1.JobCommand
 	11, // 16: conductord.v1.Command.cancel:type_name -> conductord.v1.JobCommand
-	41, // 17: conductord.v1.Command.change:type_name -> conductord.v1.Change
-	42, // 18: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
+	42, // 17: conductord.v1.Command.change:type_name -> conductord.v1.Change
+	43, // 18: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
 	11, // 19: conductord.v1.Command.restore:type_name -> conductord.v1.JobCommand
 	11, // 20: conductord.v1.Command.purge:type_name -> conductord.v1.JobCommand
 	7,  // 21: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
-	17, // 22: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
-	22, // 23: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
-	18, // 24: conductord.v1.Command.create_board:type_name -> conductord.v1.BoardCommand
-	21, // 25: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
-	18, // 26: conductord.v1.Command.pause_board:type_name -> conductord.v1.BoardCommand
-	18, // 27: conductord.v1.Command.resume_board:type_name -> conductord.v1.BoardCommand
-	18, // 28: conductord.v1.Command.delete_board:type_name -> conductord.v1.BoardCommand
-	19, // 29: conductord.v1.Command.age_board:type_name -> conductord.v1.AgeBoardCommand
-	20, // 30: conductord.v1.Command.drain_conductor:type_name -> conductord.v1.DrainCommand
-	20, // 31: conductord.v1.Command.undrain_conductor:type_name -> conductord.v1.DrainCommand
-	12, // 32: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
-	13, // 33: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
-	15, // 34: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
-	16, // 35: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
-	14, // 36: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
-	23, // 37: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
-	24, // 38: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
-	25, // 39: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
-	26, // 40: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
-	27, // 41: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
-	43, // 42: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
-	44, // 43: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
-	45, // 44: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
-	44, // 45: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
-	46, // 46: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
-	44, // 47: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
-	45, // 48: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
-	44, // 49: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
-	44, // 50: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
-	44, // 51: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
-	47, // 52: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
-	48, // 53: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
-	49, // 54: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
-	49, // 55: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	50, // 56: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	50, // 57: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	49, // 58: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	50, // 59: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
-	49, // 60: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	49, // 61: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
-	51, // 62: conductord.v1.Result.error:type_name -> conductord.v1.Error
-	30, // 63: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
-	32, // 64: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
-	52, // 65: conductord.v1.Result.session:type_name -> conductord.v1.Session
-	34, // 66: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
-	35, // 67: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
-	36, // 68: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
-	31, // 69: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
-	51, // 70: conductord.v1.Posted.error:type_name -> conductord.v1.Error
-	53, // 71: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
-	33, // 72: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
-	45, // 73: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	48, // 74: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
-	54, // 75: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
-	76, // [76:76] is the sub-list for method output_type
-	76, // [76:76] is the sub-list for method input_type
-	76, // [76:76] is the sub-list for extension type_name
-	76, // [76:76] is the sub-list for extension extendee
-	0,  // [0:76] is the sub-list for field type_name
+	18, // 22: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
+	23, // 23: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
+	19, // 24: conductord.v1.Command.create_board:type_name -> conductord.v1.BoardCommand
+	22, // 25: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
+	19, // 26: conductord.v1.Command.pause_board:type_name -> conductord.v1.BoardCommand
+	19, // 27: conductord.v1.Command.resume_board:type_name -> conductord.v1.BoardCommand
+	19, // 28: conductord.v1.Command.delete_board:type_name -> conductord.v1.BoardCommand
+	20, // 29: conductord.v1.Command.age_board:type_name -> conductord.v1.AgeBoardCommand
+	21, // 30: conductord.v1.Command.drain_conductor:type_name -> conductord.v1.DrainCommand
+	21, // 31: conductord.v1.Command.undrain_conductor:type_name -> conductord.v1.DrainCommand
+	13, // 32: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
+	12, // 33: conductord.v1.Command.raise_version:type_name -> conductord.v1.RaiseVersionCommand
+	14, // 34: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
+	16, // 35: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
+	17, // 36: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
+	15, // 37: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
+	24, // 38: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
+	25, // 39: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
+	26, // 40: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
+	27, // 41: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
+	28, // 42: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
+	44, // 43: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
+	45, // 44: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
+	46, // 45: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
+	45, // 46: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
+	47, // 47: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
+	45, // 48: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
+	46, // 49: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
+	45, // 50: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
+	45, // 51: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
+	45, // 52: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
+	48, // 53: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
+	49, // 54: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
+	50, // 55: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
+	50, // 56: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	51, // 57: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	51, // 58: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	50, // 59: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	51, // 60: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
+	50, // 61: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	50, // 62: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
+	52, // 63: conductord.v1.Result.error:type_name -> conductord.v1.Error
+	31, // 64: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
+	33, // 65: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
+	53, // 66: conductord.v1.Result.session:type_name -> conductord.v1.Session
+	35, // 67: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
+	36, // 68: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
+	37, // 69: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
+	32, // 70: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
+	52, // 71: conductord.v1.Posted.error:type_name -> conductord.v1.Error
+	54, // 72: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
+	34, // 73: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
+	46, // 74: conductord.v1.Granted.token:type_name -> conductord.v1.Token
+	49, // 75: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
+	55, // 76: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
+	77, // [77:77] is the sub-list for method output_type
+	77, // [77:77] is the sub-list for method input_type
+	77, // [77:77] is the sub-list for extension type_name
+	77, // [77:77] is the sub-list for extension extendee
+	0,  // [0:77] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_command_proto_init() }
@@ -3389,6 +3455,7 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_DrainConductor)(nil),
 		(*Command_UndrainConductor)(nil),
 		(*Command_BeginLeadership)(nil),
+		(*Command_RaiseVersion)(nil),
 		(*Command_ExpireSession)(nil),
 		(*Command_WakeDue)(nil),
 		(*Command_Sweep)(nil),
@@ -3399,7 +3466,7 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_RunSchedule)(nil),
 		(*Command_BackfillSchedule)(nil),
 	}
-	file_conductord_v1_command_proto_msgTypes[28].OneofWrappers = []any{
+	file_conductord_v1_command_proto_msgTypes[29].OneofWrappers = []any{
 		(*Result_Post)(nil),
 		(*Result_Claim)(nil),
 		(*Result_Session)(nil),
@@ -3413,7 +3480,7 @@ func file_conductord_v1_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_command_proto_rawDesc), len(file_conductord_v1_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -120,6 +120,9 @@ func (m *Command) UnknownField() (name string, found bool) {
 	if name, found = m.GetBeginLeadership().UnknownField(); found {
 		return name, found
 	}
+	if name, found = m.GetRaiseVersion().UnknownField(); found {
+		return name, found
+	}
 	if name, found = m.GetExpireSession().UnknownField(); found {
 		return name, found
 	}
@@ -259,6 +262,18 @@ func (m *JobCommand) UnknownField() (name string, found bool) {
 	}
 	if len(m.unknownFields) > 0 {
 		return "conductord.v1.JobCommand", true
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *RaiseVersionCommand) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.RaiseVersionCommand", true
 	}
 	return "", false
 }

@@ -3806,6 +3806,86 @@ func (x *StreamedAnswer) GetError() *Error {
 	return nil
 }
 
+type UpgradeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeRequest) Reset() {
+	*x = UpgradeRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeRequest) ProtoMessage() {}
+
+func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
+func (*UpgradeRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+}
+
+type UpgradeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // of the cluster
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeResponse) Reset() {
+	*x = UpgradeResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeResponse) ProtoMessage() {}
+
+func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
+func (*UpgradeResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *UpgradeResponse) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
 type VerifyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3814,7 +3894,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3826,7 +3906,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3839,7 +3919,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 type VerifyResponse struct {
@@ -3852,7 +3932,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3864,7 +3944,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3877,7 +3957,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -3906,7 +3986,7 @@ type MemberCheck struct {
 
 func (x *MemberCheck) Reset() {
 	*x = MemberCheck{}
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3918,7 +3998,7 @@ func (x *MemberCheck) String() string {
 func (*MemberCheck) ProtoMessage() {}
 
 func (x *MemberCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3931,7 +4011,7 @@ func (x *MemberCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberCheck.ProtoReflect.Descriptor instead.
 func (*MemberCheck) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *MemberCheck) GetName() string {
@@ -3971,7 +4051,7 @@ type TableSumsRequest struct {
 
 func (x *TableSumsRequest) Reset() {
 	*x = TableSumsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3983,7 +4063,7 @@ func (x *TableSumsRequest) String() string {
 func (*TableSumsRequest) ProtoMessage() {}
 
 func (x *TableSumsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3996,7 +4076,7 @@ func (x *TableSumsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableSumsRequest.ProtoReflect.Descriptor instead.
 func (*TableSumsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *TableSumsRequest) GetIndex() uint64 {
@@ -4015,7 +4095,7 @@ type TableSumsResponse struct {
 
 func (x *TableSumsResponse) Reset() {
 	*x = TableSumsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4027,7 +4107,7 @@ func (x *TableSumsResponse) String() string {
 func (*TableSumsResponse) ProtoMessage() {}
 
 func (x *TableSumsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4040,7 +4120,7 @@ func (x *TableSumsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableSumsResponse.ProtoReflect.Descriptor instead.
 func (*TableSumsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *TableSumsResponse) GetSums() []*TableSum {
@@ -4064,7 +4144,7 @@ type AddMemberRequest struct {
 
 func (x *AddMemberRequest) Reset() {
 	*x = AddMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4076,7 +4156,7 @@ func (x *AddMemberRequest) String() string {
 func (*AddMemberRequest) ProtoMessage() {}
 
 func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4089,7 +4169,7 @@ func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberRequest.ProtoReflect.Descriptor instead.
 func (*AddMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *AddMemberRequest) GetCluster() string {
@@ -4146,7 +4226,7 @@ type AddMemberResponse struct {
 
 func (x *AddMemberResponse) Reset() {
 	*x = AddMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4158,7 +4238,7 @@ func (x *AddMemberResponse) String() string {
 func (*AddMemberResponse) ProtoMessage() {}
 
 func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4171,7 +4251,7 @@ func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberResponse.ProtoReflect.Descriptor instead.
 func (*AddMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *AddMemberResponse) GetGeneration() uint64 {
@@ -4204,7 +4284,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4216,7 +4296,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4229,7 +4309,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *RemoveMemberRequest) GetName() string {
@@ -4248,7 +4328,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4260,7 +4340,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4273,7 +4353,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *RemoveMemberResponse) GetMembers() []*Member {
@@ -4294,7 +4374,7 @@ type SetVoteRequest struct {
 
 func (x *SetVoteRequest) Reset() {
 	*x = SetVoteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4306,7 +4386,7 @@ func (x *SetVoteRequest) String() string {
 func (*SetVoteRequest) ProtoMessage() {}
 
 func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4319,7 +4399,7 @@ func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVoteRequest.ProtoReflect.Descriptor instead.
 func (*SetVoteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SetVoteRequest) GetName() string {
@@ -4352,7 +4432,7 @@ type SetVoteResponse struct {
 
 func (x *SetVoteResponse) Reset() {
 	*x = SetVoteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4364,7 +4444,7 @@ func (x *SetVoteResponse) String() string {
 func (*SetVoteResponse) ProtoMessage() {}
 
 func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4377,7 +4457,7 @@ func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVoteResponse.ProtoReflect.Descriptor instead.
 func (*SetVoteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SetVoteResponse) GetMembers() []*Member {
@@ -4398,7 +4478,7 @@ type MoveMemberRequest struct {
 
 func (x *MoveMemberRequest) Reset() {
 	*x = MoveMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4410,7 +4490,7 @@ func (x *MoveMemberRequest) String() string {
 func (*MoveMemberRequest) ProtoMessage() {}
 
 func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4423,7 +4503,7 @@ func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*MoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *MoveMemberRequest) GetName() string {
@@ -4456,7 +4536,7 @@ type MoveMemberResponse struct {
 
 func (x *MoveMemberResponse) Reset() {
 	*x = MoveMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4468,7 +4548,7 @@ func (x *MoveMemberResponse) String() string {
 func (*MoveMemberResponse) ProtoMessage() {}
 
 func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4481,7 +4561,7 @@ func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*MoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *MoveMemberResponse) GetMembers() []*Member {
@@ -4500,7 +4580,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4512,7 +4592,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4525,7 +4605,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *TransferLeaderRequest) GetTo() string {
@@ -4544,7 +4624,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4556,7 +4636,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4569,7 +4649,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *TransferLeaderResponse) GetLeader() string {
@@ -4587,7 +4667,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4599,7 +4679,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4612,7 +4692,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
 }
 
 type BackupResponse struct {
@@ -4624,7 +4704,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4636,7 +4716,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4649,7 +4729,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *BackupResponse) GetPart() []byte {
@@ -4667,7 +4747,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4679,7 +4759,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4692,7 +4772,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
 }
 
 type StatusResponse struct {
@@ -4718,14 +4798,16 @@ type StatusResponse struct {
 	// How far this node's wall clock is ahead of the cluster's time; absent while it has not heard of that.
 	ClockOffset *durationpb.Duration `protobuf:"bytes,19,opt,name=clock_offset,json=clockOffset,proto3" json:"clock_offset,omitempty"`
 	// What is wrong in the list of members in this node's file; empty: nothing.
-	MembersDiffer string `protobuf:"bytes,20,opt,name=members_differ,json=membersDiffer,proto3" json:"members_differ,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	MembersDiffer  string `protobuf:"bytes,20,opt,name=members_differ,json=membersDiffer,proto3" json:"members_differ,omitempty"`
+	ClusterVersion uint32 `protobuf:"varint,21,opt,name=cluster_version,json=clusterVersion,proto3" json:"cluster_version,omitempty"` // of the log's vocabulary that the cluster uses
+	ProgramVersion uint32 `protobuf:"varint,22,opt,name=program_version,json=programVersion,proto3" json:"program_version,omitempty"` // the latest that this node's program can read
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4737,7 +4819,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4750,7 +4832,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -4893,6 +4975,20 @@ func (x *StatusResponse) GetMembersDiffer() string {
 	return ""
 }
 
+func (x *StatusResponse) GetClusterVersion() uint32 {
+	if x != nil {
+		return x.ClusterVersion
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetProgramVersion() uint32 {
+	if x != nil {
+		return x.ProgramVersion
+	}
+	return 0
+}
+
 type Member struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -4906,7 +5002,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4918,7 +5014,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4931,7 +5027,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Member) GetName() string {
@@ -5234,7 +5330,10 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04code\x18\x04 \x01(\rR\x04code\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\tR\x04text\x12*\n" +
-	"\x05error\x18\x06 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"\x0f\n" +
+	"\x05error\x18\x06 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"\x10\n" +
+	"\x0eUpgradeRequest\"+\n" +
+	"\x0fUpgradeResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\"\x0f\n" +
 	"\rVerifyRequest\"\\\n" +
 	"\x0eVerifyResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x124\n" +
@@ -5286,7 +5385,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\rBackupRequest\"$\n" +
 	"\x0eBackupResponse\x12\x12\n" +
 	"\x04part\x18\x01 \x01(\fR\x04part\"\x0f\n" +
-	"\rStatusRequest\"\x9a\x06\n" +
+	"\rStatusRequest\"\xec\x06\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1e\n" +
 	"\n" +
@@ -5311,7 +5410,9 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\flast_contact\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\vlastContact\x12\x1b\n" +
 	"\tlog_store\x18\x12 \x01(\tR\blogStore\x12<\n" +
 	"\fclock_offset\x18\x13 \x01(\v2\x19.google.protobuf.DurationR\vclockOffset\x12%\n" +
-	"\x0emembers_differ\x18\x14 \x01(\tR\rmembersDiffer\x1a7\n" +
+	"\x0emembers_differ\x18\x14 \x01(\tR\rmembersDiffer\x12'\n" +
+	"\x0fcluster_version\x18\x15 \x01(\rR\x0eclusterVersion\x12'\n" +
+	"\x0fprogram_version\x18\x16 \x01(\rR\x0eprogramVersion\x1a7\n" +
 	"\tJobsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x86\x01\n" +
@@ -5387,11 +5488,12 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x03Run\x12!.conductord.v1.RunScheduleRequest\x1a\".conductord.v1.RunScheduleResponse\x12[\n" +
 	"\bBackfill\x12&.conductord.v1.BackfillScheduleRequest\x1a'.conductord.v1.BackfillScheduleResponse2W\n" +
 	"\rStreamService\x12F\n" +
-	"\x05Carry\x12\x1b.conductord.v1.CarryRequest\x1a\x1c.conductord.v1.CarryResponse(\x010\x012\xdc\x05\n" +
+	"\x05Carry\x12\x1b.conductord.v1.CarryRequest\x1a\x1c.conductord.v1.CarryResponse(\x010\x012\xa6\x06\n" +
 	"\x0eClusterService\x12E\n" +
 	"\x06Status\x12\x1c.conductord.v1.StatusRequest\x1a\x1d.conductord.v1.StatusResponse\x12G\n" +
 	"\x06Backup\x12\x1c.conductord.v1.BackupRequest\x1a\x1d.conductord.v1.BackupResponse0\x01\x12]\n" +
-	"\x0eTransferLeader\x12$.conductord.v1.TransferLeaderRequest\x1a%.conductord.v1.TransferLeaderResponse\x12E\n" +
+	"\x0eTransferLeader\x12$.conductord.v1.TransferLeaderRequest\x1a%.conductord.v1.TransferLeaderResponse\x12H\n" +
+	"\aUpgrade\x12\x1d.conductord.v1.UpgradeRequest\x1a\x1e.conductord.v1.UpgradeResponse\x12E\n" +
 	"\x06Verify\x12\x1c.conductord.v1.VerifyRequest\x1a\x1d.conductord.v1.VerifyResponse\x12N\n" +
 	"\tTableSums\x12\x1f.conductord.v1.TableSumsRequest\x1a .conductord.v1.TableSumsResponse\x12N\n" +
 	"\tAddMember\x12\x1f.conductord.v1.AddMemberRequest\x1a .conductord.v1.AddMemberResponse\x12W\n" +
@@ -5412,7 +5514,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 84)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 86)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*GetBoardRequest)(nil),          // 0: conductord.v1.GetBoardRequest
 	(*GetBoardResponse)(nil),         // 1: conductord.v1.GetBoardResponse
@@ -5477,268 +5579,272 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*StreamedCall)(nil),             // 60: conductord.v1.StreamedCall
 	(*CarryResponse)(nil),            // 61: conductord.v1.CarryResponse
 	(*StreamedAnswer)(nil),           // 62: conductord.v1.StreamedAnswer
-	(*VerifyRequest)(nil),            // 63: conductord.v1.VerifyRequest
-	(*VerifyResponse)(nil),           // 64: conductord.v1.VerifyResponse
-	(*MemberCheck)(nil),              // 65: conductord.v1.MemberCheck
-	(*TableSumsRequest)(nil),         // 66: conductord.v1.TableSumsRequest
-	(*TableSumsResponse)(nil),        // 67: conductord.v1.TableSumsResponse
-	(*AddMemberRequest)(nil),         // 68: conductord.v1.AddMemberRequest
-	(*AddMemberResponse)(nil),        // 69: conductord.v1.AddMemberResponse
-	(*RemoveMemberRequest)(nil),      // 70: conductord.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),     // 71: conductord.v1.RemoveMemberResponse
-	(*SetVoteRequest)(nil),           // 72: conductord.v1.SetVoteRequest
-	(*SetVoteResponse)(nil),          // 73: conductord.v1.SetVoteResponse
-	(*MoveMemberRequest)(nil),        // 74: conductord.v1.MoveMemberRequest
-	(*MoveMemberResponse)(nil),       // 75: conductord.v1.MoveMemberResponse
-	(*TransferLeaderRequest)(nil),    // 76: conductord.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),   // 77: conductord.v1.TransferLeaderResponse
-	(*BackupRequest)(nil),            // 78: conductord.v1.BackupRequest
-	(*BackupResponse)(nil),           // 79: conductord.v1.BackupResponse
-	(*StatusRequest)(nil),            // 80: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),           // 81: conductord.v1.StatusResponse
-	(*Member)(nil),                   // 82: conductord.v1.Member
-	nil,                              // 83: conductord.v1.StatusResponse.JobsEntry
-	(*Board)(nil),                    // 84: conductord.v1.Board
-	(*Posting)(nil),                  // 85: conductord.v1.Posting
-	(*Job)(nil),                      // 86: conductord.v1.Job
-	(*Error)(nil),                    // 87: conductord.v1.Error
-	(*timestamppb.Timestamp)(nil),    // 88: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 89: google.protobuf.Duration
-	(*Position)(nil),                 // 90: conductord.v1.Position
-	(*Event)(nil),                    // 91: conductord.v1.Event
-	(*Claimed)(nil),                  // 92: conductord.v1.Claimed
-	(*ClaimNextCommand)(nil),         // 93: conductord.v1.ClaimNextCommand
-	(*HeldClaim)(nil),                // 94: conductord.v1.HeldClaim
-	(*JobError)(nil),                 // 95: conductord.v1.JobError
-	(*Command)(nil),                  // 96: conductord.v1.Command
-	(*Result)(nil),                   // 97: conductord.v1.Result
-	(*Drain)(nil),                    // 98: conductord.v1.Drain
-	(*Opening)(nil),                  // 99: conductord.v1.Opening
-	(*Session)(nil),                  // 100: conductord.v1.Session
-	(*Entity)(nil),                   // 101: conductord.v1.Entity
-	(*Book)(nil),                     // 102: conductord.v1.Book
-	(*FlowDetail)(nil),               // 103: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 104: conductord.v1.Update
-	(*Schedule)(nil),                 // 105: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 106: conductord.v1.SlotRecord
-	(*TableSum)(nil),                 // 107: conductord.v1.TableSum
-	(*ClaimCommand)(nil),             // 108: conductord.v1.ClaimCommand
-	(*ExtendClaimCommand)(nil),       // 109: conductord.v1.ExtendClaimCommand
-	(*Ending)(nil),                   // 110: conductord.v1.Ending
-	(*JobCommand)(nil),               // 111: conductord.v1.JobCommand
-	(*Change)(nil),                   // 112: conductord.v1.Change
-	(*Intervention)(nil),             // 113: conductord.v1.Intervention
-	(*BoardCommand)(nil),             // 114: conductord.v1.BoardCommand
-	(*LimitBoardCommand)(nil),        // 115: conductord.v1.LimitBoardCommand
-	(*AgeBoardCommand)(nil),          // 116: conductord.v1.AgeBoardCommand
-	(*CloseSessionCommand)(nil),      // 117: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 118: conductord.v1.RegisterCommand
-	(*DrainCommand)(nil),             // 119: conductord.v1.DrainCommand
-	(*DestroyBookCommand)(nil),       // 120: conductord.v1.DestroyBookCommand
-	(*DeleteScheduleCommand)(nil),    // 121: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),     // 122: conductord.v1.PauseScheduleCommand
-	(*Done)(nil),                     // 123: conductord.v1.Done
-	(*InterveneResult)(nil),          // 124: conductord.v1.InterveneResult
+	(*UpgradeRequest)(nil),           // 63: conductord.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),          // 64: conductord.v1.UpgradeResponse
+	(*VerifyRequest)(nil),            // 65: conductord.v1.VerifyRequest
+	(*VerifyResponse)(nil),           // 66: conductord.v1.VerifyResponse
+	(*MemberCheck)(nil),              // 67: conductord.v1.MemberCheck
+	(*TableSumsRequest)(nil),         // 68: conductord.v1.TableSumsRequest
+	(*TableSumsResponse)(nil),        // 69: conductord.v1.TableSumsResponse
+	(*AddMemberRequest)(nil),         // 70: conductord.v1.AddMemberRequest
+	(*AddMemberResponse)(nil),        // 71: conductord.v1.AddMemberResponse
+	(*RemoveMemberRequest)(nil),      // 72: conductord.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 73: conductord.v1.RemoveMemberResponse
+	(*SetVoteRequest)(nil),           // 74: conductord.v1.SetVoteRequest
+	(*SetVoteResponse)(nil),          // 75: conductord.v1.SetVoteResponse
+	(*MoveMemberRequest)(nil),        // 76: conductord.v1.MoveMemberRequest
+	(*MoveMemberResponse)(nil),       // 77: conductord.v1.MoveMemberResponse
+	(*TransferLeaderRequest)(nil),    // 78: conductord.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),   // 79: conductord.v1.TransferLeaderResponse
+	(*BackupRequest)(nil),            // 80: conductord.v1.BackupRequest
+	(*BackupResponse)(nil),           // 81: conductord.v1.BackupResponse
+	(*StatusRequest)(nil),            // 82: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 83: conductord.v1.StatusResponse
+	(*Member)(nil),                   // 84: conductord.v1.Member
+	nil,                              // 85: conductord.v1.StatusResponse.JobsEntry
+	(*Board)(nil),                    // 86: conductord.v1.Board
+	(*Posting)(nil),                  // 87: conductord.v1.Posting
+	(*Job)(nil),                      // 88: conductord.v1.Job
+	(*Error)(nil),                    // 89: conductord.v1.Error
+	(*timestamppb.Timestamp)(nil),    // 90: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 91: google.protobuf.Duration
+	(*Position)(nil),                 // 92: conductord.v1.Position
+	(*Event)(nil),                    // 93: conductord.v1.Event
+	(*Claimed)(nil),                  // 94: conductord.v1.Claimed
+	(*ClaimNextCommand)(nil),         // 95: conductord.v1.ClaimNextCommand
+	(*HeldClaim)(nil),                // 96: conductord.v1.HeldClaim
+	(*JobError)(nil),                 // 97: conductord.v1.JobError
+	(*Command)(nil),                  // 98: conductord.v1.Command
+	(*Result)(nil),                   // 99: conductord.v1.Result
+	(*Drain)(nil),                    // 100: conductord.v1.Drain
+	(*Opening)(nil),                  // 101: conductord.v1.Opening
+	(*Session)(nil),                  // 102: conductord.v1.Session
+	(*Entity)(nil),                   // 103: conductord.v1.Entity
+	(*Book)(nil),                     // 104: conductord.v1.Book
+	(*FlowDetail)(nil),               // 105: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 106: conductord.v1.Update
+	(*Schedule)(nil),                 // 107: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 108: conductord.v1.SlotRecord
+	(*TableSum)(nil),                 // 109: conductord.v1.TableSum
+	(*ClaimCommand)(nil),             // 110: conductord.v1.ClaimCommand
+	(*ExtendClaimCommand)(nil),       // 111: conductord.v1.ExtendClaimCommand
+	(*Ending)(nil),                   // 112: conductord.v1.Ending
+	(*JobCommand)(nil),               // 113: conductord.v1.JobCommand
+	(*Change)(nil),                   // 114: conductord.v1.Change
+	(*Intervention)(nil),             // 115: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 116: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 117: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 118: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 119: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 120: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 121: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 122: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 123: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 124: conductord.v1.PauseScheduleCommand
+	(*Done)(nil),                     // 125: conductord.v1.Done
+	(*InterveneResult)(nil),          // 126: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	84,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
-	84,  // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
-	85,  // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	86,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	86,  // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	87,  // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	6,   // 3: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	86,  // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	87,  // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	86,  // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	88,  // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
-	88,  // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
-	88,  // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
-	88,  // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
-	86,  // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	89,  // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	86,  // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	88,  // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	88,  // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	89,  // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	88,  // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	90,  // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	90,  // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	90,  // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	90,  // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	88,  // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	91,  // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	88,  // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	90,  // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
 	14,  // 15: conductord.v1.ExplainResponse.remedy:type_name -> conductord.v1.Remedy
-	90,  // 16: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	91,  // 17: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	90,  // 18: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	92,  // 19: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	93,  // 20: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
-	89,  // 21: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	92,  // 22: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	94,  // 23: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	88,  // 24: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	88,  // 25: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	95,  // 26: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	92,  // 16: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	93,  // 17: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	92,  // 18: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	94,  // 19: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	95,  // 20: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
+	91,  // 21: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	94,  // 22: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	96,  // 23: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	90,  // 24: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	90,  // 25: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	97,  // 26: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
 	9,   // 27: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
 	27,  // 28: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	87,  // 29: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	96,  // 30: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	97,  // 31: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	98,  // 32: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	99,  // 33: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	100, // 34: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	100, // 35: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	101, // 36: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	102, // 37: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	102, // 38: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	103, // 39: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	104, // 40: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	89,  // 29: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	98,  // 30: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	99,  // 31: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	100, // 32: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	101, // 33: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	102, // 34: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	102, // 35: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	103, // 36: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	104, // 37: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	104, // 38: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	105, // 39: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	106, // 40: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
 	47,  // 41: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	87,  // 42: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	105, // 43: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	105, // 44: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	105, // 45: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	88,  // 46: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	106, // 47: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	105, // 48: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	106, // 49: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	88,  // 50: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	88,  // 51: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	106, // 52: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	88,  // 53: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
+	89,  // 42: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	107, // 43: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	107, // 44: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	107, // 45: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	90,  // 46: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	108, // 47: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	107, // 48: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	108, // 49: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	90,  // 50: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	90,  // 51: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	108, // 52: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	90,  // 53: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
 	60,  // 54: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
 	62,  // 55: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
-	87,  // 56: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
-	65,  // 57: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
-	107, // 58: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
-	82,  // 59: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
-	82,  // 60: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
-	82,  // 61: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
-	82,  // 62: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
-	82,  // 63: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	88,  // 64: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	83,  // 65: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	89,  // 66: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	89,  // 67: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
+	89,  // 56: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
+	67,  // 57: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
+	109, // 58: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
+	84,  // 59: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
+	84,  // 60: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
+	84,  // 61: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
+	84,  // 62: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
+	84,  // 63: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	90,  // 64: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	85,  // 65: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	91,  // 66: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	91,  // 67: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
 	4,   // 68: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
 	7,   // 69: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
 	9,   // 70: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
 	11,  // 71: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
 	13,  // 72: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
 	16,  // 73: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	108, // 74: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
+	110, // 74: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
 	19,  // 75: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	109, // 76: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
+	111, // 76: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
 	21,  // 77: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	110, // 78: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
-	110, // 79: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
-	110, // 80: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
-	111, // 81: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
-	111, // 82: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
-	111, // 83: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
-	112, // 84: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	113, // 85: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	111, // 86: conductord.v1.BoardService.Restore:input_type -> conductord.v1.JobCommand
-	111, // 87: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
+	112, // 78: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
+	112, // 79: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
+	112, // 80: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
+	113, // 81: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
+	113, // 82: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
+	113, // 83: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
+	114, // 84: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	115, // 85: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	113, // 86: conductord.v1.BoardService.Restore:input_type -> conductord.v1.JobCommand
+	113, // 87: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
 	23,  // 88: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
 	25,  // 89: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
 	28,  // 90: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	114, // 91: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	116, // 91: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
 	0,   // 92: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
 	2,   // 93: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	115, // 94: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	116, // 95: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	114, // 96: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	114, // 97: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	114, // 98: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	117, // 94: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	118, // 95: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	116, // 96: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	116, // 97: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	116, // 98: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
 	32,  // 99: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
 	34,  // 100: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	117, // 101: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	118, // 102: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	119, // 101: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	120, // 102: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
 	35,  // 103: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
 	37,  // 104: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	119, // 105: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	119, // 106: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	121, // 105: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	121, // 106: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
 	30,  // 107: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	102, // 108: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	104, // 108: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
 	39,  // 109: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
 	41,  // 110: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
 	43,  // 111: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
 	45,  // 112: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	120, // 113: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	122, // 113: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
 	48,  // 114: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	121, // 115: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	123, // 115: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
 	50,  // 116: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
 	52,  // 117: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	122, // 118: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	124, // 118: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
 	54,  // 119: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
 	55,  // 120: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
 	57,  // 121: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
 	59,  // 122: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	80,  // 123: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	78,  // 124: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
-	76,  // 125: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
-	63,  // 126: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
-	66,  // 127: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
-	68,  // 128: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
-	70,  // 129: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
-	72,  // 130: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
-	74,  // 131: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
-	5,   // 132: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	8,   // 133: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	10,  // 134: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	12,  // 135: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	15,  // 136: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	17,  // 137: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	18,  // 138: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	20,  // 139: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	123, // 140: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	22,  // 141: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	123, // 142: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	123, // 143: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	123, // 144: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	123, // 145: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	123, // 146: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	123, // 147: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	123, // 148: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	124, // 149: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	123, // 150: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
-	123, // 151: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	24,  // 152: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	26,  // 153: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	29,  // 154: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	123, // 155: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	1,   // 156: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	3,   // 157: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	123, // 158: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	123, // 159: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	123, // 160: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	123, // 161: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	123, // 162: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	33,  // 163: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	123, // 164: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	123, // 165: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	123, // 166: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	36,  // 167: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	38,  // 168: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	123, // 169: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	123, // 170: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	31,  // 171: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	123, // 172: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	40,  // 173: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	42,  // 174: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	44,  // 175: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	46,  // 176: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	123, // 177: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	49,  // 178: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	123, // 179: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	51,  // 180: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	53,  // 181: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	123, // 182: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	123, // 183: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	56,  // 184: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	58,  // 185: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	61,  // 186: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	81,  // 187: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	79,  // 188: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
-	77,  // 189: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
-	64,  // 190: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
-	67,  // 191: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
-	69,  // 192: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
-	71,  // 193: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
-	73,  // 194: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
-	75,  // 195: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
-	132, // [132:196] is the sub-list for method output_type
-	68,  // [68:132] is the sub-list for method input_type
+	82,  // 123: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	80,  // 124: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
+	78,  // 125: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
+	63,  // 126: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
+	65,  // 127: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
+	68,  // 128: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
+	70,  // 129: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
+	72,  // 130: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
+	74,  // 131: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
+	76,  // 132: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
+	5,   // 133: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	8,   // 134: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	10,  // 135: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	12,  // 136: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	15,  // 137: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	17,  // 138: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	18,  // 139: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	20,  // 140: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	125, // 141: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	22,  // 142: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	125, // 143: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	125, // 144: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	125, // 145: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	125, // 146: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	125, // 147: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	125, // 148: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	125, // 149: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	126, // 150: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	125, // 151: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
+	125, // 152: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	24,  // 153: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	26,  // 154: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	29,  // 155: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	125, // 156: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	1,   // 157: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	3,   // 158: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	125, // 159: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	125, // 160: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	125, // 161: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	125, // 162: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	125, // 163: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	33,  // 164: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	125, // 165: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	125, // 166: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	125, // 167: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	36,  // 168: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	38,  // 169: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	125, // 170: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	125, // 171: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	31,  // 172: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	125, // 173: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	40,  // 174: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	42,  // 175: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	44,  // 176: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	46,  // 177: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	125, // 178: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	49,  // 179: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	125, // 180: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	51,  // 181: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	53,  // 182: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	125, // 183: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	125, // 184: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	56,  // 185: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	58,  // 186: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	61,  // 187: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	83,  // 188: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	81,  // 189: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
+	79,  // 190: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
+	64,  // 191: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
+	66,  // 192: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
+	69,  // 193: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
+	71,  // 194: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
+	73,  // 195: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
+	75,  // 196: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
+	77,  // 197: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
+	133, // [133:198] is the sub-list for method output_type
+	68,  // [68:133] is the sub-list for method input_type
 	68,  // [68:68] is the sub-list for extension type_name
 	68,  // [68:68] is the sub-list for extension extendee
 	0,   // [0:68] is the sub-list for field type_name
@@ -5758,7 +5864,7 @@ func file_conductord_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   84,
+			NumMessages:   86,
 			NumExtensions: 0,
 			NumServices:   6,
 		},

@@ -20,7 +20,7 @@ import (
 func (p *Program) ClusterCommand(more ...*cobra.Command) *cobra.Command {
 	return Noun("cluster", "Show the nodes, change the members and which of them leads", append(more,
 		p.clusterStatusCommand(), p.healthCommand(), p.verifyCommand(), p.membersCommand(), p.removeMemberCommand(), p.promoteCommand(), p.demoteCommand(),
-		p.moveMemberCommand(), p.transferLeaderCommand())...)
+		p.moveMemberCommand(), p.transferLeaderCommand(), p.upgradeStatusCommand(), p.upgradeCommand())...)
 }
 
 func (p *Program) transferLeaderCommand() *cobra.Command {
@@ -140,7 +140,7 @@ func statusMessage(s *raftboard.Status) *v1.StatusResponse {
 		Cluster: s.Cluster, Generation: s.Generation, Node: s.Node, State: s.State, Leader: s.Leader, LeaderAddress: s.LeaderAddress,
 		Term: s.Term, CommitIndex: s.CommitIndex, AppliedIndex: s.AppliedIndex, Version: s.Version, StartedAt: command.TimeToProto(s.StartedAt),
 		LastContact: command.DurationToProto(s.LastContact), LogStore: s.LogStore, Sessions: s.Sessions, Ready: s.Ready, NotReady: s.NotReady,
-		Jobs: map[string]uint64{}, MembersDiffer: s.MembersDiffer,
+		Jobs: map[string]uint64{}, MembersDiffer: s.MembersDiffer, ClusterVersion: uint32(s.ClusterVersion), ProgramVersion: uint32(s.ProgramVersion),
 	}
 	if s.ClockOffset != nil {
 		message.ClockOffset = durationpb.New(*s.ClockOffset)

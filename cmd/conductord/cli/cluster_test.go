@@ -83,6 +83,13 @@ func (c *testCluster) MoveMember(_ context.Context, name, raftAddress, apiAddres
 	return c.members, err
 }
 
+func (c *testCluster) Upgrade(context.Context) (int, error) {
+	if len(c.nodes) == 1 {
+		return 0, jobs.ErrConflict
+	}
+	return 2, nil
+}
+
 func (c *testCluster) Verify(context.Context) (raftboard.Comparison, error) {
 	return raftboard.Comparison{Index: 42, Members: c.compared}, nil
 }
@@ -884,5 +891,34 @@ func TestClusterVerify(t *testing.T) {
 	}
 	if got := run(t, cluster, "cluster", "verify", "-o", "json"); !strings.Contains(got.out, `"differs": "table job"`) {
 		t.Errorf("as JSON: %+v", got)
+	}
+}
+
+func TestClusterUpgrade(t *testing.T) {
+	cluster := openCluster(t)
+	members := threeMembers()[:2]
+	node := func(name, version string, can int) raftboard.NodeStatus {
+		return raftboard.NodeStatus{Status: raftboard.Status{Node: name, Members: members, Version: version, ClusterVersion: 1, ProgramVersion: can}}
+	}
+	cluster.nodes = []raftboard.NodeStatus{node("n1", "v1.1", 2), node("n2", "v1.0", 1)}
+	for _, row := range []struct {
+		second raftboard.NodeStatus
+		want   string
+	}{
+		{node("n2", "v1.0", 1), "n2    v1.0     1        -\nthe cluster uses version 1; next: nothing to do, or upgrade the programs of the nodes\n"},
+		{node("n2", "v1.1", 2), "n2    v1.1     2        -\nthe cluster uses version 1; next: conductord cluster upgrade\n"},
+		{raftboard.NodeStatus{Err: jobs.ErrUnavailable}, "n2    -        -        does not answer\nthe cluster uses version 1; next: start the nodes that do not answer\n"},
+	} {
+		cluster.nodes[1] = row.second
+		if got := run(t, cluster, "cluster", "upgrade-status"); got.code != 0 || !strings.HasSuffix(got.out, row.want) {
+			t.Errorf("got %+v, want %s", got, row.want)
+		}
+	}
+	if got := run(t, cluster, "cluster", "upgrade"); got != (said{"the cluster uses version 2\n", "", 0}) {
+		t.Errorf("upgraded: %+v", got)
+	}
+	cluster.nodes = cluster.nodes[:1]
+	if got := run(t, cluster, "cluster", "upgrade"); got.code != cli.ExitConflict {
+		t.Errorf("refused: %+v", got)
 	}
 }

@@ -32,6 +32,9 @@ type Cluster interface {
 	SetVote(ctx context.Context, name string, vote bool) ([]raftboard.Member, error)
 	MoveMember(ctx context.Context, name, raftAddress, apiAddress string) ([]raftboard.Member, error)
 
+	// Upgrade raises the version of the cluster, and returns it.
+	Upgrade(ctx context.Context) (version int, err error)
+
 	// Verify compares the states of the members.
 	Verify(ctx context.Context) (raftboard.Comparison, error)
 

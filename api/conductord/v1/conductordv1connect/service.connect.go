@@ -181,6 +181,8 @@ const (
 	// ClusterServiceTransferLeaderProcedure is the fully-qualified name of the ClusterService's
 	// TransferLeader RPC.
 	ClusterServiceTransferLeaderProcedure = "/conductord.v1.ClusterService/TransferLeader"
+	// ClusterServiceUpgradeProcedure is the fully-qualified name of the ClusterService's Upgrade RPC.
+	ClusterServiceUpgradeProcedure = "/conductord.v1.ClusterService/Upgrade"
 	// ClusterServiceVerifyProcedure is the fully-qualified name of the ClusterService's Verify RPC.
 	ClusterServiceVerifyProcedure = "/conductord.v1.ClusterService/Verify"
 	// ClusterServiceTableSumsProcedure is the fully-qualified name of the ClusterService's TableSums
@@ -1927,6 +1929,9 @@ type ClusterServiceClient interface {
 	// messages, put together, are the file.
 	Backup(context.Context, *connect.Request[v1.BackupRequest]) (*connect.ServerStreamForClient[v1.BackupResponse], error)
 	TransferLeader(context.Context, *connect.Request[v1.TransferLeaderRequest]) (*connect.Response[v1.TransferLeaderResponse], error)
+	// Upgrade raises the version of the cluster to that of the leader's program, if all
+	// members can read it. It cannot be taken back.
+	Upgrade(context.Context, *connect.Request[v1.UpgradeRequest]) (*connect.Response[v1.UpgradeResponse], error)
 	// Verify has all members note the sums of their tables at one entry of the log, and
 	// compares them. A member that differs from a majority stops.
 	Verify(context.Context, *connect.Request[v1.VerifyRequest]) (*connect.Response[v1.VerifyResponse], error)
@@ -1970,6 +1975,12 @@ func NewClusterServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+ClusterServiceTransferLeaderProcedure,
 			connect.WithSchema(clusterServiceMethods.ByName("TransferLeader")),
+			connect.WithClientOptions(opts...),
+		),
+		upgrade: connect.NewClient[v1.UpgradeRequest, v1.UpgradeResponse](
+			httpClient,
+			baseURL+ClusterServiceUpgradeProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("Upgrade")),
 			connect.WithClientOptions(opts...),
 		),
 		verify: connect.NewClient[v1.VerifyRequest, v1.VerifyResponse](
@@ -2016,6 +2027,7 @@ type clusterServiceClient struct {
 	status         *connect.Client[v1.StatusRequest, v1.StatusResponse]
 	backup         *connect.Client[v1.BackupRequest, v1.BackupResponse]
 	transferLeader *connect.Client[v1.TransferLeaderRequest, v1.TransferLeaderResponse]
+	upgrade        *connect.Client[v1.UpgradeRequest, v1.UpgradeResponse]
 	verify         *connect.Client[v1.VerifyRequest, v1.VerifyResponse]
 	tableSums      *connect.Client[v1.TableSumsRequest, v1.TableSumsResponse]
 	addMember      *connect.Client[v1.AddMemberRequest, v1.AddMemberResponse]
@@ -2037,6 +2049,11 @@ func (c *clusterServiceClient) Backup(ctx context.Context, req *connect.Request[
 // TransferLeader calls conductord.v1.ClusterService.TransferLeader.
 func (c *clusterServiceClient) TransferLeader(ctx context.Context, req *connect.Request[v1.TransferLeaderRequest]) (*connect.Response[v1.TransferLeaderResponse], error) {
 	return c.transferLeader.CallUnary(ctx, req)
+}
+
+// Upgrade calls conductord.v1.ClusterService.Upgrade.
+func (c *clusterServiceClient) Upgrade(ctx context.Context, req *connect.Request[v1.UpgradeRequest]) (*connect.Response[v1.UpgradeResponse], error) {
+	return c.upgrade.CallUnary(ctx, req)
 }
 
 // Verify calls conductord.v1.ClusterService.Verify.
@@ -2077,6 +2094,9 @@ type ClusterServiceHandler interface {
 	// messages, put together, are the file.
 	Backup(context.Context, *connect.Request[v1.BackupRequest], *connect.ServerStream[v1.BackupResponse]) error
 	TransferLeader(context.Context, *connect.Request[v1.TransferLeaderRequest]) (*connect.Response[v1.TransferLeaderResponse], error)
+	// Upgrade raises the version of the cluster to that of the leader's program, if all
+	// members can read it. It cannot be taken back.
+	Upgrade(context.Context, *connect.Request[v1.UpgradeRequest]) (*connect.Response[v1.UpgradeResponse], error)
 	// Verify has all members note the sums of their tables at one entry of the log, and
 	// compares them. A member that differs from a majority stops.
 	Verify(context.Context, *connect.Request[v1.VerifyRequest]) (*connect.Response[v1.VerifyResponse], error)
@@ -2116,6 +2136,12 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 		ClusterServiceTransferLeaderProcedure,
 		svc.TransferLeader,
 		connect.WithSchema(clusterServiceMethods.ByName("TransferLeader")),
+		connect.WithHandlerOptions(opts...),
+	)
+	clusterServiceUpgradeHandler := connect.NewUnaryHandler(
+		ClusterServiceUpgradeProcedure,
+		svc.Upgrade,
+		connect.WithSchema(clusterServiceMethods.ByName("Upgrade")),
 		connect.WithHandlerOptions(opts...),
 	)
 	clusterServiceVerifyHandler := connect.NewUnaryHandler(
@@ -2162,6 +2188,8 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 			clusterServiceBackupHandler.ServeHTTP(w, r)
 		case ClusterServiceTransferLeaderProcedure:
 			clusterServiceTransferLeaderHandler.ServeHTTP(w, r)
+		case ClusterServiceUpgradeProcedure:
+			clusterServiceUpgradeHandler.ServeHTTP(w, r)
 		case ClusterServiceVerifyProcedure:
 			clusterServiceVerifyHandler.ServeHTTP(w, r)
 		case ClusterServiceTableSumsProcedure:
@@ -2193,6 +2221,10 @@ func (UnimplementedClusterServiceHandler) Backup(context.Context, *connect.Reque
 
 func (UnimplementedClusterServiceHandler) TransferLeader(context.Context, *connect.Request[v1.TransferLeaderRequest]) (*connect.Response[v1.TransferLeaderResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ClusterService.TransferLeader is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) Upgrade(context.Context, *connect.Request[v1.UpgradeRequest]) (*connect.Response[v1.UpgradeResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ClusterService.Upgrade is not implemented"))
 }
 
 func (UnimplementedClusterServiceHandler) Verify(context.Context, *connect.Request[v1.VerifyRequest]) (*connect.Response[v1.VerifyResponse], error) {

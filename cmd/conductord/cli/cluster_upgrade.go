@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/raftboard"
+)
+
+func (p *Program) upgradeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "upgrade",
+		Short: "Let the cluster use what the new program can, when all nodes run it",
+		Long: "Raise the version of the cluster to that of the leader's program. It is refused until every member can read it.\n" +
+			"After that, nodes cannot go back to the older program. See cluster upgrade-status.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				version, err := cluster.Upgrade(ctx)
+				if err != nil {
+					return because(err, "upgrade the cluster")
+				}
+				return p.show(part{&v1.UpgradeResponse{Version: uint32(version)}}, "the cluster uses version %d", version)
+			})
+		},
+	}
+}
+
+// UpgradeStatus is what cluster upgrade-status says.
+type UpgradeStatus struct {
+	ClusterVersion int           `json:"cluster_version"`
+	CanUse         int           `json:"can_use"` // the latest version that all members can read
+	Nodes          []NodeVersion `json:"nodes"`
+	Next           string        `json:"next"` // what to do
+}
+
+// NodeVersion is a member's program.
+type NodeVersion struct {
+	Node    string `json:"node"`
+	Version string `json:"version,omitempty"`
+	CanUse  int    `json:"can_use,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
+func (p *Program) upgradeStatusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "upgrade-status",
+		Short: "Show which program each node runs, and whether the cluster can be upgraded",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				nodes, err := cluster.Nodes(ctx)
+				if err != nil {
+					return because(err, "get the cluster's status")
+				}
+				status, err := upgradeStatus(nodes)
+				if err != nil {
+					return because(err, "show the versions")
+				}
+				return p.writeUpgradeStatus(status)
+			})
+		},
+	}
+}
+
+func upgradeStatus(nodes []raftboard.NodeStatus) (UpgradeStatus, error) {
+	members, err := membersOf(nodes)
+	if err != nil {
+		return UpgradeStatus{}, err
+	}
+	var status UpgradeStatus
+	missing := false
+	for _, member := range members {
+		node := NodeVersion{Node: member.Name, Error: "does not answer"}
+		for i := range nodes {
+			if s := &nodes[i].Status; nodes[i].Err == nil && s.Node == member.Name {
+				node = NodeVersion{Node: member.Name, Version: s.Version, CanUse: s.ProgramVersion}
+				status.ClusterVersion = max(status.ClusterVersion, s.ClusterVersion)
+				if status.CanUse == 0 || s.ProgramVersion < status.CanUse {
+					status.CanUse = s.ProgramVersion
+				}
+			}
+		}
+		missing = missing || node.Error != ""
+		status.Nodes = append(status.Nodes, node)
+	}
+	switch {
+	case missing:
+		status.Next = "start the nodes that do not answer"
+	case status.CanUse > status.ClusterVersion:
+		status.Next = "conductord cluster upgrade"
+	default:
+		status.Next = "nothing to do, or upgrade the programs of the nodes"
+	}
+	return status, nil
+}
+
+func (p *Program) writeUpgradeStatus(status UpgradeStatus) error {
+	if p.JSON() {
+		return p.WriteJSON(status)
+	}
+	rows := make([][]string, 0, len(status.Nodes))
+	for _, node := range status.Nodes {
+		can := "-"
+		if node.CanUse > 0 {
+			can = strconv.Itoa(node.CanUse)
+		}
+		rows = append(rows, []string{node.Node, OrDash(node.Version), can, OrDash(node.Error)})
+	}
+	if err := p.writeTable([]string{"node", "program", "can use", "error"}, rows); err != nil {
+		return err
+	}
+	return p.WriteLines([]string{fmt.Sprintf("the cluster uses version %d; next: %s", status.ClusterVersion, status.Next)})
+}
