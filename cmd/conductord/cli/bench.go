@@ -198,12 +198,12 @@ func (p *Program) writeBench(verb string, f workload.Options, r *load.Result) er
 		return p.WriteJSON(shown)
 	}
 	if r.Operations == 0 {
-		return p.writeTable(benchHeader(), nil) // times of nothing mean nothing
+		return p.WriteTable(benchHeader(), nil) // times of nothing mean nothing
 	}
 	row := []string{strconv.FormatUint(shown.Operations, 10), fmt.Sprintf("%.0f", shown.PerSecond)}
 	for _, value := range []float64{shown.P50, shown.P95, shown.P99, shown.P999, shown.Max} {
 		row = append(row, fmt.Sprintf("%.2f ms", value))
 	}
 	row = append(row, strconv.FormatUint(shown.Errors, 10))
-	return p.writeTable(benchHeader(), [][]string{row})
+	return p.WriteTable(benchHeader(), [][]string{row})
 }

@@ -63,5 +63,5 @@ func (p *Program) writeBook(book logbook.Book) error {
 	if err := p.WriteLines([]string{""}); err != nil {
 		return err
 	}
-	return p.writeTable([]string{"flow", "name", "factory", "state", "updated"}, rows)
+	return p.WriteTable([]string{"flow", "name", "factory", "state", "updated"}, rows)
 }

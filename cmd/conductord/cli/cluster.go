@@ -96,7 +96,7 @@ func (p *Program) writeComparison(comparison raftboard.Comparison) error {
 		}
 		rows = append(rows, []string{m.Name, numberText(comparison.Index), state})
 	}
-	write := func() error { return p.writeTable([]string{"node", "entry", "state"}, rows) }
+	write := func() error { return p.WriteTable([]string{"node", "entry", "state"}, rows) }
 	if p.JSON() {
 		write = func() error { return p.WriteJSON(part{message}) }
 	}
@@ -167,7 +167,7 @@ func (p *Program) writeNodes(nodes []raftboard.NodeStatus) error {
 		})
 	}
 	header := []string{"endpoint", "node", "cluster", "state", "leader", "term", "applied", "sessions", "log", "clock", "jobs", "ready"}
-	return p.writeTable(header, rows)
+	return p.WriteTable(header, rows)
 }
 
 // offsetText shows how far a node's clock is off: +1.200s is ahead.

@@ -35,7 +35,7 @@ func (p *Program) writeMembers(members []raftboard.Member) error {
 	for _, m := range members {
 		rows = append(rows, []string{m.Name, roleText(m.Voter), m.RaftAddress, m.APIAddress, m.ID})
 	}
-	return p.writeTable([]string{"name", "role", "raft", "api", "id"}, rows)
+	return p.WriteTable([]string{"name", "role", "raft", "api", "id"}, rows)
 }
 
 func roleText(voter bool) string {

@@ -111,7 +111,7 @@ func (p *Program) writeUpgradeStatus(status UpgradeStatus) error {
 		}
 		rows = append(rows, []string{node.Node, OrDash(node.Version), can, OrDash(node.Error)})
 	}
-	if err := p.writeTable([]string{"node", "program", "can use", "error"}, rows); err != nil {
+	if err := p.WriteTable([]string{"node", "program", "can use", "error"}, rows); err != nil {
 		return err
 	}
 	return p.WriteLines([]string{fmt.Sprintf("the cluster uses version %d; next: %s", status.ClusterVersion, status.Next)})

@@ -131,7 +131,7 @@ func (p *Program) writeConductors(live []liveConductor) error {
 			OrDash(strings.Join(c.JobKinds, ",")), OrDash(strings.Join(c.Labels, ",")), strconv.Itoa(c.holds), strconv.Itoa(c.MaxJobs), timeText(c.RegisteredAt),
 		})
 	}
-	return p.writeTable([]string{"name", "state", "host", "pid", "boards", "kinds", "labels", "holds", "max jobs", "since"}, rows)
+	return p.WriteTable([]string{"name", "state", "host", "pid", "boards", "kinds", "labels", "holds", "max jobs", "since"}, rows)
 }
 
 // drainText says who has drained a conductor, how, why and since when.

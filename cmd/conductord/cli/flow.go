@@ -316,7 +316,7 @@ func (p *Program) writeAttempts(detail *logbook.FlowDetail) error {
 	if err := p.WriteLines([]string{""}); err != nil {
 		return err
 	}
-	if err := p.writeTable([]string{"step", "action", "attempt", "started", "took", "by", "token", "outcome"}, rows); err != nil {
+	if err := p.WriteTable([]string{"step", "action", "attempt", "started", "took", "by", "token", "outcome"}, rows); err != nil {
 		return err
 	}
 	return p.writeWords(detail)

@@ -93,7 +93,7 @@ func (l list[T]) show(p *Program, things []T, next string) error {
 	for i := range things {
 		rows = append(rows, l.row(&things[i]))
 	}
-	return p.writeTable(l.header, rows)
+	return p.WriteTable(l.header, rows)
 }
 
 // messages converts each of many things.

@@ -131,9 +131,9 @@ func cleanJSON(document []byte) []byte {
 	return shown.Bytes()
 }
 
-// writeTable writes rows below a header, in columns that are as wide as they
+// WriteTable writes rows below a header, in columns that are as wide as they
 // need to be. Without rows there is the header alone.
-func (p *Program) writeTable(header []string, rows [][]string) error {
+func (p *Program) WriteTable(header []string, rows [][]string) error {
 	const minWidth, tabWidth, padding = 0, 0, 2
 	var text bytes.Buffer
 	writer := tabwriter.NewWriter(&text, minWidth, tabWidth, padding, ' ', 0)

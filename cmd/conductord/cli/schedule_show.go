@@ -101,5 +101,5 @@ func (p *Program) writeRecords(records []schedules.SlotRecord) error {
 		}
 		rows = append(rows, []string{slot, string(r.State), job, trigger, OrDash(r.Reason)})
 	}
-	return p.writeTable([]string{"slot", "state", "job", "by", "reason"}, rows)
+	return p.WriteTable([]string{"slot", "state", "job", "by", "reason"}, rows)
 }

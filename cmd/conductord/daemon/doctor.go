@@ -1,0 +1,260 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/flow/handler"
+	"github.com/conductord/conductord/raftboard"
+)
+
+// What the doctor calls good.
+const (
+	goodFiles     = 8_192                 // open files: connections and raft's own
+	goodSync      = 10 * time.Millisecond // median of a write of 4 KiB with fsync
+	slowSync      = 100 * time.Millisecond
+	syncs         = 40
+	goodClock     = time.Second
+	doctorTimeout = 2 * time.Second // for a port or a node
+)
+
+// Finding is one line of the doctor's report.
+type Finding struct {
+	Check string `json:"check"`
+	State string `json:"state"` // good, note or bad
+	Text  string `json:"text"`
+	Do    string `json:"do,omitempty"` // what to do
+}
+
+// examination is what the doctor has found so far.
+type examination struct {
+	config   config.Config
+	findings []Finding
+}
+
+func (e *examination) add(check, state, text, do string) {
+	e.findings = append(e.findings, Finding{check, state, text, do})
+}
+
+// say adds a finding that is good unless there is an error.
+func (e *examination) say(check string, err error, good, do string) bool {
+	if err != nil {
+		e.add(check, "bad", err.Error(), do)
+		return false
+	}
+	e.add(check, "good", good, "")
+	return true
+}
+
+func doctorCommand(p *cli.Program) *cobra.Command {
+	var flags *configFlags
+	cmd := &cobra.Command{
+		Use:   "doctor --config FILE",
+		Short: "Check this machine and the cluster for what makes trouble later; exit 1 if something is bad",
+		Long: "Check the configuration, the data directory and its disk, limits of the system, handlers, the directory of backups,\n" +
+			"the ports of all members, and what the nodes say of themselves. It may run beside the node, and before its first\n" +
+			"start. It writes a small file into the data directory to time the disk, and removes it.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			loaded, err := flags.load(p.Env)
+			if err != nil {
+				return cli.UsageError(err)
+			}
+			e := &examination{config: loaded}
+			e.add("configuration", "good", "node "+loaded.Node+" of cluster "+loaded.Cluster.ID, "")
+			e.directory()
+			e.limits()
+			e.handlers()
+			e.backups()
+			e.members(cmd.Context())
+			return writeFindings(p, e.findings)
+		},
+	}
+	flags = addConfigFlags(cmd)
+	return cmd
+}
+
+func writeFindings(p *cli.Program, findings []Finding) error {
+	write := func() error {
+		rows := make([][]string, 0, len(findings))
+		for _, f := range findings {
+			rows = append(rows, []string{f.Check, f.State, f.Text, cli.OrDash(f.Do)})
+		}
+		return p.WriteTable([]string{"check", "state", "found", "what to do"}, rows)
+	}
+	if p.JSON() {
+		write = func() error { return p.WriteJSON(map[string][]Finding{"findings": findings}) }
+	}
+	if err := write(); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(findings, func(f Finding) bool { return f.State == "bad" }) {
+		return errors.New("cannot call this machine healthy: see what is bad above")
+	}
+	return nil
+}
+
+// directory checks the data directory, or the one in which it will be made, and its disk.
+func (e *examination) directory() {
+	dir := e.config.DataDir
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		e.add("data directory", "note", dir+" does not exist yet", "")
+		dir = filepath.Dir(dir)
+		info, err = os.Stat(dir)
+	}
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is no directory", dir)
+	}
+	if err == nil && dir == e.config.DataDir && info.Mode().Perm()&0o077 != 0 {
+		e.add("data directory", "bad", fmt.Sprintf("others can read %s: its mode is %#o", dir, info.Mode().Perm()), "chmod 700 "+dir)
+	} else if !e.say("data directory", err, dir, "make it, or mount its disk") {
+		return
+	}
+	e.disk(dir)
+}
+
+// disk checks the space on a disk, and times it.
+func (e *examination) disk(dir string) {
+	if free, known := freeBytes(dir); known {
+		if needs := int64(e.config.DiskReserve) * 5 / 2; free < needs {
+			e.add("disk space", "bad", fmt.Sprintf("%d MiB are free", free>>20), fmt.Sprintf("an empty node needs %d MiB: a larger disk, or a smaller disk_reserve", needs>>20))
+		} else {
+			e.add("disk space", "good", fmt.Sprintf("%d MiB are free", free>>20), "")
+		}
+	}
+	median, err := timeDisk(dir)
+	text := fmt.Sprintf("a write of 4 KiB with fsync takes %v (median of %d)", median.Round(10*time.Microsecond), syncs)
+	switch {
+	case err != nil:
+		e.say("disk latency", err, "", "let this user write there")
+	case median > slowSync:
+		e.add("disk latency", "bad", text, "a disk that is local, or has a write cache with a battery")
+	case median > goodSync:
+		e.add("disk latency", "note", text, "each write of the cluster waits for two of these")
+	default:
+		e.add("disk latency", "good", text, "")
+	}
+}
+
+// timeDisk is the median time of a small durable write.
+func timeDisk(dir string) (time.Duration, error) {
+	file, err := os.CreateTemp(dir, ".doctor-*")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = errors.Join(file.Close(), os.Remove(file.Name())) }()
+	block, took := make([]byte, 4<<10), make([]time.Duration, 0, syncs)
+	for range syncs {
+		began := time.Now()
+		if _, err := file.Write(block); err != nil {
+			return 0, err
+		}
+		if err := file.Sync(); err != nil {
+			return 0, err
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	return took[len(took)/2], nil
+}
+
+func (e *examination) limits() {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		return // a system without such limits
+	}
+	text := fmt.Sprintf("%d files may be open", files.Max)
+	if files.Max < goodFiles {
+		e.add("open files", "bad", text, fmt.Sprintf("LimitNOFILE=65536 in the unit, or ulimit -n; at least %d", goodFiles))
+		return
+	}
+	e.add("open files", "good", text, "")
+}
+
+func (e *examination) handlers() {
+	if len(e.config.Conductor.Handlers) == 0 || !e.config.Conductor.Enabled {
+		return
+	}
+	_, err := handler.Open(e.config.Conductor.Handlers...)
+	e.say("handlers", err, fmt.Sprint(e.config.Conductor.Handlers), "correct conductor.handlers, or the modes of the directories")
+}
+
+func (e *examination) backups() {
+	if e.config.Backup.Directory == "" {
+		e.add("backups", "note", "this node makes none by itself", "set backup.directory on one node, on another disk")
+		return
+	}
+	info, err := os.Stat(e.config.Backup.Directory)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is no directory", e.config.Backup.Directory)
+	}
+	e.say("backups", err, e.config.Backup.Directory, "make the directory, or mount its disk")
+}
+
+// members checks the ports of all members in the file, and what the nodes say.
+func (e *examination) members(ctx context.Context) {
+	for _, member := range e.config.Cluster.Members {
+		for _, port := range []struct{ name, address string }{{"raft", member.Raft}, {"API", member.API}} {
+			conn, err := net.DialTimeout("tcp", port.address, doctorTimeout)
+			if err != nil {
+				e.add(port.name+" port of "+member.Name, "note", err.Error(), "start the node, or open the firewall")
+				continue
+			}
+			_ = conn.Close()
+			e.add(port.name+" port of "+member.Name, "good", port.address+" answers", "")
+		}
+	}
+	var endpoints []string
+	for _, member := range e.config.Cluster.Members {
+		endpoints = append(endpoints, member.API)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*doctorTimeout)
+	defer cancel()
+	client, err := raftboard.Open(ctx, raftboard.Options{Endpoints: endpoints, Patience: doctorTimeout})
+	if err != nil {
+		e.add("cluster", "note", "no node answers", "start the nodes")
+		return
+	}
+	defer client.Close()
+	versions := map[string]bool{}
+	for _, node := range client.Cluster(ctx) {
+		if node.Err != nil {
+			continue // its port has said so
+		}
+		e.node(&node.Status)
+		versions[node.Status.Version] = true
+	}
+	if len(versions) > 1 {
+		e.add("versions", "note", fmt.Sprintf("the nodes run %d different programs", len(versions)), "see conductord cluster upgrade-status")
+	}
+}
+
+func (e *examination) node(s *raftboard.Status) {
+	check := "node " + s.Node
+	switch {
+	case s.Cluster != e.config.Cluster.ID:
+		e.add(check, "bad", fmt.Sprintf("it belongs to cluster %q", s.Cluster), "correct cluster.id, or the addresses in cluster.members")
+	case !s.Ready:
+		e.add(check, "bad", "not ready: "+s.NotReady, "see its log")
+	case s.ClockOffset != nil && s.ClockOffset.Abs() > goodClock:
+		e.add(check, "bad", fmt.Sprintf("its clock is off by %v", s.ClockOffset.Round(time.Millisecond)), "check the time service of its machine")
+	default:
+		e.add(check, "good", fmt.Sprintf("%s, program %s", s.State, s.Version), "")
+	}
+	if s.MembersDiffer != "" {
+		e.add(check, "note", "its file is out of date: "+s.MembersDiffer, "correct cluster.members when you next touch it")
+	}
+}

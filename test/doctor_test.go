@@ -1,0 +1,86 @@
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/cmd/conductord/daemon"
+	"github.com/conductord/conductord/config"
+)
+
+// examined runs the doctor, with a limit of open files if it is not empty, and gives the worst
+// finding of each check.
+func examined(t *testing.T, files string, args ...string) (found map[string]daemon.Finding, bad bool) {
+	t.Helper()
+	line := `exec "$0" doctor -o json "$@"`
+	if files != "" {
+		line = "ulimit -n " + files + "; " + line
+	}
+	command := exec.CommandContext(within(t), "bash", append([]string{"-c", line, binary}, args...)...)
+	output, err := command.Output()
+	var report struct {
+		Findings []daemon.Finding `json:"findings"`
+	}
+	if err := json.Unmarshal(output, &report); err != nil {
+		t.Fatalf("%v: %v: %s", args, err, output)
+	}
+	found = map[string]daemon.Finding{}
+	for _, finding := range report.Findings {
+		worse := []string{"", "good", "note", "bad"}
+		if slices.Index(worse, finding.State) > slices.Index(worse, found[finding.Check].State) {
+			found[finding.Check] = finding
+		}
+	}
+	return found, err != nil
+}
+
+// TestDoctor: what is wrong on a machine or in a cluster is found and named, with what to do.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	cluster, _ := startCluster(t, func(c *config.Config) { c.Conductor.Enabled, c.DiskReserve = false, 1<<20 })
+	file := cluster.Nodes[0].Config
+	found, bad := examined(t, "", "--config", file)
+	if bad {
+		t.Errorf("a healthy machine: %+v", found)
+	}
+	for _, check := range []string{"configuration", "data directory", "disk space", "raft port of node2", "API port of node3", "node node1"} {
+		if found[check].State != "good" {
+			t.Errorf("%s: %+v", check, found[check])
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(cluster.Nodes[0].DataDir, ".doctor-*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	open := t.TempDir()
+	if err := os.Chmod(open, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		check, text, files string
+		args               []string
+	}{
+		{"data directory", "others can read", "", []string{"--data-dir", open}},
+		{"data directory", "no such file", "", []string{"--data-dir", filepath.Join(open, "a", "b")}},
+		{"disk space", "are free", "", []string{"--disk-reserve", fmt.Sprint(int64(1) << 40)}},
+		{"open files", "1000 files", "1000", nil},
+		{"handlers", "no such file", "", []string{"--conductor-enabled=true", "--conductor-handlers", filepath.Join(open, "none")}},
+		{"backups", "no such file", "", []string{"--backup-directory", filepath.Join(open, "none")}},
+		{"node node1", `belongs to cluster "local"`, "", []string{"--cluster-id", "other"}},
+	} {
+		found, bad := examined(t, row.files, append([]string{"--config", file}, row.args...)...)
+		if finding := found[row.check]; !bad || finding.State != "bad" || !strings.Contains(finding.Text, row.text) || finding.Do == "" {
+			t.Errorf("%s %v: %+v", row.check, row.args, finding)
+		}
+	}
+	cluster.Nodes[1].Kill()
+	if found, _ := examined(t, "", "--config", file); found["API port of node2"].State != "note" {
+		t.Errorf("a node that is down: %+v", found)
+	}
+}
