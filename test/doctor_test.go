@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/cmd/conductord/daemon"
 	"github.com/conductord/conductord/config"
 )
@@ -82,5 +83,29 @@ func TestDoctor(t *testing.T) {
 	cluster.Nodes[1].Kill()
 	if found, _ := examined(t, "", "--config", file); found["API port of node2"].State != "note" {
 		t.Errorf("a node that is down: %+v", found)
+	}
+}
+
+// TestSelftest: a healthy cluster passes, and the leader is another one after a failover.
+func TestSelftest(t *testing.T) {
+	t.Parallel()
+	cluster, client := startCluster(t, func(c *config.Config) { c.Conductor.Enabled = false })
+	server := "--server=" + strings.Join(cluster.Endpoints(), ",")
+	before, err := client.Status(within(t), cluster.Nodes[0].API)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"failover", "disk", "clock"} {
+		var tested cli.TestedCluster
+		if printed(t, &tested, "selftest", name, server); !tested.Passed || tested.Verdict == "" || tested.Test != name {
+			t.Errorf("%s: %+v", name, tested)
+		}
+	}
+	after, err := client.Status(within(t), cluster.Nodes[0].API)
+	if err != nil || after.Leader == before.Leader {
+		t.Errorf("%s led, and %s leads: %v", before.Leader, after.Leader, err)
+	}
+	if sessions, err := client.Sessions(within(t)); err != nil || len(sessions) > 0 {
+		t.Errorf("sessions are left: %v, %v", sessions, err)
 	}
 }

@@ -922,3 +922,20 @@ func TestClusterUpgrade(t *testing.T) {
 		t.Errorf("refused: %+v", got)
 	}
 }
+
+func TestSelftestClock(t *testing.T) {
+	cluster := openCluster(t)
+	small, large := 100*time.Millisecond, -3*time.Second
+	cluster.nodes = []raftboard.NodeStatus{{Status: raftboard.Status{Node: "n1", ClockOffset: &small}}, {Status: raftboard.Status{Node: "n2"}}}
+	if got := run(t, cluster, "selftest", "clock"); got != (said{"of 1 clocks that of n1 is off most, by +0.100s; 1s are good\n", "", 0}) {
+		t.Errorf("good clocks: %+v", got)
+	}
+	cluster.nodes[1].Status.ClockOffset = &large
+	if got := run(t, cluster, "selftest", "clock"); got.code != cli.ExitFailed || !strings.Contains(got.out, "n2 is off most, by -3.000s") {
+		t.Errorf("a bad clock: %+v", got)
+	}
+	cluster.nodes = nil
+	if got := run(t, cluster, "selftest", "clock"); got.code != cli.ExitFailed || !strings.Contains(got.err, "no node tells its clock") {
+		t.Errorf("no clock: %+v", got)
+	}
+}

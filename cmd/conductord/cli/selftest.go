@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+// What a self-test calls good.
+const (
+	goodGap    = 3 * time.Second // without a write, around a change of the leader
+	goodCommit = 100 * time.Millisecond
+	goodOffset = time.Second
+
+	testWrites = 100
+	testPause  = 20 * time.Millisecond // between two writes around a change of the leader
+	testLead   = time.Second           // of writes, before the change and after it
+)
+
+// TestedCluster is what a self-test says.
+type TestedCluster struct {
+	Test    string `json:"test"`
+	Passed  bool   `json:"passed"`
+	Verdict string `json:"verdict"`
+}
+
+func (p *Program) selftestCommand() *cobra.Command {
+	test := func(name, short, long string, run func(context.Context, Cluster) (TestedCluster, error)) *cobra.Command {
+		return &cobra.Command{
+			Use: name, Short: short, Long: long, Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+					tested, err := run(ctx, cluster)
+					if err != nil {
+						return because(err, "test the cluster")
+					}
+					return p.writeTested(tested, name)
+				})
+			},
+		}
+	}
+	return Noun("selftest", "Test a cluster that works, and give a verdict",
+		test("failover", "Hand the leadership over while writing, and time the gap",
+			"Write again and again (sessions are opened and closed), hand the leadership over, and measure the longest time\nwithout a write. Nothing that runs is lost.", testFailover),
+		test("disk", "Time writes of the cluster: each waits for the disks of a majority",
+			"Write a hundred times, one after the other, and show how long a write takes. Each is on the disks of a majority.", testDisk),
+		test("clock", "Compare the clocks of all nodes",
+			"Compare the wall clock of each node with the cluster's time.", testClock))
+}
+
+func (p *Program) writeTested(tested TestedCluster, name string) error {
+	tested.Test = name
+	write := func() error { return p.WriteLines([]string{tested.Verdict}) }
+	if p.JSON() {
+		write = func() error { return p.WriteJSON(tested) }
+	}
+	if err := write(); err != nil || tested.Passed {
+		return err
+	}
+	return fmt.Errorf("the cluster did not pass the test %s", name)
+}
+
+// testWrite is one write that leaves nothing behind.
+func testWrite(ctx context.Context, cluster Cluster) error {
+	session, err := cluster.OpenSession(ctx, jobs.Opening{ID: jobs.NewSessionID(), Name: "selftest", Host: "selftest", TTL: 10 * time.Second})
+	if err != nil {
+		return err
+	}
+	return cluster.CloseSession(ctx, session.ID)
+}
+
+func testFailover(ctx context.Context, cluster Cluster) (TestedCluster, error) {
+	last, longest := time.Now(), time.Duration(0)
+	writeFor := func(d time.Duration, until <-chan error) (err error) {
+		enough := time.After(d)
+		for {
+			if err := testWrite(ctx, cluster); err != nil {
+				return err
+			}
+			now := time.Now()
+			last, longest = now, max(longest, now.Sub(last))
+			select {
+			case <-time.After(testPause):
+			case err := <-until:
+				return err
+			case <-enough:
+				return nil
+			}
+		}
+	}
+	if err := writeFor(testLead, nil); err != nil {
+		return TestedCluster{}, err
+	}
+	var leader string
+	handed := make(chan error, 1)
+	go func() { // ends with the change, or with ctx
+		var err error
+		leader, err = cluster.TransferLeader(ctx, "")
+		handed <- err
+	}()
+	if err := errors.Join(writeFor(time.Hour, handed), writeFor(testLead, nil)); err != nil {
+		return TestedCluster{}, err
+	}
+	return TestedCluster{
+		Passed:  longest <= goodGap,
+		Verdict: fmt.Sprintf("%s leads now; the longest time without a write was %v, and %v are good", leader, longest.Round(time.Millisecond), goodGap),
+	}, nil
+}
+
+func testDisk(ctx context.Context, cluster Cluster) (TestedCluster, error) {
+	took := make([]time.Duration, 0, testWrites)
+	for range testWrites {
+		began := time.Now()
+		if err := testWrite(ctx, cluster); err != nil {
+			return TestedCluster{}, err
+		}
+		took = append(took, time.Since(began)/2) // opened and closed
+	}
+	slices.Sort(took)
+	median, slow := took[len(took)/2], took[len(took)*99/100]
+	return TestedCluster{
+		Passed:  slow <= goodCommit,
+		Verdict: fmt.Sprintf("a write takes %v, and one in a hundred %v; %v are good", median.Round(10*time.Microsecond), slow.Round(10*time.Microsecond), goodCommit),
+	}, nil
+}
+
+func testClock(ctx context.Context, cluster Cluster) (TestedCluster, error) {
+	nodes, err := cluster.Nodes(ctx)
+	if err != nil {
+		return TestedCluster{}, err
+	}
+	var worst time.Duration
+	name, heard := "", 0
+	for i := range nodes {
+		if s := &nodes[i].Status; nodes[i].Err == nil && s.ClockOffset != nil {
+			if heard++; name == "" || s.ClockOffset.Abs() > worst.Abs() {
+				worst, name = *s.ClockOffset, s.Node
+			}
+		}
+	}
+	if heard == 0 {
+		return TestedCluster{}, errors.New("no node tells its clock")
+	}
+	return TestedCluster{
+		Passed:  worst.Abs() <= goodOffset,
+		Verdict: fmt.Sprintf("of %d clocks that of %s is off most, by %s; %v are good", heard, name, offsetText(&worst), goodOffset),
+	}, nil
+}
