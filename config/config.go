@@ -23,6 +23,7 @@ type Config struct {
 	DrainTimeout time.Duration
 	LogStore     string // how the node keeps raft's log: bolt or wal
 	DiskReserve  int    // bytes
+	Memory       int    // bytes
 
 	Cluster   Cluster
 	Raft      Raft
@@ -114,6 +115,7 @@ func Default() Config {
 		DrainTimeout: 500 * time.Millisecond, // half of the second within which a stopped node hands over
 		LogStore:     "bolt",
 		DiskReserve:  256 << 20,
+		Memory:       512 << 20,
 		Cluster:      Cluster{VerifyInterval: 10 * time.Minute},
 		Raft: Raft{
 			Heartbeat:         500 * time.Millisecond,

@@ -64,6 +64,8 @@ func nodeSettings() []setting {
 			doc: "How this node keeps raft's log: bolt (raft-boltdb) or wal (raft-wal, faster and younger); a node that has run is changed over with conductord log-store convert"},
 		{key: "disk_reserve", target: func(c *Config) any { return &c.DiskReserve }, low: 1 << 20, high: 1 << 40,
 			doc: "Bytes of disk that must be free, beside room for the node's snapshots, for anything new to be accepted; an empty node needs 2.5 times as many, and 64 MiB more with log_store wal"},
+		{key: "memory", target: func(c *Config) any { return &c.Memory }, low: 256 << 20, high: 1 << 40,
+			doc: "Bytes of memory for the process, beside the state's file, which the system maps: its queues get their shares, and calls are refused as overloaded before it is used up"},
 	}
 }
 

@@ -138,6 +138,11 @@ func leading[Req, Res any](
 func reading[Req, Res any](r *router, look func(*Req) (*Res, error)) func(string) unary[Req, Res] {
 	return func(name string) unary[Req, Res] {
 		return func(ctx context.Context, request *connect.Request[Req]) (*connect.Response[Res], error) {
+			if _, list := any(request.Msg).(interface{ GetLimit() uint32 }); list {
+				if err := r.memory.mayGrow(); err != nil {
+					return nil, wire.ErrorToConnect(err)
+				}
+			}
 			if m, ok := any(request.Msg).(interface{ GetStale() bool }); ok && m.GetStale() {
 				if err := r.ready.awaitMinIndex(ctx, request.Header()); err != nil {
 					return nil, wire.ErrorToConnect(err)

@@ -30,12 +30,8 @@ const (
 	// need less. Bad clients that reconnect at once cannot make a node read the
 	// largest bodies more often than this.
 	pressedPatience = 3 * time.Second
-	// maxExchangeBytes bounds the bodies that a node holds, from their first byte
-	// to the end of the call. Decoding takes as much again. When unread answers
-	// exceed it, pressedPatience holds.
-	maxExchangeBytes = 32 << 20
-	// smallBody is the largest body for which an eighth of maxExchangeBytes is
-	// reserved, so that large bodies cannot shut out ordinary calls.
+	// smallBody is the largest body for which an eighth of the budget is reserved, so
+	// that large bodies cannot shut out ordinary calls.
 	smallBody = 64 << 10
 	// refusalPause is how long a call waits for memory, with its body unread,
 	// before it is refused: a client that repeats it at once costs little.
@@ -57,18 +53,20 @@ type exchanges struct {
 	refuse *connect.ErrorWriter
 	log    refusalLog
 
-	mu              sync.Mutex // over all below
-	patience        time.Duration
-	budget          int64                  // of bodies, and of answers
+	mu       sync.Mutex // over all below
+	patience time.Duration
+	// budget bounds the bodies that a node holds, from their first byte to the end of the
+	// call. Decoding takes as much again. When unread answers exceed it, pressedPatience holds.
+	budget          int64
 	bodies, answers int64                  // bytes held
 	pressed         bool                   // a body lacked memory since endSlow ran last
 	waiting         map[*exchange]struct{} // for their clients
 }
 
-func newExchanges(logger hclog.Logger) *exchanges {
+func newExchanges(logger hclog.Logger, budget int64) *exchanges {
 	return &exchanges{
 		logger: logger, refuse: connect.NewErrorWriter(wire.HandlerOptions()...),
-		patience: clientPatience, budget: maxExchangeBytes, waiting: make(map[*exchange]struct{}),
+		patience: clientPatience, budget: budget, waiting: make(map[*exchange]struct{}),
 	}
 }
 

@@ -66,7 +66,7 @@ const (
 	MaxClientSessions    = maxClientSessions
 	MaxForwardedSessions = maxForwardedSessions
 
-	MaxExchangeBytes = maxExchangeBytes
+	MaxExchangeBytes = defaultMemory / exchangeShare
 )
 
 // Deadlines are the sessions' timers.
@@ -182,7 +182,7 @@ func Propose(ctx context.Context, n *Node, commands ...*conductordv1.Command) ([
 type Proposer struct{ *proposer }
 
 func NewProposer(r *raft.Raft, fatal func(error)) Proposer {
-	return Proposer{newProposer(r, new(atomic.Int64), time.Now, newNodeMetrics(prometheus.NewRegistry()), fatal)}
+	return Proposer{newProposer(r, defaultMemory/proposalShare, new(atomic.Int64), time.Now, newNodeMetrics(prometheus.NewRegistry()), fatal)}
 }
 
 func (p Proposer) Propose(ctx context.Context, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
@@ -193,7 +193,7 @@ func (p Proposer) Waiting() int { return len(p.queue) }
 
 const (
 	MaxWaiting      = maxWaiting
-	MaxWaitingBytes = maxWaitingBytes
+	MaxWaitingBytes = defaultMemory / proposalShare
 )
 
 // HelloOf is what a node sends in a handshake.

@@ -22,6 +22,7 @@ type router struct {
 	machine   *fsm.Machine
 	reads     *readRounds
 	ready     *readiness
+	memory    *memoryBudget
 	client    *http.Client // forwards calls
 	forwarded prometheus.Counter
 }

@@ -36,9 +36,9 @@ type apiServer struct {
 	address     net.Addr
 }
 
-func newAPIServer(logger hclog.Logger) *apiServer {
+func newAPIServer(logger hclog.Logger, memory int64) *apiServer {
 	return &apiServer{
-		exchanges:   newExchanges(logger),
+		exchanges:   newExchanges(logger, memory/exchangeShare),
 		connections: &connections{logger: logger, limit: maxConnections, idle: make(map[net.Conn]time.Time)},
 	}
 }

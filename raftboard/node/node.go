@@ -107,6 +107,7 @@ type Node struct {
 	ready        *readiness
 	leader       *leaderState
 	disk         *diskSpace
+	memory       *memoryBudget
 	polls        *longPolls
 	shares       *sessionShares
 	api          *apiServer
@@ -135,7 +136,8 @@ func Open(options Options) (*Node, error) {
 		polls:   newLongPolls(),
 		leader:  newLeaderState(options),
 		disk:    newDiskSpace(options),
-		api:     newAPIServer(options.Logger.Named("http")),
+		memory:  &memoryBudget{bytes: options.Memory, logger: options.Logger},
+		api:     newAPIServer(options.Logger.Named("http"), options.Memory),
 	}
 	n.shares = &sessionShares{
 		known:  func(id jobs.SessionID) bool { _, err := n.machine.Session(id); return err == nil },
@@ -257,7 +259,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	if fault := n.members.refusedByAll(); fault != nil { // met since the probe
 		return fault
 	}
-	n.proposer = newProposer(n.raft, asked, n.clock.now, n.metrics, n.fatal)
+	n.proposer = newProposer(n.raft, n.memory.bytes/proposalShare, asked, n.clock.now, n.metrics, n.fatal)
 	n.reads = n.newReadRounds()
 	n.clocks = &clockRounds{peers: n.newAskers(n.told), clock: n.clock}
 	n.memberAskers = n.newAskers(nil)
@@ -271,6 +273,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.disk.machine, n.disk.log = n.machine, n.log
 	diskAskers := n.newAskers(n.told)
 	n.routines.Go(func() { n.disk.watch(ctx, n.leader.serves, diskAskers) })
+	n.routines.Go(func() { n.memory.watch(ctx) })
 	n.routines.Go(func() { n.catchUp(ctx) })
 	n.routines.Go(func() { snapshotting.run(ctx) })
 	n.routines.Go(func() { n.services.verify.watch(ctx, n.options.VerifyInterval) })
@@ -309,9 +312,9 @@ func (n *Node) catchUp(ctx context.Context) {
 // newServices gives each service the parts that it needs.
 func (n *Node) newServices() *services {
 	o := n.options
-	submit := &submitter{limits: o.Limits, disk: n.disk, machine: n.machine, proposer: n.proposer}
+	submit := &submitter{limits: o.Limits, memory: n.memory, disk: n.disk, machine: n.machine, proposer: n.proposer}
 	router := &router{
-		leader: n.leader, machine: n.machine, reads: n.reads, ready: n.ready,
+		leader: n.leader, machine: n.machine, reads: n.reads, ready: n.ready, memory: n.memory,
 		client: newForwarder(o.System.Dial), forwarded: n.metrics.forwarded,
 	}
 	cluster := &clusterService{options: o, started: n.started, machine: n.machine, raft: n.raft, clock: n.clock, leader: n.leader, ready: n.ready, members: n.members}
@@ -322,7 +325,7 @@ func (n *Node) newServices() *services {
 			raft: n.raft, checks: n.checks, members: n.members, router: router, serves: n.leader.serves, running: make(chan struct{}, 1), logger: o.Logger,
 		},
 		posts: &postService{
-			limits: o.Limits, checks: o.CheckFlow, machine: n.machine, disk: n.disk, polls: n.polls, proposer: n.proposer, submit: submit,
+			limits: o.Limits, checks: o.CheckFlow, machine: n.machine, polls: n.polls, proposer: n.proposer, submit: submit,
 		},
 		claims:    &claimService{limits: o.Limits, machine: n.machine, leader: n.leader, polls: n.polls, proposer: n.proposer, submit: submit},
 		board:     &boardService{machine: n.machine, clock: n.clock, leader: n.leader, reads: n.reads, polls: n.polls, submit: submit},

@@ -45,7 +45,10 @@ type Options struct {
 	// DiskReserve is how many bytes must be free, beside room for a snapshot, for
 	// anything new to be accepted. 0: 256 MiB
 	DiskReserve int64
-	Backups     Backups // that the node makes by itself
+	// Memory is the budget for what clients make this node hold, in bytes; shares of it bound
+	// the queues. The caller gives Go's runtime the same limit. 0: 512 MiB
+	Memory  int64
+	Backups Backups // that the node makes by itself
 	// VerifyInterval is how often the leader compares the states of the members. 0: 10 min
 	VerifyInterval time.Duration
 	// RemoveDeadAfter is how long a member may be silent before the leader removes it, if a
@@ -105,6 +108,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Limits, logbook.MaxLimits)
 	setDefault(&o.LogStore, logstore.Bolt)
 	setDefault(&o.DiskReserve, defaultDiskReserve)
+	setDefault(&o.Memory, defaultMemory)
 	setDefault(&o.VerifyInterval, 10*time.Minute)
 	o.Backups = o.Backups.withDefaults()
 	if o.WallClock == nil {

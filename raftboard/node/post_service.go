@@ -22,7 +22,6 @@ type postService struct {
 	limits   logbook.Limits
 	checks   flowCheck
 	machine  *fsm.Machine
-	disk     *diskSpace
 	polls    *longPolls // their claims are piggybacked
 	proposer *proposer
 	submit   *submitter
@@ -61,7 +60,7 @@ func (s *postService) postAll(ctx context.Context, request *conductordv1.PostReq
 	// Checking is much of the work, and rarely finds a fault: check the whole call, and
 	// each posting only if that fails.
 	whole := postCommand(request.Postings)
-	if err := s.disk.mayGrow(command.Size(whole)); err != nil {
+	if err := s.submit.mayGrow(command.Size(whole)); err != nil {
 		return nil, 0, err
 	}
 	if command.Size(whole) <= maxEntryBytes && command.Check(s.limits, whole) == nil && s.checks.passes(request.Postings) {

@@ -25,7 +25,6 @@ const (
 	// would only make entries smaller.
 	entriesInFlight = 2
 	maxWaiting      = 4096 // proposals in the queue; more are refused with ErrOverloaded
-	maxWaitingBytes = 64 << 20
 	enqueueTimeout  = 2 * time.Second
 	// transferPatience is how long raft may refuse entries because it hands over its
 	// leadership. It may never end that (hashicorp/raft#696); the process then ends.
@@ -96,6 +95,7 @@ type proposer struct {
 
 	queue    chan *proposal
 	waiting  atomic.Int64  // bytes in the queue
+	maxBytes int64         // that may wait there
 	asked    *atomic.Int64 // entries that raft has not answered; raised before it sees them
 	inFlight chan struct{}
 	landed   chan int // the number of commands of an entry that raft has answered
@@ -105,9 +105,9 @@ type proposer struct {
 }
 
 // newProposer starts the proposer's goroutine; it ends with close.
-func newProposer(r *raft.Raft, asked *atomic.Int64, now func() time.Time, metrics *nodeMetrics, fatal func(error)) *proposer {
+func newProposer(r *raft.Raft, maxBytes int64, asked *atomic.Int64, now func() time.Time, metrics *nodeMetrics, fatal func(error)) *proposer {
 	p := &proposer{
-		raft: r, asked: asked, now: now, metrics: metrics, fatal: fatal,
+		raft: r, maxBytes: maxBytes, asked: asked, now: now, metrics: metrics, fatal: fatal,
 		queue:    make(chan *proposal, maxWaiting),
 		inFlight: make(chan struct{}, entriesInFlight),
 		landed:   make(chan int, entriesInFlight),
@@ -160,7 +160,7 @@ func (p *proposer) enqueue(one *proposal) error {
 	default:
 	}
 	size := int64(one.load.Bytes)
-	if total := p.waiting.Add(size); total > maxWaitingBytes {
+	if total := p.waiting.Add(size); total > p.maxBytes {
 		p.waiting.Add(-size)
 		return fmt.Errorf("%w: proposals of %d bytes are waiting already", jobs.ErrOverloaded, total-size)
 	}

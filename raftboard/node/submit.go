@@ -14,9 +14,18 @@ import (
 // submitter checks and replicates the commands of callers.
 type submitter struct {
 	limits   logbook.Limits
+	memory   *memoryBudget
 	disk     *diskSpace
 	machine  *fsm.Machine
 	proposer *proposer
+}
+
+// mayGrow returns an error while there is no room for new work of so many bytes.
+func (s *submitter) mayGrow(bytes int) error {
+	if err := s.memory.mayGrow(); err != nil {
+		return err
+	}
+	return s.disk.mayGrow(bytes)
 }
 
 // all checks commands and replicates those that pass, as a part of one log entry.
@@ -32,7 +41,7 @@ func (s *submitter) all(ctx context.Context, commands ...*conductordv1.Command) 
 				jobs.ErrConflict, command.Name(c), needs, s.machine.Version())
 		}
 		if err == nil && grows(c) {
-			err = s.disk.mayGrow(command.Size(c))
+			err = s.mayGrow(command.Size(c))
 		}
 		if err != nil {
 			results[i] = &conductordv1.Result{Error: command.ErrorToProto(err)}

@@ -26,6 +26,9 @@ type ServerOptions struct {
 	// Panicked is told of a handler that has panicked, and its stack. Its
 	// stream ends then, as the exchange of a plain call does.
 	Panicked func(procedure string, cause any, stack []byte)
+	// Short reports that the node is short of memory: each stream has a smaller budget then.
+	// nil: never
+	Short func() bool
 	// Patience is how long the reader of a stream may take nothing.
 	Patience time.Duration
 }
@@ -46,6 +49,14 @@ func NewServer(options ServerOptions) *Server {
 		s.names = append(s.names, offer.procedure)
 	}
 	return s
+}
+
+// budget is how many bytes each stream may make the node hold.
+func (s *Server) budget() int {
+	if s.options.Short != nil && s.options.Short() {
+		return shortBytes
+	}
+	return maxBytes
 }
 
 // controllerKey is under which the context of a stream has its controller.

@@ -148,7 +148,7 @@ func (s *serverStream) receive() error {
 func (s *serverStream) awaitBudget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for (s.bytes > maxBytes || s.inFlight > MaxCalls) && s.ctx.Err() == nil {
+	for (s.bytes > s.server.budget() || s.inFlight > MaxCalls) && s.ctx.Err() == nil {
 		s.lowered.Wait()
 	}
 }

@@ -37,6 +37,9 @@ const (
 	// answered, and answers that are not sent yet. Over it, the node stops
 	// reading the stream.
 	maxBytes = 16 << 20
+	// shortBytes is that budget while the node is short of memory: room for the long polls
+	// and keep-alives of any stream.
+	shortBytes = 256 << 10
 	// maxIdle is how many goroutines of a node wait for a stream's next calls:
 	// their stacks have grown to the size that answering takes.
 	maxIdle = 8

@@ -132,7 +132,7 @@ func nodeOptions(c config.Config, first bool, logger hclog.Logger, registry *pro
 		},
 		Sessions:  node.SessionTimings{Grace: c.Sessions.Grace, CoolDown: c.Sessions.CoolDown, MaxCrashes: c.Sessions.MaxCrashes},
 		Retention: node.Retention{MaxAge: c.Retention.MaxAge, Keep: uint64(c.Retention.Keep)},
-		Limits:    limitsOf(c), DiskReserve: int64(c.DiskReserve), VerifyInterval: c.Cluster.VerifyInterval, RemoveDeadAfter: c.Cluster.RemoveDeadAfter,
+		Limits:    limitsOf(c), DiskReserve: int64(c.DiskReserve), Memory: int64(c.Memory), VerifyInterval: c.Cluster.VerifyInterval, RemoveDeadAfter: c.Cluster.RemoveDeadAfter,
 		Backups: node.Backups{Directory: c.Backup.Directory, Interval: c.Backup.Interval, Keep: c.Backup.Keep},
 		Logger:  logger, Metrics: registry,
 	}

@@ -6,4 +6,4 @@ import "github.com/conductord/conductord/cmd/conductord/cli"
 const BallastBytes = ballastBytes
 
 // Ballast is how much of that a program takes in its environment.
-func Ballast(p *cli.Program) int { return len(ballast(p)) }
+func Ballast(p *cli.Program, limit int64) int { return len(limitMemory(p, limit)) }

@@ -38,8 +38,8 @@ func serverCommand(p *cli.Program) *cobra.Command {
 // serve runs a daemon until ctx ends. It calls started once the daemon serves.
 func serve(ctx context.Context, p *cli.Program, c config.Config, first bool, started func(*daemon) error) error {
 	logger := daemonLogger(c, p.Err)
-	room := ballast(p)
-	defer runtime.KeepAlive(room)
+	ballast := limitMemory(p, int64(c.Memory))
+	defer runtime.KeepAlive(ballast)
 	logger.Info("starting", "node", c.Node, "cluster", c.Cluster.ID, "version", cli.ProgramVersion().Version)
 	running, err := startDaemon(ctx, c, first, logger)
 	if err != nil {
