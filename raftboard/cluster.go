@@ -31,6 +31,7 @@ type Status struct {
 	StartedAt                      time.Time
 	LastContact                    time.Duration // since the leader was heard
 	LogStore                       string        // how the node keeps raft's log: bolt or wal
+	LogBytes, LogFreeBytes         uint64        // of the log's files, and of these, free for more entries
 	// ClockOffset is how far the node's wall clock is ahead of the cluster's
 	// time; nil while the node does not know that.
 	ClockOffset *time.Duration
@@ -156,6 +157,7 @@ func readStatus(message *v1.StatusResponse) (Status, error) {
 		Sessions: message.GetSessions(), Ready: message.GetReady(), NotReady: message.GetNotReady(), LogStore: message.GetLogStore(),
 		Members: readMembers(message.GetMembers()), MembersDiffer: message.GetMembersDiffer(),
 		ClusterVersion: int(message.GetClusterVersion()), ProgramVersion: int(message.GetProgramVersion()),
+		LogBytes: message.GetLogBytes(), LogFreeBytes: message.GetLogFreeBytes(),
 		Jobs: make(map[jobs.State]uint64, len(message.GetJobs())),
 	}
 	if message.ClockOffset != nil {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/conductord/conductord/cmd/conductord/daemon"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
@@ -36,7 +37,13 @@ func TestLogStores(t *testing.T) {
 	changing := cluster.Nodes[0]
 	convert := []string{"log-store", "convert", "--to", "wal", "--data-dir", changing.DataDir}
 	refuses(t, 1, "another process uses this data directory", convert...)
+	compact := []string{"log-store", "compact", "--data-dir", changing.DataDir}
+	refuses(t, 1, "another process uses this data directory", compact...)
 	changing.Kill()
+	var compacted daemon.CompactedLog
+	if printed(t, &compacted, compact...); compacted.After == 0 || compacted.After > compacted.Before {
+		t.Errorf("%+v", compacted)
+	}
 	if output, err := exec.CommandContext(within(t), binary, convert...).CombinedOutput(); err != nil || !strings.Contains(string(output), `set log_store = "wal"`) {
 		t.Fatalf("%v: %s", err, output)
 	}

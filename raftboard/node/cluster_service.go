@@ -17,6 +17,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -30,6 +31,7 @@ type clusterService struct {
 	leader  *leaderState
 	ready   *readiness
 	members *membership
+	log     *logstore.Log
 }
 
 // transferLeader hands the leadership over, and waits until another node leads.
@@ -119,7 +121,8 @@ func (s *clusterService) status(_ context.Context, _ *connect.Request[conductord
 		Sessions:     uint64(len(sessions)),
 		Ready:        true,
 		LogStore:     string(s.options.LogStore),
-		Members:      membersToProto(s.members.now()),
+		LogBytes:     uint64(logstore.Size(s.options.DataDir, s.options.LogStore)), LogFreeBytes: uint64(max(s.log.Reusable(), 0)),
+		Members: membersToProto(s.members.now()),
 
 		MembersDiffer: s.members.difference(), ClusterVersion: uint32(s.machine.Version()), ProgramVersion: command.Version,
 	}

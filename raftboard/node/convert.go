@@ -31,20 +31,47 @@ func convertLog(ctx context.Context, dataDir string, to logstore.Kind, logger hc
 	if !slices.Contains(logstore.Kinds, to) {
 		return done, fmt.Errorf("there is no log store %.64q, but %v", to, logstore.Kinds)
 	}
+	err = withStopped(dataDir, func(identity *identityStore) error {
+		done, err = logstore.Conversion{
+			DataDir: dataDir, From: identity.id.LogStore, To: to, Logger: logger, Step: step,
+			Commit: func() error { return identity.setLogStore(to) },
+		}.Run(ctx)
+		return err
+	})
+	return done, err
+}
+
+// CompactLog shrinks the file of a stopped node's raft log: see logstore.Conversion.Compact.
+func CompactLog(ctx context.Context, dataDir string, logger hclog.Logger) (logstore.Compaction, error) {
+	done, err := compactLog(ctx, dataDir, logger, func(string) {})
+	if err != nil {
+		return done, fmt.Errorf("cannot compact the raft log of %s: %w", dataDir, err)
+	}
+	return done, nil
+}
+
+// compactLog calls step before each change on disk.
+func compactLog(ctx context.Context, dataDir string, logger hclog.Logger, step func(string)) (done logstore.Compaction, err error) {
+	err = withStopped(dataDir, func(identity *identityStore) error {
+		done, err = logstore.Conversion{DataDir: dataDir, From: identity.id.LogStore, Logger: logger, Step: step}.Compact(ctx)
+		return err
+	})
+	return done, err
+}
+
+// withStopped uses the data directory of a node that does not run.
+func withStopped(dataDir string, use func(*identityStore) error) (err error) {
 	if _, err := os.Stat(filepath.Join(dataDir, identityFile)); err != nil {
-		return done, fmt.Errorf("it is not the data directory of a node: %w", err)
+		return fmt.Errorf("it is not the data directory of a node: %w", err)
 	}
 	lock, err := lockDataDir(dataDir)
 	if err != nil {
-		return done, err
+		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	identity, err := readIdentity(dataDir)
 	if err != nil {
-		return done, err
+		return err
 	}
-	return logstore.Conversion{
-		DataDir: dataDir, From: identity.id.LogStore, To: to, Logger: logger, Step: step,
-		Commit: func() error { return identity.setLogStore(to) },
-	}.Run(ctx)
+	return use(identity)
 }

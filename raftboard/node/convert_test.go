@@ -104,15 +104,25 @@ func TestConversionCutOffAnywhere(t *testing.T) {
 }
 
 // cutOff converts up to the nth change on disk, and returns its name; empty: there are
-// fewer. A panic leaves on disk what a killed process leaves.
+// fewer.
 func cutOff(t *testing.T, dir string, to logstore.Kind, nth int) (before string) {
+	t.Helper()
+	return cutOffAt(t, nth, func(step func(string)) error {
+		_, err := node.ConvertLogStep(t.Context(), dir, to, step)
+		return err
+	})
+}
+
+// cutOffAt does something up to its nth step, and returns the step's name; empty: there are
+// fewer. A panic leaves on disk what a killed process leaves.
+func cutOffAt(t *testing.T, nth int, do func(step func(string)) error) (before string) {
 	t.Helper()
 	defer func() {
 		if stopped := recover(); stopped != nil && stopped != before {
 			panic(stopped)
 		}
 	}()
-	_, err := node.ConvertLogStep(t.Context(), dir, to, func(step string) {
+	err := do(func(step string) {
 		if nth--; nth == 0 {
 			before = step
 			panic(step)
@@ -234,11 +244,11 @@ func contents(t *testing.T, dir string, kind logstore.Kind) []string {
 		t.Errorf("the vote: %q, %v", vote, err)
 	}
 	all = append(all, string(vote))
-	last, err := log.LastIndex()
+	first, last, err := logstore.Bounds(log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for index := uint64(1); index <= last; index++ {
+	for index := first; index <= last; index++ {
 		var entry raft.Log
 		if err := log.GetLog(index, &entry); err != nil {
 			t.Fatal(err)
@@ -246,6 +256,66 @@ func contents(t *testing.T, dir string, kind logstore.Kind) []string {
 		all = append(all, fmt.Sprintf("%d %d %v %x", entry.Index, entry.Term, entry.Type, entry.Data))
 	}
 	return all
+}
+
+// A compaction gives back what a long log has left free in its file. Cut off before any
+// change on disk, it leaves a node that starts and has everything, and can be repeated.
+func TestCompactionCutOffAnywhere(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, func(o *node.Options) { o.Raft.SnapshotThreshold, o.Raft.TrailingLogs = 16, 32 }).startAll()
+	client := c.client()
+	var ids []jobs.JobID
+	for range 40 {
+		job, err := jobs.PostOne(t.Context(), client, jobs.Posting{Name: "large", Kind: "none", Details: json.RawMessage(`"` + strings.Repeat("x", 100<<10) + `"`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, job.ID)
+	}
+	if err := node.Raft(c.nodes[0]).Snapshot().Error(); err != nil { // most of the log goes
+		t.Fatal(err)
+	}
+	for range 20 {
+		ids = append(ids, posted(t, client))
+	}
+	status, err := client.Status(t.Context(), c.endpoints()[0])
+	if err != nil || status.LogFreeBytes < 1<<20 || status.LogFreeBytes > status.LogBytes {
+		t.Errorf("%d of %d bytes are free, %v", status.LogFreeBytes, status.LogBytes, err)
+	}
+	client.Close()
+	c.stop(0)
+	c.options[0].Init = false
+	origin := c.options[0].DataDir
+	before := contents(t, origin, logstore.Bolt)
+	cuts := 0
+	for done := false; !done; cuts++ {
+		dir := filepath.Join(t.TempDir(), "n1")
+		if err := copyDir(dir, origin); err != nil {
+			t.Fatal(err)
+		}
+		step := cutOffAt(t, cuts+1, func(step func(string)) error {
+			_, err := node.CompactLogStep(t.Context(), dir, step)
+			return err
+		})
+		done = step == ""
+		if !done {
+			c.options[0].DataDir = dir
+			startsWith(t, c, logstore.Bolt, step, ids)
+			continue
+		}
+		again, err := node.CompactLog(t.Context(), dir, hclog.NewNullLogger())
+		if err != nil || again.After > again.Before || again.After > int64(status.LogBytes)/2 {
+			t.Errorf("repeated: %+v of %d, %v", again, status.LogBytes, err)
+		}
+		if after := contents(t, dir, logstore.Bolt); !slices.Equal(after, before) {
+			t.Errorf("got  %v\nwant %v", after, before)
+		}
+		c.options[0].DataDir = dir
+		startsWith(t, c, logstore.Bolt, step, ids)
+	}
+	if cuts < 6 {
+		t.Errorf("there were only %d changes on disk", cuts)
+	}
 }
 
 // What cannot be converted is left as it is, with the reason.
@@ -271,6 +341,12 @@ func TestConversionIsRefused(t *testing.T) {
 		c.startAll()
 		refused(t, t.Context(), dir, logstore.WAL, "another process uses this data directory")
 		c.stop(0)
+	})
+	t.Run("a compaction of raft-wal", func(t *testing.T) {
+		other, _ := ranOn(t, logstore.WAL)
+		if _, err := node.CompactLog(t.Context(), other.options[0].DataDir, hclog.NewNullLogger()); err == nil || !strings.Contains(err.Error(), "by itself") {
+			t.Errorf("got %v", err)
+		}
 	})
 	t.Run("interrupted", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -172,6 +172,11 @@ func ConvertLogStep(ctx context.Context, dir string, to logstore.Kind, step func
 	return convertLog(ctx, dir, to, hclog.NewNullLogger(), step)
 }
 
+// CompactLogStep compacts a log store, and calls step before each change on disk.
+func CompactLogStep(ctx context.Context, dir string, step func(string)) (logstore.Compaction, error) {
+	return compactLog(ctx, dir, hclog.NewNullLogger(), step)
+}
+
 // Propose has a node propose commands that no caller may send.
 func Propose(ctx context.Context, n *Node, commands ...*conductordv1.Command) ([]*conductordv1.Result, error) {
 	_, results, err := n.proposer.propose(ctx, commands...)

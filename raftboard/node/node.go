@@ -317,7 +317,7 @@ func (n *Node) newServices() *services {
 		leader: n.leader, machine: n.machine, reads: n.reads, ready: n.ready, memory: n.memory,
 		client: newForwarder(o.System.Dial), forwarded: n.metrics.forwarded,
 	}
-	cluster := &clusterService{options: o, started: n.started, machine: n.machine, raft: n.raft, clock: n.clock, leader: n.leader, ready: n.ready, members: n.members}
+	cluster := &clusterService{options: o, log: n.log, started: n.started, machine: n.machine, raft: n.raft, clock: n.clock, leader: n.leader, ready: n.ready, members: n.members}
 	return &services{
 		submit: submit, shares: n.shares, cluster: cluster, router: router,
 		upgrades: &upgradeService{members: n.members, router: router, submit: submit},

@@ -4801,6 +4801,8 @@ type StatusResponse struct {
 	MembersDiffer  string `protobuf:"bytes,20,opt,name=members_differ,json=membersDiffer,proto3" json:"members_differ,omitempty"`
 	ClusterVersion uint32 `protobuf:"varint,21,opt,name=cluster_version,json=clusterVersion,proto3" json:"cluster_version,omitempty"` // of the log's vocabulary that the cluster uses
 	ProgramVersion uint32 `protobuf:"varint,22,opt,name=program_version,json=programVersion,proto3" json:"program_version,omitempty"` // the latest that this node's program can read
+	LogBytes       uint64 `protobuf:"varint,23,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`                   // of the files of raft's log
+	LogFreeBytes   uint64 `protobuf:"varint,24,opt,name=log_free_bytes,json=logFreeBytes,proto3" json:"log_free_bytes,omitempty"`     // of these, free for more entries: see log-store compact
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -4985,6 +4987,20 @@ func (x *StatusResponse) GetClusterVersion() uint32 {
 func (x *StatusResponse) GetProgramVersion() uint32 {
 	if x != nil {
 		return x.ProgramVersion
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetLogBytes() uint64 {
+	if x != nil {
+		return x.LogBytes
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetLogFreeBytes() uint64 {
+	if x != nil {
+		return x.LogFreeBytes
 	}
 	return 0
 }
@@ -5385,7 +5401,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\rBackupRequest\"$\n" +
 	"\x0eBackupResponse\x12\x12\n" +
 	"\x04part\x18\x01 \x01(\fR\x04part\"\x0f\n" +
-	"\rStatusRequest\"\xec\x06\n" +
+	"\rStatusRequest\"\xaf\a\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1e\n" +
 	"\n" +
@@ -5412,7 +5428,9 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\fclock_offset\x18\x13 \x01(\v2\x19.google.protobuf.DurationR\vclockOffset\x12%\n" +
 	"\x0emembers_differ\x18\x14 \x01(\tR\rmembersDiffer\x12'\n" +
 	"\x0fcluster_version\x18\x15 \x01(\rR\x0eclusterVersion\x12'\n" +
-	"\x0fprogram_version\x18\x16 \x01(\rR\x0eprogramVersion\x1a7\n" +
+	"\x0fprogram_version\x18\x16 \x01(\rR\x0eprogramVersion\x12\x1b\n" +
+	"\tlog_bytes\x18\x17 \x01(\x04R\blogBytes\x12$\n" +
+	"\x0elog_free_bytes\x18\x18 \x01(\x04R\flogFreeBytes\x1a7\n" +
 	"\tJobsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x86\x01\n" +

@@ -141,6 +141,7 @@ func statusMessage(s *raftboard.Status) *v1.StatusResponse {
 		Term: s.Term, CommitIndex: s.CommitIndex, AppliedIndex: s.AppliedIndex, Version: s.Version, StartedAt: command.TimeToProto(s.StartedAt),
 		LastContact: command.DurationToProto(s.LastContact), LogStore: s.LogStore, Sessions: s.Sessions, Ready: s.Ready, NotReady: s.NotReady,
 		Jobs: map[string]uint64{}, MembersDiffer: s.MembersDiffer, ClusterVersion: uint32(s.ClusterVersion), ProgramVersion: uint32(s.ProgramVersion),
+		LogBytes: s.LogBytes, LogFreeBytes: s.LogFreeBytes,
 	}
 	if s.ClockOffset != nil {
 		message.ClockOffset = durationpb.New(*s.ClockOffset)
@@ -167,7 +168,29 @@ func (p *Program) writeNodes(nodes []raftboard.NodeStatus) error {
 		})
 	}
 	header := []string{"endpoint", "node", "cluster", "state", "leader", "term", "applied", "sessions", "log", "clock", "jobs", "ready"}
-	return p.WriteTable(header, rows)
+	if err := p.WriteTable(header, rows); err != nil {
+		return err
+	}
+	return p.WriteLines(compactable(nodes))
+}
+
+// Freed space that is worth a stop of the node: a part of its log's file, and at least so many
+// bytes.
+const (
+	worthBytes = 256 << 20
+	worthShare = 2
+)
+
+// compactable says which nodes have a log file that is mostly free.
+func compactable(nodes []raftboard.NodeStatus) (lines []string) {
+	for i := range nodes {
+		s := &nodes[i].Status
+		if s.LogFreeBytes >= worthBytes && s.LogFreeBytes*worthShare >= s.LogBytes {
+			lines = append(lines, fmt.Sprintf("%d of %d MiB of %s's raft log are free; to shrink it, stop the node: conductord log-store compact --data-dir DIR",
+				s.LogFreeBytes>>20, s.LogBytes>>20, s.Node))
+		}
+	}
+	return lines
 }
 
 // offsetText shows how far a node's clock is off: +1.200s is ahead.

@@ -504,6 +504,8 @@ func TestClusterStatus(t *testing.T) {
 		Ready: true, Sessions: 2, LogStore: "wal", ClockOffset: &offset, Jobs: map[jobs.State]uint64{"completed": 5, "claimable": 1}}}
 	down := raftboard.NodeStatus{Endpoint: "b:1", Err: errors.New("connection refused")}
 	lone := raftboard.NodeStatus{Endpoint: "c:1", Status: raftboard.Status{Node: "n3", Cluster: "c", State: "candidate", NotReady: "no leader"}}
+	free := raftboard.NodeStatus{Endpoint: "d:1", Status: raftboard.Status{Node: "n4", Cluster: "c", State: "leader", Leader: "n4", Ready: true, LogBytes: 600 << 20, LogFreeBytes: 300 << 20}}
+	busy := raftboard.NodeStatus{Endpoint: "e:1", Status: raftboard.Status{Node: "n5", Cluster: "c", State: "leader", Leader: "n5", Ready: true, LogBytes: 800 << 20, LogFreeBytes: 300 << 20}}
 	header := "ENDPOINT NODE CLUSTER STATE LEADER TERM APPLIED SESSIONS LOG CLOCK JOBS READY\n"
 	for _, row := range []struct {
 		name  string
@@ -512,6 +514,9 @@ func TestClusterStatus(t *testing.T) {
 		out   string
 	}{
 		{"led", []raftboard.NodeStatus{leader, down}, 0, header + "a:1 n1 c leader n1 3 17 2 wal -TOOK 1 claimable, 5 completed yes\nb:1 - - - - 0 0 0 - - - no answer: connection refused\n"},
+		{"a log that is mostly free", []raftboard.NodeStatus{free}, 0, header + "d:1 n4 c leader n4 0 0 0 - - - yes\n" +
+			"300 of 600 MiB of n4's raft log are free; to shrink it, stop the node: conductord log-store compact --data-dir DIR\n"},
+		{"a log in use", []raftboard.NodeStatus{busy}, 0, header + "e:1 n5 c leader n5 0 0 0 - - - yes\n"},
 		{"not led", []raftboard.NodeStatus{lone}, cli.ExitUnavailable, header + "c:1 n3 c candidate - 0 0 0 - - - no: no leader\n"},
 	} {
 		cluster := openCluster(t)

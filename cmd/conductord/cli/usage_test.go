@@ -85,6 +85,7 @@ func TestWhatMustBeSaid(t *testing.T) {
 		{"bulk cancel", "at least one filter"},
 		{"server", "must be set"},
 		{"log-store convert --to wal", "data-dir"},
+		{"log-store compact", "data-dir"},
 	} {
 		got := run(t, openCluster(t), strings.Fields(row.args)...)
 		if got.code != cli.ExitUsage || !strings.Contains(got.err, row.want) || got.out != "" {

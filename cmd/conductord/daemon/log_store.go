@@ -24,7 +24,7 @@ type ConvertedLog struct {
 }
 
 func logStoreCommand(p *cli.Program) *cobra.Command {
-	return cli.Noun("log-store", "Change how a stopped node keeps its raft log", convertLogCommand(p))
+	return cli.Noun("log-store", "Change how a stopped node keeps its raft log", convertLogCommand(p), compactLogCommand(p))
 }
 
 func convertLogCommand(p *cli.Program) *cobra.Command {
@@ -49,13 +49,62 @@ func convertLogCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-func convertLog(ctx context.Context, p *cli.Program, dataDir string, to logstore.Kind) error {
-	tightenUmask() // what is written is as private as what it is copied from
-	path, err := filepath.Abs(dataDir)
-	if err != nil {
-		return fmt.Errorf("cannot use the data directory %q: %w", dataDir, err)
+// CompactedLog is what log-store compact says: the bytes of the log's file.
+type CompactedLog struct {
+	Before int64 `json:"before"`
+	After  int64 `json:"after"`
+}
+
+func compactLogCommand(p *cli.Program) *cobra.Command {
+	var dataDir string
+	cmd := &cobra.Command{
+		Use:   "compact --data-dir DIR",
+		Short: "Shrink the file of a stopped node's raft log",
+		Long: "Rewrite the file of a stopped node's raft log without its free pages, and read it back. cluster status says when\n" +
+			"that is worth it. If the command is interrupted, the node starts as before. A running node is refused, and one\n" +
+			"whose log store is wal, which gives back its space by itself.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if dataDir == "" {
+				return cli.UsageError(errors.New("name the node's data directory: --data-dir"))
+			}
+			return compactLog(cmd.Context(), p, dataDir)
+		},
 	}
-	logger := hclog.New(&hclog.LoggerOptions{Name: "conductord", Level: hclog.Warn, Output: p.Err})
+	cmd.Flags().StringVar(&dataDir, "data-dir", "", "the node's data directory")
+	return cmd
+}
+
+func compactLog(ctx context.Context, p *cli.Program, dataDir string) error {
+	path, logger, err := stoppedNode(p, dataDir)
+	if err != nil {
+		return err
+	}
+	done, err := node.CompactLog(ctx, path, logger)
+	if err != nil {
+		return err
+	}
+	if p.JSON() {
+		return p.WriteJSON(CompactedLog(done))
+	}
+	return p.WriteLines([]string{fmt.Sprintf("the raft log had %d KiB, and has %d KiB now", done.Before>>10, done.After>>10)})
+}
+
+// stoppedNode makes ready to write in the data directory of a node that does not run.
+func stoppedNode(p *cli.Program, dataDir string) (path string, logger hclog.Logger, err error) {
+	tightenUmask() // what is written is as private as what it is copied from
+	path, err = filepath.Abs(dataDir)
+	if err != nil {
+		return "", nil, fmt.Errorf("cannot use the data directory %q: %w", dataDir, err)
+	}
+	return path, hclog.New(&hclog.LoggerOptions{Name: "conductord", Level: hclog.Warn, Output: p.Err}), nil
+}
+
+func convertLog(ctx context.Context, p *cli.Program, dataDir string, to logstore.Kind) error {
+	path, logger, err := stoppedNode(p, dataDir)
+	if err != nil {
+		return err
+	}
 	done, err := node.ConvertLog(ctx, path, to, logger)
 	if err != nil {
 		return err

@@ -70,6 +70,40 @@ func (c Conversion) Run(ctx context.Context) (done Converted, err error) {
 	return done, Settle(c.DataDir, c.To)
 }
 
+// Compaction is what rewriting a store has gained: the bytes of its file.
+type Compaction struct{ Before, After int64 }
+
+// Compact rewrites a bolt store without the free pages that a burst of entries or a slow
+// follower has left in its file, reads it back, and puts it in the place of the old one. Stopped
+// at any moment, it leaves the old store or the new one. raft-wal removes its files by itself.
+func (c Conversion) Compact(ctx context.Context) (done Compaction, err error) {
+	if c.From != Bolt {
+		return done, fmt.Errorf("the log store %s gives back its space by itself", c.From)
+	}
+	c.Step("settle")
+	if err := Settle(c.DataDir, c.From); err != nil {
+		return done, err
+	}
+	c.To = c.From
+	path := Path(c.DataDir, c.From)
+	before, err := os.Stat(path)
+	if err != nil {
+		return done, fmt.Errorf("it has lost its raft log: %w", err)
+	}
+	if _, _, err := c.copy(ctx, path+newSuffix); err != nil {
+		return done, errors.Join(err, os.RemoveAll(path+newSuffix))
+	}
+	c.Step("put it in the old one's place")
+	if err := errors.Join(os.Rename(path+newSuffix, path), syncPath(c.DataDir)); err != nil {
+		return done, err
+	}
+	after, err := os.Stat(path)
+	if err != nil {
+		return done, err
+	}
+	return Compaction{before.Size(), after.Size()}, nil
+}
+
 // Settle cleans up after a conversion that was cut off: it removes a store that
 // was being written, and sets aside one that is not of the kind in use.
 func Settle(dataDir string, inUse Kind) error {

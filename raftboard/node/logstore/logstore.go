@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"runtime/debug"
 	"time"
@@ -73,6 +74,20 @@ func Path(dataDir string, kind Kind) string {
 		return filepath.Join(dataDir, walDir)
 	}
 	return filepath.Join(dataDir, boltFile)
+}
+
+// Size is how many bytes the files of a log have.
+func Size(dataDir string, kind Kind) (size int64) {
+	_ = filepath.WalkDir(Path(dataDir, kind), func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return nil // a file that was removed just now has no size
+		}
+		if info, err := entry.Info(); err == nil {
+			size += info.Size()
+		}
+		return nil
+	})
+	return size
 }
 
 // Open opens the log of a data directory, and makes an empty one if there is none.
