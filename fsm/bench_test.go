@@ -81,6 +81,25 @@ func BenchmarkClaimNext(b *testing.B) {
 	}
 }
 
+// BenchmarkDrainQueue takes and consumes the first job of a queue, again and again: each claim
+// meets the rows that were taken since the last flush.
+func BenchmarkDrainQueue(b *testing.B) {
+	r := newRig(b)
+	for done := 0; done < b.N; {
+		var postings []*v1.Posting
+		for ; len(postings) < 1000 && done < b.N; done++ {
+			postings = append(postings, &v1.Posting{Id: jobs.NewJobID().String(), Name: "n", Kind: "k"})
+		}
+		apply(b, r, []*v1.Command{post(postings...)})
+	}
+	apply(b, r, []*v1.Command{open("ann")})
+	b.ResetTimer()
+	for i := range b.N {
+		granted := apply(b, r, []*v1.Command{claimNext("ann", fmt.Sprint(i), 1, nil, nil)})[0].GetClaim().Granted[0]
+		apply(b, r, []*v1.Command{consume(&v1.Ending{Job: granted.Job, Token: granted.Token, Outcome: "success"})})
+	}
+}
+
 // BenchmarkUpdate finishes one step and starts the next, in flows of several
 // sizes: the cost must be that of the change, not of the flow.
 func BenchmarkUpdate(b *testing.B) {
