@@ -39,6 +39,7 @@ type Server struct {
 	offers  map[string]Offer
 	names   []string
 	streams atomic.Int64
+	idle    atomic.Int64 // goroutines that wait beyond maxIdle of their streams
 }
 
 // NewServer makes a Server.
@@ -50,6 +51,9 @@ func NewServer(options ServerOptions) *Server {
 	}
 	return s
 }
+
+// leaveIdle ends the wait of a goroutine.
+func (s *Server) leaveIdle() { s.idle.Add(-1) }
 
 // budget is how many bytes each stream may make the node hold.
 func (s *Server) budget() int {

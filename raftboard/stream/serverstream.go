@@ -221,27 +221,44 @@ func (s *serverStream) dispatch(next task) {
 	}
 }
 
-// answer handles one call after another, until there are none or maxIdle others
-// wait for one.
+// answer handles one call after another, until the stream ends or enough others wait
+// for one.
 func (s *serverStream) answer(next task) {
 	for {
 		s.handle(next)
-		s.mu.Lock()
-		if s.idle >= maxIdle {
-			s.mu.Unlock()
+		leave, ok := s.enterIdle()
+		if !ok {
 			return
 		}
-		s.idle++
-		s.mu.Unlock()
 		select {
 		case next = <-s.tasks:
+			leave()
 		case <-s.ended:
+			leave()
 			return
 		}
-		s.mu.Lock()
-		s.idle--
-		s.mu.Unlock()
 	}
+}
+
+// enterIdle lets a goroutine wait for a call, unless enough others do. leave ends that.
+func (s *serverStream) enterIdle() (leave func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.idle < maxIdle {
+		s.idle++
+		return s.leaveIdle, true
+	}
+	if s.server.idle.Add(1) > maxIdleMore {
+		s.server.idle.Add(-1)
+		return nil, false
+	}
+	return s.server.leaveIdle, true
+}
+
+func (s *serverStream) leaveIdle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.idle--
 }
 
 // timed is the context of a call.

@@ -40,9 +40,11 @@ const (
 	// shortBytes is that budget while the node is short of memory: room for the long polls
 	// and keep-alives of any stream.
 	shortBytes = 256 << 10
-	// maxIdle is how many goroutines of a node wait for a stream's next calls:
-	// their stacks have grown to the size that answering takes.
-	maxIdle = 8
+	// maxIdle is how many goroutines of a node wait for a stream's next calls, and
+	// maxIdleMore how many more do for the streams together. Their stacks have grown to
+	// the size that answering takes: to grow one is nearly half of what a read costs.
+	maxIdle     = 8
+	maxIdleMore = 256
 	// MaxStreams is how many streams a node serves; each takes some tens of
 	// kilobytes. A client that gets none goes on with plain calls.
 	MaxStreams = 1024
