@@ -125,9 +125,9 @@ func (e *effects) registry(t *testing.T, slow bool) *flow.Registry {
 	return factories{"work": func() ([]flow.Node, error) { return []flow.Node{first, do("b", well)}, nil }}.registry(t)
 }
 
-// TestUnrecordedEffectsAreUndone: the first step of a flow runs, and its owner
-// is lost before anything of that is recorded. Whoever cancels the job then has
-// the step undone, and not the job ended as one that has never begun.
+// TestUnrecordedEffectsAreUndone: the first step of a flow runs, and its owner is lost
+// before it records that. Cancelling the job then undoes the step; the job does not end
+// as one that never began.
 func TestUnrecordedEffectsAreUndone(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -222,8 +222,8 @@ func TestFirstStepNeedsNoRecord(t *testing.T) {
 	})
 }
 
-// TestJobsThatNeverBeganAreCancelledAtOnce: of what was given back without being
-// begun, nobody has to be asked for the undoing.
+// TestJobsThatNeverBeganAreCancelledAtOnce: a job that was released before its flow
+// began is cancelled without a conductor.
 func TestJobsThatNeverBeganAreCancelledAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)

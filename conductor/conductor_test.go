@@ -583,7 +583,7 @@ func TestPanickingNotifyHarmsNothing(t *testing.T) {
 	})
 }
 
-// What a board would refuse at every try is refused here.
+// Options that a board would refuse at every call are refused at the start.
 func TestOptionsBeyondTheBoard(t *testing.T) {
 	registry := flow.NewRegistry()
 	for i := range jobs.MaxKinds + 1 {

@@ -178,8 +178,8 @@ func TestDrainDuringABrokenWatch(t *testing.T) {
 	}
 }
 
-// A claim whose answer comes when the conductor has been drained is given back
-// before anything runs.
+// A claim whose answer comes after the conductor was drained is released before
+// anything runs.
 func TestDrainedWhileAClaimIsOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p := openCluster(t), newTrip()

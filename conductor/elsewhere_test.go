@@ -14,8 +14,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestFlowsThatOthersCanBuild: a job whose flow cannot be built here is given
-// back while another conductor says that it could, and trashed when none does.
+// TestFlowsThatOthersCanBuild: a job whose flow cannot be built here is released while
+// another conductor could build it, and trashed when none could.
 func TestFlowsThatOthersCanBuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// What the tests see of the inside.
+// Internals that the tests use.
 
 var (
 	ErrHandOver   = errHandOver

@@ -90,8 +90,8 @@ func errand(t *testing.T, p *trip, slowly bool) *flow.Registry {
 	}}.registry(t)
 }
 
-// TestOrdersFindWaitingJobs: a job that was given back until its flow has
-// something to do heeds orders as any other, and not only when it is due.
+// TestOrdersFindWaitingJobs: a stop request reaches a job that was released until its
+// flow has something to do, at once and not only when the job is due.
 func TestOrdersFindWaitingJobs(t *testing.T) {
 	suspend := func(t *testing.T, c cluster, job jobs.Job) error { return c.Suspend(t.Context(), order(job, false)) }
 	resume := func(t *testing.T, c cluster, job jobs.Job) error { return c.Resume(t.Context(), order(job, false)) }

@@ -105,8 +105,8 @@ func sequence(t *testing.T, connection logbook.Connection, id logbook.FlowID) in
 	return int(detail.Sequence)
 }
 
-// What waits while a call is in flight goes in one call, and no run waits for the
-// call of another.
+// Updates that wait while a call is in flight go in one call. No run waits for the call
+// of another.
 func TestJournalHasOneCallInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		held, release := make(chan struct{}), make(chan struct{})
@@ -214,7 +214,7 @@ func TestJournalRepeatsThroughFaults(t *testing.T) {
 	}
 }
 
-// What follows an update that did not happen is refused as out of order; both
+// After an update that did not happen, the next one is refused as out of order. Both
 // must be sent again.
 func TestJournalRepeatsWhatFollowsAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -72,7 +72,8 @@ func TestMaxDispatches(t *testing.T) {
 	}
 }
 
-// What was taken is seen through, however long it takes, and can be handed over.
+// A conductor that has reached its limit finishes the jobs that it holds, however long
+// that takes, and can hand them over.
 func TestSpentConductorFinishes(t *testing.T) {
 	for _, drained := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -149,8 +150,8 @@ func TestMaxDuration(t *testing.T) {
 	}
 }
 
-// An answer that comes when the time is over gives nothing more to do: the job
-// is given back before anything runs.
+// A claim whose answer comes after the conductor's time is over is released before
+// anything runs.
 func TestClaimedTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)

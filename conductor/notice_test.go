@@ -13,8 +13,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// TestNoticesComeInOrder: whoever follows a job by the notices sees its life
-// in the order in which it went, whatever comes of it, and ended once.
+// TestNoticesComeInOrder: the notices of a job come in the order of its life, however
+// it ends, and its end comes once.
 func TestNoticesComeInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)

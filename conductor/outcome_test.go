@@ -112,8 +112,8 @@ func TestReasonIsBounded(t *testing.T) {
 	}
 }
 
-// Whatever went wrong, and however much there is to say about it, a board of
-// the conductor's limits takes the ending.
+// A board with the conductor's limits takes every ending, whatever failed and however
+// long the failure's text is.
 func TestEndingsAreTaken(t *testing.T) {
 	lower := logbook.Limits{Name: 64, Value: 1 << 10, Command: 64 << 10, Steps: 100}
 	long := strings.Repeat("x", 1<<20)

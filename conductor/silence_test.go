@@ -13,7 +13,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// mutable is the real board, of which keep-alives can be cut off.
+// mutable is the real board; a test can cut off its keep-alives.
 type mutable struct {
 	cluster
 	muted atomic.Bool

@@ -18,8 +18,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// trip is a flow of three steps, of which the second one stays until it is let
-// go, and which notes what it does.
+// trip is a flow of three steps. It notes what it does, and its second step stays until
+// the test lets it go.
 type trip struct {
 	began chan struct{} // a token for each beginning of the second step
 	free  chan struct{} // closed: the second step ends by itself
@@ -260,7 +260,7 @@ func TestTheNextOwnerUndoes(t *testing.T) {
 	})
 }
 
-// A claim can be ended by whoever knows its token: the run stops at once, and
+// Any caller that knows a claim's token can end it. The run then stops at once, and
 // writes nothing more.
 func TestClaimsEndedByOthers(t *testing.T) {
 	ending := func(job jobs.Job) jobs.Ending { return jobs.Ending{Job: job.ID, Token: job.Token, Reason: "by hand"} }
@@ -479,7 +479,7 @@ func TestOrdersBeforeTheRunBegins(t *testing.T) {
 	}
 }
 
-// A flow that is to be undone before it has begun ends without running anything.
+// A flow whose undo is requested before it has begun ends without running anything.
 func TestCancelledBeforeTheRunBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newTrip()

@@ -24,7 +24,12 @@ type Config struct {
 	LogStore     string // how the node keeps raft's log: bolt or wal
 	DiskReserve  int    // bytes
 	Memory       int    // bytes
+	Insecure     bool   // plain text on every address
+	// AccessControl: callers must authenticate. It counts only with TLS.
+	AccessControl bool
 
+	TLS       TLS
+	JWT       JWT
 	Cluster   Cluster
 	Raft      Raft
 	Sessions  Sessions
@@ -33,6 +38,23 @@ type Config struct {
 	Backup    Backup
 	Conductor Conductor
 	Log       Log
+}
+
+// TLS holds files in PEM: all three, or none.
+type TLS struct {
+	CA   string // the authorities that certificates come from
+	Cert string // this node's
+	Key  string
+	// ClientCerts: clients must have a certificate of these authorities.
+	ClientCerts bool
+}
+
+// JWT is the issuer of JSON web tokens that count; empty: there is none.
+type JWT struct {
+	Issuer   string
+	Audience string
+	Keys     string // absolute path, or https URL
+	Claim    string // that names the principal
 }
 
 // Cluster is what the files of all nodes have in common.
@@ -112,11 +134,12 @@ type Log struct {
 // needs a name, a data directory, a cluster id and members.
 func Default() Config {
 	return Config{
-		DrainTimeout: 500 * time.Millisecond, // half of the second within which a stopped node hands over
-		LogStore:     "bolt",
-		DiskReserve:  256 << 20,
-		Memory:       512 << 20,
-		Cluster:      Cluster{VerifyInterval: 10 * time.Minute},
+		DrainTimeout:  500 * time.Millisecond, // half of the second within which a stopped node hands over
+		LogStore:      "bolt",
+		DiskReserve:   256 << 20,
+		Memory:        512 << 20,
+		AccessControl: true,
+		Cluster:       Cluster{VerifyInterval: 10 * time.Minute},
 		Raft: Raft{
 			Heartbeat:         500 * time.Millisecond,
 			Election:          500 * time.Millisecond,
@@ -126,6 +149,7 @@ func Default() Config {
 			SnapshotThreshold: 16_384,
 			TrailingLogs:      65_536,
 		},
+		JWT:       JWT{Claim: "sub"},
 		Sessions:  Sessions{TTL: 4 * time.Second, Grace: time.Second, CoolDown: 500 * time.Millisecond, MaxCrashes: 5},
 		Limits:    Limits{Name: maxName, Value: maxValue, Command: maxCommand, Steps: maxSteps},
 		Retention: Retention{MaxAge: 7 * 24 * time.Hour, Keep: 100_000},

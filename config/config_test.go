@@ -24,13 +24,13 @@ id = "shop"
 
 [[cluster.members]]
 name = "n1"
-raft = "10.0.0.1:7071"
-api = "10.0.0.1:7070"
+raft = "127.0.0.1:7071"
+api = "127.0.0.1:7070"
 
 [[cluster.members]]
 name = "n2"
-raft = "10.0.0.2:7071"
-api = "10.0.0.2:7070"
+raft = "127.0.0.2:7071"
+api = "127.0.0.2:7070"
 
 `
 
@@ -47,8 +47,8 @@ func goodConfig() config.Config {
 	c := config.Default()
 	c.Node, c.DataDir = "n1", "/var/lib/conductord"
 	c.Cluster.ID, c.Cluster.Members = "shop", []config.Member{
-		{Name: "n1", Raft: "10.0.0.1:7071", API: "10.0.0.1:7070"},
-		{Name: "n2", Raft: "10.0.0.2:7071", API: "10.0.0.2:7070"},
+		{Name: "n1", Raft: "127.0.0.1:7071", API: "127.0.0.1:7070"},
+		{Name: "n2", Raft: "127.0.0.2:7071", API: "127.0.0.2:7070"},
 	}
 	return c
 }
@@ -67,11 +67,15 @@ func TestGoodFiles(t *testing.T) {
 		{"an empty list", good + "[conductor]\nenabled = false\nboards = []", func(c *config.Config) {
 			c.Conductor.Enabled, c.Conductor.Boards = false, []string{}
 		}},
-		{"listening elsewhere", "raft_listen = \":9000\"\napi_listen = \"0.0.0.0:9001\"\n" + good, func(c *config.Config) {
-			c.RaftListen, c.APIListen = ":9000", "0.0.0.0:9001"
+		{"listening elsewhere, in plain text", "raft_listen = \":9000\"\napi_listen = \"0.0.0.0:9001\"\ninsecure = true\n" + good, func(c *config.Config) {
+			c.RaftListen, c.APIListen, c.Insecure = ":9000", "0.0.0.0:9001", true
 		}},
-		{"an IPv6 member", strings.ReplaceAll(good, "10.0.0.1:", "[fd00::1]:"), func(c *config.Config) {
-			c.Cluster.Members[0] = config.Member{Name: "n1", Raft: "[fd00::1]:7071", API: "[fd00::1]:7070"}
+		{"an IPv6 member", strings.ReplaceAll(good, "127.0.0.1:", "[::1]:"), func(c *config.Config) {
+			c.Cluster.Members[0] = config.Member{Name: "n1", Raft: "[::1]:7071", API: "[::1]:7070"}
+		}},
+		{"TLS", strings.ReplaceAll(good, "127.0.0.1:", "10.0.0.1:") + "[tls]\nca = '/a'\ncert = '/b'\nkey = '/c'", func(c *config.Config) {
+			c.Cluster.Members[0] = config.Member{Name: "n1", Raft: "10.0.0.1:7071", API: "10.0.0.1:7070"}
+			c.TLS = config.TLS{CA: "/a", Cert: "/b", Key: "/c"}
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -122,12 +126,19 @@ func TestFaults(t *testing.T) {
 		{"node is no member", strings.Replace(good, `"n1"`, `"n3"`, 1), []string{`1: node: there is no member "n3"`}},
 		{"node's name", strings.ReplaceAll(good, "n1", "n 1"), []string{"1: node: must begin with a letter", "8: cluster.members[0].name: must begin with a letter"}},
 		{"member's name twice", strings.Replace(good, `"n2"`, `"n1"`, 1), []string{`13: cluster.members[1].name: there is another member "n1"`}},
-		{"member's address twice", strings.ReplaceAll(good, "10.0.0.2:7071", "10.0.0.1:7070"), []string{"14: cluster.members[1].raft: is the address of cluster.members[0].api too"}},
-		{"member without a port", strings.ReplaceAll(good, "10.0.0.2:7071", "10.0.0.2"), []string{`14: cluster.members[1].raft: must be HOST:PORT, not "10.0.0.2"`}},
-		{"member's port", strings.ReplaceAll(good, "10.0.0.2:7071", "10.0.0.2:70710"), []string{`14: cluster.members[1].raft: must have a port from 1 to 65535`}},
-		{"member anywhere", strings.ReplaceAll(good, "10.0.0.2:7071", "0.0.0.0:7071"), []string{`14: cluster.members[1].raft: must name the host`}},
-		{"member without API", strings.ReplaceAll(good, `api = "10.0.0.2:7070"`, ""), []string{`12: cluster.members[1].api: must be set`}},
-		{"one port for both", "api_listen = \"10.0.0.1:7071\"\n" + good, []string{"1: api_listen: is where the node listens for the other members"}},
+		{"member's address twice", strings.ReplaceAll(good, "127.0.0.2:7071", "127.0.0.1:7070"), []string{"14: cluster.members[1].raft: is the address of cluster.members[0].api too"}},
+		{"member without a port", strings.ReplaceAll(good, "127.0.0.2:7071", "127.0.0.2"), []string{`14: cluster.members[1].raft: must be HOST:PORT, not "127.0.0.2"`}},
+		{"member's port", strings.ReplaceAll(good, "127.0.0.2:7071", "127.0.0.2:70710"), []string{`14: cluster.members[1].raft: must have a port from 1 to 65535`}},
+		{"member anywhere", strings.ReplaceAll(good, "127.0.0.2:7071", "0.0.0.0:7071"), []string{`14: cluster.members[1].raft: must name the host`}},
+		{"member without API", strings.ReplaceAll(good, `api = "127.0.0.2:7070"`, ""), []string{`12: cluster.members[1].api: must be set`}},
+		{"plain text that others hear", strings.ReplaceAll(good, "127.0.0.1:7070", "10.0.0.1:7070"), []string{
+			"0: tls.cert: must be set, with tls.key and tls.ca: the API port listens on 10.0.0.1:7070, where others can reach it"}},
+		{"plain text on every address", "raft_listen = \":7071\"\n" + good, []string{"0: tls.cert: must be set, with tls.key and tls.ca: the raft port listens on :7071"}},
+		{"a part of TLS", good + "[tls]\ncert = '/b'", []string{"0: tls.ca: must be set, as the other two", "0: tls.key: must be set, as the other two"}},
+		{"a part of an issuer", good + "[jwt]\nkeys = 'keys.json'", []string{
+			"18: jwt.keys: must be an absolute path or an https URL", "0: jwt.issuer: must be set", "0: jwt.audience: must be set"}},
+		{"an issuer without TLS", good + "[jwt]\nissuer = 'i'\naudience = 'a'\nkeys = '/keys.json'", []string{"18: jwt.issuer: needs tls"}},
+		{"one port for both", "api_listen = \"127.0.0.1:7071\"\n" + good, []string{"1: api_listen: is where the node listens for the other members"}},
 		{"a label twice", good + "[conductor]\nlabels = [\"a\", \"a\"]", []string{`18: conductor.labels: holds "a" twice`}},
 		{"a board twice", good + "[conductor]\nboards = [\"a\", \"a\"]", []string{`18: conductor.boards: holds "a" twice`}},
 		{"conductor without boards", good + "[conductor]\nboards = []", []string{`18: conductor.boards: must name a board`}},
@@ -212,7 +223,7 @@ func TestWithoutFile(t *testing.T) {
 	want.Conductor.Handlers, want.Log.JSON, want.Sessions.TTL, want.Limits.Steps = []string{"/a", "/b"}, true, 5*time.Second, 7
 	given := map[string]string{
 		"node": "n1", "data-dir": "/var/lib/conductord", "cluster-id": "shop",
-		"cluster-members":    "n1=10.0.0.1:7071,10.0.0.1:7070; n2=10.0.0.2:7071,10.0.0.2:7070",
+		"cluster-members":    "n1=127.0.0.1:7071,127.0.0.1:7070; n2=127.0.0.2:7071,127.0.0.2:7070",
 		"conductor-handlers": "/a, /b", "log-json": "true", "sessions-ttl": "5s", "limits-steps": "7",
 	}
 	var env []string
@@ -245,7 +256,7 @@ func TestFaultsElsewhere(t *testing.T) {
 		{"a flag out of range", nil, map[string]string{"limits-steps": "0"}, `flags: --limits-steps: is 0, and must be from 1 to 10000`},
 		{"an unknown flag", nil, map[string]string{"colour": "1"}, `flags: --colour: there is no such flag`},
 		{"members", nil, map[string]string{"cluster-members": "n1"}, `flags: --cluster-members: must be NAME=RAFT_HOST:PORT,API_HOST:PORT, not "n1"`},
-		{"one member", nil, map[string]string{"cluster-members": "n1=h:1,h:2;n2=h:0,h:3"}, `flags: --cluster-members: members[1].raft: must have a port`},
+		{"one member", nil, map[string]string{"cluster-members": "n1=localhost:1,localhost:2;n2=h:0,h:3"}, `flags: --cluster-members: members[1].raft: must have a port`},
 		{"no truth", []string{"CONDUCTORD_LOG_JSON=perhaps"}, nil, `environment: CONDUCTORD_LOG_JSON: must be true or false`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -285,7 +296,7 @@ func TestValidateInCode(t *testing.T) {
 
 func TestOwnAddresses(t *testing.T) {
 	c := goodConfig()
-	if got := []string{c.RaftAddress(), c.APIAddress(), c.ConductorName()}; !slices.Equal(got, []string{"10.0.0.1:7071", "10.0.0.1:7070", "n1"}) {
+	if got := []string{c.RaftAddress(), c.APIAddress(), c.ConductorName()}; !slices.Equal(got, []string{"127.0.0.1:7071", "127.0.0.1:7070", "n1"}) {
 		t.Errorf("from the member: %v", got)
 	}
 	c.RaftListen, c.APIListen, c.Conductor.Name = ":1", ":2", "c"

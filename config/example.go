@@ -13,12 +13,14 @@ func Example(node, clusterID string, members ...Member) string {
 	example := Default()
 	example.Node, example.DataDir = node, "/var/lib/conductord/"+node
 	example.Cluster.ID, example.Cluster.Members = clusterID, members
-	return Write(example)
+	return write(example, true)
 }
 
-// Write makes the file that says what the configuration says, with every key
-// that has its default as a comment.
-func Write(example Config) string {
+// Write makes the file that says what the configuration says, without what has its default.
+func Write(c Config) string { return write(c, false) }
+
+// write makes a file; whole: with every key that has its default as a comment.
+func write(c Config, whole bool) string {
 	var file strings.Builder
 	file.WriteString("# Configuration of a conductord node. Lines that are commented out show the\n" +
 		"# defaults. Every key is also a flag and an environment variable: data_dir is\n" +
@@ -26,6 +28,13 @@ func Write(example Config) string {
 	defaults := Default()
 	section := ""
 	for _, row := range table() {
+		text, standard := "", ""
+		if row.key != "cluster.members" {
+			text, standard = tomlOf(row.target(&c)), tomlOf(row.target(&defaults))
+			if text == standard && !whole {
+				continue
+			}
+		}
 		key := row.key
 		if table, inner, nested := strings.Cut(row.key, "."); nested {
 			if key = inner; table != section {
@@ -34,11 +43,10 @@ func Write(example Config) string {
 			}
 		}
 		if row.key == "cluster.members" {
-			writeMembers(&file, example.Cluster.Members)
+			writeMembers(&file, c.Cluster.Members)
 			continue
 		}
 		fmt.Fprintf(&file, "# %s.\n", row.doc)
-		text, standard := tomlOf(row.target(&example)), tomlOf(row.target(&defaults))
 		if text == standard {
 			key = "#" + key
 		}

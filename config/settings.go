@@ -44,7 +44,7 @@ const (
 
 // table holds every key there is, in the order of the example file.
 func table() []setting {
-	return slices.Concat(nodeSettings(), clusterSettings(), raftSettings(), sessionSettings(),
+	return slices.Concat(nodeSettings(), tlsSettings(), jwtSettings(), clusterSettings(), raftSettings(), sessionSettings(),
 		limitSettings(), retentionSettings(), backupSettings(), conductorSettings(), logSettings())
 }
 
@@ -66,6 +66,36 @@ func nodeSettings() []setting {
 			doc: "Bytes of disk that must be free, beside room for the node's snapshots, for anything new to be accepted; an empty node needs 2.5 times as many, and 64 MiB more with log_store wal"},
 		{key: "memory", target: func(c *Config) any { return &c.Memory }, low: 256 << 20, high: 1 << 40,
 			doc: "Bytes of memory for the process, beside the state's file, which the system maps: its queues get their shares, and calls are refused as overloaded before it is used up"},
+		{key: "insecure", target: func(c *Config) any { return &c.Insecure },
+			doc: "Speak plain text on addresses that are not loopback: everybody who reaches them can read, cancel and run everything"},
+		{key: "access_control", target: func(c *Config) any { return &c.AccessControl },
+			doc: "Whether callers must authenticate, and may do only what the roles of their principals allow; it counts only with tls, and without it everybody may do everything"},
+	}
+}
+
+func tlsSettings() []setting {
+	return []setting{
+		{key: "tls.ca", target: func(c *Config) any { return &c.TLS.CA },
+			doc: "PEM file of the authorities that the certificates of nodes and clients come from; it is read again when it changes, as are the next two"},
+		{key: "tls.cert", target: func(c *Config) any { return &c.TLS.Cert },
+			doc: "PEM file of this node's certificate, which names cluster and node: see conductord cert issue"},
+		{key: "tls.key", target: func(c *Config) any { return &c.TLS.Key },
+			doc: "PEM file of its private key, which nobody else may read"},
+		{key: "tls.client_certs", target: func(c *Config) any { return &c.TLS.ClientCerts },
+			doc: "Whether clients of the API must have a certificate that comes from tls.ca, also those that have tokens"},
+	}
+}
+
+func jwtSettings() []setting {
+	return []setting{
+		{key: "jwt.issuer", target: func(c *Config) any { return &c.JWT.Issuer },
+			doc: "The issuer of JSON web tokens that prove principals, as it stands in their claim iss; empty: they do not count"},
+		{key: "jwt.audience", target: func(c *Config) any { return &c.JWT.Audience },
+			doc: "The audience that the tokens must have among their claim aud"},
+		{key: "jwt.keys", target: func(c *Config) any { return &c.JWT.Keys },
+			doc: "The issuer's public keys as a JSON web key set: an absolute path or an https URL; read again when a token names another key"},
+		{key: "jwt.claim", target: func(c *Config) any { return &c.JWT.Claim },
+			doc: "The claim that names the principal"},
 	}
 }
 

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -40,6 +41,8 @@ const plainNameRule = "must begin with a letter or digit, and hold at most 63 le
 // keys like cluster.members[0].raft.
 func checkTogether(c *Config, blame func(key, message string)) {
 	checkNode(c, blame)
+	checkTLS(c, blame)
+	checkJWT(c, blame)
 	checkMembers(c.Cluster.Members, blame)
 	checkTimes(c, blame)
 	checkConductor(c, blame)
@@ -72,6 +75,51 @@ func checkNode(c *Config, blame func(key, message string)) {
 	if c.RaftAddress() != "" && c.RaftAddress() == c.APIAddress() {
 		blame("api_listen", "is where the node listens for the other members; raft has its own port")
 	}
+}
+
+// checkTLS refuses plain text where others may hear it.
+func checkTLS(c *Config, blame func(key, message string)) {
+	if c.TLS != (TLS{}) {
+		for _, file := range []struct{ key, path string }{{"tls.ca", c.TLS.CA}, {"tls.cert", c.TLS.Cert}, {"tls.key", c.TLS.Key}} {
+			if file.path == "" {
+				blame(file.key, "must be set, as the other two files of tls are")
+			}
+		}
+		return
+	}
+	for _, of := range []struct{ port, address string }{{"raft", c.RaftAddress()}, {"API", c.APIAddress()}} {
+		if host, _, err := net.SplitHostPort(of.address); err == nil && !c.Insecure && !Loopback(host) {
+			blame("tls.cert", fmt.Sprintf("must be set, with tls.key and tls.ca: the %s port listens on %s, where others can reach it, and without TLS they can do everything "+
+				"(see conductord cert; insecure = true allows it)", of.port, of.address))
+			return
+		}
+	}
+}
+
+// checkJWT refuses an issuer that is described in part, or could not be used.
+func checkJWT(c *Config, blame func(key, message string)) {
+	if c.JWT.Issuer == "" && c.JWT.Audience == "" && c.JWT.Keys == "" {
+		return
+	}
+	for _, of := range []struct{ key, value string }{
+		{"jwt.issuer", c.JWT.Issuer}, {"jwt.audience", c.JWT.Audience}, {"jwt.keys", c.JWT.Keys}, {"jwt.claim", c.JWT.Claim},
+	} {
+		if of.value == "" {
+			blame(of.key, "must be set, as the other keys of jwt are")
+		}
+	}
+	if keys := c.JWT.Keys; keys != "" && !filepath.IsAbs(keys) && !strings.HasPrefix(keys, "https://") {
+		blame("jwt.keys", fmt.Sprintf("must be an absolute path or an https URL, not %.128q", keys))
+	}
+	if c.TLS == (TLS{}) {
+		blame("jwt.issuer", "needs tls: in plain text, everybody on the way can read a token")
+	}
+}
+
+// Loopback reports whether only this machine reaches a host.
+func Loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func checkPlainName(key, name string, blame func(key, message string)) {

@@ -140,9 +140,8 @@ func TestAgeingIsExplained(t *testing.T) {
 	r.refused(ageBoard("", time.Millisecond), "invalid")
 }
 
-// TestEffectivePriority: what a job counts for at a time, "-" for nothing that
-// differs from what was said of it. The script is as in TestAgeing, of jobs of
-// which the first is asked about.
+// TestEffectivePriority holds the priority that the first job of a script counts for at a
+// time; "-" is the one that it was posted with. Scripts are as in TestAgeing.
 func TestEffectivePriority(t *testing.T) {
 	for _, row := range []struct{ name, script, want string }{
 		{"no ageing", "a:5 +60", "-"},

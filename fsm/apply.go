@@ -95,7 +95,7 @@ func (t *txn) entry(e *Entry) ([]*v1.Result, error) {
 	if e.Index <= t.Index {
 		return nil, nil
 	}
-	t.Index, t.Term, t.item, t.begun, t.use = e.Index, e.Term, 0, t.writes, entryUse{}
+	t.Index, t.Term, t.item, t.records, t.begun, t.use = e.Index, e.Term, 0, 0, t.writes, entryUse{}
 	if len(e.Data) == 0 {
 		return nil, nil
 	}
@@ -127,6 +127,7 @@ func (t *txn) entry(e *Entry) ([]*v1.Result, error) {
 func (t *txn) command(c *v1.Command) (answer *v1.Result, err error) {
 	defer caught(&err)
 	before := t.writes
+	t.by = c.GetPrincipal()
 	apply := appliers[command.Name(c)]
 	if apply == nil {
 		return nil, fmt.Errorf("%w: %T", command.ErrUnknownCommand, c.GetKind())
@@ -135,15 +136,17 @@ func (t *txn) command(c *v1.Command) (answer *v1.Result, err error) {
 	if err == nil {
 		t.postWaiting()
 	}
+	if err != nil && t.writes != before {
+		// Every command decides first and writes afterwards. One that does
+		// not would leave half of itself behind.
+		panic(corrupt("internal error: refused after %d writes: %w", t.writes-before, err))
+	}
+	t.audit(c, err)
 	switch {
 	case err == nil && result == nil && t.answered:
 		return &v1.Result{}, nil
 	case err == nil:
 		return result, nil
-	case t.writes != before:
-		// Every command decides first and writes afterwards. One that does
-		// not would leave half of itself behind.
-		panic(corrupt("internal error: refused after %d writes: %w", t.writes-before, err))
 	case !t.answered:
 		return nil, nil
 	}
@@ -154,6 +157,9 @@ func (t *txn) command(c *v1.Command) (answer *v1.Result, err error) {
 func (t *txn) commit() (*status, error) {
 	if t.changes.Events {
 		t.trimEvents()
+	}
+	if !t.auditedAt.IsZero() {
+		t.trimAudit()
 	}
 	t.saveCounters()
 	after := &status{ledger: t.ledger}

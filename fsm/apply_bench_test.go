@@ -24,7 +24,7 @@ type lives struct {
 	tokens []*v1.Token
 }
 
-// stages are those of a life, in their order. They are given back once.
+// stages are the stages of a job's life, in their order. The job is released once.
 var stages = []struct {
 	name     string
 	commands func(*lives, int) *v1.Command
@@ -104,9 +104,9 @@ func (l *lives) note(results []*v1.Result) {
 	}
 }
 
-// BenchmarkApply measures what applying each kind of command costs of which a
-// busy cluster sees many, flushes of the tables and all. An operation is one
-// command, of 64 in an entry; of the whole life, and in it, one job.
+// BenchmarkApply measures what it costs to apply the commands of a busy cluster, with the
+// flushes of the tables. An operation is one command of 64 in an entry; for a whole
+// life it is one job.
 func BenchmarkApply(b *testing.B) {
 	for wanted, stage := range stages {
 		b.Run(stage.name, func(b *testing.B) { benchmarkLives(b, func(at int) bool { return at == wanted }) })
@@ -132,7 +132,7 @@ func benchmarkLives(b *testing.B, measured func(stage int) bool) {
 	}
 }
 
-// timed applies an entry of which no command may be refused.
+// timed applies an entry. No command of it may be refused.
 func (r *rig) timed(b *testing.B, entry fsm.Entry, measured bool) []*v1.Result {
 	entries := []fsm.Entry{entry}
 	r.changes = nil

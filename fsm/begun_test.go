@@ -225,8 +225,8 @@ func TestPlanOfAFlowThatMayHaveBegun(t *testing.T) {
 	}
 }
 
-// TestUndoingIsNotSkipped: a job that is to be undone is not completed as
-// cancelled by somebody who leaves a flow as it is that may have begun.
+// TestUndoingIsNotSkipped: a cancelled job whose flow may have begun does not complete
+// while its undo is outstanding, also when an owner leaves the flow as it is.
 func TestUndoingIsNotSkipped(t *testing.T) {
 	for _, row := range []struct {
 		name     string

@@ -16,7 +16,7 @@ import (
 // leader does.
 const packed = 64
 
-// apply runs an entry of which no command may be refused.
+// apply applies an entry. No command of it may be refused.
 func apply(b *testing.B, r *rig, commands []*v1.Command) []*v1.Result {
 	results, err := r.Apply([]fsm.Entry{r.entry(commands...)})
 	if err != nil {

@@ -92,8 +92,8 @@ func TestBoardPostingRate(t *testing.T) {
 	r.posted(posting("under the lower limit", "k"))
 }
 
-// TestResumedBoardTellsItsQueues: whoever waits is told of each queue in which
-// jobs wait, and of none of another board.
+// TestResumedBoardTellsItsQueues: waiters hear of each queue of the board in which jobs
+// wait, and of none of another board.
 func TestResumedBoardTellsItsQueues(t *testing.T) {
 	r := newRig(t)
 	for i, kind := range []string{"k", "l", "k"} {

@@ -41,7 +41,11 @@ func (t *txn) saveBook(c *v1.Book) error {
 	if err != nil {
 		return err
 	}
-	plan, err := t.planBook(&book)
+	board := book.Board
+	if known, found := t.book(book.ID); found && board == "" {
+		board = known.Board
+	}
+	plan, err := t.planBook(&book, board)
 	if err != nil {
 		return fmt.Errorf("cannot save book %s: %w", book.ID, err)
 	}
@@ -49,14 +53,18 @@ func (t *txn) saveBook(c *v1.Book) error {
 	return nil
 }
 
-func (t *txn) planBook(book *logbook.Book) (*bookPlan, error) {
+// planBook works out what becomes of a book that is saved for a board, or for none.
+func (t *txn) planBook(book *logbook.Book, board string) (*bookPlan, error) {
 	if book.ID.IsZero() {
 		return nil, &logbook.InvalidError{Field: "book id", Reason: "unset"}
 	}
 	head, found := t.book(book.ID)
 	plan := &bookPlan{head: head}
 	if !found {
-		plan.head = logbook.Book{ID: book.ID, CreatedAt: t.now}
+		plan.head = logbook.Book{ID: book.ID, CreatedAt: t.now, Board: board}
+	}
+	if err := t.checkBoardOf(&plan.head, board); err != nil {
+		return nil, err
 	}
 	if !found || head.Name != book.Name || !sameValues(head.Meta, book.Meta) {
 		plan.head.Name, plan.head.Meta, plan.head.UpdatedAt, plan.save = book.Name, book.Meta, t.now, true
@@ -130,11 +138,13 @@ func sameValues(a, b logbook.Values) bool {
 }
 
 // planSavedBook is the plan for a book that is there and stays as it is.
-func (t *txn) planSavedBook(id logbook.BookID) (*bookPlan, error) {
+func (t *txn) planSavedBook(id logbook.BookID, board string) (*bookPlan, error) {
 	head, found := t.book(id)
-	switch {
-	case !found:
+	if !found {
 		return nil, fmt.Errorf("book %s: %w", id, logbook.ErrNotFound)
+	}
+	if err := t.checkBoardOf(&head, board); err != nil {
+		return nil, err
 	}
 	present := t.flowsOfBook(id)
 	return &bookPlan{head: head, present: present}, nil

@@ -90,7 +90,7 @@ func (t *txn) claimant(session, nonce string) (jobs.Session, *sessionClaims, job
 	if err != nil {
 		return jobs.Session{}, nil, jobs.Nonce{}, err
 	}
-	owner, err := t.openedSession(session)
+	owner, err := t.ownSession(session)
 	if err != nil {
 		return jobs.Session{}, nil, jobs.Nonce{}, err
 	}

@@ -118,8 +118,8 @@ func TestDeadlinesThatPassUnseen(t *testing.T) {
 	}
 }
 
-// TestADeadlineDuringTheLastStep: a flow that has come to its end is consumed,
-// late or not.
+// TestADeadlineDuringTheLastStep: a flow that has ended is consumed, even after its
+// deadline.
 func TestADeadlineDuringTheLastStep(t *testing.T) {
 	r := newRig(t)
 	r.ok(beginLeadership())
@@ -184,9 +184,8 @@ func TestADeadlineOfACancelledJob(t *testing.T) {
 	r.wakesWhoPassedBy()
 }
 
-// TestADeadlineOfAReopenedJob: a job that a person has reopened, and given a
-// deadline, is cancelled then as a person would cancel it: what was to be undone
-// further is, and what was to go on forwards is taken back.
+// TestADeadlineOfAReopenedJob: the deadline of a reopened job cancels it as a person
+// would. An undo goes on, and an intervention that would go forwards is withdrawn.
 func TestADeadlineOfAReopenedJob(t *testing.T) {
 	for word, want := range map[*v1.Intervention]string{asked("retry-revert", ""): "claimable ", asked("skip", "x"): "claimable ", asked("rerun", ""): "completed failed"} {
 		r := stuck(t, "FAILURE")

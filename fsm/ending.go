@@ -116,7 +116,7 @@ func (t *txn) planEnding(c *v1.Ending, how end) (*parting, error) {
 	if repeats(j, &ending, how) {
 		return nil, nil
 	}
-	if err := checkToken(j, ending.Token); err != nil {
+	if err := t.checkToken(j, ending.Token); err != nil {
 		return nil, err
 	}
 	p := &parting{Ending: ending, job: j, owner: j.Claim.Owner}

@@ -10,10 +10,10 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestATokenStandsForOneThing: of what is claimed and said in one entry, which
-// is one token, a flow has an owner or words, and never both, nor two owners.
-// Job "a" waits with a flow that is to be run again, or has finished; what is
-// refused or passed over at the end of the entry is done in the next one.
+// TestATokenStandsForOneThing: all claims and interventions of one entry share a token.
+// So in one entry a flow gets one owner or one intervention, never both and never two.
+// Job "a" waits with a flow that will run again, or has finished. What the entry refuses
+// or skips at its end happens in the next one.
 func TestATokenStandsForOneThing(t *testing.T) {
 	byAnn := func(job string) *v1.Command { return claim("ann", id(job), "of this entry") }
 	next := claimNext("ann", "of this entry", 1, nil, nil)

@@ -22,7 +22,7 @@ func (t *txn) event(kind jobs.EventKind, j *jobRecord, extra jobs.Event) {
 func (t *txn) record(e jobs.Event) {
 	t.item++
 	position := jobs.Position{Index: t.Index, Item: t.item}
-	e.Time = t.now
+	e.Time, e.By = t.now, t.by
 	command.FillEvent(&t.messages.event, &e)
 	value := t.memory.encode(nil, &t.messages.event)
 	t.bufferEvent(position, value)
@@ -129,6 +129,4 @@ func (v *view) eventsAfter(after jobs.Position, limit int, owner []byte) (events
 	return events, reached
 }
 
-func before(a, b jobs.Position) bool {
-	return a.Index < b.Index || (a.Index == b.Index && a.Item < b.Item)
-}
+func before(a, b jobs.Position) bool { return a.Compare(b) < 0 }

@@ -71,7 +71,7 @@ func (t *txn) claimedJob(text string, token jobs.Token) (*jobRecord, error) {
 	if err != nil {
 		return nil, err
 	}
-	return j, checkToken(j, token)
+	return j, t.checkToken(j, token)
 }
 
 // ClaimTimers reads the claims that have a time of their own.

@@ -224,7 +224,7 @@ func TestSessionEvents(t *testing.T) {
 	}
 }
 
-// Whoever asks for events that are gone is told where to go on.
+// A request for events that are gone gets the position where events begin.
 func TestCompactedTellsWhereToGoOn(t *testing.T) {
 	r := newRigWith(t, fsm.Options{EventsKept: 3})
 	for i := range 8 {

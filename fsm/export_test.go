@@ -442,6 +442,8 @@ func (c *census) agrees(l ledger) error {
 		{"order of ended sessions", c.rows[tableEndedOrder], l.KeptEnds},
 		{"events", c.events, l.KeptEvents},
 		{"bytes of events", c.told, l.EventBytes},
+		{"principals", c.rows[tablePrincipal], l.Principals},
+		{"records of the audit log", c.rows[tableAudit], l.KeptRecords},
 		{"names of schedules", c.rows[tableScheduleName], c.rows[tableSchedule]},
 		{"postings of schedules", c.rows[tableTemplate], c.rows[tableSchedule]},
 		{"number of schedules", (&txn{view: *c.view}).scheduleCount(), c.rows[tableSchedule]},

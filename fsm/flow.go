@@ -194,11 +194,17 @@ func (t *txn) fence(record *flowRecord, token logbook.Token) (*jobRecord, error)
 		return nil, nil
 	}
 	j := t.job(record.job)
-	return j, checkToken(j, token)
+	return j, t.checkToken(j, token)
 }
 
-// checkToken refuses every token but that of the present claim.
-func checkToken(j *jobRecord, token logbook.Token) error {
+// checkToken refuses every token but that of the present claim, and that one from a principal
+// whose claim it is not. Such a principal learns nothing of the claim.
+func (t *txn) checkToken(j *jobRecord, token logbook.Token) error {
+	if t.by != "" && j.Claim != nil {
+		if session, found := t.findSession(j.Claim.Session); !found || !t.mayUse(session) {
+			return fmt.Errorf("%w: job %s is not held under token %s", logbook.ErrFenced, j.ID, token)
+		}
+	}
 	switch {
 	case j.Claim == nil:
 		return fmt.Errorf("%w: job %s is %s, and its last token is %s", logbook.ErrFenced, j.ID, j.State, j.Token)

@@ -159,8 +159,8 @@ func (r *rig) reopened(before jobs.Job, flow logbook.FlowDetail, kind, step stri
 	}
 }
 
-// TestInterventionIsCarriedOut: whoever claims the job finds it and may move
-// the flow on; a second one then follows a second failure.
+// TestInterventionIsCarriedOut: the next owner of the job finds the intervention and may
+// move the flow on. A second intervention then follows a second failure.
 func TestInterventionIsCarriedOut(t *testing.T) {
 	r := stuck(t, "FAILURE")
 	old := r.job(id("a"))
@@ -362,9 +362,9 @@ func TestInterventionInOneEntry(t *testing.T) {
 	r.ok(intervene(asked("complete", "y")))
 }
 
-// TestReopenedJobsNeedRoom: a board that is full refuses what a person would
-// reopen, by the name of its limit, as it refuses what is restored; but neither
-// what only is to be undone further, nor what reopens nothing.
+// TestReopenedJobsNeedRoom: a full board refuses to reopen a job, by the name of its
+// limit, as it refuses to restore one. It does not refuse an intervention that only
+// undoes further, nor one that reopens nothing.
 func TestReopenedJobsNeedRoom(t *testing.T) {
 	undo := &v1.JobCommand{Job: id("a"), By: "eve", Revert: true}
 	ended := func(t *testing.T) *rig { return stuck(t, "FAILURE") }
@@ -406,7 +406,7 @@ func TestReopenedJobsNeedRoom(t *testing.T) {
 	}
 }
 
-// TestInterventionsAreBounded: in number, and in bytes for whoever is told.
+// TestInterventionsAreBounded: in number, and in the bytes that an owner gets.
 func TestInterventionsAreBounded(t *testing.T) {
 	r := stuck(t, "FAILURE")
 	long := `"` + strings.Repeat("x", fsm.MaxPending/2-600) + `"`

@@ -15,7 +15,7 @@ import (
 
 // schemaVersion is that of the tables and their keys and values. A snapshot of
 // another version is refused.
-const schemaVersion = 1
+const schemaVersion = 3
 
 // table is one of the tables below.
 type table = tables.Table
@@ -90,6 +90,9 @@ const (
 
 	tableParked // board → how many of its jobs are parked; absent if none are
 
+	tablePrincipal // name → principal
+	tableAudit     // index, number in the entry → record of the audit log
+
 	tableEvent // position of the first → events of one entry, one after the other; see eventBuffer
 )
 
@@ -111,6 +114,8 @@ var tableNames = [...]string{
 	tableParked:       "parked",
 	tableEvent:        "event",
 	tableLabelledLine: "labelled_line",
+	tablePrincipal:    "principal",
+	tableAudit:        "audit",
 }
 
 const (

@@ -38,6 +38,12 @@ type ledger struct {
 
 	Stuck uint64 // finished jobs that wait for a person, without a retention of their own
 	Own   uint64 // finished jobs with a retention of their own
+
+	Principals  uint64
+	AccessIndex uint64 // of the last entry that changed one of them
+
+	KeptRecords uint64 // of the audit log
+	RecordBytes uint64 // of these, as stored
 }
 
 // firstVersion is the version of the vocabulary that every cluster begins with, whatever

@@ -74,10 +74,9 @@ func claimPacked(b *testing.B, r *rig, request *v1.ClaimNextCommand, many int) t
 	return took / time.Duration(many)
 }
 
-// BenchmarkClaimNextOfMany claims from a board where a thousand jobs of a
-// thousand kinds wait, and from one where a million do, in turns: what is told
-// is the median of each, and their ratio, which is to be 1.2 at most. Posting
-// the million takes about a minute.
+// BenchmarkClaimNextOfMany claims in turns from a board where a thousand jobs of a
+// thousand kinds wait, and from one where a million do. It reports the median of each
+// and their ratio, whose goal is 1.2. Posting the million takes about a minute.
 func BenchmarkClaimNextOfMany(b *testing.B) {
 	small := mixedBoard(b, 1_000)
 	began, before := time.Now(), heap()

@@ -39,7 +39,7 @@ func (m *model) ownBook(j *modelJob) bool {
 	return book != nil && !book.made.After(j.PostedAt)
 }
 
-// plannedBook is a book as it is to be. Nothing is changed until it is written.
+// plannedBook is a book as a command will make it. Nothing changes until it is written.
 type plannedBook struct {
 	given *v1.Book // nil: a saved one, which stays as it is
 	id    string

@@ -466,7 +466,7 @@ func (w *walker) savedSchedule(name schedules.Ref, known *schedules.Schedule, is
 	return c
 }
 
-// scheduleLines are what the model's are to be.
+// scheduleLines are the lines of schedules that the machine must show.
 func (w *walker) scheduleLines() (lines []string) {
 	all, err := w.machine.Schedules(schedules.Query{})
 	if err != nil {

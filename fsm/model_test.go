@@ -17,11 +17,11 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// model is the board as package jobs describes it, in plain Go: no tables, no
-// indexes, no encoding. What is looked for is looked for in all jobs.
+// model is the board as package jobs describes it, in plain Go: no tables, no indexes,
+// no encoding. Every search goes through all jobs.
 //
-// It covers every command that a log can hold, and so everything that is made
-// of them: postings of new and of saved books, with keys, front, priority, hold,
+// It covers every command that a log can hold, and so everything that they make:
+// postings of new and of saved books, with keys, front, priority, hold,
 // times, deadlines, labels, tags and retry policies; claims, by job and next, with times of
 // their own; their ends; orders, changes and bulk operations, which are one of
 // these for each job; trash, restore and purge; books, flows, updates and
@@ -29,9 +29,9 @@ import (
 // schedules with their slots; sessions, entities, drains, leaders, expiry,
 // retention.
 //
-// What can be seen is compared line by line after each entry. Left to other
-// tests: events, records of errors, rates, what large things are cut to, and
-// bounds that a walk does not reach.
+// Everything visible is compared line by line after each entry. Other tests hold events,
+// records of errors, rates, how large values are cut, and bounds that a walk does not
+// reach.
 type model struct {
 	index    uint64 // of the present entry
 	now      time.Time
@@ -338,7 +338,7 @@ func (m *model) settle(j *modelJob, delay time.Duration) {
 	m.place(j)
 }
 
-// remains tells what is left to do about a job that is to be cancelled.
+// remains is what is left to do for a job whose cancellation was requested.
 func (m *model) remains(j *modelJob, revert bool) string {
 	flow := m.flowOf(j)
 	switch {
@@ -566,7 +566,7 @@ func (m *model) planEnding(j *modelJob, flow *modelFlow, token logbook.Token, u 
 	return m.advanced(flow, u)
 }
 
-// outcomeFits reports whether a job can have come to this.
+// outcomeFits returns an error unless the job may end in this way.
 func outcomeFits(j *modelJob, flow *modelFlow, c *v1.Ending) error {
 	outcome := jobs.Outcome(c.Outcome)
 	unrecorded := flow != nil && flow.Sequence == 0 && (!flow.Begun.IsZero() || j.Claim.Begins && !c.Recorded)
@@ -583,7 +583,7 @@ func outcomeFits(j *modelJob, flow *modelFlow, c *v1.Ending) error {
 	return nil
 }
 
-// Flows. What an update may do to one is for package logbook to say.
+// Flows. Package logbook decides what an update may do to one.
 
 func (m *model) update(u *v1.Update) error {
 	flow, token := m.flows[u.Flow], command.TokenFromProto(u.Token)
@@ -692,14 +692,14 @@ func (m *model) intervene(c *v1.Intervention) (string, error) {
 	return job, nil
 }
 
-// onlyUndone reports whether a cancelled job is to be undone further when all has
-// been said of its flow that is to be.
+// onlyUndone reports whether a cancelled job is only undone further, after all the given
+// interventions in its flow.
 func (m *model) onlyUndone(j *modelJob, flow *modelFlow, all []logbook.Intervention) bool {
 	said := logbook.FlowDetail{Fence: flow.Fence, Interventions: all}
 	return under(j, jobs.RequestCancel) && j.StopRequest.Revert && !logbook.Forwards(said.Pending())
 }
 
-// steer has a job carry out what was said of its flow.
+// steer applies the interventions in a job's flow.
 func (m *model) steer(j *modelJob, flow *modelFlow) {
 	if j.State != jobs.StateSuspended && !m.onlyUndone(j, flow, flow.Interventions) {
 		if under(j, jobs.RequestCancel) && j.NotBefore.After(m.now) {
@@ -724,7 +724,7 @@ func (m *model) steer(j *modelJob, flow *modelFlow) {
 	j.State, j.DueAt, j.cooled, j.ended = jobs.StateClaimable, time.Time{}, time.Time{}, ""
 }
 
-// reopen takes from a job what it has come to. Its key may be another's by now.
+// reopen takes a job's end away. Its key may belong to another job by now.
 func (m *model) reopen(j *modelJob) {
 	if holder := m.holder(j.Board, j.Key); holder != nil && holder != j {
 		j.Key = ""
@@ -874,7 +874,7 @@ func (m *model) haveUndone(j *modelJob, order *jobs.OperatorRequest) {
 	m.place(j)
 }
 
-// reopened reports whether what was said of a job's flow is to be carried out.
+// reopened reports whether the interventions in a job's flow reopen the job.
 func (m *model) reopened(j *modelJob) bool {
 	return m.flowOf(j).Resumable()
 }

@@ -8,12 +8,10 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// What the model knows of ageing: when which steps held, of each board. A job
-// counts for its priority, and for the steps that have been since it was
-// claimable first.
+// The model's ageing: for each board, which step length held when. A job counts for its
+// priority, plus the steps since it first became claimable.
 
-// ageingSpan is a time in which steps took so long. It ends where the next
-// begins.
+// ageingSpan is a time with one length of steps. It ends where the next one begins.
 type ageingSpan struct {
 	from time.Time
 	step time.Duration // 0: there were none

@@ -11,11 +11,11 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// What the model knows of retry policies. How long a job waits, and after which
-// failures it is tried again, is for package jobs to say.
+// The model's retry policies. Package jobs decides how long a job waits, and after which
+// failures it is tried again.
 
-// goesOn tells what becomes of a job that is consumed, beside its end; empty if
-// it ends. The flow is as the ending leaves it.
+// goesOn is what happens to a consumed job instead of its end; empty if it ends. The flow
+// is as the ending leaves it.
 func (m *model) goesOn(j *modelJob, flow *modelFlow, c *v1.Ending) (next jobs.OnFailure, due time.Time) {
 	outcome := jobs.Outcome(c.Outcome)
 	if j.Retry == nil || under(j, jobs.RequestCancel) || outcome != jobs.OutcomeReverted && outcome != jobs.OutcomeFailed {

@@ -22,8 +22,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// What can be seen, a line each, from the model and from the machine alike.
-// Sentences for people differ; that there is one must not.
+// Everything visible, a line each, made alike from the model and from the machine.
+// Sentences for people may differ, but both must have one.
 
 func jobLine(j jobs.Job) string {
 	owner, order := "nobody", "none"
@@ -402,7 +402,7 @@ func (w *walker) compare() {
 	}
 }
 
-// listing is what the model's listing is to be.
+// listing is the listing that the machine must give.
 func (w *walker) listing() []string {
 	page, err := w.machine.Jobs(jobs.Query{})
 	if err != nil || page.Next != "" {
@@ -543,8 +543,8 @@ func TestBoardAgreesWithItsModel(t *testing.T) {
 	}
 }
 
-// What a hundred walks must have come by, many times over: answers by command
-// and code, verdicts on postings, and ways from state to state.
+// What a hundred walks must have met many times: answers by command and code, verdicts
+// on postings, and transitions between states.
 var (
 	wantedAnswers = []string{
 		"age_board", "age_board not_found", "claim_next by age", "intervene over_limit",

@@ -95,8 +95,7 @@ func TestListsAreReadByPages(t *testing.T) {
 	}
 }
 
-// TestBooksAreReadByParts: so are the flows of a book, of which at least one
-// comes with each part.
+// TestBooksAreReadByParts: each part of a book has at least one of its flows.
 func TestBooksAreReadByParts(t *testing.T) {
 	r := newRig(t)
 	const flows, size = 12, 200 << 10

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -109,7 +110,7 @@ func (t *txn) repeatedPost(id jobs.JobID, known, digest []byte) (existed bool, e
 func (t *txn) newJob(p *jobs.Posting, work *work) (*jobRecord, error) {
 	j := &jobRecord{jobFacts: jobFacts{Job: jobs.Job{
 		ID: p.ID, Board: p.Board, Name: p.Name, Kind: p.Kind, Priority: p.Priority, NotBefore: p.NotBefore,
-		PostedAt: t.now,
+		PostedAt: t.now, PostedBy: t.by,
 	}}}
 	if j.Board == "" {
 		j.Board = jobs.DefaultBoard
@@ -157,9 +158,9 @@ func (t *txn) planWork(p *jobs.Posting) (*work, error) {
 	found := &work{}
 	var err error
 	if p.Book != nil {
-		found.book, err = t.planBook(p.Book)
+		found.book, err = t.planBook(p.Book, cmp.Or(p.Board, jobs.DefaultBoard))
 	} else {
-		found.book, err = t.planSavedBook(p.BookID)
+		found.book, err = t.planSavedBook(p.BookID, cmp.Or(p.Board, jobs.DefaultBoard))
 	}
 	if err != nil {
 		return nil, err

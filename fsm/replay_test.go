@@ -83,7 +83,7 @@ func (a *author) age() *v1.Command {
 	return &v1.Command{Kind: &v1.Command_AgeBoard{AgeBoard: &v1.AgeBoardCommand{Board: a.oneOf("board", "", "other"), Step: lasting(step)}}}
 }
 
-// drains draws what a person says about conductors, one of which lives.
+// drains draws a drain of conductors, one of them alive.
 func (a *author) drains() *v1.Command {
 	c := &v1.DrainCommand{Conductor: a.oneOf("conductor", "one", "two", "three")}
 	if a.draw("undrain", 1) == 0 {
@@ -435,10 +435,9 @@ func openMachines(t *testing.T) func(*rapid.T) *fsm.Machine {
 	}
 }
 
-// TestReplayGivesTheSameState: whatever the batches, whoever reads the results,
-// and wherever a snapshot comes between them, the same entries give the same
-// state. After each entry
-// of the first run everything in the state must fit together.
+// TestReplayGivesTheSameState: the same entries give the same state, in any batches, with
+// or without readers of the results, and with a snapshot anywhere between them. After
+// each entry of the first run the whole state must be consistent.
 func TestReplayGivesTheSameState(t *testing.T) {
 	openMachine := openMachines(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -504,10 +503,10 @@ func TestReplayGivesTheSameState(t *testing.T) {
 	})
 }
 
-// settled reports whether a command has taken place, so that its repeat must
-// change nothing for ever. A claim that found nothing may find something when
-// it is repeated: that is what repeating it is for. What replaces or removes
-// by name (books, entities) may be repeated at once, but not after others.
+// settled reports whether a command has happened, so that repeating it must change
+// nothing. A claim that found nothing may find something when it is repeated: that is
+// why callers repeat it. Commands that replace or remove by name (books, entities) may
+// be repeated at once, but not after others.
 func settled(c *v1.Command, result *v1.Result) (atOnce, later bool) {
 	if result.GetError() != nil {
 		return false, false

@@ -83,9 +83,9 @@ func TestRestoredJobsBeginAnew(t *testing.T) {
 	}
 }
 
-// TestRestoredEndsAreForgotten: a job that has failed while it was to be
-// cancelled, and is completed as cancelled when it is restored, has not been
-// consumed as cancelled by its old owner.
+// TestRestoredEndsAreForgotten: a job fails while its cancellation waits, and completes
+// as cancelled when it is restored. Its old owner's ending does not count as that
+// completion.
 func TestRestoredEndsAreForgotten(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("bob"))
@@ -215,8 +215,8 @@ func TestPurgedJobsAreGone(t *testing.T) {
 	}
 }
 
-// TestRestoredJobsNeedRoom: a board that is full refuses what is put back, by
-// the name of its limit, but for what is to be undone.
+// TestRestoredJobsNeedRoom: a full board refuses to restore a job, by the name of its
+// limit, unless the job will only be undone.
 func TestRestoredJobsNeedRoom(t *testing.T) {
 	for _, row := range []struct {
 		name   string

@@ -364,8 +364,8 @@ func TestAttemptsWithoutAFlow(t *testing.T) {
 	}
 }
 
-// TestParkedAreCounted: a job counts as parked on its board until a person lets
-// it go, also while it is suspended, and each retry is told to whoever counts.
+// TestParkedAreCounted: a job counts as parked on its board until a person lets it go,
+// also while it is suspended. Changes has each retry.
 func TestParkedAreCounted(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("bob"))

@@ -34,7 +34,7 @@ func (t *txn) openSession(c *v1.Opening) (*v1.Result, error) {
 	}
 	session, found := t.findSession(opening.ID)
 	switch {
-	case found && !opens(session, opening):
+	case found && (!opens(session, opening) || !t.mayUse(session)):
 		return nil, fmt.Errorf("cannot open session %s: %w: it was opened with other content", opening.ID, jobs.ErrConflict)
 	case found:
 		return t.sessionResult(session), nil
@@ -46,7 +46,7 @@ func (t *txn) openSession(c *v1.Opening) (*v1.Result, error) {
 		return nil, &logbook.LimitError{Field: "sessions", Limit: maxSessions, Size: int64(t.OpenSessions) + 1, Unit: "sessions"}
 	}
 	session = jobs.Session{
-		ID: opening.ID, Name: opening.Name, Host: opening.Host, PID: opening.PID, TTL: opening.TTL, OpenedAt: t.now,
+		ID: opening.ID, Name: opening.Name, Host: opening.Host, PID: opening.PID, TTL: opening.TTL, OpenedAt: t.now, Principal: t.by,
 	}
 	t.putMessage(tableSession, session.ID.UUID[:], nil, command.SessionToProto(&session))
 	t.OpenSessions++
@@ -147,7 +147,7 @@ func (t *txn) crash(j *jobRecord, how lapse) {
 // endingSession reads a session that is to end, and the jobs that it holds, in
 // the order of their claims.
 func (t *txn) endingSession(text string) (jobs.Session, []*jobRecord, error) {
-	session, err := t.openedSession(text)
+	session, err := t.ownSession(text)
 	if err != nil {
 		return jobs.Session{}, nil, err
 	}
@@ -195,7 +195,7 @@ func (t *txn) endSession(session jobs.Session, how jobs.EventKind) {
 
 // register makes an entity known, or replaces it. A repeat changes nothing.
 func (t *txn) register(c *v1.RegisterCommand) error {
-	session, err := t.openedSession(c.GetSession())
+	session, err := t.ownSession(c.GetSession())
 	if err != nil {
 		return fmt.Errorf("cannot register: %w", err)
 	}

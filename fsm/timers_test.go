@@ -189,9 +189,9 @@ func TestSweepLeavesABookSavedAnew(t *testing.T) {
 	}
 }
 
-// TestOwnRetention: a job that says how long it is kept is swept when that is
-// over, sooner or later than others, however it has ended; its book goes with
-// it. What has a time of its own is counted for itself.
+// TestOwnRetention: a job with a retention of its own is swept after that time, before or
+// after others, however it has ended. Its book goes with it. Such jobs are counted
+// apart.
 func TestOwnRetention(t *testing.T) {
 	for _, row := range []struct {
 		name  string

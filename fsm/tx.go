@@ -57,6 +57,11 @@ type txn struct {
 	item     uint32    // number of the last event of the present entry
 	use      entryUse  // of the present entry
 
+	records   uint32    // number of the last audit record of the present entry
+	auditedAt time.Time // of the batch's last audit record; zero: it has none
+
+	by string // the principal of the present command; empty: the leader, or a cluster without access control
+
 	changes      Changes
 	queues       map[Queue]bool // those in changes.Claimable
 	counterCache *counterCache

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -102,6 +103,8 @@ type Event struct {
 	Session    SessionID // of events of sessions and entities
 	EntityKind string    // of events of entities
 	Entity     string    // name
+
+	By string // the principal whose command it follows from; empty without access control
 }
 
 // StepEvent is the change of one step.
@@ -115,6 +118,11 @@ type StepEvent struct {
 type Position struct {
 	Index uint64
 	Item  uint32
+}
+
+// Compare orders positions: it is negative if p comes before the other one.
+func (p Position) Compare(other Position) int {
+	return cmp.Or(cmp.Compare(p.Index, other.Index), cmp.Compare(p.Item, other.Item))
 }
 
 // String is the position as commands show it and take it.

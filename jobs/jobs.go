@@ -242,6 +242,7 @@ type Job struct {
 	Retention time.Duration // see Posting
 	Size      uint64        // bytes of the posting, which count against the limits of its board
 
+	PostedBy   string // the principal; empty without access control
 	PostedAt   time.Time
 	ModifiedAt time.Time
 	FinishedAt time.Time
@@ -328,8 +329,8 @@ type Ending struct {
 	Reason  string           // one sentence for a person; of a cancelled job, empty: that of the stop request
 	Failure *logbook.Failure // the evidence
 	Delay   time.Duration    // Abandon only: how long the job cools before it is claimable again
-	// Recorded says that everything the owner has begun of the flow is recorded
-	// already, or by Update. After a claim that Begins, only this proves it: without
-	// it, a flow of which nothing is recorded may have begun.
+	// Recorded says that everything the owner has begun of the flow is recorded already,
+	// or by Update. After a claim that Begins, only this proves that a flow without a
+	// record has not begun.
 	Recorded bool
 }

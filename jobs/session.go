@@ -48,6 +48,8 @@ type Session struct {
 	TTL      time.Duration
 	OpenedAt time.Time
 	Claims   int // how many jobs it holds
+	// Principal opened it, and alone may use it; empty without access control.
+	Principal string
 }
 
 // EntityConductor is the kind of entity that a conductor is.

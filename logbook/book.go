@@ -17,6 +17,9 @@ type Book struct {
 	CreatedAt time.Time    `json:"created_at"`
 	UpdatedAt time.Time    `json:"updated_at"`
 	Flows     []FlowDetail `json:"flows,omitempty"` // in the order in which they were added
+	// Board is whose principals may see and use the book: that of the job with which it was
+	// posted, or the one given to SaveBook when it was new.
+	Board string `json:"board,omitempty"`
 }
 
 // Factory says how a flow is built: the registered name of a function, and

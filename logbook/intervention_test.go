@@ -51,8 +51,8 @@ func TestStepsThatHaveNotBegun(t *testing.T) {
 	}
 }
 
-// TestWordsThatAreTakenBack: each row is what was said one after the other, by
-// its kind and step, of which that after the bar is pending and new.
+// TestWordsThatAreTakenBack: each row is a sequence of interventions, by kind and step.
+// Those after the bar are pending and new.
 func TestWordsThatAreTakenBack(t *testing.T) {
 	for _, row := range []struct {
 		said  string

@@ -156,6 +156,11 @@ func (l Limits) CheckBook(b *Book) error {
 	if err := l.CheckValues("book meta", b.Meta); err != nil {
 		return err
 	}
+	if b.Board != "" {
+		if err := l.CheckName("book board", b.Board); err != nil {
+			return err
+		}
+	}
 	seen := make(map[FlowID]bool, len(b.Flows))
 	for i := range b.Flows {
 		if seen[b.Flows[i].ID] {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
@@ -135,6 +136,32 @@ func ExampleClient_AddMember() {
 	// left: n1 true
 }
 
+// A program of the team "orders" gets a token with which it may post, to boards whose names
+// begin with "orders/", and nothing else. In this example nobody is asked who he is.
+func ExampleClient_AddAccessToken() {
+	ctx := context.Background()
+	client, done := dial(ctx)
+	defer done()
+	fmt.Println("callers are asked who they are:", value(client.WhoAmI(ctx)).Enforced)
+	shop := access.Principal{Name: "shop", Grants: []access.Grant{{Role: access.Poster, Boards: "orders/*"}}}
+	fmt.Println(client.SavePrincipal(ctx, shop))
+	text, token := access.Draw(time.Now().AddDate(1, 0, 0)) // the text is for the program: raftboard.Options.Token
+	fmt.Println(text[:4], client.AddAccessToken(ctx, "shop", token))
+	for _, principal := range value(client.Principals(ctx, "")).Items {
+		fmt.Println(principal.Name, principal.Grants, len(principal.Tokens))
+	}
+	records := value(client.Audit(ctx, access.RecordQuery{Principal: "ann"})).Items
+	fmt.Println(len(records), "deeds of ann,", len(value(client.Refusals(ctx))), "refusals")
+	fmt.Println(client.RevokeAccessToken(ctx, "shop", token.ID), client.DeletePrincipal(ctx, "shop"))
+	// Output:
+	// callers are asked who they are: false
+	// <nil>
+	// cdt_ <nil>
+	// shop [poster=orders/*] 1
+	// 0 deeds of ann, 0 refusals
+	// <nil> <nil>
+}
+
 // A backup is a tar archive. The one that reads it keeps it only if it is whole: the
 // package raftboard/node/backup checks that.
 func ExampleClient_Backup() {
@@ -159,8 +186,8 @@ func ExampleOpen() {
 	// Output: true
 }
 
-// A job is posted together with the book that says what is to be done. The id
-// is made first: whoever posts again after an error posts the same job.
+// A job is posted together with the book that says what to do. The id is made first, so
+// a posting that is repeated after an error is the same job.
 func ExampleClient_Post() {
 	ctx := context.Background()
 	client, done := dial(ctx)
@@ -275,7 +302,7 @@ func ExampleClient_ClaimNext() {
 	// 1 1 0
 }
 
-// What is finished is found, put back, dealt with in bulk, and removed.
+// Find finished jobs, restore one, change many at once, and remove them.
 func ExampleClient_Bulk() {
 	ctx := context.Background()
 	client, done := dial(ctx)

@@ -8,7 +8,7 @@ import (
 
 // NewTransport is that of a client, over connections that dial makes.
 func NewTransport(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
-	transport := newTransport(nil)
+	transport := newTransport(nil, nil)
 	transport.DialContext = dial
 	return transport
 }

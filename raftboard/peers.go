@@ -1,6 +1,7 @@
 package raftboard
 
 import (
+	"encoding/hex"
 	"fmt"
 	"net"
 	"net/url"
@@ -43,6 +44,7 @@ type peer struct {
 	logbook  conductordv1connect.LogbookServiceClient
 	schedule conductordv1connect.ScheduleServiceClient
 	cluster  conductordv1connect.ClusterServiceClient
+	access   conductordv1connect.AccessServiceClient
 	stream   *stream.Caller
 
 	configured bool
@@ -55,6 +57,9 @@ type peer struct {
 
 // String is the address as people write it.
 func (p *peer) String() string {
+	if path := socketOf(p.url); path != "" {
+		return socketScheme + path
+	}
 	return strings.TrimPrefix(strings.TrimPrefix(p.url, "http://"), "https://")
 }
 
@@ -97,16 +102,36 @@ func (s *peers) newPeer(base string) *peer {
 		logbook:  conductordv1connect.NewLogbookServiceClient(client, base, options...),
 		schedule: conductordv1connect.NewScheduleServiceClient(client, base, options...),
 		cluster:  conductordv1connect.NewClusterServiceClient(client, base, options...),
+		access:   conductordv1connect.NewAccessServiceClient(client, base, options...),
 		stream:   s.keep(conductordv1connect.NewStreamServiceClient(client, base, options...)),
 	}
 }
 
+// An endpoint that is a socket, and the end of the host that stands for it in URLs.
+const (
+	socketScheme = "unix://"
+	socketHost   = ".socket:80"
+)
+
+// socketOf is the path of the socket that a base URL stands for; empty: it is no socket.
+func socketOf(base string) string {
+	host, isSocket := strings.CutSuffix(strings.TrimPrefix(base, "http://"), socketHost)
+	path, err := hex.DecodeString(host)
+	if !isSocket || err != nil {
+		return ""
+	}
+	return string(path)
+}
+
 // baseURL gives an endpoint its one spelling.
 func (o Options) baseURL(endpoint string) (string, error) {
+	if path, isSocket := strings.CutPrefix(endpoint, socketScheme); isSocket && strings.HasPrefix(path, "/") {
+		return "http://" + hex.EncodeToString([]byte(path)) + socketHost, nil
+	}
 	text := endpoint
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
-		if o.TLS != nil {
+		if o.TLS != nil || o.Credentials != nil {
 			text = "https://" + endpoint
 		}
 	}
@@ -173,7 +198,7 @@ func (s *peers) failed(p *peer, unreached bool) {
 
 // heard records the address of the leader that an answer names, if it does.
 func (s *peers) heard(from *peer, address string) {
-	if address == "" {
+	if address == "" || socketOf(from.url) != "" { // through a socket, its node forwards
 		return
 	}
 	s.mu.Lock()
@@ -200,6 +225,9 @@ func (s *peers) heard(from *peer, address string) {
 func (s *peers) learn(address string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if socketOf(s.order[0].url) != "" {
+		return
+	}
 	scheme, _, _ := strings.Cut(s.order[0].url, "://")
 	base, err := Options{}.baseURL(scheme + "://" + address)
 	if err == nil && s.all[base] == nil {

@@ -29,6 +29,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +41,7 @@ import (
 	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/stream"
 )
 
@@ -54,7 +56,8 @@ const DefaultPatience = 30 * time.Second
 // Options say how to reach a cluster.
 type Options struct {
 	// Endpoints are "host:port", "http://host:port" or "https://host:port" of
-	// one or more nodes. More are learned from the nodes' answers.
+	// one or more nodes. More are learned from the nodes' answers. A single
+	// "unix:///path" is the socket of a node on this machine, for its operators.
 	Endpoints []string
 	// Patience is how long a call is repeated without a usable answer before
 	// it fails. Zero: DefaultPatience. A context may end it earlier.
@@ -62,6 +65,12 @@ type Options struct {
 	// TLS is how to speak to https endpoints. Where it is set, an endpoint
 	// without a scheme is one. Nil: the system's roots.
 	TLS *tls.Config
+	// Credentials are files for TLS, in the place of TLS: changed files are used from the next
+	// connection on.
+	Credentials *credentials.Store
+	// Token is shown with every call. Endpoints must be https then: in plain text,
+	// everybody on the way could read it.
+	Token string
 	// HTTPClient replaces the client that is made by default, which speaks
 	// HTTP/2 with and without TLS; then TLS only decides about schemes.
 	HTTPClient connect.HTTPClient
@@ -84,12 +93,21 @@ func (o Options) validate() error {
 	if len(o.Endpoints) == 0 {
 		faults = append(faults, &logbook.InvalidError{Field: "endpoints", Reason: "none; name at least one node"})
 	}
+	if o.TLS != nil && o.Credentials != nil {
+		faults = append(faults, &logbook.InvalidError{Field: "credentials", Reason: "set beside TLS: one of the two decides"})
+	}
 	if len(o.Endpoints) > MaxEndpoints {
 		faults = append(faults, &logbook.LimitError{Field: "endpoints", Limit: MaxEndpoints, Size: int64(len(o.Endpoints)), Unit: "endpoints"})
 	}
 	for _, endpoint := range o.Endpoints {
-		if _, err := o.baseURL(endpoint); err != nil {
+		base, err := o.baseURL(endpoint)
+		switch {
+		case err != nil:
 			faults = append(faults, err)
+		case o.Token != "" && !strings.HasPrefix(base, "https://"):
+			faults = append(faults, &logbook.InvalidError{Field: "token", Reason: fmt.Sprintf("would go to %s in plain text: name the authorities of its certificate, or an https endpoint", endpoint)})
+		case len(o.Endpoints) > 1 && socketOf(base) != "":
+			faults = append(faults, &logbook.InvalidError{Field: "endpoints", Reason: fmt.Sprintf("%s stands beside others: a socket is the only endpoint", endpoint)})
 		}
 	}
 	if o.Patience < 0 {
@@ -150,8 +168,11 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 	c.log = c.options.Logger
 	c.http, c.idle = c.options.HTTPClient, func() {}
 	if c.http == nil {
-		transport := newTransport(c.options.TLS)
+		transport := newTransport(c.options.TLS, c.options.Credentials)
 		c.http, c.idle = &http.Client{Transport: transport, CheckRedirect: noRedirect}, transport.CloseIdleConnections
+	}
+	if c.options.Token != "" {
+		c.http = authorized{c.http, c.options.Token}
 	}
 	c.life, c.stop = context.WithCancel(context.Background())
 	c.peers = newPeers(c.options, c.http, func(node conductordv1connect.StreamServiceClient) *stream.Caller {
@@ -168,19 +189,31 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 
 // newTransport makes connections of HTTP/2 only: one to each node, which all long
 // polls share. Pings find within seconds a node that has died silently.
-func newTransport(secure *tls.Config) *http.Transport {
+func newTransport(secure *tls.Config, files *credentials.Store) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	dialer := net.Dialer{Timeout: dialTimeout, KeepAlive: pingAfter}
-	return &http.Transport{
-		DialContext:         dialer.DialContext,
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if path := socketOf("http://" + address); path != "" {
+				network, address = "unix", path
+			}
+			return dialer.DialContext(ctx, network, address)
+		},
 		TLSClientConfig:     secure.Clone(),
 		TLSHandshakeTimeout: dialTimeout,
 		IdleConnTimeout:     idleTimeout,
 		Protocols:           protocols,
 		HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 	}
+	if files != nil {
+		transport.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			config := files.Client("h2")
+			return (&tls.Dialer{NetDialer: &dialer, Config: config}).DialContext(ctx, network, address)
+		}
+	}
+	return transport
 }
 
 // noRedirect refuses redirects: nodes forward calls and never redirect them.

@@ -195,8 +195,8 @@ type node struct {
 	leader  func() string
 }
 
-// board, sessions and logbook are the same node under the names of the
-// services, of which several have a method Close or the like.
+// board, sessions and logbook are the same node under the names of the services: several
+// services have methods of one name, such as Close.
 type (
 	boardService   struct{ *node }
 	sessionService struct{ *node }
@@ -262,10 +262,9 @@ func (n *node) streams() *stream.Server {
 	})
 }
 
-// memory is a network within the process. Whoever waits for it waits for
-// another goroutine and not for the system, so that a test in a bubble has
-// time pass only when all have done what they can: none of the client's times
-// is up because the machine is busy.
+// memory is a network within the process. A goroutine that waits for it waits for another
+// goroutine, and not for the system. So in a synctest bubble time passes only when all
+// goroutines wait, and a busy machine makes no call of the client late.
 type memory struct {
 	mu        sync.Mutex
 	listeners map[string]*memoryListener // by address

@@ -337,8 +337,8 @@ func waitingInVain(t *testing.T, client *raftboard.Client, leader *local.Node) {
 	}
 }
 
-// leaderDiesUnderWait holds that whoever was told of one node only, and
-// watches a flow through it, sees the end of the flow when that node dies.
+// leaderDiesUnderWait: a command that knows one node only, and watches a flow through it,
+// sees the end of the flow although that node dies.
 func leaderDiesUnderWait(t *testing.T, client *raftboard.Client, leader *local.Node) {
 	var text strings.Builder
 	text.WriteString("name = \"long\"\npattern = \"linear\"\n")

@@ -65,7 +65,7 @@ func TestDevRestarted(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	writeHandler(t, handlers, "first", "echo 1")
 	writeHandler(t, handlers, "second", "while [ ! -e '"+gate+"' ]; do sleep 0.05; done; echo 2")
-	// What a first start leaves that was killed before it had written anything.
+	// A first start that is killed before it writes anything leaves this.
 	if err := os.Mkdir(filepath.Join(data, "dev"), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -592,8 +592,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// What the documents name as holding something stands in backticks, after the
-// folder: a test, a script of the engine, or a row of a conformance suite.
+// Documents name the tests that hold their promises in backticks, after the folder: a
+// test, a script of the engine, or a row of a conformance suite.
 var (
 	namedTest = regexp.MustCompile("`([a-z/]+)` `(Test\\w+|[a-z]+\\.txt)`")
 	namedRow  = regexp.MustCompile("`(jobs/jobstest|logbook/logbooktest)` `([^`]+)`")

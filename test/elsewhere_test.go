@@ -9,9 +9,9 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// TestHandlersElsewhere: of three real servers one has a handler. Jobs that need
-// it are given back by the others until that one has them; one that needs a
-// handler which nobody has is trashed at once.
+// TestHandlersElsewhere: one of three real servers has a handler. The others release jobs
+// that need it, until that one has them. A job whose handler no server has is trashed at
+// once.
 func TestHandlersElsewhere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

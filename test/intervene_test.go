@@ -199,8 +199,8 @@ func TestPersonGetsAFailedFlowOn(t *testing.T) {
 	}
 }
 
-// TestInterventionOutlivesItsLeader: what was acknowledged is carried out,
-// though the leader is killed at once, and with it whoever had the job.
+// TestInterventionOutlivesItsLeader: an acknowledged intervention is carried out, although
+// the leader is killed at once, and the job's owner with it.
 func TestInterventionOutlivesItsLeader(t *testing.T) {
 	t.Parallel()
 	w := openWarehouse(t)

@@ -21,9 +21,8 @@ func (w *warehouse) retried(policy jobs.RetryPolicy) jobs.Job {
 	return job
 }
 
-// TestOrderIsTriedAgain: an order that cannot be shipped is undone and tried
-// again until it can, though the leader dies in between, and with it whoever
-// had the job.
+// TestOrderIsTriedAgain: an order that cannot be shipped is undone and tried again until it
+// can, although the leader dies in between, and the job's owner with it.
 func TestOrderIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	w := openWarehouse(t)

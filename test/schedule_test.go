@@ -110,8 +110,7 @@ func accountForSlots(t *testing.T, saved *schedules.Schedule, report *schedules.
 	return posted
 }
 
-// countTicks counts the jobs of the schedule, each of which must be that of a
-// posted slot.
+// countTicks counts the jobs of the schedule. Each must belong to a posted slot.
 func countTicks(t *testing.T, ctx context.Context, client *raftboard.Client, report *schedules.Report) (ticks int) {
 	t.Helper()
 	posted := map[jobs.JobID]bool{}

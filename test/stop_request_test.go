@@ -155,8 +155,8 @@ func TestSuspendedJobRunsTheRest(t *testing.T) {
 	}
 }
 
-// TestWaitingJobIsUndoneAtOnce cancels a job whose step is to be asked again in
-// an hour, and which nobody has until then.
+// TestWaitingJobIsUndoneAtOnce cancels a job that has no owner, because its step said "not
+// yet" for an hour.
 func TestWaitingJobIsUndoneAtOnce(t *testing.T) {
 	handlers := filepath.Join(t.TempDir(), "handlers")
 	writeHandler(t, handlers, "order", "echo 1")

@@ -32,8 +32,8 @@ var plugins = []string{"protoc-gen-go", "protoc-gen-connect-go"}
 // vtproto: it takes a fraction of the time that protobuf's tables take.
 var fast = []string{
 	"Entry", "Result",
-	"AtomDetail", "Attempt", "Book", "Drain", "Entity", "Event", "Failure", "FlowDetail", "Intervention", "Job",
-	"JobError", "Posting", "Schedule", "Session", "SlotRecord",
+	"AtomDetail", "Attempt", "AuditRecord", "Book", "Drain", "Entity", "Event", "Failure", "FlowDetail", "Intervention", "Job",
+	"JobError", "Posting", "Principal", "Schedule", "Session", "SlotRecord",
 	"JobRow", "PostingRow", "FlowRow", "FlowBodyRow", "BoardRow", "Counters",
 	"CarryRequest", "CarryResponse", "PostRequest", "PostResponse", "GetJobRequest", "GetJobResponse", "WaitJobRequest", "WaitJobResponse",
 	"ClaimResponse", "ClaimNextRequest", "ClaimNextResponse", "ExecuteRequest", "ExecuteResponse", "KeepAliveRequest", "Done",

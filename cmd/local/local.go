@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/raftboard/credentials"
 )
 
 // Options say what cluster is wanted.
@@ -323,11 +324,21 @@ func (n *Node) WaitReady(ctx context.Context) error {
 }
 
 func (n *Node) ask(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.API+"/readyz", nil)
+	url, client := "http://"+n.API+"/readyz", http.DefaultClient
+	if authorities := (credentials.Files{CA: n.settings.TLS.CA}); !authorities.Empty() {
+		store, err := credentials.Open(authorities, func(error) {})
+		if err != nil {
+			return err
+		}
+		transport := &http.Transport{TLSClientConfig: store.Client()}
+		defer transport.CloseIdleConnections()
+		url, client = "https://"+n.API+"/readyz", &http.Client{Transport: transport}
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return err
 	}

@@ -144,8 +144,8 @@ func (a *auditor) isMissing(step int) bool {
 	})
 }
 
-// mayUndo: there is something to undo. What is behind it is looked at when the
-// update is read.
+// mayUndo reports whether there is something to undo. What comes after it is checked
+// when the update is read.
 func (a *auditor) mayUndo(number int) {
 	if !a.atoms[number].begun {
 		a.fault("%s is undone, and has not begun or is undone already", a.plan.Step(number).Name())
@@ -153,8 +153,8 @@ func (a *auditor) mayUndo(number int) {
 	a.undoes = append(a.undoes, number)
 }
 
-// nothingBehind: all that follows a step, and had begun, was undone before it
-// or with it.
+// nothingBehind reports whether every begun step that follows a step was undone before
+// it or with it.
 func (a *auditor) nothingBehind(number int) {
 	seen := make(map[int]bool)
 	behind := a.plan.Successors(number)

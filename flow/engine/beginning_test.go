@@ -151,8 +151,8 @@ func TestLaterStepsWaitForTheFirstMarks(t *testing.T) {
 	})
 }
 
-// TestUnrecordedBeginning: whoever gives a flow back without a record learns
-// whether it has begun.
+// TestUnrecordedBeginning: an owner that releases a flow without a record learns whether
+// the flow has begun.
 func TestUnrecordedBeginning(t *testing.T) {
 	lost := errors.New("the claim is lost")
 	for _, row := range []struct {

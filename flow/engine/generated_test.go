@@ -126,7 +126,7 @@ func (c *census) check(t *testing.T) {
 	}
 }
 
-// trial is one flow that was drawn.
+// trial is one generated flow.
 type trial struct {
 	*drawing
 	plan    *flow.Plan

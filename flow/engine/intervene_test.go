@@ -148,10 +148,9 @@ func (w *ward) instances(name string) []string {
 	return names
 }
 
-// TestInterventionsAtEveryWrite has persons intervene in generated flows that
-// fail, some more than once, and lets the conductor die before every update,
-// each of which holds as little as can be. Whatever it was that was not
-// written, what they want is done as a whole, and once.
+// TestInterventionsAtEveryWrite intervenes in generated flows that fail, some more than
+// once. The conductor dies before every update, and each update holds as little as it
+// can. Each intervention is carried out whole, and once, whichever update is lost.
 func TestInterventionsAtEveryWrite(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &ward{limits: logbook.Limits{Command: rapid.SampledFrom([]int{64, 640, 1 << 20}).Draw(rt, "bytes in an update")}}
@@ -234,7 +233,7 @@ func (w *ward) series(rt *rapid.T, crash int) (logbook.FlowDetail, int) {
 	return j.snapshot(), len(updates)
 }
 
-// treat does what the person of a phase does, as far as it is admitted.
+// treat makes the interventions of a phase that are admitted.
 func (w *ward) treat(rt *rapid.T, j *journal, p phase, token uint64) []logbook.Intervention {
 	detail := j.snapshot()
 	var batch []logbook.Intervention

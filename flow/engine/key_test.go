@@ -15,9 +15,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestKeysOfRounds: which keys a step "pay" is shown, in a flow in which a step
-// "ship" follows. A key fails as often as a row says. What a person then says
-// is a kind of intervention, and a step if need be.
+// TestKeysOfRounds holds which keys the step "pay" gets, in a flow where the step "ship"
+// follows. A row says how often a key fails, and which intervention comes then, with
+// its step if it has one.
 func TestKeysOfRounds(t *testing.T) {
 	type fails map[string]int
 	for _, row := range []struct {

@@ -7,11 +7,11 @@
 //
 // # What a handler is given
 //
-// On stdin, one JSON object in one line: the step's arguments by name. A
-// revert is given the same object, and besides, under names that begin with a
-// dollar sign so that they stand beside any argument:
+// On stdin, one JSON object in one line: the step's arguments by name. A revert gets the
+// same object and three more fields. Their names begin with a dollar sign, so no
+// argument has them:
 //
-//	$result    the result of the execution, null if it failed or nobody knows
+//	$result    the result of the execution, null if it failed or is unknown
 //	$failure   the step's own failure, null if it did not fail
 //	$failures  every failure of the flow by step: why it is being undone
 //
@@ -26,8 +26,9 @@
 //	CONDUCTORD_TOKEN     generation-index, the fence of the claim
 //	CONDUCTORD_KEY       the same in every attempt, for systems that recognise repeats: see flow.Call.Key
 //
-// Its working directory is empty, its own, and removed afterwards; if the
-// process is killed before, then by the next that calls Open (see Scratch). It has no arguments, and no shell is in between.
+// Its working directory is empty, its own, and removed afterwards. If the process is
+// killed before that, the next one that calls Open removes it (see Scratch). A handler
+// has no arguments, and no shell is in between.
 //
 // # What a handler answers
 //
@@ -39,15 +40,14 @@
 // often as the step's policy says, as 75 is. The end of stderr is kept with
 // the attempt.
 //
-// A handler that has begun something which is not done yet prints an object
-// with the field not_yet, the time until it is to be asked again, and
-// optionally details for people, and ends with status 75:
+// A handler that waits for something which it has begun ends with status 75 and prints an
+// object: not_yet is the time until the handler runs again, and details, if there are
+// any, are for people:
 //
 //	{"not_yet": "30s", "details": {"build": 4711}}
 //
-// That is no failure and uses up no attempt (flow.NotYet): the handler is run
-// again then, to execute or to revert as before, and finds in CONDUCTORD_ASKED
-// that it has been asked before.
+// That is no failure and uses up no attempt (flow.NotYet). The handler runs again then, to
+// execute or to revert as before, and CONDUCTORD_ASKED counts these runs.
 //
 // While it runs, a handler may write to file descriptor 3 how far it is, as
 // often as it likes, one JSON object in a line: done and total are whole
@@ -66,10 +66,10 @@
 // when the handler itself has ended. Memory is bounded whatever it writes.
 // If the daemon dies, the handler is killed by the kernel (Linux).
 //
-// Not reached are processes that have left the group by setsid, and, when the
-// daemon dies, the handler's own children. A handler that starts either must
-// see to them by itself. No zombies are left of them where the program calls
-// ReapOrphans, which the first process of a container must.
+// Processes that have left the group by setsid are not reached, nor, when the daemon dies,
+// the handler's own children. A handler that starts such processes must end them itself.
+// They leave no zombies where the program calls ReapOrphans, which the first process of
+// a container must.
 package handler
 
 import (

@@ -161,8 +161,8 @@ func FuzzConditions(f *testing.F) {
 	})
 }
 
-// TestConditionsInAPlan: whoever is asked comes first, also from inside a flow,
-// and the plan says what is asked and how far a no reaches.
+// TestConditionsInAPlan: a condition's step comes first, also from inside a flow. The
+// plan says what the condition asks, and how far a no reaches.
 func TestConditionsInAPlan(t *testing.T) {
 	plan, err := parse(t, "testdata/good/decisions.toml").Compile()
 	if err != nil {

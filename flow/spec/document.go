@@ -1,6 +1,5 @@
-// Package spec reads a flow that is written down as a document, in TOML or
-// JSON, and builds it from the handlers of the daemon: a flow without a
-// program.
+// Package spec reads a flow from a document, in TOML or JSON, and builds it from the
+// daemon's handlers: a flow without a program.
 //
 // A document names its steps and the handlers that do them. What a step
 // provides and what others require ties the steps together; after adds an
@@ -38,9 +37,8 @@
 //	retry = {times = 3, delay = "1s", jitter = 0.2}
 //	retry = {for_each = ["eu", "us"], provides = "region"}
 //
-// A step or flow of a graph may have conditions on the results of those before
-// it. There is no code in a document, and so a closed set of them: see
-// Condition.
+// A step or flow of a graph may have conditions on the results of those before it. A
+// document has no code, so the set of conditions is closed: see Condition.
 //
 //	when = {step = "check", field = "total", is = "over", value = 100}
 //

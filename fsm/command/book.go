@@ -16,6 +16,7 @@ func BookToProto(b *logbook.Book) *v1.Book {
 		Meta:      ValuesToProto(b.Meta),
 		CreatedAt: TimeToProto(b.CreatedAt),
 		UpdatedAt: TimeToProto(b.UpdatedAt),
+		Board:     b.Board,
 	}
 	for i := range b.Flows {
 		message.Flows = append(message.Flows, FlowDetailToProto(&b.Flows[i]))
@@ -32,6 +33,7 @@ func BookFromProto(message *v1.Book) (logbook.Book, error) {
 		Meta:      ValuesFromProto(message.GetMeta()),
 		CreatedAt: r.time("book created_at", message.GetCreatedAt()),
 		UpdatedAt: r.time("book updated_at", message.GetUpdatedAt()),
+		Board:     message.GetBoard(),
 	}
 	for _, flow := range message.GetFlows() {
 		converted, err := FlowDetailFromProto(flow)

@@ -3,8 +3,9 @@
 // conversions between the messages of the wire and the domain types of packages jobs and
 // logbook.
 //
-// A message is for transport and log only; all other code holds the domain type. XToProto converts to the message and cannot fail; text for people that
-// is not UTF-8 is repaired on the way. XFromProto converts back and checks
+// A message is for transport and log only; all other code holds the domain type.
+// XToProto converts to the message and cannot fail. It repairs text for people that is
+// not UTF-8. XFromProto converts back and checks
 // what the message's form allows and the domain does not: ids, words and
 // times, with a *logbook.InvalidError that names the field. Unset and zero are
 // the same. What a field may hold, and whether it may be unset, is for Check.

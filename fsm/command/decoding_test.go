@@ -31,10 +31,9 @@ func messageKinds(t testing.TB) []protoreflect.MessageType {
 	return kinds
 }
 
-// decodesAlike holds the decoding of bytes that protobuf has written against its
-// own, and reports whether these were. What it would never write must not bring the
-// decoder down, and whether it takes that is its own affair: where it matters
-// protobuf itself decodes.
+// decodesAlike compares the decoder with protobuf's own, for bytes that protobuf has
+// written, and reports whether it has. Other bytes must not crash the decoder, which may
+// accept them or not: where it matters, protobuf itself decodes.
 func decodesAlike(t interface {
 	Helper()
 	Fatalf(string, ...any)

@@ -35,7 +35,7 @@ func FillEvent(message *v1.Event, e *jobs.Event) {
 		Request:   OperatorRequestToProto(e.Request),
 
 		JobKind: e.JobKind, Key: e.Key, Tags: slices.Clone(e.Tags),
-		Session: idText(e.Session.UUID), EntityKind: e.EntityKind, Entity: e.Entity,
+		Session: idText(e.Session.UUID), EntityKind: e.EntityKind, Entity: e.Entity, By: e.By,
 	}
 	for _, step := range e.Steps {
 		message.Steps = append(message.Steps, &v1.StepEvent{Name: step.Name, State: step.State})
@@ -64,7 +64,7 @@ func EventFromProto(message *v1.Event) (jobs.Event, error) {
 
 		JobKind: message.GetJobKind(), Key: message.GetKey(), Tags: slices.Clone(message.GetTags()),
 		Session:    jobs.SessionID{UUID: r.id("event session", message.GetSession())},
-		EntityKind: message.GetEntityKind(), Entity: message.GetEntity(),
+		EntityKind: message.GetEntityKind(), Entity: message.GetEntity(), By: message.GetBy(),
 	}
 	for _, step := range message.GetSteps() {
 		e.Steps = append(e.Steps, jobs.StepEvent{Name: step.GetName(), State: step.GetState()})

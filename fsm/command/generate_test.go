@@ -231,6 +231,7 @@ var books = rapid.Custom(func(t *rapid.T) logbook.Book {
 		Meta:      values.Draw(t, "meta"),
 		CreatedAt: times.Draw(t, "created"),
 		UpdatedAt: times.Draw(t, "updated"),
+		Board:     rapid.String().Draw(t, "board"),
 		Flows:     list(flows).Draw(t, "flows"),
 	}
 })
@@ -355,6 +356,7 @@ var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
 		Deadline:    times.Draw(t, "deadline"),
 		Labels:      list(rapid.String()).Draw(t, "labels"),
 		PostedAt:    times.Draw(t, "posted"),
+		PostedBy:    rapid.String().Draw(t, "posted by"),
 		ModifiedAt:  times.Draw(t, "modified"),
 		FinishedAt:  times.Draw(t, "finished"),
 		DueAt:       times.Draw(t, "due"),
@@ -518,13 +520,14 @@ var openings = rapid.Custom(func(t *rapid.T) jobs.Opening {
 
 var sessions = rapid.Custom(func(t *rapid.T) jobs.Session {
 	return jobs.Session{
-		ID:       jobs.SessionID{UUID: ids.Draw(t, "id")},
-		Name:     rapid.String().Draw(t, "name"),
-		Host:     rapid.String().Draw(t, "host"),
-		PID:      numbers.Draw(t, "pid"),
-		TTL:      durations.Draw(t, "ttl"),
-		OpenedAt: times.Draw(t, "opened"),
-		Claims:   counts.Draw(t, "claims"),
+		ID:        jobs.SessionID{UUID: ids.Draw(t, "id")},
+		Name:      rapid.String().Draw(t, "name"),
+		Host:      rapid.String().Draw(t, "host"),
+		PID:       numbers.Draw(t, "pid"),
+		TTL:       durations.Draw(t, "ttl"),
+		OpenedAt:  times.Draw(t, "opened"),
+		Principal: rapid.String().Draw(t, "principal"),
+		Claims:    counts.Draw(t, "claims"),
 	}
 })
 
@@ -572,6 +575,7 @@ var events = rapid.Custom(func(t *rapid.T) jobs.Event {
 		Tags:       list(rapid.String()).Draw(t, "tags"),
 		Session:    jobs.SessionID{UUID: ids.Draw(t, "session")},
 		EntityKind: rapid.String().Draw(t, "entity kind"),
+		By:         rapid.String().Draw(t, "by"),
 		Entity:     rapid.String().Draw(t, "entity"),
 	}
 })

@@ -156,6 +156,17 @@ func samples() []*v1.Command {
 		{Kind: &v1.Command_PauseSchedule{PauseSchedule: &v1.PauseScheduleCommand{
 			Board: "night", Name: "backup", By: "ann@h1", Reason: "the disk is full",
 		}}},
+		{Kind: &v1.Command_SavePrincipal{SavePrincipal: &v1.SavePrincipalCommand{
+			Name: "orders", Grants: []*v1.Grant{{Role: "poster", Boards: "orders/*"}, {Role: "viewer", Boards: "*"}}, HideValues: true,
+		}}, Principal: "node/node1"},
+		{Kind: &v1.Command_DeletePrincipal{DeletePrincipal: &v1.DeletePrincipalCommand{Name: "orders"}}, Principal: "ann"},
+		{Kind: &v1.Command_AddAccessToken{AddAccessToken: &v1.AddAccessTokenCommand{
+			Principal: "orders", Id: "5bd43f3b-7a3e-4b55-9d3a-8a2d8f1c0004", Hash: bytes.Repeat([]byte{7}, 32), Expires: timestamppb.New(entryTime.Add(time.Hour)),
+		}}, Principal: "ann"},
+		{Kind: &v1.Command_RevokeAccessToken{RevokeAccessToken: &v1.RevokeAccessTokenCommand{
+			Principal: "orders", Id: "5bd43f3b-7a3e-4b55-9d3a-8a2d8f1c0004",
+		}}, Principal: "ann"},
+		{Kind: &v1.Command_RecordAct{RecordAct: &v1.AuditRecord{Verb: "ClusterService/RemoveMember", Target: "name=node2"}}, Principal: "ann", From: "10.0.0.7"},
 		{Kind: &v1.Command_RaiseVersion{RaiseVersion: &v1.RaiseVersionCommand{Version: 1}}},
 		{Kind: &v1.Command_BeginLeadership{BeginLeadership: &v1.BeginLeadershipCommand{Node: "node1"}}},
 		{Kind: &v1.Command_ExpireSession{ExpireSession: &v1.ExpireSessionCommand{

@@ -50,6 +50,8 @@ func SessionToProto(s *jobs.Session) *v1.Session {
 		Ttl:      DurationToProto(s.TTL),
 		OpenedAt: TimeToProto(s.OpenedAt),
 		Claims:   countOf(s.Claims),
+
+		Principal: s.Principal,
 	}
 }
 
@@ -64,6 +66,8 @@ func SessionFromProto(message *v1.Session) (jobs.Session, error) {
 		TTL:      r.duration("session ttl", message.GetTtl()),
 		OpenedAt: r.time("session opened_at", message.GetOpenedAt()),
 		Claims:   r.count("session claims", message.GetClaims()),
+
+		Principal: message.GetPrincipal(),
 	}
 	if r.err != nil {
 		return jobs.Session{}, r.err

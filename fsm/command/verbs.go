@@ -82,6 +82,12 @@ var verbs = []Verb{
 	verb("delete_schedule", Operate, "ScheduleService/Delete", (*v1.Command).GetDeleteSchedule, checkDeleteSchedule),
 	verb("pause_schedule", Operate, "ScheduleService/Pause", (*v1.Command).GetPauseSchedule, checkPauseSchedule),
 
+	verb("save_principal", Administer, "AccessService/SavePrincipal", (*v1.Command).GetSavePrincipal, checkSavePrincipal),
+	verb("delete_principal", Administer, "AccessService/DeletePrincipal", (*v1.Command).GetDeletePrincipal, checkDeletePrincipal),
+	verb("add_access_token", Administer, "AccessService/AddAccessToken", (*v1.Command).GetAddAccessToken, checkAddAccessToken),
+	verb("revoke_access_token", Administer, "AccessService/RevokeAccessToken", (*v1.Command).GetRevokeAccessToken, checkRevokeAccessToken),
+
+	verb("record_act", Lead, "", (*v1.Command).GetRecordAct, checkRecordAct),
 	verb("raise_version", Lead, "", (*v1.Command).GetRaiseVersion, checkRaiseVersion),
 	verb("begin_leadership", Lead, "", (*v1.Command).GetBeginLeadership, checkBeginLeadership),
 	verb("expire_session", Lead, "", (*v1.Command).GetExpireSession, checkExpire),
@@ -139,6 +145,11 @@ func Needs(c *v1.Command) byte {
 // Request makes an empty message of the command.
 func (v *Verb) Request() proto.Message {
 	return (&v1.Command{}).ProtoReflect().NewField(v.field).Message().Interface()
+}
+
+// Message is the message of a command of the verb.
+func (v *Verb) Message(c *v1.Command) proto.Message {
+	return c.ProtoReflect().Get(v.field).Message().Interface()
 }
 
 // Command makes the command of its message.

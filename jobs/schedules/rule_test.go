@@ -128,8 +128,8 @@ func TestRuleBounds(t *testing.T) {
 	}
 }
 
-// TestSlotsDoNotDependOnWhenOneAsks: from any moment between two slots, the
-// next one is the same, and no slot is lost or invented.
+// TestSlotsDoNotDependOnWhenOneAsks: from any moment between two slots the next slot is
+// the same. No slot is lost or invented.
 func TestSlotsDoNotDependOnWhenOneAsks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zone := rapid.SampledFrom([]string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"}).Draw(t, "zone")

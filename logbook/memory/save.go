@@ -65,7 +65,7 @@ func sameValues(a, b logbook.Values) bool {
 func (c *Connection) mergeLocked(given *logbook.Book, at time.Time) {
 	kept, ok := c.books[given.ID]
 	if !ok {
-		kept = &book{head: logbook.Book{ID: given.ID, CreatedAt: at}}
+		kept = &book{head: logbook.Book{ID: given.ID, CreatedAt: at, Board: given.Board}}
 		c.books[given.ID] = kept
 	}
 	kept.head.Name, kept.head.Meta, kept.head.UpdatedAt = given.Name, cloneValues(given.Meta), at

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/backup"
 	"github.com/conductord/conductord/raftboard/wire"
@@ -28,6 +30,8 @@ type backupService struct {
 	cluster, node, version string
 	machine                *fsm.Machine
 	ready                  *readiness
+	guard                  *guard
+	access                 *accessService
 	running                chan struct{} // holds one element while a backup is made
 }
 
@@ -70,6 +74,12 @@ func (s *backupService) file(next http.Handler) http.Handler {
 // write writes a backup. One is made at a time: while the state is read, the database
 // keeps all rows that it holds.
 func (s *backupService) write(ctx context.Context, header http.Header, to io.Writer) error {
+	if err := s.guard.allow(ctx, backupCall, command.Administer, nil); err != nil {
+		return err
+	}
+	if err := s.access.recordSoon(ctx, backupCall, "node="+s.node); err != nil && !errors.Is(err, jobs.ErrUnavailable) {
+		return err // without a leader, a backup is what is needed most
+	}
 	select {
 	case s.running <- struct{}{}:
 		defer func() { <-s.running }()

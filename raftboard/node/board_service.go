@@ -195,10 +195,10 @@ func (s *boardService) getBoard(message *conductordv1.GetBoardRequest) (*conduct
 	return &conductordv1.GetBoardResponse{Board: command.BoardToProto(&board)}, nil
 }
 
-func (s *boardService) listBoards(message *conductordv1.ListBoardsRequest) (*conductordv1.ListBoardsResponse, error) {
-	page, err := s.machine.BoardList(message.After, int(min(message.Limit, logbook.MaxPage)), s.clock.answerTime())
-	if err != nil {
-		return nil, err
-	}
-	return &conductordv1.ListBoardsResponse{Next: page.Next, Boards: toProto(page.Items, command.BoardToProto)}, nil
+func (s *boardService) listBoards(ctx context.Context, message *conductordv1.ListBoardsRequest) (*conductordv1.ListBoardsResponse, error) {
+	boards, next, err := shown(message.After, func(after string) ([]jobs.BoardStatus, string, error) {
+		page, err := s.machine.BoardList(after, int(min(message.Limit, logbook.MaxPage)), s.clock.answerTime())
+		return page.Items, page.Next, err
+	}, func(board *jobs.BoardStatus) bool { return s.submit.guard.mayShow(ctx, board.Name) })
+	return &conductordv1.ListBoardsResponse{Next: next, Boards: toProto(boards, command.BoardToProto)}, err
 }

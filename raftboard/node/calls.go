@@ -8,7 +8,8 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
-	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/google/uuid"
+
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/raftboard/stream"
 	"github.com/conductord/conductord/raftboard/wire"
@@ -39,6 +40,7 @@ type services struct {
 	verify    *verifyService
 	upgrades  *upgradeService
 	backups   *backupService
+	access    *accessService
 }
 
 // calls is the table of all calls but Watch, Backup and Carry, whose answers are streams. A
@@ -59,12 +61,12 @@ func (s *services) calls() []call {
 		plain("BoardService/ListErrors", command.Read, reading(r, board.listErrors)),
 		plain("BoardService/Bulk", command.Operate, leading(r, board.bulk)),
 		plain("BoardService/GetBoard", command.Read, reading(r, board.getBoard)),
-		plain("BoardService/ListBoards", command.Read, reading(r, board.listBoards)),
+		plain("BoardService/ListBoards", command.Read, readingFor(r, board.listBoards)),
 		streamed("SessionService/KeepAlive", command.Work, leading(r, sessions.keepAlive)),
 		plain("SessionService/Open", command.Work, leading(r, sessions.open, s.shares.admit)),
-		plain("SessionService/ListSessions", command.Read, reading(r, sessions.listSessions)),
-		plain("SessionService/ListEntities", command.Read, reading(r, sessions.listEntities)),
-		plain("SessionService/ListDrains", command.Read, reading(r, sessions.listDrains)),
+		plain("SessionService/ListSessions", command.Read, readingFor(r, sessions.listSessions)),
+		plain("SessionService/ListEntities", command.Read, readingFor(r, sessions.listEntities)),
+		plain("SessionService/ListDrains", command.Read, readingFor(r, sessions.listDrains)),
 		streamed("LogbookService/GetFlow", command.Read, reading(r, books.getFlow)),
 		plain("LogbookService/GetBook", command.Read, reading(r, books.getBook)),
 		plain("LogbookService/ListBooks", command.Read, reading(r, books.listBooks)),
@@ -75,17 +77,20 @@ func (s *services) calls() []call {
 		plain("ScheduleService/Resume", command.Operate, leading(r, schedules.resume)),
 		plain("ScheduleService/Run", command.Operate, leading(r, schedules.run, nameRun)),
 		plain("ScheduleService/Backfill", command.Operate, leading(r, schedules.backfill, nameBackfill)),
-		plain("ClusterService/Status", command.Read, func(string) unary[conductordv1.StatusRequest, conductordv1.StatusResponse] { return s.cluster.status }),
-		plain("ClusterService/TransferLeader", command.Administer, leading(r, s.cluster.transferLeader)),
+		plain("ClusterService/Status", command.Read, here(r, s.cluster.status)),
+		plain("ClusterService/TransferLeader", command.Administer, recorded(r, s.access, s.cluster.transferLeader)),
 		plain("ClusterService/Upgrade", command.Administer, leading(r, s.upgrades.upgrade)),
-		plain("ClusterService/Verify", command.Administer, leading(r, s.verify.verify)),
-		plain("ClusterService/TableSums", command.Read, func(string) unary[conductordv1.TableSumsRequest, conductordv1.TableSumsResponse] {
-			return s.verify.tableSums
-		}),
-		plain("ClusterService/AddMember", command.Administer, leading(r, s.members.add)),
-		plain("ClusterService/RemoveMember", command.Administer, leading(r, s.members.remove)),
-		plain("ClusterService/SetVote", command.Administer, leading(r, s.members.setVote)),
-		plain("ClusterService/MoveMember", command.Administer, leading(r, s.members.move)),
+		plain("ClusterService/Verify", command.Administer, recorded(r, s.access, s.verify.verify)),
+		plain("ClusterService/TableSums", command.Read, here(r, s.verify.tableSums)),
+		plain("AccessService/ListPrincipals", command.Administer, reading(r, s.access.listPrincipals)),
+		plain("AccessService/ListAudit", command.Administer, reading(r, s.access.listAudit)),
+		plain("AccessService/ListRefusals", command.Administer, here(r, s.access.listRefusals)),
+		plain("AccessService/RecordAct", command.Administer, leading(r, s.access.recordAct)),
+		plain("AccessService/WhoAmI", command.Read, here(r, r.guard.whoAmI)),
+		plain("ClusterService/AddMember", command.Administer, recorded(r, s.access, s.members.add)),
+		plain("ClusterService/RemoveMember", command.Administer, recorded(r, s.access, s.members.remove)),
+		plain("ClusterService/SetVote", command.Administer, recorded(r, s.access, s.members.setVote)),
+		plain("ClusterService/MoveMember", command.Administer, recorded(r, s.access, s.members.move)),
 	}
 	for _, verb := range command.Verbs() {
 		if verb.Call != "" {
@@ -99,19 +104,21 @@ func (s *services) calls() []call {
 type unary[Req, Res any] func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error)
 
 // plain makes the row of a call that has an HTTP exchange of its own.
-func plain[Req, Res any](name string, permission command.Permission, answers func(name string) unary[Req, Res]) call {
-	answer := answers(name)
-	return call{name: name, permission: permission, handler: func(options ...connect.HandlerOption) http.Handler {
+func plain[Req, Res any](name string, permission command.Permission, answers func(call) unary[Req, Res]) call {
+	row := call{name: name, permission: permission}
+	answer := answers(row)
+	row.handler = func(options ...connect.HandlerOption) http.Handler {
 		return connect.NewUnaryHandler(wire.Prefix+name, answer, options...)
-	}}
+	}
+	return row
 }
 
 // streamed makes the row of a call that streams carry too: one that programs repeat
 // all the time. The others are so rare, or so large, that an exchange of their own
 // costs little.
-func streamed[Req, Res any](name string, permission command.Permission, answers func(name string) unary[Req, Res]) call {
+func streamed[Req, Res any](name string, permission command.Permission, answers func(call) unary[Req, Res]) call {
 	row := plain(name, permission, answers)
-	offer := stream.Offered(wire.Prefix+name, answers(name))
+	offer := stream.Offered(wire.Prefix+name, answers(row))
 	row.offer = &offer
 	return row
 }
@@ -120,23 +127,45 @@ func streamed[Req, Res any](name string, permission command.Permission, answers 
 // that is called first does before; its error is the answer.
 func leading[Req, Res any](
 	r *router, local func(context.Context, *Req) (*Res, uint64, error), before ...func(context.Context, http.Header, *Req) error,
-) func(string) unary[Req, Res] {
-	return func(name string) unary[Req, Res] {
+) func(call) unary[Req, Res] {
+	return func(row call) unary[Req, Res] {
 		return func(ctx context.Context, request *connect.Request[Req]) (*connect.Response[Res], error) {
 			for _, do := range before {
 				if err := do(ctx, request.Header(), request.Msg); err != nil {
 					return nil, wire.ErrorToConnect(err)
 				}
 			}
-			return lead(ctx, r, name, request, local)
+			return lead(ctx, r, row.name, request, func(ctx context.Context, message *Req) (*Res, uint64, error) {
+				if err := r.guard.allow(ctx, row.name, row.permission, message); err != nil {
+					return nil, 0, err
+				}
+				return local(ctx, message)
+			})
 		}
+	}
+}
+
+// recorded is leading, for a call that is no command: it is on record before it begins.
+func recorded[Req, Res any](r *router, a *accessService, local func(context.Context, *Req) (*Res, uint64, error)) func(call) unary[Req, Res] {
+	return func(row call) unary[Req, Res] {
+		return leading(r, func(ctx context.Context, message *Req) (*Res, uint64, error) {
+			if err := a.record(ctx, row.name, command.Target(any(message).(proto.Message))); err != nil {
+				return nil, 0, err
+			}
+			return local(ctx, message)
+		})(row)
 	}
 }
 
 // reading answers a call that changes nothing: linearizably where the leader is, or
 // from this node's own state if the request allows a stale answer.
-func reading[Req, Res any](r *router, look func(*Req) (*Res, error)) func(string) unary[Req, Res] {
-	return func(name string) unary[Req, Res] {
+func reading[Req, Res any](r *router, look func(*Req) (*Res, error)) func(call) unary[Req, Res] {
+	return readingFor(r, func(_ context.Context, message *Req) (*Res, error) { return look(message) })
+}
+
+// readingFor is reading, with an answer that depends on the caller.
+func readingFor[Req, Res any](r *router, look func(context.Context, *Req) (*Res, error)) func(call) unary[Req, Res] {
+	return func(row call) unary[Req, Res] {
 		return func(ctx context.Context, request *connect.Request[Req]) (*connect.Response[Res], error) {
 			if _, list := any(request.Msg).(interface{ GetLimit() uint32 }); list {
 				if err := r.memory.mayGrow(); err != nil {
@@ -148,19 +177,40 @@ func reading[Req, Res any](r *router, look func(*Req) (*Res, error)) func(string
 					return nil, wire.ErrorToConnect(err)
 				}
 				index := r.machine.AppliedIndex() // before the look, which may see more
-				message, err := look(request.Msg)
+				message, err := guarded(ctx, r.guard, row, request.Msg, look)
+				r.guard.hide(ctx, message)
 				return reply(message, index, err)
 			}
-			return lead(ctx, r, name, request, func(ctx context.Context, message *Req) (*Res, uint64, error) {
+			return lead(ctx, r, row.name, request, func(ctx context.Context, message *Req) (*Res, uint64, error) {
 				index, err := r.reads.wait(ctx)
 				if err != nil {
 					return nil, 0, err
 				}
-				answer, err := look(message)
+				answer, err := guarded(ctx, r.guard, row, message, look)
 				return answer, index, err
 			})
 		}
 	}
+}
+
+// here answers a call at the node that is called.
+func here[Req, Res any](r *router, answer unary[Req, Res]) func(call) unary[Req, Res] {
+	return func(row call) unary[Req, Res] {
+		return func(ctx context.Context, request *connect.Request[Req]) (*connect.Response[Res], error) {
+			if err := r.guard.allow(ctx, row.name, row.permission, request.Msg); err != nil {
+				return nil, wire.ErrorToConnect(err)
+			}
+			return answer(ctx, request)
+		}
+	}
+}
+
+// guarded looks for a caller that may.
+func guarded[Req, Res any](ctx context.Context, g *guard, row call, message *Req, look func(context.Context, *Req) (*Res, error)) (*Res, error) {
+	if err := g.allow(ctx, row.name, row.permission, message); err != nil {
+		return nil, err
+	}
+	return look(ctx, message)
 }
 
 // lead answers a call where the leader is.
@@ -168,12 +218,19 @@ func lead[Req, Res any](
 	ctx context.Context, r *router, name string, request *connect.Request[Req],
 	local func(ctx context.Context, message *Req) (*Res, uint64, error), options ...connect.ClientOption,
 ) (*connect.Response[Res], error) {
+	if who := callerOf(ctx); who != nil {
+		if _, err := r.guard.rights(who); err != nil { // on a stream, a token may have ended since it began
+			return nil, wire.ErrorToConnect(err)
+		}
+	}
 	where, err := r.leader.find(ctx)
 	if err != nil {
 		return nil, wire.ErrorToConnect(err)
 	}
 	if where.here {
-		return reply(local(ctx, request.Msg))
+		message, index, err := local(ctx, request.Msg)
+		r.guard.hide(ctx, message)
+		return reply(message, index, err)
 	}
 	hops, err := hopsOf(request.Header())
 	if err != nil {
@@ -185,7 +242,16 @@ func lead[Req, Res any](
 	r.forwarded.Inc()
 	passed := connect.NewRequest(request.Msg)
 	passed.Header().Set(wire.HeaderHops, strconv.FormatUint(hops+1, 10))
-	url := "http://" + where.there.API + wire.Prefix + name
+	if r.guard.enforced {
+		passed.Header().Set(wire.HeaderPrincipal, r.guard.nameOf(ctx))
+		if who := callerOf(ctx); who != nil {
+			passed.Header().Set(wire.HeaderFrom, who.from)
+			if who.token.UUID != uuid.Nil {
+				passed.Header().Set(wire.HeaderToken, who.token.String())
+			}
+		}
+	}
+	url := r.secure.url(where.there.API, wire.Prefix+name)
 	response, err := connect.NewClient[Req, Res](r.client, url, append(wire.ClientOptions(), options...)...).CallUnary(ctx, passed)
 	if err != nil {
 		return nil, wire.ErrorToConnect(wire.ErrorFromConnect(err))

@@ -82,6 +82,9 @@ func (s *claimService) claimNext(ctx context.Context, message *conductordv1.Clai
 		return nil, 0, err
 	}
 	claim := claimNextCommand(message.GetClaim())
+	if err := s.submit.guard.sign(ctx, claim); err != nil { // also of one that is piggybacked
+		return nil, 0, err
+	}
 	if err := command.Check(s.limits, claim); err != nil {
 		return nil, 0, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/wire"
 )
@@ -32,6 +33,7 @@ type clusterService struct {
 	ready   *readiness
 	members *membership
 	log     *logstore.Log
+	guard   *guard
 }
 
 // transferLeader hands the leadership over, and waits until another node leads.
@@ -102,7 +104,7 @@ func (s *clusterService) successor(name string) (Member, error) {
 	return Member{}, fmt.Errorf("%w: no other node can lead: %w", jobs.ErrConflict, errors.Join(silent...))
 }
 
-func (s *clusterService) status(_ context.Context, _ *connect.Request[conductordv1.StatusRequest]) (*connect.Response[conductordv1.StatusResponse], error) {
+func (s *clusterService) status(ctx context.Context, _ *connect.Request[conductordv1.StatusRequest]) (*connect.Response[conductordv1.StatusResponse], error) {
 	sessions, err := s.machine.Sessions()
 	if err != nil {
 		return nil, wire.ErrorToConnect(err)
@@ -137,6 +139,10 @@ func (s *clusterService) status(_ context.Context, _ *connect.Request[conductord
 	}
 	if ahead, known := s.clock.wallOffset(); known {
 		status.ClockOffset = durationpb.New(ahead)
+	}
+	if !s.guard.mayShow(ctx, access.AllBoards) {
+		status.Sessions = 0
+		return connect.NewResponse(status), nil
 	}
 	for state, count := range s.machine.Counts() {
 		status.Jobs[string(state)] = count

@@ -258,8 +258,8 @@ func contents(t *testing.T, dir string, kind logstore.Kind) []string {
 	return all
 }
 
-// A compaction gives back what a long log has left free in its file. Cut off before any
-// change on disk, it leaves a node that starts and has everything, and can be repeated.
+// A compaction frees the space that a long log has left in its file. Cut off before any
+// change on disk, it leaves a node that starts and has everything. It can be repeated.
 func TestCompactionCutOffAnywhere(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, func(o *node.Options) { o.Raft.SnapshotThreshold, o.Raft.TrailingLogs = 16, 32 }).startAll()
@@ -318,7 +318,7 @@ func TestCompactionCutOffAnywhere(t *testing.T) {
 	}
 }
 
-// What cannot be converted is left as it is, with the reason.
+// A log that cannot be converted stays as it is, and the error says why.
 func TestConversionIsRefused(t *testing.T) {
 	t.Parallel()
 	c, ids := ranOn(t, logstore.Bolt)

@@ -35,9 +35,9 @@ func (l *slowLog) StoreLogs(logs []*raft.Log) error {
 // bigEntry is a size that only the entry with the test's posting has.
 const bigEntry = 10_000
 
-// TestClaimInDoubtIsNotDenied holds that a repeated ClaimNext is not answered with "no
-// job" while its first try is piggybacked on a posting that a slow disk has not written:
-// the session would hold a claim of which its conductor never learns.
+// TestClaimInDoubtIsNotDenied: the first try of a ClaimNext is piggybacked on a posting
+// that a slow disk has not written. Its repeat must not be answered with "no job": the
+// session would then hold a claim that its conductor never learns of.
 func TestClaimInDoubtIsNotDenied(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})

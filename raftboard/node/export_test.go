@@ -2,13 +2,17 @@ package node
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,11 +24,12 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
-// What the tests of this package see of its insides.
+// Internals that the tests of this package use.
 
 // SetClientPatience sets how long a client may take.
 func SetClientPatience(n *Node, patience time.Duration) {
@@ -33,7 +38,7 @@ func SetClientPatience(n *Node, patience time.Duration) {
 	n.api.exchanges.patience = patience
 }
 
-// SetExchangeBytes sets what all exchanges may hold.
+// SetExchangeBytes sets how many bytes all exchanges may hold.
 func SetExchangeBytes(n *Node, bytes int64) {
 	n.api.exchanges.mu.Lock()
 	defer n.api.exchanges.mu.Unlock()
@@ -376,7 +381,7 @@ func DiskNeed(n *Node) string {
 // Calls are the calls that the API takes, each with its permission class.
 func Calls() map[string]string {
 	calls := map[string]string{watchCall: string(command.Read), backupCall: string(command.Administer)}
-	for _, c := range (&services{}).calls() {
+	for _, c := range (&services{router: &router{}}).calls() {
 		calls[c.name] = string(c.permission)
 	}
 	return calls
@@ -428,4 +433,28 @@ func AdmitAtStart(met, other transport.Hello) error {
 	three := []Member{{Name: "n1"}, {Name: "n2"}, {Name: "n3"}}
 	known := &identityStore{id: identity{Bootstrapped: true, Peers: map[raft.ServerID]uuid.UUID{met.ID(): met.Instance}}}
 	return (&membership{roster: rosterOf(three), identity: known, leader: &leaderState{}}).admit(other)
+}
+
+// GuardWith returns what a guard that knows one principal makes of the headers of a call
+// without a certificate.
+func GuardWith(t testing.TB, known access.Principal) func(http.Header) (name string, err error) {
+	t.Helper()
+	machine, err := fsm.Open(fsm.Options{Path: filepath.Join(t.TempDir(), "state.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = machine.Close() })
+	g := newGuard(Options{AccessControl: true, Cluster: "test", Name: "n1", Metrics: prometheus.NewRegistry()}, machine, time.Now)
+	list := &principals{byName: map[string]*access.Principal{known.Name: &known}, byToken: map[[sha256.Size]byte]tokenOf{}}
+	for _, token := range known.Tokens {
+		list.byToken[token.Hash] = tokenOf{known.Name, token}
+	}
+	g.list.Store(list)
+	return func(header http.Header) (string, error) {
+		who, err := g.identify((&http.Request{Header: header}).WithContext(context.Background()))
+		if err != nil {
+			return "", err
+		}
+		return who.name, nil
+	}
 }

@@ -23,23 +23,26 @@ type router struct {
 	reads     *readRounds
 	ready     *readiness
 	memory    *memoryBudget
+	guard     *guard
+	secure    secured
 	client    *http.Client // forwards calls
 	forwarded prometheus.Counter
 }
 
 // newForwarder makes the client that forwards calls to the leader, over
 // connections that are kept.
-func newForwarder(dial func(ctx context.Context, address string) (net.Conn, error)) *http.Client {
+func newForwarder(secure secured) *http.Client {
+	dial := func(ctx context.Context, _, address string) (net.Conn, error) { return secure.dial(ctx, address, "h2") }
 	transport := &http.Transport{
-		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-			return dial(ctx, address)
-		},
+		DialContext:     dial,
+		DialTLSContext:  dial,
 		Protocols:       new(http.Protocols),
 		IdleConnTimeout: time.Minute,
 		// The connection detects a node that has died silently, so that not every call
 		// has to time out.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 2 * time.Second, PingTimeout: 2 * time.Second},
 	}
+	transport.Protocols.SetHTTP2(true)
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	return &http.Client{Transport: transport}
 }

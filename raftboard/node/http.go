@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
 	"strings"
@@ -27,6 +28,12 @@ const (
 	stopPatience      = 2 * time.Second
 )
 
+// Pages that are answered to everybody.
+const (
+	healthPath = "/healthz"
+	readyPath  = "/readyz"
+)
+
 // apiServer is the HTTP port.
 type apiServer struct {
 	exchanges   *exchanges
@@ -43,21 +50,22 @@ func newAPIServer(logger hclog.Logger, memory int64) *apiServer {
 	}
 }
 
-// serve answers calls at the listener until stop. Its goroutines end then.
-func (a *apiServer) serve(listener net.Listener, handler http.Handler, logger hclog.Logger, routines *sync.WaitGroup, fatal func(error)) {
-	a.address = listener.Addr()
+// serve answers calls at the listeners until stop. Its goroutines end then.
+func (a *apiServer) serve(listeners []net.Listener, handler http.Handler, logger hclog.Logger, routines *sync.WaitGroup, fatal func(error)) {
+	a.address = listeners[0].Addr()
 	ctx, cancel := context.WithCancel(context.Background())
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	a.server = &http.Server{
-		Handler:           a.exchanges.bound(handler),
+		Handler:           handler,
 		Protocols:         protocols,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: clientPatience},
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          logger.StandardLogger(nil),
+		ErrorLog:          log.New(&httpErrors{logger: logger}, "", 0),
 		ConnState:         a.connections.changed,
 		ConnContext:       withClient,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
@@ -65,11 +73,13 @@ func (a *apiServer) serve(listener net.Listener, handler http.Handler, logger hc
 	a.server.RegisterOnShutdown(cancel) // long polls and watches end, so that Shutdown can
 	a.stopCalls = cancel
 	routines.Go(func() { a.exchanges.run(ctx) })
-	routines.Go(func() {
-		if err := a.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			fatal(fmt.Errorf("the API port has stopped: %w", err))
-		}
-	})
+	for _, listener := range listeners {
+		routines.Go(func() {
+			if err := a.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+				fatal(fmt.Errorf("the API at %s has stopped: %w", listener.Addr(), err))
+			}
+		})
+	}
 }
 
 func (a *apiServer) stop() error {
@@ -85,6 +95,18 @@ func (a *apiServer) stop() error {
 	return nil
 }
 
+// httpErrors gets what net/http logs of connections, a line each, and bounds its rate.
+type httpErrors struct {
+	logger hclog.Logger
+	log    refusalLog
+}
+
+// Write implements io.Writer.
+func (h *httpErrors) Write(line []byte) (int, error) {
+	h.log.warn(h.logger, "a connection to the HTTP port has failed", "", errors.New(strings.TrimSpace(string(line))))
+	return len(line), nil
+}
+
 // handler serves the API, health and metrics.
 func (s *services) handler(metrics *nodeMetrics, registry *prometheus.Registry, logger hclog.Logger) http.Handler {
 	options := append(wire.HandlerOptions(), connect.WithInterceptors(&observing{metrics, s.router.leader}))
@@ -97,15 +119,15 @@ func (s *services) handler(metrics *nodeMetrics, registry *prometheus.Registry, 
 	mux.Handle(wire.Prefix+watchCall, s.watches.lines(watch))
 	mux.Handle(wire.Prefix+backupCall, s.backups.file(connect.NewServerStreamHandler(wire.Prefix+backupCall, s.backups.Backup, options...)))
 	mux.Handle(s.streams(calls, metrics, logger).Handler(options...))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET "+healthPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET "+readyPath, func(w http.ResponseWriter, _ *http.Request) {
 		if err := s.router.ready.check(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = fmt.Fprintln(w, "ok")
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", s.router.guard.page(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 	return mux
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/transport"
 	"github.com/conductord/conductord/raftboard/wire"
@@ -117,7 +118,7 @@ const promotionPause = time.Second
 
 // askForVote asks the leader, through this node, for the vote of this node.
 func (n *Node) askForVote(ctx context.Context, request *conductordv1.SetVoteRequest) error {
-	_, err := leading(n.services.router, n.services.members.setVote)("ClusterService/SetVote")(ctx, connect.NewRequest(request))
+	_, err := leading(n.services.router, n.services.members.setVote)(call{name: "ClusterService/SetVote", permission: command.Administer})(ctx, connect.NewRequest(request))
 	if err != nil {
 		return wire.ErrorFromConnect(err)
 	}

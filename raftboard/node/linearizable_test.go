@@ -129,7 +129,7 @@ func (j *journal) note(worker int, in asked, out answered, call time.Time, err e
 	})
 }
 
-// Whatever becomes of the leaders, all answers about a job fit into one order.
+// All answers about a job fit into one order, also while leaders fail.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	const workers, lasts = 9, 5 * time.Second

@@ -64,8 +64,8 @@ func TestLongPollsWakeEndedSessions(t *testing.T) {
 	}
 }
 
-// TestLongPollsSkipTheDrained: the claim of a drained conductor is not woken for a job;
-// it is woken by the end of a drain, and by the end of its session.
+// TestLongPollsSkipTheDrained: no job wakes the claim of a drained conductor. The end of
+// the drain does, and the end of its session.
 func TestLongPollsSkipTheDrained(t *testing.T) {
 	p := node.NewLongPolls()
 	session := jobs.NewSessionID()

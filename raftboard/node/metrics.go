@@ -11,6 +11,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/credentials"
 )
 
 // nodeMetrics are a node's own metrics, beside raft's.
@@ -57,6 +58,18 @@ func newNodeMetrics(registry *prometheus.Registry) *nodeMetrics {
 	}
 	registry.MustRegister(m.commands, m.calls)
 	return m
+}
+
+// certificate adds when the node's certificates expire.
+func (m *nodeMetrics) certificate(registry *prometheus.Registry, store *credentials.Store) {
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "conductord", Name: "certificate_expiry_timestamp_seconds", Help: "When the first of this node's certificates expires, in Unix time; 0 without TLS.",
+	}, func() float64 {
+		if store == nil {
+			return 0
+		}
+		return float64(store.Expires().Unix())
+	}))
 }
 
 func (m *nodeMetrics) proposed(entry *conductordv1.Entry, bytes int) {

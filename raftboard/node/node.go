@@ -22,8 +22,10 @@
 //   - answering: reads.go (what a read may show), longpoll.go, submit.go, forward.go,
 //     readiness.go, calls.go (the table of calls), then a file for each service;
 //   - backups: backup_service.go, backup_schedule.go, restore.go (a new node from one);
-//   - the HTTP port: http.go, streams.go, exchange.go and connections.go (bounds),
-//     session_shares.go, refusals.go, metrics.go.
+//   - the HTTP port: http.go, socket.go, streams.go, exchange.go and connections.go (bounds),
+//     session_shares.go, refusals.go, metrics.go;
+//   - protection: tls.go, guard.go (who calls), permission.go (what each caller may do),
+//     refused_calls.go.
 //
 // Node wires parts together. Each part and each service has only the others that it
 // uses, as fields.
@@ -148,6 +150,12 @@ func Open(options Options) (*Node, error) {
 	n.members = newMembership(options, n.leader, n.fatal)
 	n.ready = &readiness{leader: n.leader, members: n.members}
 	n.metrics = newNodeMetrics(options.Metrics)
+	if secure := options.Credentials; secure != nil {
+		if err := secure.Check(options.Cluster, options.Name); err != nil {
+			return nil, fmt.Errorf("cannot start the node: %w", err)
+		}
+	}
+	n.metrics.certificate(options.Metrics, options.Credentials)
 	if err := n.open(); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
@@ -202,23 +210,33 @@ func (n *Node) open() error {
 	if err := logstore.CatchDamage(n.options.DataDir, func() error { return n.openRaft(ctx) }); err != nil {
 		return err
 	}
-	listener, err := n.options.System.Listen(n.options.APIListen)
+	listener, err := newSecured(n.options).listenAPI(n.options.APIListen)
 	if err != nil {
 		return fmt.Errorf("cannot listen on the API port: %w", err)
 	}
-	handler := n.services.handler(n.metrics, n.options.Metrics, n.logger)
-	n.api.serve(listener, handler, n.logger.Named("http"), &n.routines, n.fatal)
+	listeners := []net.Listener{listener}
+	if n.options.Socket != "" {
+		local, err := listenSocket(n.options.Socket)
+		if err != nil {
+			return errors.Join(fmt.Errorf("cannot listen on the socket: %w", err), listener.Close())
+		}
+		listeners = append(listeners, local)
+	}
+	handler := n.services.router.guard.authenticate(n.api.exchanges.bound(n.services.handler(n.metrics, n.options.Metrics, n.logger)))
+	n.api.serve(listeners, handler, n.logger.Named("http"), &n.routines, n.fatal)
 	return nil
 }
 
 func (n *Node) openPort() error {
 	var refusals refusalLog
+	secure := newSecured(n.options)
 	logger := n.logger.Named("transport")
 	var err error
 	n.port, err = transport.Open(transport.Options{
 		Address: n.options.RaftListen, Identity: n.identity, Roster: n.members.roster, Run: uuid.New(),
 		Settled: time.Now().Add(n.options.Raft.Election),
-		Listen:  n.options.System.Listen, Dial: n.options.System.Dial, Logger: logger,
+		Listen:  secure.listenRaft, Certified: secure.certified(), Logger: logger,
+		Dial: func(ctx context.Context, address string) (net.Conn, error) { return secure.dial(ctx, address) },
 		Refused: func(remote net.Addr, reason error) {
 			refusals.warn(logger, "refused a connection to the raft port", remote, reason)
 		},
@@ -274,6 +292,9 @@ func (n *Node) openRaft(ctx context.Context) error {
 	diskAskers := n.newAskers(n.told)
 	n.routines.Go(func() { n.disk.watch(ctx, n.leader.serves, diskAskers) })
 	n.routines.Go(func() { n.memory.watch(ctx) })
+	if n.options.Credentials != nil {
+		n.routines.Go(func() { n.watchExpiry(ctx) })
+	}
 	n.routines.Go(func() { n.catchUp(ctx) })
 	n.routines.Go(func() { snapshotting.run(ctx) })
 	n.routines.Go(func() { n.services.verify.watch(ctx, n.options.VerifyInterval) })
@@ -312,13 +333,16 @@ func (n *Node) catchUp(ctx context.Context) {
 // newServices gives each service the parts that it needs.
 func (n *Node) newServices() *services {
 	o := n.options
-	submit := &submitter{limits: o.Limits, memory: n.memory, disk: n.disk, machine: n.machine, proposer: n.proposer}
+	guard := newGuard(o, n.machine, n.clock.answerTime)
+	submit := &submitter{limits: o.Limits, memory: n.memory, disk: n.disk, machine: n.machine, proposer: n.proposer, guard: guard}
 	router := &router{
-		leader: n.leader, machine: n.machine, reads: n.reads, ready: n.ready, memory: n.memory,
-		client: newForwarder(o.System.Dial), forwarded: n.metrics.forwarded,
+		leader: n.leader, machine: n.machine, reads: n.reads, ready: n.ready, memory: n.memory, guard: guard,
+		secure: newSecured(o), client: newForwarder(newSecured(o)), forwarded: n.metrics.forwarded,
 	}
-	cluster := &clusterService{options: o, log: n.log, started: n.started, machine: n.machine, raft: n.raft, clock: n.clock, leader: n.leader, ready: n.ready, members: n.members}
+	cluster := &clusterService{options: o, log: n.log, started: n.started, machine: n.machine, raft: n.raft, clock: n.clock, leader: n.leader, ready: n.ready, members: n.members, guard: guard}
+	access := &accessService{machine: n.machine, router: router, submit: submit, node: o.Name}
 	return &services{
+		access: access,
 		submit: submit, shares: n.shares, cluster: cluster, router: router,
 		upgrades: &upgradeService{members: n.members, router: router, submit: submit},
 		verify: &verifyService{
@@ -329,7 +353,7 @@ func (n *Node) newServices() *services {
 		},
 		claims:    &claimService{limits: o.Limits, machine: n.machine, leader: n.leader, polls: n.polls, proposer: n.proposer, submit: submit},
 		board:     &boardService{machine: n.machine, clock: n.clock, leader: n.leader, reads: n.reads, polls: n.polls, submit: submit},
-		watches:   &watchService{machine: n.machine, polls: n.polls, leader: n.leader, ready: n.ready},
+		watches:   &watchService{machine: n.machine, polls: n.polls, leader: n.leader, ready: n.ready, guard: guard},
 		sessions:  &sessionService{machine: n.machine, leader: n.leader, reads: n.reads, submit: submit},
 		books:     &logbookService{machine: n.machine, submit: submit},
 		schedules: &scheduleService{limits: o.Limits, checks: o.CheckFlow, machine: n.machine, clock: n.clock, submit: submit, backfills: make(chan struct{}, 1)},
@@ -338,7 +362,7 @@ func (n *Node) newServices() *services {
 			handOver: cluster.handOver, changing: make(chan struct{}, 1), serves: n.leader.serves, quiet: n.port.Quiet, logger: o.Logger,
 		},
 		backups: &backupService{
-			cluster: o.Cluster, node: o.Name, version: o.Version, machine: n.machine, ready: n.ready, running: make(chan struct{}, 1),
+			cluster: o.Cluster, node: o.Name, version: o.Version, machine: n.machine, ready: n.ready, guard: guard, access: access, running: make(chan struct{}, 1),
 		},
 	}
 }
@@ -445,7 +469,11 @@ func (n *Node) Leading() bool { return n.leader.serves() }
 // client limits it.
 func (n *Node) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Session, error) {
 	request := connect.NewRequest(&conductordv1.OpenRequest{Opening: command.OpeningToProto(&opening)})
-	answer, err := leading(n.services.router, n.services.sessions.open)("SessionService/Open")(ctx, request)
+	if n.options.AccessControl {
+		ctx = withCaller(ctx, &caller{name: nodeCaller + n.options.Name})
+	}
+	row := call{name: "SessionService/Open", permission: command.Work}
+	answer, err := leading(n.services.router, n.services.sessions.open)(row)(ctx, request)
 	if err != nil {
 		return jobs.Session{}, wire.ErrorFromConnect(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/transport"
 )
@@ -34,6 +35,21 @@ type Options struct {
 	// LogStore is where raft's log and votes are kept; empty: logstore.Bolt. A
 	// data directory that has another one is refused: see ConvertLog.
 	LogStore logstore.Kind
+
+	// Credentials are for TLS on both ports, and between the nodes; the certificate names
+	// this node. nil: everything goes in plain text.
+	Credentials *credentials.Store
+	// ClientCertificates: clients of the API must have a certificate, too.
+	ClientCertificates bool
+
+	// AccessControl: callers of the API must authenticate, and may do what the roles of their
+	// principals allow. It needs Credentials.
+	AccessControl bool
+	// Issuer makes JSON web tokens that count beside access tokens.
+	Issuer Issuer
+	// Socket is where the node also listens for the operators of this machine: a path of at
+	// most 100 bytes. They may do everything. empty: nowhere
+	Socket string
 
 	RaftListen string // where to listen; empty: this member's Raft
 	APIListen  string // where to listen; empty: this member's API
@@ -156,6 +172,15 @@ func (o Options) validate() error {
 	}
 	if _, err := o.self(); err != nil {
 		faults = append(faults, err)
+	}
+	if o.AccessControl && o.Credentials == nil {
+		fault("access control needs TLS: in plain text, everybody on the way can read a token")
+	}
+	if err := o.Issuer.validate(); err != nil {
+		faults = append(faults, err)
+	}
+	if len(o.Socket) > MaxSocketPath {
+		fault("socket %q has %d bytes, and the path of a socket may have %d", o.Socket, len(o.Socket), MaxSocketPath)
 	}
 	if o.DataDir == "" || !filepath.IsAbs(o.DataDir) {
 		fault("data directory %q is not an absolute path", o.DataDir)

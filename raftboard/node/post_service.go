@@ -60,10 +60,11 @@ func (s *postService) postAll(ctx context.Context, request *conductordv1.PostReq
 	// Checking is much of the work, and rarely finds a fault: check the whole call, and
 	// each posting only if that fails.
 	whole := postCommand(request.Postings)
+	signed := s.submit.guard.sign(ctx, whole)
 	if err := s.submit.mayGrow(command.Size(whole)); err != nil {
 		return nil, 0, err
 	}
-	if command.Size(whole) <= maxEntryBytes && command.Check(s.limits, whole) == nil && s.checks.passes(request.Postings) {
+	if signed == nil && command.Size(whole) <= maxEntryBytes && command.Check(s.limits, whole) == nil && s.checks.passes(request.Postings) {
 		return s.postChecked(ctx, whole)
 	}
 	return s.postApart(ctx, request)
@@ -79,7 +80,7 @@ func (s *postService) postChecked(ctx context.Context, c *conductordv1.Command) 
 	if err := command.ErrorFromProto(results[0].GetError()); err != nil {
 		return nil, 0, err
 	}
-	posted, err := s.postedJobs(results[0].GetPost().GetPosted())
+	posted, err := s.postedJobs(ctx, results[0].GetPost().GetPosted())
 	return &conductordv1.PostResponse{Posted: posted}, index, err
 }
 
@@ -91,7 +92,10 @@ func (s *postService) postApart(ctx context.Context, request *conductordv1.PostR
 	var places [][]int
 	var load wire.Load // of the last command
 	for i, posting := range request.Postings {
-		err := command.CheckPosting(s.limits, posting)
+		err := s.submit.guard.allow(ctx, "post", command.Post, posting)
+		if err == nil {
+			err = command.CheckPosting(s.limits, posting)
+		}
 		if err == nil {
 			err = s.checks.posting(posting)
 		}
@@ -114,7 +118,7 @@ func (s *postService) postApart(ctx context.Context, request *conductordv1.PostR
 		if index, result, err = s.submit.one(ctx, commands[i]); err != nil {
 			return err
 		}
-		posted, err := s.postedJobs(result.GetPost().GetPosted())
+		posted, err := s.postedJobs(ctx, result.GetPost().GetPosted())
 		if err != nil {
 			return err
 		}
@@ -150,7 +154,7 @@ func postCommand(postings []*conductordv1.Posting) *conductordv1.Command {
 
 // postedJobs are the jobs of an answer: new ones as the state machine made them, and
 // those that existed as they are now, read together.
-func (s *postService) postedJobs(posted []*conductordv1.Posted) ([]*conductordv1.PostedJob, error) {
+func (s *postService) postedJobs(ctx context.Context, posted []*conductordv1.Posted) ([]*conductordv1.PostedJob, error) {
 	answer := make([]*conductordv1.PostedJob, len(posted))
 	var ids []jobs.JobID
 	var places []int
@@ -177,6 +181,11 @@ func (s *postService) postedJobs(posted []*conductordv1.Posted) ([]*conductordv1
 		return nil, err
 	}
 	for k, place := range places {
+		if !s.submit.guard.mayShow(ctx, found[k].Board) {
+			why := fmt.Errorf("cannot post job %s: %w: the id is taken", found[k].ID, jobs.ErrConflict)
+			answer[place] = refusedPosting(found[k].ID.String(), command.ErrorToProto(why))
+			continue
+		}
 		answer[place] = &conductordv1.PostedJob{Job: command.JobToProto(&found[k]), Existed: posted[place].Existed}
 	}
 	return answer, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
 )
 
 // sessionService answers calls about sessions, entities and drains.
@@ -72,28 +73,53 @@ func (s *sessionService) renew(ctx context.Context, id jobs.SessionID) error {
 	}
 }
 
-func (s *sessionService) listSessions(message *conductordv1.ListSessionsRequest) (*conductordv1.ListSessionsResponse, error) {
-	var after jobs.SessionID
-	if message.After != "" {
-		var err error
-		if after, err = jobs.ParseSessionID(message.After); err != nil {
-			return nil, err
-		}
-	}
-	sessions, next, err := s.machine.SessionPage(after)
-	answer := &conductordv1.ListSessionsResponse{Sessions: toProto(sessions, command.SessionToProto)}
-	if !next.IsZero() {
-		answer.Next = next.String()
-	}
-	return answer, err
+func (s *sessionService) listSessions(ctx context.Context, message *conductordv1.ListSessionsRequest) (*conductordv1.ListSessionsResponse, error) {
+	sessions, next, err := shown(message.After, s.sessionsAfter, func(session *jobs.Session) bool { return s.submit.guard.mayShowSession(ctx, session) })
+	return &conductordv1.ListSessionsResponse{Next: next, Sessions: toProto(sessions, command.SessionToProto)}, err
 }
 
-func (s *sessionService) listEntities(message *conductordv1.ListEntitiesRequest) (*conductordv1.ListEntitiesResponse, error) {
-	entities, next, err := s.machine.EntityPage(message.Kind, message.After)
+func (s *sessionService) sessionsAfter(after string) (sessions []jobs.Session, next string, err error) {
+	var last jobs.SessionID
+	if after != "" {
+		if last, err = jobs.ParseSessionID(after); err != nil {
+			return nil, "", err
+		}
+	}
+	sessions, last, err = s.machine.SessionPage(last)
+	if !last.IsZero() {
+		next = last.String()
+	}
+	return sessions, next, err
+}
+
+func (s *sessionService) listEntities(ctx context.Context, message *conductordv1.ListEntitiesRequest) (*conductordv1.ListEntitiesResponse, error) {
+	entities, next, err := shown(message.After, func(after string) ([]jobs.Entity, string, error) {
+		return s.machine.EntityPage(message.Kind, after)
+	}, func(entity *jobs.Entity) bool { return s.submit.guard.showEntity(ctx, entity) })
 	return &conductordv1.ListEntitiesResponse{Next: next, Entities: toProto(entities, command.EntityToProto)}, err
 }
 
-func (s *sessionService) listDrains(message *conductordv1.ListDrainsRequest) (*conductordv1.ListDrainsResponse, error) {
-	drains, next, err := s.machine.DrainPage(message.After)
+// listDrains shows the drains of the conductors that the caller may see.
+func (s *sessionService) listDrains(ctx context.Context, message *conductordv1.ListDrainsRequest) (*conductordv1.ListDrainsResponse, error) {
+	seen, err := s.conductors(ctx)
+	if err != nil {
+		return nil, err
+	}
+	drains, next, err := shown(message.After, s.machine.DrainPage, func(drain *jobs.Drain) bool { return seen == nil || seen[drain.Conductor] })
 	return &conductordv1.ListDrainsResponse{Next: next, Drains: toProto(drains, command.DrainToProto)}, err
+}
+
+// conductors are the names of those that the caller may see; nil: all.
+func (s *sessionService) conductors(ctx context.Context) (map[string]bool, error) {
+	if s.submit.guard.mayShow(ctx, access.AllBoards) {
+		return nil, nil
+	}
+	all, err := s.machine.Entities(jobs.EntityConductor)
+	seen := make(map[string]bool)
+	for i := range all {
+		if s.submit.guard.showEntity(ctx, &all[i]) {
+			seen[all[i].Name] = true
+		}
+	}
+	return seen, err
 }

@@ -90,6 +90,11 @@ type clientKey struct{}
 // withClient puts a connection's client into the context of its calls: the host,
 // or for IPv6 the /64 network, which one client usually has to itself.
 func withClient(ctx context.Context, conn net.Conn) context.Context {
+	if _, local := conn.(*net.UnixConn); local {
+		user := userOf(conn)
+		ctx = context.WithValue(ctx, localKey{}, user)
+		return context.WithValue(ctx, clientKey{}, localCaller+user)
+	}
 	client := conn.RemoteAddr().String()
 	if address, err := netip.ParseAddrPort(client); err == nil {
 		host := address.Addr().Unmap()

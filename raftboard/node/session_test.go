@@ -111,7 +111,7 @@ func TestSessionsOutliveLeaders(t *testing.T) {
 	keeping.Wait()
 }
 
-// What a deposed leader decided is refused by the state machine itself.
+// The state machine refuses the decisions of a deposed leader.
 func TestOldEpochExpiresNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1).startAll()

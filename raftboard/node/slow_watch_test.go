@@ -89,7 +89,7 @@ func TestReaderThatStopsIsDropped(t *testing.T) {
 	}
 }
 
-// awaitedLine is a log of which one line is waited for.
+// awaitedLine is a log; the test waits for one line of it.
 type awaitedLine struct {
 	text string
 	seen chan struct{}

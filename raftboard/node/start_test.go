@@ -21,8 +21,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
-// Whatever the order of the first starts, there is one cluster with one
-// history; and it goes on when all nodes have been stopped at once.
+// First starts in any order make one cluster with one history. It goes on after all nodes
+// were stopped at once.
 func TestBootstrapsOnce(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

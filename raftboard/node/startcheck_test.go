@@ -21,8 +21,9 @@ const jobsHad = 20
 // damage changes the data directory of a stopped node.
 type damage func(t *testing.T, dir string)
 
-// Whatever is damaged or lost of a node's log, terms and snapshots, the node
-// starts with all that it has acknowledged, or is refused with what is damaged.
+// After any damage to a node's log, terms or snapshots, or the loss of one, the node
+// starts with everything that it has acknowledged, or names the damage and does not
+// start.
 func TestDamagedStarts(t *testing.T) {
 	t.Parallel()
 	const (
@@ -435,7 +436,7 @@ func TestKilledBetweenSnapshotAndClearing(t *testing.T) {
 	})
 }
 
-// What is left of snapshots whose writing or removal was cut off is removed.
+// Remains of snapshots are removed, after a write or a removal that was cut off.
 func TestRemainsOfSnapshotsAreRemoved(t *testing.T) {
 	t.Parallel()
 	c, dir := nodeWithSnapshots(t, logstore.Bolt, "since", false)

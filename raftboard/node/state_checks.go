@@ -312,7 +312,7 @@ func (s *verifyService) askAll(ctx context.Context, members []listed, index uint
 	for i, member := range members {
 		asking.Go(func() {
 			client := connect.NewClient[conductordv1.TableSumsRequest, conductordv1.TableSumsResponse](
-				s.router.client, "http://"+member.API+wire.Prefix+"ClusterService/TableSums", wire.ClientOptions()...)
+				s.router.client, s.router.secure.url(member.API, wire.Prefix+"ClusterService/TableSums"), wire.ClientOptions()...)
 			answer, err := client.CallUnary(ctx, connect.NewRequest(&conductordv1.TableSumsRequest{Index: index}))
 			if err != nil {
 				told[i].err = wire.ErrorFromConnect(err)

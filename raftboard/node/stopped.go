@@ -46,9 +46,9 @@ func CheckStopped(dataDir, scratch string) (StoppedNode, error) {
 	return found, nil
 }
 
-// ExtractBackup makes a backup from the data directory of a stopped node, with all
-// entries of its log: also those of which nobody knows whether a majority had them. It
-// refuses while a majority of the cluster answers, unless it is forced.
+// ExtractBackup makes a backup from the data directory of a stopped node, with all entries
+// of its log, even if no majority may have had the last ones. It refuses while a majority
+// of the cluster answers, unless it is forced.
 func ExtractBackup(dataDir, scratch, version string, force bool, to io.Writer) error {
 	_, err := readStopped(dataDir, scratch, func(s *stopped) error {
 		if answers, voters := s.answering(); !force && len(answers) > voters/2 {

@@ -18,6 +18,7 @@ type submitter struct {
 	disk     *diskSpace
 	machine  *fsm.Machine
 	proposer *proposer
+	guard    *guard
 }
 
 // mayGrow returns an error while there is no room for new work of so many bytes.
@@ -35,7 +36,10 @@ func (s *submitter) all(ctx context.Context, commands ...*conductordv1.Command) 
 	var passed []*conductordv1.Command
 	var places []int
 	for i, c := range commands {
-		err := command.Check(s.limits, c)
+		err := s.guard.sign(ctx, c)
+		if err == nil {
+			err = command.Check(s.limits, c)
+		}
 		if needs := command.Needs(c); err == nil && needs > s.machine.Version() {
 			err = fmt.Errorf("%w: %s needs version %d of the cluster, which is %d: upgrade all nodes, then run \"conductord cluster upgrade\"",
 				jobs.ErrConflict, command.Name(c), needs, s.machine.Version())

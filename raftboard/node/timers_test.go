@@ -39,8 +39,8 @@ func TestTimersAreNotPutOff(t *testing.T) {
 	}
 }
 
-// TestRoundsOfExpiriesAreBounded: sessions that vanish together are expired in
-// rounds, each of which ends a bounded number of claims.
+// TestRoundsOfExpiriesAreBounded: sessions that vanish together expire in rounds. Each
+// round ends a bounded number of claims.
 func TestRoundsOfExpiriesAreBounded(t *testing.T) {
 	for name, row := range map[string]struct {
 		claims []int

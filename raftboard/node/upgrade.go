@@ -50,7 +50,7 @@ func (s *upgradeService) cannotRead(ctx context.Context) (cannot []string) {
 	defer cancel()
 	for _, member := range s.members.now() {
 		client := connect.NewClient[conductordv1.StatusRequest, conductordv1.StatusResponse](
-			s.router.client, "http://"+member.API+wire.Prefix+"ClusterService/Status", wire.ClientOptions()...)
+			s.router.client, s.router.secure.url(member.API, wire.Prefix+"ClusterService/Status"), wire.ClientOptions()...)
 		answer, err := client.CallUnary(ctx, connect.NewRequest(&conductordv1.StatusRequest{}))
 		switch {
 		case err != nil:

@@ -25,6 +25,7 @@ type watchService struct {
 	polls   *longPolls
 	leader  *leaderState
 	ready   *readiness
+	guard   *guard
 }
 
 // Watch answers one watch. Every node does so from its own state: events have the same
@@ -49,6 +50,9 @@ func (s *watchService) watch(ctx context.Context, message *conductordv1.WatchReq
 		return err
 	}
 	if err := s.ready.awaitMinIndex(ctx, header); err != nil {
+		return err
+	}
+	if err := s.guard.allowWatch(ctx, &wanted); err != nil {
 		return err
 	}
 	position := s.machine.LastPosition()
@@ -81,14 +85,20 @@ func (s *watchService) tell(ctx context.Context, send sender, wanted *jobs.Watch
 		}
 		if reached != position {
 			position = reached
-			answer := pick(wanted, events)
+			shows, err := s.guard.shownEvents(ctx, wanted)
+			if err != nil {
+				return err
+			}
+			answer := pick(wanted, events, shows)
 			if len(answer) == 0 {
 				if err := s.showLife(ctx, send, signs.C, position); err != nil {
 					return err
 				}
 				continue
 			}
-			if err := send(&conductordv1.WatchResponse{Events: answer, Position: command.PositionToProto(position)}); err != nil {
+			told := &conductordv1.WatchResponse{Events: answer, Position: command.PositionToProto(position)}
+			s.guard.hide(ctx, told)
+			if err := send(told); err != nil {
 				return err
 			}
 			continue
@@ -118,11 +128,11 @@ func (s *watchService) showLife(ctx context.Context, send sender, due <-chan tim
 	}
 }
 
-// pick returns the events that a watch selects.
-func pick(wanted *jobs.Watch, events []jobs.Event) []*conductordv1.Event {
+// pick returns the events that a watch selects, of those that its caller may see.
+func pick(wanted *jobs.Watch, events []jobs.Event, shows func(*jobs.Event) bool) []*conductordv1.Event {
 	var picked []*conductordv1.Event
 	for i := range events {
-		if wanted.Selects(&events[i]) {
+		if wanted.Selects(&events[i]) && shows(&events[i]) {
 			picked = append(picked, command.EventToProto(&events[i]))
 		}
 	}

@@ -21,9 +21,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// BenchmarkCalls compares a small call on a stream with the same call on its
-// own, over TCP and with both ends in this process. What counts is the processor
-// time of both, cpu-us/op:
+// BenchmarkCalls compares a small call on a stream with the same call on its own, over
+// TCP and with both ends in this process. Compare the processor time of both, cpu-us/op:
 //
 //	go test ./raftboard/stream -run - -bench Calls -count 6
 func BenchmarkCalls(b *testing.B) {

@@ -61,7 +61,7 @@ func TestNodeSaysWhatItTakes(t *testing.T) {
 	})
 }
 
-// What a client must not do ends its stream, or is refused by name.
+// A client that breaks the rules loses its stream, or its call is refused by name.
 func TestBoundsOfAStream(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -238,7 +238,7 @@ func hello(conn *connect.BidiStream[v1.CarryRequest, v1.CarryResponse], calls in
 	return nil
 }
 
-// What a stopping node has not taken has not happened.
+// Calls that a stopping node has not taken have not happened.
 func TestCallsThatAreNotTakenGoWithoutTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := standing(t, start(t, &node{}, scripted(func(_ context.Context, conn *connect.BidiStream[v1.CarryRequest, v1.CarryResponse]) error {

@@ -33,13 +33,13 @@ const (
 	purge   = conductordv1connect.BoardServicePurgeProcedure
 )
 
-// node is a server with two calls. What GetJob does is the test's; Execute
-// waits until its caller gives up.
+// node is a server with two calls. The test decides what GetJob does; Execute waits until
+// its caller gives up.
 type node struct {
 	conductordv1connect.UnimplementedBoardServiceHandler
 	conductordv1connect.UnimplementedStreamServiceHandler
 	get  func(ctx context.Context, request *connect.Request[v1.GetJobRequest]) (*connect.Response[v1.GetJobResponse], error)
-	stop context.CancelFunc // ends all calls, as a node does that is to stop
+	stop context.CancelFunc // ends all calls, as a stopping node does
 
 	mu      sync.Mutex
 	carried []string // procedures that were answered on streams

@@ -121,7 +121,7 @@ func TestMinIndexGoesAlong(t *testing.T) {
 	})
 }
 
-// What does not go on a stream has not happened, and is left to a plain call.
+// A call that does not go on a stream has not happened, and goes as a plain call.
 func TestWhatIsNotCarried(t *testing.T) {
 	many := strings.Repeat("x", stream.MaxCall)
 	for _, test := range []struct {

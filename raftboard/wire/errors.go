@@ -12,6 +12,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
 )
 
 // codes is the connect code of each kind of failure. The first row that matches
@@ -30,6 +31,7 @@ var codes = []struct {
 	{jobs.ErrSessionExpired, connect.CodeFailedPrecondition},
 	{jobs.ErrInvalid, connect.CodeInvalidArgument},
 	{jobs.ErrLimit, connect.CodeResourceExhausted},
+	{access.ErrUnknown, connect.CodeUnauthenticated}, // one of ErrNotAllowed
 	{jobs.ErrNotAllowed, connect.CodePermissionDenied},
 	{jobs.ErrCompacted, connect.CodeOutOfRange},
 	{context.Canceled, connect.CodeCanceled},

@@ -64,7 +64,7 @@ func TestProtoCodecRefuses(t *testing.T) {
 			t.Error("a number was read")
 		}
 	}
-	// What nodes have answered was checked when it came in.
+	// Nodes check messages when they come in, so this is about requests.
 	if err := (wire.ProtoCodec{}).Unmarshal([]byte{0x0a, 0x05, 'x'}, &v1.PostRequest{}); err == nil {
 		t.Error("half a message was read")
 	}

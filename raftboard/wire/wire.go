@@ -28,6 +28,14 @@ const (
 	// HeaderHops of a request counts how often it has been forwarded. It stops
 	// two nodes that each take the other for the leader.
 	HeaderHops = "Conductord-Hops"
+	// HeaderPrincipal of a forwarded request is the caller that the first node has
+	// authenticated. It counts only from nodes, by their certificates.
+	HeaderPrincipal = "Conductord-Principal"
+	// HeaderToken is the id of the access token that the caller has shown, so that the
+	// leader too refuses one that was revoked.
+	HeaderToken = "Conductord-Token"
+	// HeaderFrom is the host from which that call came, or "socket".
+	HeaderFrom = "Conductord-From"
 )
 
 // Prefix stands before a call's name, such as "BoardService/Post", in its URL.

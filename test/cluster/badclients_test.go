@@ -11,8 +11,8 @@ import (
 	"github.com/conductord/conductord/test/cluster"
 )
 
-// badClients are what they say on a connection, which they then leave open. What
-// costs memory and processor time is for real processes.
+// badClients is what each sends on a connection, which it then leaves open. Tests with real
+// processes hold what costs memory and processor time.
 var badClients = map[string]func() []byte{
 	"silent":          func() []byte { return nil },
 	"noise":           noise,

@@ -279,7 +279,7 @@ func (c *nodes) Digest(_ context.Context, i int) (uint64, [32]byte, error) {
 	return running.Digest()
 }
 
-// Close ends all nodes. What they have left behind is an error.
+// Close ends all nodes. It returns an error if they leave something behind.
 func (c *nodes) Close() error {
 	var faults []error
 	for i, m := range c.place {

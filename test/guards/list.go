@@ -66,4 +66,24 @@ var guards = []guard{
 		file: "flow/engine/loop.go", keep: "if l.acknowledged < l.recorded {", remove: "if false {",
 		pkg: "flow/engine", test: "TestStepsWaitForTheirMarks",
 	},
+	{
+		name: "roles", holds: "a caller does on each board what its roles allow, and no more",
+		file: "raftboard/node/permission.go", keep: "if grant.Boards == access.AllBoards || board != access.AllBoards && grant.Covers(board) {", remove: "if true {",
+		pkg: "raftboard/node", test: "TestWhatEachRoleMay",
+	},
+	{
+		name: "own sessions", holds: "only the principal that opened a session uses it, and its claims",
+		file: "fsm/access.go", keep: "return t.by == \"\" || session.Principal == \"\" || t.by == session.Principal", remove: "return true || session.Principal == t.by",
+		pkg: "raftboard/node", test: "TestTenantsDoNotMeet",
+	},
+	{
+		name: "own books", holds: "a job runs under no book of another board",
+		file: "fsm/access.go", keep: "if t.by != \"\" && book.Board != board {", remove: "if false {",
+		pkg: "raftboard/node", test: "TestTenantsDoNotMeet",
+	},
+	{
+		name: "vouching", holds: "a node that does not ask its callers who they are passes no call on",
+		file: "raftboard/node/guard.go", keep: "if name == \"\" && header.Get(wire.HeaderHops) != \"\" {", remove: "if false {",
+		pkg: "raftboard/node", test: "TestOpenNodeCannotVouch",
+	},
 }

@@ -237,7 +237,16 @@ type Command struct {
 	//	*Command_FireSchedule
 	//	*Command_RunSchedule
 	//	*Command_BackfillSchedule
-	Kind          isCommand_Kind `protobuf_oneof:"kind"`
+	//	*Command_SavePrincipal
+	//	*Command_DeletePrincipal
+	//	*Command_AddAccessToken
+	//	*Command_RevokeAccessToken
+	//	*Command_RecordAct
+	Kind isCommand_Kind `protobuf_oneof:"kind"`
+	// The authenticated sender; empty: the leader itself, or any caller of a cluster without
+	// access control. The node replaces what a caller writes here.
+	Principal     string `protobuf:"bytes,100,opt,name=principal,proto3" json:"principal,omitempty"`
+	From          string `protobuf:"bytes,101,opt,name=from,proto3" json:"from,omitempty"` // the host that it calls from, or "socket"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -648,6 +657,65 @@ func (x *Command) GetBackfillSchedule() *BackfillScheduleCommand {
 	return nil
 }
 
+func (x *Command) GetSavePrincipal() *SavePrincipalCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_SavePrincipal); ok {
+			return x.SavePrincipal
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetDeletePrincipal() *DeletePrincipalCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_DeletePrincipal); ok {
+			return x.DeletePrincipal
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetAddAccessToken() *AddAccessTokenCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_AddAccessToken); ok {
+			return x.AddAccessToken
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRevokeAccessToken() *RevokeAccessTokenCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_RevokeAccessToken); ok {
+			return x.RevokeAccessToken
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRecordAct() *AuditRecord {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_RecordAct); ok {
+			return x.RecordAct
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *Command) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -819,6 +887,27 @@ type Command_BackfillSchedule struct {
 	BackfillSchedule *BackfillScheduleCommand `protobuf:"bytes,64,opt,name=backfill_schedule,json=backfillSchedule,proto3,oneof"`
 }
 
+type Command_SavePrincipal struct {
+	// Of principals and the audit log.
+	SavePrincipal *SavePrincipalCommand `protobuf:"bytes,70,opt,name=save_principal,json=savePrincipal,proto3,oneof"`
+}
+
+type Command_DeletePrincipal struct {
+	DeletePrincipal *DeletePrincipalCommand `protobuf:"bytes,71,opt,name=delete_principal,json=deletePrincipal,proto3,oneof"`
+}
+
+type Command_AddAccessToken struct {
+	AddAccessToken *AddAccessTokenCommand `protobuf:"bytes,72,opt,name=add_access_token,json=addAccessToken,proto3,oneof"`
+}
+
+type Command_RevokeAccessToken struct {
+	RevokeAccessToken *RevokeAccessTokenCommand `protobuf:"bytes,73,opt,name=revoke_access_token,json=revokeAccessToken,proto3,oneof"`
+}
+
+type Command_RecordAct struct {
+	RecordAct *AuditRecord `protobuf:"bytes,74,opt,name=record_act,json=recordAct,proto3,oneof"` // of the leader; with verb and target alone
+}
+
 func (*Command_Post) isCommand_Kind() {}
 
 func (*Command_Claim) isCommand_Kind() {}
@@ -900,6 +989,16 @@ func (*Command_FireSchedule) isCommand_Kind() {}
 func (*Command_RunSchedule) isCommand_Kind() {}
 
 func (*Command_BackfillSchedule) isCommand_Kind() {}
+
+func (*Command_SavePrincipal) isCommand_Kind() {}
+
+func (*Command_DeletePrincipal) isCommand_Kind() {}
+
+func (*Command_AddAccessToken) isCommand_Kind() {}
+
+func (*Command_RevokeAccessToken) isCommand_Kind() {}
+
+func (*Command_RecordAct) isCommand_Kind() {}
 
 type PostCommand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1105,6 +1204,234 @@ func (x *ClaimNextCommand) GetBegins() bool {
 	return false
 }
 
+// SavePrincipal makes a principal, or replaces what it may do. Its tokens stay.
+type SavePrincipalCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Grants        []*Grant               `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`
+	HideValues    bool                   `protobuf:"varint,3,opt,name=hide_values,json=hideValues,proto3" json:"hide_values,omitempty"` // answers to it have names and states, and no values
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SavePrincipalCommand) Reset() {
+	*x = SavePrincipalCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SavePrincipalCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SavePrincipalCommand) ProtoMessage() {}
+
+func (x *SavePrincipalCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SavePrincipalCommand.ProtoReflect.Descriptor instead.
+func (*SavePrincipalCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SavePrincipalCommand) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SavePrincipalCommand) GetGrants() []*Grant {
+	if x != nil {
+		return x.Grants
+	}
+	return nil
+}
+
+func (x *SavePrincipalCommand) GetHideValues() bool {
+	if x != nil {
+		return x.HideValues
+	}
+	return false
+}
+
+// DeletePrincipal forgets a principal and its tokens.
+type DeletePrincipalCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeletePrincipalCommand) Reset() {
+	*x = DeletePrincipalCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeletePrincipalCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeletePrincipalCommand) ProtoMessage() {}
+
+func (x *DeletePrincipalCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeletePrincipalCommand.ProtoReflect.Descriptor instead.
+func (*DeletePrincipalCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *DeletePrincipalCommand) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// AddAccessToken gives a principal another token. The caller draws the token, and sends its hash
+// alone.
+type AddAccessTokenCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Principal     string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Hash          []byte                 `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`       // SHA-256 of the token's text
+	Expires       *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expires,proto3" json:"expires,omitempty"` // unset: never
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddAccessTokenCommand) Reset() {
+	*x = AddAccessTokenCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddAccessTokenCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddAccessTokenCommand) ProtoMessage() {}
+
+func (x *AddAccessTokenCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddAccessTokenCommand.ProtoReflect.Descriptor instead.
+func (*AddAccessTokenCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *AddAccessTokenCommand) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *AddAccessTokenCommand) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *AddAccessTokenCommand) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *AddAccessTokenCommand) GetExpires() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Expires
+	}
+	return nil
+}
+
+type RevokeAccessTokenCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Principal     string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeAccessTokenCommand) Reset() {
+	*x = RevokeAccessTokenCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeAccessTokenCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeAccessTokenCommand) ProtoMessage() {}
+
+func (x *RevokeAccessTokenCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeAccessTokenCommand.ProtoReflect.Descriptor instead.
+func (*RevokeAccessTokenCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RevokeAccessTokenCommand) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *RevokeAccessTokenCommand) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
 // ExtendClaim gives a claim a time of its own from now on, or another one.
 type ExtendClaimCommand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1117,7 +1444,7 @@ type ExtendClaimCommand struct {
 
 func (x *ExtendClaimCommand) Reset() {
 	*x = ExtendClaimCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[7]
+	mi := &file_conductord_v1_command_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1129,7 +1456,7 @@ func (x *ExtendClaimCommand) String() string {
 func (*ExtendClaimCommand) ProtoMessage() {}
 
 func (x *ExtendClaimCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[7]
+	mi := &file_conductord_v1_command_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1142,7 +1469,7 @@ func (x *ExtendClaimCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendClaimCommand.ProtoReflect.Descriptor instead.
 func (*ExtendClaimCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{7}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ExtendClaimCommand) GetJob() string {
@@ -1175,7 +1502,7 @@ type CloseSessionCommand struct {
 
 func (x *CloseSessionCommand) Reset() {
 	*x = CloseSessionCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[8]
+	mi := &file_conductord_v1_command_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1514,7 @@ func (x *CloseSessionCommand) String() string {
 func (*CloseSessionCommand) ProtoMessage() {}
 
 func (x *CloseSessionCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[8]
+	mi := &file_conductord_v1_command_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1527,7 @@ func (x *CloseSessionCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionCommand.ProtoReflect.Descriptor instead.
 func (*CloseSessionCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{8}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CloseSessionCommand) GetSession() string {
@@ -1220,7 +1547,7 @@ type RegisterCommand struct {
 
 func (x *RegisterCommand) Reset() {
 	*x = RegisterCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[9]
+	mi := &file_conductord_v1_command_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1232,7 +1559,7 @@ func (x *RegisterCommand) String() string {
 func (*RegisterCommand) ProtoMessage() {}
 
 func (x *RegisterCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[9]
+	mi := &file_conductord_v1_command_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1245,7 +1572,7 @@ func (x *RegisterCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterCommand.ProtoReflect.Descriptor instead.
 func (*RegisterCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{9}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RegisterCommand) GetSession() string {
@@ -1271,7 +1598,7 @@ type DestroyBookCommand struct {
 
 func (x *DestroyBookCommand) Reset() {
 	*x = DestroyBookCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[10]
+	mi := &file_conductord_v1_command_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1610,7 @@ func (x *DestroyBookCommand) String() string {
 func (*DestroyBookCommand) ProtoMessage() {}
 
 func (x *DestroyBookCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[10]
+	mi := &file_conductord_v1_command_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1623,7 @@ func (x *DestroyBookCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookCommand.ProtoReflect.Descriptor instead.
 func (*DestroyBookCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{10}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DestroyBookCommand) GetBook() string {
@@ -1319,7 +1646,7 @@ type JobCommand struct {
 
 func (x *JobCommand) Reset() {
 	*x = JobCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[11]
+	mi := &file_conductord_v1_command_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1658,7 @@ func (x *JobCommand) String() string {
 func (*JobCommand) ProtoMessage() {}
 
 func (x *JobCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[11]
+	mi := &file_conductord_v1_command_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1671,7 @@ func (x *JobCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCommand.ProtoReflect.Descriptor instead.
 func (*JobCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{11}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *JobCommand) GetJob() string {
@@ -1385,7 +1712,7 @@ type RaiseVersionCommand struct {
 
 func (x *RaiseVersionCommand) Reset() {
 	*x = RaiseVersionCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[12]
+	mi := &file_conductord_v1_command_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1397,7 +1724,7 @@ func (x *RaiseVersionCommand) String() string {
 func (*RaiseVersionCommand) ProtoMessage() {}
 
 func (x *RaiseVersionCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[12]
+	mi := &file_conductord_v1_command_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1410,7 +1737,7 @@ func (x *RaiseVersionCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseVersionCommand.ProtoReflect.Descriptor instead.
 func (*RaiseVersionCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{12}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RaiseVersionCommand) GetVersion() uint32 {
@@ -1431,7 +1758,7 @@ type BeginLeadershipCommand struct {
 
 func (x *BeginLeadershipCommand) Reset() {
 	*x = BeginLeadershipCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[13]
+	mi := &file_conductord_v1_command_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1770,7 @@ func (x *BeginLeadershipCommand) String() string {
 func (*BeginLeadershipCommand) ProtoMessage() {}
 
 func (x *BeginLeadershipCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[13]
+	mi := &file_conductord_v1_command_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1783,7 @@ func (x *BeginLeadershipCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginLeadershipCommand.ProtoReflect.Descriptor instead.
 func (*BeginLeadershipCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{13}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *BeginLeadershipCommand) GetNode() string {
@@ -1480,7 +1807,7 @@ type ExpireSessionCommand struct {
 
 func (x *ExpireSessionCommand) Reset() {
 	*x = ExpireSessionCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[14]
+	mi := &file_conductord_v1_command_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1492,7 +1819,7 @@ func (x *ExpireSessionCommand) String() string {
 func (*ExpireSessionCommand) ProtoMessage() {}
 
 func (x *ExpireSessionCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[14]
+	mi := &file_conductord_v1_command_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1505,7 +1832,7 @@ func (x *ExpireSessionCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireSessionCommand.ProtoReflect.Descriptor instead.
 func (*ExpireSessionCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{14}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExpireSessionCommand) GetSession() string {
@@ -1552,7 +1879,7 @@ type ExpireClaimCommand struct {
 
 func (x *ExpireClaimCommand) Reset() {
 	*x = ExpireClaimCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[15]
+	mi := &file_conductord_v1_command_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1891,7 @@ func (x *ExpireClaimCommand) String() string {
 func (*ExpireClaimCommand) ProtoMessage() {}
 
 func (x *ExpireClaimCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[15]
+	mi := &file_conductord_v1_command_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1904,7 @@ func (x *ExpireClaimCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireClaimCommand.ProtoReflect.Descriptor instead.
 func (*ExpireClaimCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExpireClaimCommand) GetJob() string {
@@ -1634,7 +1961,7 @@ type WakeDueCommand struct {
 
 func (x *WakeDueCommand) Reset() {
 	*x = WakeDueCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[16]
+	mi := &file_conductord_v1_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1646,7 +1973,7 @@ func (x *WakeDueCommand) String() string {
 func (*WakeDueCommand) ProtoMessage() {}
 
 func (x *WakeDueCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[16]
+	mi := &file_conductord_v1_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1659,7 +1986,7 @@ func (x *WakeDueCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeDueCommand.ProtoReflect.Descriptor instead.
 func (*WakeDueCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WakeDueCommand) GetTimerEpoch() uint64 {
@@ -1691,7 +2018,7 @@ type SweepCommand struct {
 
 func (x *SweepCommand) Reset() {
 	*x = SweepCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +2030,7 @@ func (x *SweepCommand) String() string {
 func (*SweepCommand) ProtoMessage() {}
 
 func (x *SweepCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +2043,7 @@ func (x *SweepCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepCommand.ProtoReflect.Descriptor instead.
 func (*SweepCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SweepCommand) GetTimerEpoch() uint64 {
@@ -1757,7 +2084,7 @@ type DeleteScheduleCommand struct {
 
 func (x *DeleteScheduleCommand) Reset() {
 	*x = DeleteScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[18]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1769,7 +2096,7 @@ func (x *DeleteScheduleCommand) String() string {
 func (*DeleteScheduleCommand) ProtoMessage() {}
 
 func (x *DeleteScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[18]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1782,7 +2109,7 @@ func (x *DeleteScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleCommand.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DeleteScheduleCommand) GetBoard() string {
@@ -1811,7 +2138,7 @@ type BoardCommand struct {
 
 func (x *BoardCommand) Reset() {
 	*x = BoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[19]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1823,7 +2150,7 @@ func (x *BoardCommand) String() string {
 func (*BoardCommand) ProtoMessage() {}
 
 func (x *BoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[19]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1836,7 +2163,7 @@ func (x *BoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCommand.ProtoReflect.Descriptor instead.
 func (*BoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *BoardCommand) GetBoard() string {
@@ -1870,7 +2197,7 @@ type AgeBoardCommand struct {
 
 func (x *AgeBoardCommand) Reset() {
 	*x = AgeBoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[20]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1882,7 +2209,7 @@ func (x *AgeBoardCommand) String() string {
 func (*AgeBoardCommand) ProtoMessage() {}
 
 func (x *AgeBoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[20]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1895,7 +2222,7 @@ func (x *AgeBoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgeBoardCommand.ProtoReflect.Descriptor instead.
 func (*AgeBoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AgeBoardCommand) GetBoard() string {
@@ -1926,7 +2253,7 @@ type DrainCommand struct {
 
 func (x *DrainCommand) Reset() {
 	*x = DrainCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1938,7 +2265,7 @@ func (x *DrainCommand) String() string {
 func (*DrainCommand) ProtoMessage() {}
 
 func (x *DrainCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1951,7 +2278,7 @@ func (x *DrainCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCommand.ProtoReflect.Descriptor instead.
 func (*DrainCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DrainCommand) GetConductor() string {
@@ -1999,7 +2326,7 @@ type LimitBoardCommand struct {
 
 func (x *LimitBoardCommand) Reset() {
 	*x = LimitBoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[22]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2011,7 +2338,7 @@ func (x *LimitBoardCommand) String() string {
 func (*LimitBoardCommand) ProtoMessage() {}
 
 func (x *LimitBoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[22]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2024,7 +2351,7 @@ func (x *LimitBoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitBoardCommand.ProtoReflect.Descriptor instead.
 func (*LimitBoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LimitBoardCommand) GetBoard() string {
@@ -2053,7 +2380,7 @@ type PauseScheduleCommand struct {
 
 func (x *PauseScheduleCommand) Reset() {
 	*x = PauseScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[23]
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2065,7 +2392,7 @@ func (x *PauseScheduleCommand) String() string {
 func (*PauseScheduleCommand) ProtoMessage() {}
 
 func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[23]
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2078,7 +2405,7 @@ func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleCommand.ProtoReflect.Descriptor instead.
 func (*PauseScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PauseScheduleCommand) GetBoard() string {
@@ -2125,7 +2452,7 @@ type SaveScheduleCommand struct {
 
 func (x *SaveScheduleCommand) Reset() {
 	*x = SaveScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[24]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2464,7 @@ func (x *SaveScheduleCommand) String() string {
 func (*SaveScheduleCommand) ProtoMessage() {}
 
 func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[24]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2477,7 @@ func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleCommand.ProtoReflect.Descriptor instead.
 func (*SaveScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SaveScheduleCommand) GetSchedule() *Schedule {
@@ -2202,7 +2529,7 @@ type ResumeScheduleCommand struct {
 
 func (x *ResumeScheduleCommand) Reset() {
 	*x = ResumeScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[25]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2214,7 +2541,7 @@ func (x *ResumeScheduleCommand) String() string {
 func (*ResumeScheduleCommand) ProtoMessage() {}
 
 func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[25]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2227,7 +2554,7 @@ func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleCommand.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ResumeScheduleCommand) GetBoard() string {
@@ -2281,7 +2608,7 @@ type FireScheduleCommand struct {
 
 func (x *FireScheduleCommand) Reset() {
 	*x = FireScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[26]
+	mi := &file_conductord_v1_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2293,7 +2620,7 @@ func (x *FireScheduleCommand) String() string {
 func (*FireScheduleCommand) ProtoMessage() {}
 
 func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[26]
+	mi := &file_conductord_v1_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2306,7 +2633,7 @@ func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FireScheduleCommand.ProtoReflect.Descriptor instead.
 func (*FireScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FireScheduleCommand) GetTimerEpoch() uint64 {
@@ -2357,7 +2684,7 @@ type RunScheduleCommand struct {
 
 func (x *RunScheduleCommand) Reset() {
 	*x = RunScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2369,7 +2696,7 @@ func (x *RunScheduleCommand) String() string {
 func (*RunScheduleCommand) ProtoMessage() {}
 
 func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2382,7 +2709,7 @@ func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleCommand.ProtoReflect.Descriptor instead.
 func (*RunScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RunScheduleCommand) GetBoard() string {
@@ -2429,7 +2756,7 @@ type BackfillScheduleCommand struct {
 
 func (x *BackfillScheduleCommand) Reset() {
 	*x = BackfillScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[28]
+	mi := &file_conductord_v1_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2441,7 +2768,7 @@ func (x *BackfillScheduleCommand) String() string {
 func (*BackfillScheduleCommand) ProtoMessage() {}
 
 func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[28]
+	mi := &file_conductord_v1_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2454,7 +2781,7 @@ func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleCommand.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *BackfillScheduleCommand) GetBoard() string {
@@ -2518,7 +2845,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_conductord_v1_command_proto_msgTypes[29]
+	mi := &file_conductord_v1_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2530,7 +2857,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[29]
+	mi := &file_conductord_v1_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2543,7 +2870,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Result) GetError() *Error {
@@ -2663,7 +2990,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_conductord_v1_command_proto_msgTypes[30]
+	mi := &file_conductord_v1_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2675,7 +3002,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[30]
+	mi := &file_conductord_v1_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2688,7 +3015,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{34}
 }
 
 type PostResult struct {
@@ -2700,7 +3027,7 @@ type PostResult struct {
 
 func (x *PostResult) Reset() {
 	*x = PostResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[31]
+	mi := &file_conductord_v1_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2712,7 +3039,7 @@ func (x *PostResult) String() string {
 func (*PostResult) ProtoMessage() {}
 
 func (x *PostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[31]
+	mi := &file_conductord_v1_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2725,7 +3052,7 @@ func (x *PostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostResult.ProtoReflect.Descriptor instead.
 func (*PostResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PostResult) GetPosted() []*Posted {
@@ -2747,7 +3074,7 @@ type Posted struct {
 
 func (x *Posted) Reset() {
 	*x = Posted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[32]
+	mi := &file_conductord_v1_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2759,7 +3086,7 @@ func (x *Posted) String() string {
 func (*Posted) ProtoMessage() {}
 
 func (x *Posted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[32]
+	mi := &file_conductord_v1_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2772,7 +3099,7 @@ func (x *Posted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posted.ProtoReflect.Descriptor instead.
 func (*Posted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Posted) GetJob() string {
@@ -2812,7 +3139,7 @@ type ClaimResult struct {
 
 func (x *ClaimResult) Reset() {
 	*x = ClaimResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[33]
+	mi := &file_conductord_v1_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2824,7 +3151,7 @@ func (x *ClaimResult) String() string {
 func (*ClaimResult) ProtoMessage() {}
 
 func (x *ClaimResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[33]
+	mi := &file_conductord_v1_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2837,7 +3164,7 @@ func (x *ClaimResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResult.ProtoReflect.Descriptor instead.
 func (*ClaimResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ClaimResult) GetGranted() []*Granted {
@@ -2857,7 +3184,7 @@ type Granted struct {
 
 func (x *Granted) Reset() {
 	*x = Granted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[34]
+	mi := &file_conductord_v1_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2869,7 +3196,7 @@ func (x *Granted) String() string {
 func (*Granted) ProtoMessage() {}
 
 func (x *Granted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[34]
+	mi := &file_conductord_v1_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2882,7 +3209,7 @@ func (x *Granted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Granted.ProtoReflect.Descriptor instead.
 func (*Granted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Granted) GetJob() string {
@@ -2909,7 +3236,7 @@ type CountResult struct {
 
 func (x *CountResult) Reset() {
 	*x = CountResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[35]
+	mi := &file_conductord_v1_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2921,7 +3248,7 @@ func (x *CountResult) String() string {
 func (*CountResult) ProtoMessage() {}
 
 func (x *CountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[35]
+	mi := &file_conductord_v1_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2934,7 +3261,7 @@ func (x *CountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResult.ProtoReflect.Descriptor instead.
 func (*CountResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CountResult) GetDone() uint32 {
@@ -2960,7 +3287,7 @@ type InterveneResult struct {
 
 func (x *InterveneResult) Reset() {
 	*x = InterveneResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[36]
+	mi := &file_conductord_v1_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2972,7 +3299,7 @@ func (x *InterveneResult) String() string {
 func (*InterveneResult) ProtoMessage() {}
 
 func (x *InterveneResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[36]
+	mi := &file_conductord_v1_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2985,7 +3312,7 @@ func (x *InterveneResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterveneResult.ProtoReflect.Descriptor instead.
 func (*InterveneResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *InterveneResult) GetJob() string {
@@ -3005,7 +3332,7 @@ type ScheduleResult struct {
 
 func (x *ScheduleResult) Reset() {
 	*x = ScheduleResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[37]
+	mi := &file_conductord_v1_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3017,7 +3344,7 @@ func (x *ScheduleResult) String() string {
 func (*ScheduleResult) ProtoMessage() {}
 
 func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[37]
+	mi := &file_conductord_v1_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3030,7 +3357,7 @@ func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleResult.ProtoReflect.Descriptor instead.
 func (*ScheduleResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ScheduleResult) GetSchedule() *Schedule {
@@ -3061,7 +3388,7 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x04sums\x18\x02 \x03(\v2\x17.conductord.v1.TableSumR\x04sums\"2\n" +
 	"\bTableSum\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
-	"\x03sum\x18\x02 \x01(\x04R\x03sum\"\xf5\x14\n" +
+	"\x03sum\x18\x02 \x01(\x04R\x03sum\"\xb3\x18\n" +
 	"\aCommand\x120\n" +
 	"\x04post\x18\x01 \x01(\v2\x1a.conductord.v1.PostCommandH\x00R\x04post\x123\n" +
 	"\x05claim\x18\x02 \x01(\v2\x1b.conductord.v1.ClaimCommandH\x00R\x05claim\x12@\n" +
@@ -3108,7 +3435,15 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x0fresume_schedule\x18= \x01(\v2$.conductord.v1.ResumeScheduleCommandH\x00R\x0eresumeSchedule\x12I\n" +
 	"\rfire_schedule\x18> \x01(\v2\".conductord.v1.FireScheduleCommandH\x00R\ffireSchedule\x12F\n" +
 	"\frun_schedule\x18? \x01(\v2!.conductord.v1.RunScheduleCommandH\x00R\vrunSchedule\x12U\n" +
-	"\x11backfill_schedule\x18@ \x01(\v2&.conductord.v1.BackfillScheduleCommandH\x00R\x10backfillScheduleB\x06\n" +
+	"\x11backfill_schedule\x18@ \x01(\v2&.conductord.v1.BackfillScheduleCommandH\x00R\x10backfillSchedule\x12L\n" +
+	"\x0esave_principal\x18F \x01(\v2#.conductord.v1.SavePrincipalCommandH\x00R\rsavePrincipal\x12R\n" +
+	"\x10delete_principal\x18G \x01(\v2%.conductord.v1.DeletePrincipalCommandH\x00R\x0fdeletePrincipal\x12P\n" +
+	"\x10add_access_token\x18H \x01(\v2$.conductord.v1.AddAccessTokenCommandH\x00R\x0eaddAccessToken\x12Y\n" +
+	"\x13revoke_access_token\x18I \x01(\v2'.conductord.v1.RevokeAccessTokenCommandH\x00R\x11revokeAccessToken\x12;\n" +
+	"\n" +
+	"record_act\x18J \x01(\v2\x1a.conductord.v1.AuditRecordH\x00R\trecordAct\x12\x1c\n" +
+	"\tprincipal\x18d \x01(\tR\tprincipal\x12\x12\n" +
+	"\x04from\x18e \x01(\tR\x04fromB\x06\n" +
 	"\x04kind\"A\n" +
 	"\vPostCommand\x122\n" +
 	"\bpostings\x18\x01 \x03(\v2\x16.conductord.v1.PostingR\bpostings\"P\n" +
@@ -3124,7 +3459,22 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x03max\x18\x05 \x01(\rR\x03max\x12\x16\n" +
 	"\x06labels\x18\x06 \x03(\tR\x06labels\x121\n" +
 	"\x06expiry\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06expiry\x12\x16\n" +
-	"\x06begins\x18\b \x01(\bR\x06begins\"\x85\x01\n" +
+	"\x06begins\x18\b \x01(\bR\x06begins\"y\n" +
+	"\x14SavePrincipalCommand\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
+	"\x06grants\x18\x02 \x03(\v2\x14.conductord.v1.GrantR\x06grants\x12\x1f\n" +
+	"\vhide_values\x18\x03 \x01(\bR\n" +
+	"hideValues\",\n" +
+	"\x16DeletePrincipalCommand\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x8f\x01\n" +
+	"\x15AddAccessTokenCommand\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
+	"\x04hash\x18\x03 \x01(\fR\x04hash\x124\n" +
+	"\aexpires\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"H\n" +
+	"\x18RevokeAccessTokenCommand\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\x85\x01\n" +
 	"\x12ExtendClaimCommand\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12*\n" +
 	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenR\x05token\x121\n" +
@@ -3273,64 +3623,70 @@ func file_conductord_v1_command_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_command_proto_rawDescData
 }
 
-var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_conductord_v1_command_proto_goTypes = []any{
-	(*Entry)(nil),                   // 0: conductord.v1.Entry
-	(*StateCheck)(nil),              // 1: conductord.v1.StateCheck
-	(*TableSum)(nil),                // 2: conductord.v1.TableSum
-	(*Command)(nil),                 // 3: conductord.v1.Command
-	(*PostCommand)(nil),             // 4: conductord.v1.PostCommand
-	(*ClaimCommand)(nil),            // 5: conductord.v1.ClaimCommand
-	(*ClaimNextCommand)(nil),        // 6: conductord.v1.ClaimNextCommand
-	(*ExtendClaimCommand)(nil),      // 7: conductord.v1.ExtendClaimCommand
-	(*CloseSessionCommand)(nil),     // 8: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),         // 9: conductord.v1.RegisterCommand
-	(*DestroyBookCommand)(nil),      // 10: conductord.v1.DestroyBookCommand
-	(*JobCommand)(nil),              // 11: conductord.v1.JobCommand
-	(*RaiseVersionCommand)(nil),     // 12: conductord.v1.RaiseVersionCommand
-	(*BeginLeadershipCommand)(nil),  // 13: conductord.v1.BeginLeadershipCommand
-	(*ExpireSessionCommand)(nil),    // 14: conductord.v1.ExpireSessionCommand
-	(*ExpireClaimCommand)(nil),      // 15: conductord.v1.ExpireClaimCommand
-	(*WakeDueCommand)(nil),          // 16: conductord.v1.WakeDueCommand
-	(*SweepCommand)(nil),            // 17: conductord.v1.SweepCommand
-	(*DeleteScheduleCommand)(nil),   // 18: conductord.v1.DeleteScheduleCommand
-	(*BoardCommand)(nil),            // 19: conductord.v1.BoardCommand
-	(*AgeBoardCommand)(nil),         // 20: conductord.v1.AgeBoardCommand
-	(*DrainCommand)(nil),            // 21: conductord.v1.DrainCommand
-	(*LimitBoardCommand)(nil),       // 22: conductord.v1.LimitBoardCommand
-	(*PauseScheduleCommand)(nil),    // 23: conductord.v1.PauseScheduleCommand
-	(*SaveScheduleCommand)(nil),     // 24: conductord.v1.SaveScheduleCommand
-	(*ResumeScheduleCommand)(nil),   // 25: conductord.v1.ResumeScheduleCommand
-	(*FireScheduleCommand)(nil),     // 26: conductord.v1.FireScheduleCommand
-	(*RunScheduleCommand)(nil),      // 27: conductord.v1.RunScheduleCommand
-	(*BackfillScheduleCommand)(nil), // 28: conductord.v1.BackfillScheduleCommand
-	(*Result)(nil),                  // 29: conductord.v1.Result
-	(*Done)(nil),                    // 30: conductord.v1.Done
-	(*PostResult)(nil),              // 31: conductord.v1.PostResult
-	(*Posted)(nil),                  // 32: conductord.v1.Posted
-	(*ClaimResult)(nil),             // 33: conductord.v1.ClaimResult
-	(*Granted)(nil),                 // 34: conductord.v1.Granted
-	(*CountResult)(nil),             // 35: conductord.v1.CountResult
-	(*InterveneResult)(nil),         // 36: conductord.v1.InterveneResult
-	(*ScheduleResult)(nil),          // 37: conductord.v1.ScheduleResult
-	(*Ending)(nil),                  // 38: conductord.v1.Ending
-	(*Opening)(nil),                 // 39: conductord.v1.Opening
-	(*Book)(nil),                    // 40: conductord.v1.Book
-	(*Update)(nil),                  // 41: conductord.v1.Update
-	(*Change)(nil),                  // 42: conductord.v1.Change
-	(*Intervention)(nil),            // 43: conductord.v1.Intervention
-	(*Posting)(nil),                 // 44: conductord.v1.Posting
-	(*durationpb.Duration)(nil),     // 45: google.protobuf.Duration
-	(*Token)(nil),                   // 46: conductord.v1.Token
-	(*Entity)(nil),                  // 47: conductord.v1.Entity
-	(*BoardLimits)(nil),             // 48: conductord.v1.BoardLimits
-	(*Schedule)(nil),                // 49: conductord.v1.Schedule
-	(*timestamppb.Timestamp)(nil),   // 50: google.protobuf.Timestamp
-	(*SlotDecision)(nil),            // 51: conductord.v1.SlotDecision
-	(*Error)(nil),                   // 52: conductord.v1.Error
-	(*Session)(nil),                 // 53: conductord.v1.Session
-	(*Job)(nil),                     // 54: conductord.v1.Job
-	(*SlotRecord)(nil),              // 55: conductord.v1.SlotRecord
+	(*Entry)(nil),                    // 0: conductord.v1.Entry
+	(*StateCheck)(nil),               // 1: conductord.v1.StateCheck
+	(*TableSum)(nil),                 // 2: conductord.v1.TableSum
+	(*Command)(nil),                  // 3: conductord.v1.Command
+	(*PostCommand)(nil),              // 4: conductord.v1.PostCommand
+	(*ClaimCommand)(nil),             // 5: conductord.v1.ClaimCommand
+	(*ClaimNextCommand)(nil),         // 6: conductord.v1.ClaimNextCommand
+	(*SavePrincipalCommand)(nil),     // 7: conductord.v1.SavePrincipalCommand
+	(*DeletePrincipalCommand)(nil),   // 8: conductord.v1.DeletePrincipalCommand
+	(*AddAccessTokenCommand)(nil),    // 9: conductord.v1.AddAccessTokenCommand
+	(*RevokeAccessTokenCommand)(nil), // 10: conductord.v1.RevokeAccessTokenCommand
+	(*ExtendClaimCommand)(nil),       // 11: conductord.v1.ExtendClaimCommand
+	(*CloseSessionCommand)(nil),      // 12: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 13: conductord.v1.RegisterCommand
+	(*DestroyBookCommand)(nil),       // 14: conductord.v1.DestroyBookCommand
+	(*JobCommand)(nil),               // 15: conductord.v1.JobCommand
+	(*RaiseVersionCommand)(nil),      // 16: conductord.v1.RaiseVersionCommand
+	(*BeginLeadershipCommand)(nil),   // 17: conductord.v1.BeginLeadershipCommand
+	(*ExpireSessionCommand)(nil),     // 18: conductord.v1.ExpireSessionCommand
+	(*ExpireClaimCommand)(nil),       // 19: conductord.v1.ExpireClaimCommand
+	(*WakeDueCommand)(nil),           // 20: conductord.v1.WakeDueCommand
+	(*SweepCommand)(nil),             // 21: conductord.v1.SweepCommand
+	(*DeleteScheduleCommand)(nil),    // 22: conductord.v1.DeleteScheduleCommand
+	(*BoardCommand)(nil),             // 23: conductord.v1.BoardCommand
+	(*AgeBoardCommand)(nil),          // 24: conductord.v1.AgeBoardCommand
+	(*DrainCommand)(nil),             // 25: conductord.v1.DrainCommand
+	(*LimitBoardCommand)(nil),        // 26: conductord.v1.LimitBoardCommand
+	(*PauseScheduleCommand)(nil),     // 27: conductord.v1.PauseScheduleCommand
+	(*SaveScheduleCommand)(nil),      // 28: conductord.v1.SaveScheduleCommand
+	(*ResumeScheduleCommand)(nil),    // 29: conductord.v1.ResumeScheduleCommand
+	(*FireScheduleCommand)(nil),      // 30: conductord.v1.FireScheduleCommand
+	(*RunScheduleCommand)(nil),       // 31: conductord.v1.RunScheduleCommand
+	(*BackfillScheduleCommand)(nil),  // 32: conductord.v1.BackfillScheduleCommand
+	(*Result)(nil),                   // 33: conductord.v1.Result
+	(*Done)(nil),                     // 34: conductord.v1.Done
+	(*PostResult)(nil),               // 35: conductord.v1.PostResult
+	(*Posted)(nil),                   // 36: conductord.v1.Posted
+	(*ClaimResult)(nil),              // 37: conductord.v1.ClaimResult
+	(*Granted)(nil),                  // 38: conductord.v1.Granted
+	(*CountResult)(nil),              // 39: conductord.v1.CountResult
+	(*InterveneResult)(nil),          // 40: conductord.v1.InterveneResult
+	(*ScheduleResult)(nil),           // 41: conductord.v1.ScheduleResult
+	(*Ending)(nil),                   // 42: conductord.v1.Ending
+	(*Opening)(nil),                  // 43: conductord.v1.Opening
+	(*Book)(nil),                     // 44: conductord.v1.Book
+	(*Update)(nil),                   // 45: conductord.v1.Update
+	(*Change)(nil),                   // 46: conductord.v1.Change
+	(*Intervention)(nil),             // 47: conductord.v1.Intervention
+	(*AuditRecord)(nil),              // 48: conductord.v1.AuditRecord
+	(*Posting)(nil),                  // 49: conductord.v1.Posting
+	(*durationpb.Duration)(nil),      // 50: google.protobuf.Duration
+	(*Grant)(nil),                    // 51: conductord.v1.Grant
+	(*timestamppb.Timestamp)(nil),    // 52: google.protobuf.Timestamp
+	(*Token)(nil),                    // 53: conductord.v1.Token
+	(*Entity)(nil),                   // 54: conductord.v1.Entity
+	(*BoardLimits)(nil),              // 55: conductord.v1.BoardLimits
+	(*Schedule)(nil),                 // 56: conductord.v1.Schedule
+	(*SlotDecision)(nil),             // 57: conductord.v1.SlotDecision
+	(*Error)(nil),                    // 58: conductord.v1.Error
+	(*Session)(nil),                  // 59: conductord.v1.Session
+	(*Job)(nil),                      // 60: conductord.v1.Job
+	(*SlotRecord)(nil),               // 61: conductord.v1.SlotRecord
 }
 var file_conductord_v1_command_proto_depIdxs = []int32{
 	3,  // 0: conductord.v1.Entry.commands:type_name -> conductord.v1.Command
@@ -3338,83 +3694,90 @@ var file_conductord_v1_command_proto_depIdxs = []int32{
 	4,  // 2: conductord.v1.Command.post:type_name -> conductord.v1.PostCommand
 	5,  // 3: conductord.v1.Command.claim:type_name -> conductord.v1.ClaimCommand
 	6,  // 4: conductord.v1.Command.claim_next:type_name -> conductord.v1.ClaimNextCommand
-	38, // 5: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
-	38, // 6: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
-	38, // 7: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
-	39, // 8: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
-	8,  // 9: conductord.v1.Command.close_session:type_name -> conductord.v1.CloseSessionCommand
-	9,  // 10: conductord.v1.Command.register:type_name -> conductord.v1.RegisterCommand
-	40, // 11: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
-	41, // 12: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
-	10, // 13: conductord.v1.Command.destroy_book:type_name -> conductord.v1.DestroyBookCommand
-	11, // 14: conductord.v1.Command.suspend:type_name -> conductord.v1.JobCommand
-	11, // 15: conductord.v1.Command.resume:type_name -> conductord.v1.JobCommand
-	11, // 16: conductord.v1.Command.cancel:type_name -> conductord.v1.JobCommand
-	42, // 17: conductord.v1.Command.change:type_name -> conductord.v1.Change
-	43, // 18: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
-	11, // 19: conductord.v1.Command.restore:type_name -> conductord.v1.JobCommand
-	11, // 20: conductord.v1.Command.purge:type_name -> conductord.v1.JobCommand
-	7,  // 21: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
-	18, // 22: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
-	23, // 23: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
-	19, // 24: conductord.v1.Command.create_board:type_name -> conductord.v1.BoardCommand
-	22, // 25: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
-	19, // 26: conductord.v1.Command.pause_board:type_name -> conductord.v1.BoardCommand
-	19, // 27: conductord.v1.Command.resume_board:type_name -> conductord.v1.BoardCommand
-	19, // 28: conductord.v1.Command.delete_board:type_name -> conductord.v1.BoardCommand
-	20, // 29: conductord.v1.Command.age_board:type_name -> conductord.v1.AgeBoardCommand
-	21, // 30: conductord.v1.Command.drain_conductor:type_name -> conductord.v1.DrainCommand
-	21, // 31: conductord.v1.Command.undrain_conductor:type_name -> conductord.v1.DrainCommand
-	13, // 32: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
-	12, // 33: conductord.v1.Command.raise_version:type_name -> conductord.v1.RaiseVersionCommand
-	14, // 34: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
-	16, // 35: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
-	17, // 36: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
-	15, // 37: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
-	24, // 38: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
-	25, // 39: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
-	26, // 40: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
-	27, // 41: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
-	28, // 42: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
-	44, // 43: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
-	45, // 44: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
-	46, // 45: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
-	45, // 46: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
-	47, // 47: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
-	45, // 48: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
-	46, // 49: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
-	45, // 50: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
-	45, // 51: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
-	45, // 52: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
-	48, // 53: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
-	49, // 54: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
-	50, // 55: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
-	50, // 56: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	51, // 57: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	51, // 58: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	50, // 59: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	51, // 60: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
-	50, // 61: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	50, // 62: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
-	52, // 63: conductord.v1.Result.error:type_name -> conductord.v1.Error
-	31, // 64: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
-	33, // 65: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
-	53, // 66: conductord.v1.Result.session:type_name -> conductord.v1.Session
-	35, // 67: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
-	36, // 68: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
-	37, // 69: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
-	32, // 70: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
-	52, // 71: conductord.v1.Posted.error:type_name -> conductord.v1.Error
-	54, // 72: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
-	34, // 73: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
-	46, // 74: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	49, // 75: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
-	55, // 76: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
-	77, // [77:77] is the sub-list for method output_type
-	77, // [77:77] is the sub-list for method input_type
-	77, // [77:77] is the sub-list for extension type_name
-	77, // [77:77] is the sub-list for extension extendee
-	0,  // [0:77] is the sub-list for field type_name
+	42, // 5: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
+	42, // 6: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
+	42, // 7: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
+	43, // 8: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
+	12, // 9: conductord.v1.Command.close_session:type_name -> conductord.v1.CloseSessionCommand
+	13, // 10: conductord.v1.Command.register:type_name -> conductord.v1.RegisterCommand
+	44, // 11: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
+	45, // 12: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
+	14, // 13: conductord.v1.Command.destroy_book:type_name -> conductord.v1.DestroyBookCommand
+	15, // 14: conductord.v1.Command.suspend:type_name -> conductord.v1.JobCommand
+	15, // 15: conductord.v1.Command.resume:type_name -> conductord.v1.JobCommand
+	15, // 16: conductord.v1.Command.cancel:type_name -> conductord.v1.JobCommand
+	46, // 17: conductord.v1.Command.change:type_name -> conductord.v1.Change
+	47, // 18: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
+	15, // 19: conductord.v1.Command.restore:type_name -> conductord.v1.JobCommand
+	15, // 20: conductord.v1.Command.purge:type_name -> conductord.v1.JobCommand
+	11, // 21: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
+	22, // 22: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
+	27, // 23: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
+	23, // 24: conductord.v1.Command.create_board:type_name -> conductord.v1.BoardCommand
+	26, // 25: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
+	23, // 26: conductord.v1.Command.pause_board:type_name -> conductord.v1.BoardCommand
+	23, // 27: conductord.v1.Command.resume_board:type_name -> conductord.v1.BoardCommand
+	23, // 28: conductord.v1.Command.delete_board:type_name -> conductord.v1.BoardCommand
+	24, // 29: conductord.v1.Command.age_board:type_name -> conductord.v1.AgeBoardCommand
+	25, // 30: conductord.v1.Command.drain_conductor:type_name -> conductord.v1.DrainCommand
+	25, // 31: conductord.v1.Command.undrain_conductor:type_name -> conductord.v1.DrainCommand
+	17, // 32: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
+	16, // 33: conductord.v1.Command.raise_version:type_name -> conductord.v1.RaiseVersionCommand
+	18, // 34: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
+	20, // 35: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
+	21, // 36: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
+	19, // 37: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
+	28, // 38: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
+	29, // 39: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
+	30, // 40: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
+	31, // 41: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
+	32, // 42: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
+	7,  // 43: conductord.v1.Command.save_principal:type_name -> conductord.v1.SavePrincipalCommand
+	8,  // 44: conductord.v1.Command.delete_principal:type_name -> conductord.v1.DeletePrincipalCommand
+	9,  // 45: conductord.v1.Command.add_access_token:type_name -> conductord.v1.AddAccessTokenCommand
+	10, // 46: conductord.v1.Command.revoke_access_token:type_name -> conductord.v1.RevokeAccessTokenCommand
+	48, // 47: conductord.v1.Command.record_act:type_name -> conductord.v1.AuditRecord
+	49, // 48: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
+	50, // 49: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
+	51, // 50: conductord.v1.SavePrincipalCommand.grants:type_name -> conductord.v1.Grant
+	52, // 51: conductord.v1.AddAccessTokenCommand.expires:type_name -> google.protobuf.Timestamp
+	53, // 52: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
+	50, // 53: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
+	54, // 54: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
+	50, // 55: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
+	53, // 56: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
+	50, // 57: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
+	50, // 58: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
+	50, // 59: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
+	55, // 60: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
+	56, // 61: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
+	52, // 62: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
+	52, // 63: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	57, // 64: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	57, // 65: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	52, // 66: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	57, // 67: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
+	52, // 68: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	52, // 69: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
+	58, // 70: conductord.v1.Result.error:type_name -> conductord.v1.Error
+	35, // 71: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
+	37, // 72: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
+	59, // 73: conductord.v1.Result.session:type_name -> conductord.v1.Session
+	39, // 74: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
+	40, // 75: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
+	41, // 76: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
+	36, // 77: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
+	58, // 78: conductord.v1.Posted.error:type_name -> conductord.v1.Error
+	60, // 79: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
+	38, // 80: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
+	53, // 81: conductord.v1.Granted.token:type_name -> conductord.v1.Token
+	56, // 82: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
+	61, // 83: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
+	84, // [84:84] is the sub-list for method output_type
+	84, // [84:84] is the sub-list for method input_type
+	84, // [84:84] is the sub-list for extension type_name
+	84, // [84:84] is the sub-list for extension extendee
+	0,  // [0:84] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_command_proto_init() }
@@ -3465,8 +3828,13 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_FireSchedule)(nil),
 		(*Command_RunSchedule)(nil),
 		(*Command_BackfillSchedule)(nil),
+		(*Command_SavePrincipal)(nil),
+		(*Command_DeletePrincipal)(nil),
+		(*Command_AddAccessToken)(nil),
+		(*Command_RevokeAccessToken)(nil),
+		(*Command_RecordAct)(nil),
 	}
-	file_conductord_v1_command_proto_msgTypes[29].OneofWrappers = []any{
+	file_conductord_v1_command_proto_msgTypes[33].OneofWrappers = []any{
 		(*Result_Post)(nil),
 		(*Result_Claim)(nil),
 		(*Result_Session)(nil),
@@ -3480,7 +3848,7 @@ func file_conductord_v1_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_command_proto_rawDesc), len(file_conductord_v1_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   38,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -150,6 +150,21 @@ func (m *Command) UnknownField() (name string, found bool) {
 	if name, found = m.GetBackfillSchedule().UnknownField(); found {
 		return name, found
 	}
+	if name, found = m.GetSavePrincipal().UnknownField(); found {
+		return name, found
+	}
+	if name, found = m.GetDeletePrincipal().UnknownField(); found {
+		return name, found
+	}
+	if name, found = m.GetAddAccessToken().UnknownField(); found {
+		return name, found
+	}
+	if name, found = m.GetRevokeAccessToken().UnknownField(); found {
+		return name, found
+	}
+	if name, found = m.GetRecordAct().UnknownField(); found {
+		return name, found
+	}
 	return "", false
 }
 
@@ -193,6 +208,62 @@ func (m *ClaimNextCommand) UnknownField() (name string, found bool) {
 	}
 	if name, found = unknownIn(m.GetExpiry()); found {
 		return name, found
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *SavePrincipalCommand) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.SavePrincipalCommand", true
+	}
+	for _, item := range m.GetGrants() {
+		if name, found = item.UnknownField(); found {
+			return name, found
+		}
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *DeletePrincipalCommand) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.DeletePrincipalCommand", true
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *AddAccessTokenCommand) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.AddAccessTokenCommand", true
+	}
+	if name, found = unknownIn(m.GetExpires()); found {
+		return name, found
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *RevokeAccessTokenCommand) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.RevokeAccessTokenCommand", true
 	}
 	return "", false
 }

@@ -3516,6 +3516,446 @@ func (x *BackfillScheduleResponse) GetNext() *timestamppb.Timestamp {
 	return nil
 }
 
+type ListPrincipalsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	After         string                 `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"` // the next of the page before
+	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPrincipalsRequest) Reset() {
+	*x = ListPrincipalsRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPrincipalsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPrincipalsRequest) ProtoMessage() {}
+
+func (x *ListPrincipalsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPrincipalsRequest.ProtoReflect.Descriptor instead.
+func (*ListPrincipalsRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *ListPrincipalsRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *ListPrincipalsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type ListPrincipalsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Principals    []*Principal           `protobuf:"bytes,1,rep,name=principals,proto3" json:"principals,omitempty"` // by name, without the hashes of their tokens
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`             // empty: none follow
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPrincipalsResponse) Reset() {
+	*x = ListPrincipalsResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPrincipalsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPrincipalsResponse) ProtoMessage() {}
+
+func (x *ListPrincipalsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPrincipalsResponse.ProtoReflect.Descriptor instead.
+func (*ListPrincipalsResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *ListPrincipalsResponse) GetPrincipals() []*Principal {
+	if x != nil {
+		return x.Principals
+	}
+	return nil
+}
+
+func (x *ListPrincipalsResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+type ListAuditRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Principal     string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"` // what is unset, here and below, does not matter
+	Verb          string                 `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"`
+	Target        string                 `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"` // a part of it
+	From          *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`
+	To            *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`       // not included
+	After         string                 `protobuf:"bytes,6,opt,name=after,proto3" json:"after,omitempty"` // the next of the page before
+	Limit         uint32                 `protobuf:"varint,7,opt,name=limit,proto3" json:"limit,omitempty"`
+	Stale         bool                   `protobuf:"varint,8,opt,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditRequest) Reset() {
+	*x = ListAuditRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditRequest) ProtoMessage() {}
+
+func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
+func (*ListAuditRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *ListAuditRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *ListAuditRequest) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *ListAuditRequest) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *ListAuditRequest) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *ListAuditRequest) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *ListAuditRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *ListAuditRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListAuditRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type ListAuditResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Records       []*AuditRecord         `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"` // empty: none follow
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditResponse) Reset() {
+	*x = ListAuditResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditResponse) ProtoMessage() {}
+
+func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
+func (*ListAuditResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *ListAuditResponse) GetRecords() []*AuditRecord {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *ListAuditResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+type ListRefusalsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRefusalsRequest) Reset() {
+	*x = ListRefusalsRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRefusalsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRefusalsRequest) ProtoMessage() {}
+
+func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRefusalsRequest.ProtoReflect.Descriptor instead.
+func (*ListRefusalsRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+}
+
+type ListRefusalsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Refusals      []*AuditRefusal        `protobuf:"bytes,1,rep,name=refusals,proto3" json:"refusals,omitempty"` // the latest first; at most 1,000 kinds are remembered
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRefusalsResponse) Reset() {
+	*x = ListRefusalsResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRefusalsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRefusalsResponse) ProtoMessage() {}
+
+func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRefusalsResponse.ProtoReflect.Descriptor instead.
+func (*ListRefusalsResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *ListRefusalsResponse) GetRefusals() []*AuditRefusal {
+	if x != nil {
+		return x.Refusals
+	}
+	return nil
+}
+
+type WhoAmIRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhoAmIRequest) Reset() {
+	*x = WhoAmIRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhoAmIRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhoAmIRequest) ProtoMessage() {}
+
+func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
+func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
+}
+
+type WhoAmIResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Enforced      bool                   `protobuf:"varint,1,opt,name=enforced,proto3" json:"enforced,omitempty"` // access control is on; otherwise every caller may do everything
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Grants        []*Grant               `protobuf:"bytes,3,rep,name=grants,proto3" json:"grants,omitempty"`
+	HideValues    bool                   `protobuf:"varint,4,opt,name=hide_values,json=hideValues,proto3" json:"hide_values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhoAmIResponse) Reset() {
+	*x = WhoAmIResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhoAmIResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhoAmIResponse) ProtoMessage() {}
+
+func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhoAmIResponse.ProtoReflect.Descriptor instead.
+func (*WhoAmIResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *WhoAmIResponse) GetEnforced() bool {
+	if x != nil {
+		return x.Enforced
+	}
+	return false
+}
+
+func (x *WhoAmIResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *WhoAmIResponse) GetGrants() []*Grant {
+	if x != nil {
+		return x.Grants
+	}
+	return nil
+}
+
+func (x *WhoAmIResponse) GetHideValues() bool {
+	if x != nil {
+		return x.HideValues
+	}
+	return false
+}
+
 type CarryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Calls         []*StreamedCall        `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
@@ -3526,7 +3966,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3538,7 +3978,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3551,7 +3991,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *CarryRequest) GetCalls() []*StreamedCall {
@@ -3581,7 +4021,7 @@ type StreamedCall struct {
 
 func (x *StreamedCall) Reset() {
 	*x = StreamedCall{}
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3593,7 +4033,7 @@ func (x *StreamedCall) String() string {
 func (*StreamedCall) ProtoMessage() {}
 
 func (x *StreamedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3606,7 +4046,7 @@ func (x *StreamedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedCall.ProtoReflect.Descriptor instead.
 func (*StreamedCall) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *StreamedCall) GetNumber() uint64 {
@@ -3659,7 +4099,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3671,7 +4111,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3684,7 +4124,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CarryResponse) GetAnswers() []*StreamedAnswer {
@@ -3736,7 +4176,7 @@ type StreamedAnswer struct {
 
 func (x *StreamedAnswer) Reset() {
 	*x = StreamedAnswer{}
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3748,7 +4188,7 @@ func (x *StreamedAnswer) String() string {
 func (*StreamedAnswer) ProtoMessage() {}
 
 func (x *StreamedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3761,7 +4201,7 @@ func (x *StreamedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedAnswer.ProtoReflect.Descriptor instead.
 func (*StreamedAnswer) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *StreamedAnswer) GetNumber() uint64 {
@@ -3814,7 +4254,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3826,7 +4266,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3839,7 +4279,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 type UpgradeResponse struct {
@@ -3851,7 +4291,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3863,7 +4303,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3876,7 +4316,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *UpgradeResponse) GetVersion() uint32 {
@@ -3894,7 +4334,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3906,7 +4346,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3919,7 +4359,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
 }
 
 type VerifyResponse struct {
@@ -3932,7 +4372,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3944,7 +4384,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3957,7 +4397,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -3986,7 +4426,7 @@ type MemberCheck struct {
 
 func (x *MemberCheck) Reset() {
 	*x = MemberCheck{}
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3998,7 +4438,7 @@ func (x *MemberCheck) String() string {
 func (*MemberCheck) ProtoMessage() {}
 
 func (x *MemberCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4011,7 +4451,7 @@ func (x *MemberCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberCheck.ProtoReflect.Descriptor instead.
 func (*MemberCheck) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *MemberCheck) GetName() string {
@@ -4051,7 +4491,7 @@ type TableSumsRequest struct {
 
 func (x *TableSumsRequest) Reset() {
 	*x = TableSumsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4063,7 +4503,7 @@ func (x *TableSumsRequest) String() string {
 func (*TableSumsRequest) ProtoMessage() {}
 
 func (x *TableSumsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4076,7 +4516,7 @@ func (x *TableSumsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableSumsRequest.ProtoReflect.Descriptor instead.
 func (*TableSumsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *TableSumsRequest) GetIndex() uint64 {
@@ -4095,7 +4535,7 @@ type TableSumsResponse struct {
 
 func (x *TableSumsResponse) Reset() {
 	*x = TableSumsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4107,7 +4547,7 @@ func (x *TableSumsResponse) String() string {
 func (*TableSumsResponse) ProtoMessage() {}
 
 func (x *TableSumsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4120,7 +4560,7 @@ func (x *TableSumsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableSumsResponse.ProtoReflect.Descriptor instead.
 func (*TableSumsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *TableSumsResponse) GetSums() []*TableSum {
@@ -4144,7 +4584,7 @@ type AddMemberRequest struct {
 
 func (x *AddMemberRequest) Reset() {
 	*x = AddMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4156,7 +4596,7 @@ func (x *AddMemberRequest) String() string {
 func (*AddMemberRequest) ProtoMessage() {}
 
 func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4169,7 +4609,7 @@ func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberRequest.ProtoReflect.Descriptor instead.
 func (*AddMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *AddMemberRequest) GetCluster() string {
@@ -4226,7 +4666,7 @@ type AddMemberResponse struct {
 
 func (x *AddMemberResponse) Reset() {
 	*x = AddMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4238,7 +4678,7 @@ func (x *AddMemberResponse) String() string {
 func (*AddMemberResponse) ProtoMessage() {}
 
 func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4251,7 +4691,7 @@ func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberResponse.ProtoReflect.Descriptor instead.
 func (*AddMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *AddMemberResponse) GetGeneration() uint64 {
@@ -4284,7 +4724,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4296,7 +4736,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4309,7 +4749,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *RemoveMemberRequest) GetName() string {
@@ -4328,7 +4768,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4340,7 +4780,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4353,7 +4793,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *RemoveMemberResponse) GetMembers() []*Member {
@@ -4374,7 +4814,7 @@ type SetVoteRequest struct {
 
 func (x *SetVoteRequest) Reset() {
 	*x = SetVoteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4386,7 +4826,7 @@ func (x *SetVoteRequest) String() string {
 func (*SetVoteRequest) ProtoMessage() {}
 
 func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4399,7 +4839,7 @@ func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVoteRequest.ProtoReflect.Descriptor instead.
 func (*SetVoteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SetVoteRequest) GetName() string {
@@ -4432,7 +4872,7 @@ type SetVoteResponse struct {
 
 func (x *SetVoteResponse) Reset() {
 	*x = SetVoteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4444,7 +4884,7 @@ func (x *SetVoteResponse) String() string {
 func (*SetVoteResponse) ProtoMessage() {}
 
 func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4457,7 +4897,7 @@ func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVoteResponse.ProtoReflect.Descriptor instead.
 func (*SetVoteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SetVoteResponse) GetMembers() []*Member {
@@ -4478,7 +4918,7 @@ type MoveMemberRequest struct {
 
 func (x *MoveMemberRequest) Reset() {
 	*x = MoveMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4490,7 +4930,7 @@ func (x *MoveMemberRequest) String() string {
 func (*MoveMemberRequest) ProtoMessage() {}
 
 func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4503,7 +4943,7 @@ func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*MoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *MoveMemberRequest) GetName() string {
@@ -4536,7 +4976,7 @@ type MoveMemberResponse struct {
 
 func (x *MoveMemberResponse) Reset() {
 	*x = MoveMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4548,7 +4988,7 @@ func (x *MoveMemberResponse) String() string {
 func (*MoveMemberResponse) ProtoMessage() {}
 
 func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4561,7 +5001,7 @@ func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*MoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *MoveMemberResponse) GetMembers() []*Member {
@@ -4580,7 +5020,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4592,7 +5032,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4605,7 +5045,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *TransferLeaderRequest) GetTo() string {
@@ -4624,7 +5064,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4636,7 +5076,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4649,7 +5089,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *TransferLeaderResponse) GetLeader() string {
@@ -4667,7 +5107,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4679,7 +5119,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4692,7 +5132,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
 }
 
 type BackupResponse struct {
@@ -4704,7 +5144,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4716,7 +5156,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4729,7 +5169,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *BackupResponse) GetPart() []byte {
@@ -4747,7 +5187,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4759,7 +5199,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4772,7 +5212,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
 }
 
 type StatusResponse struct {
@@ -4809,7 +5249,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4821,7 +5261,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4834,7 +5274,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -5018,7 +5458,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5030,7 +5470,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5043,7 +5483,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Member) GetName() string {
@@ -5321,7 +5761,37 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05nonce\x18\x06 \x01(\tR\x05nonce\"{\n" +
 	"\x18BackfillScheduleResponse\x12/\n" +
 	"\x05slots\x18\x01 \x03(\v2\x19.conductord.v1.SlotRecordR\x05slots\x12.\n" +
-	"\x04next\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\"\\\n" +
+	"\x04next\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\"C\n" +
+	"\x15ListPrincipalsRequest\x12\x14\n" +
+	"\x05after\x18\x01 \x01(\tR\x05after\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\"f\n" +
+	"\x16ListPrincipalsResponse\x128\n" +
+	"\n" +
+	"principals\x18\x01 \x03(\v2\x18.conductord.v1.PrincipalR\n" +
+	"principals\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"\xfa\x01\n" +
+	"\x10ListAuditRequest\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x12\n" +
+	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x16\n" +
+	"\x06target\x18\x03 \x01(\tR\x06target\x12.\n" +
+	"\x04from\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
+	"\x02to\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12\x14\n" +
+	"\x05after\x18\x06 \x01(\tR\x05after\x12\x14\n" +
+	"\x05limit\x18\a \x01(\rR\x05limit\x12\x14\n" +
+	"\x05stale\x18\b \x01(\bR\x05stale\"]\n" +
+	"\x11ListAuditResponse\x124\n" +
+	"\arecords\x18\x01 \x03(\v2\x1a.conductord.v1.AuditRecordR\arecords\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"\x15\n" +
+	"\x13ListRefusalsRequest\"O\n" +
+	"\x14ListRefusalsResponse\x127\n" +
+	"\brefusals\x18\x01 \x03(\v2\x1b.conductord.v1.AuditRefusalR\brefusals\"\x0f\n" +
+	"\rWhoAmIRequest\"\x8f\x01\n" +
+	"\x0eWhoAmIResponse\x12\x1a\n" +
+	"\benforced\x18\x01 \x01(\bR\benforced\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12,\n" +
+	"\x06grants\x18\x03 \x03(\v2\x14.conductord.v1.GrantR\x06grants\x12\x1f\n" +
+	"\vhide_values\x18\x04 \x01(\bR\n" +
+	"hideValues\"\\\n" +
 	"\fCarryRequest\x121\n" +
 	"\x05calls\x18\x01 \x03(\v2\x1b.conductord.v1.StreamedCallR\x05calls\x12\x19\n" +
 	"\bgiven_up\x18\x02 \x03(\x04R\agivenUp\"\x9a\x01\n" +
@@ -5504,7 +5974,17 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05Pause\x12#.conductord.v1.PauseScheduleCommand\x1a\x13.conductord.v1.Done\x12C\n" +
 	"\x06Resume\x12$.conductord.v1.ResumeScheduleRequest\x1a\x13.conductord.v1.Done\x12L\n" +
 	"\x03Run\x12!.conductord.v1.RunScheduleRequest\x1a\".conductord.v1.RunScheduleResponse\x12[\n" +
-	"\bBackfill\x12&.conductord.v1.BackfillScheduleRequest\x1a'.conductord.v1.BackfillScheduleResponse2W\n" +
+	"\bBackfill\x12&.conductord.v1.BackfillScheduleRequest\x1a'.conductord.v1.BackfillScheduleResponse2\xd6\x05\n" +
+	"\rAccessService\x12I\n" +
+	"\rSavePrincipal\x12#.conductord.v1.SavePrincipalCommand\x1a\x13.conductord.v1.Done\x12M\n" +
+	"\x0fDeletePrincipal\x12%.conductord.v1.DeletePrincipalCommand\x1a\x13.conductord.v1.Done\x12K\n" +
+	"\x0eAddAccessToken\x12$.conductord.v1.AddAccessTokenCommand\x1a\x13.conductord.v1.Done\x12Q\n" +
+	"\x11RevokeAccessToken\x12'.conductord.v1.RevokeAccessTokenCommand\x1a\x13.conductord.v1.Done\x12]\n" +
+	"\x0eListPrincipals\x12$.conductord.v1.ListPrincipalsRequest\x1a%.conductord.v1.ListPrincipalsResponse\x12N\n" +
+	"\tListAudit\x12\x1f.conductord.v1.ListAuditRequest\x1a .conductord.v1.ListAuditResponse\x12W\n" +
+	"\fListRefusals\x12\".conductord.v1.ListRefusalsRequest\x1a#.conductord.v1.ListRefusalsResponse\x12<\n" +
+	"\tRecordAct\x12\x1a.conductord.v1.AuditRecord\x1a\x13.conductord.v1.Done\x12E\n" +
+	"\x06WhoAmI\x12\x1c.conductord.v1.WhoAmIRequest\x1a\x1d.conductord.v1.WhoAmIResponse2W\n" +
 	"\rStreamService\x12F\n" +
 	"\x05Carry\x12\x1b.conductord.v1.CarryRequest\x1a\x1c.conductord.v1.CarryResponse(\x010\x012\xa6\x06\n" +
 	"\x0eClusterService\x12E\n" +
@@ -5532,7 +6012,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 86)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 94)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*GetBoardRequest)(nil),          // 0: conductord.v1.GetBoardRequest
 	(*GetBoardResponse)(nil),         // 1: conductord.v1.GetBoardResponse
@@ -5593,279 +6073,319 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*RunScheduleResponse)(nil),      // 56: conductord.v1.RunScheduleResponse
 	(*BackfillScheduleRequest)(nil),  // 57: conductord.v1.BackfillScheduleRequest
 	(*BackfillScheduleResponse)(nil), // 58: conductord.v1.BackfillScheduleResponse
-	(*CarryRequest)(nil),             // 59: conductord.v1.CarryRequest
-	(*StreamedCall)(nil),             // 60: conductord.v1.StreamedCall
-	(*CarryResponse)(nil),            // 61: conductord.v1.CarryResponse
-	(*StreamedAnswer)(nil),           // 62: conductord.v1.StreamedAnswer
-	(*UpgradeRequest)(nil),           // 63: conductord.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),          // 64: conductord.v1.UpgradeResponse
-	(*VerifyRequest)(nil),            // 65: conductord.v1.VerifyRequest
-	(*VerifyResponse)(nil),           // 66: conductord.v1.VerifyResponse
-	(*MemberCheck)(nil),              // 67: conductord.v1.MemberCheck
-	(*TableSumsRequest)(nil),         // 68: conductord.v1.TableSumsRequest
-	(*TableSumsResponse)(nil),        // 69: conductord.v1.TableSumsResponse
-	(*AddMemberRequest)(nil),         // 70: conductord.v1.AddMemberRequest
-	(*AddMemberResponse)(nil),        // 71: conductord.v1.AddMemberResponse
-	(*RemoveMemberRequest)(nil),      // 72: conductord.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),     // 73: conductord.v1.RemoveMemberResponse
-	(*SetVoteRequest)(nil),           // 74: conductord.v1.SetVoteRequest
-	(*SetVoteResponse)(nil),          // 75: conductord.v1.SetVoteResponse
-	(*MoveMemberRequest)(nil),        // 76: conductord.v1.MoveMemberRequest
-	(*MoveMemberResponse)(nil),       // 77: conductord.v1.MoveMemberResponse
-	(*TransferLeaderRequest)(nil),    // 78: conductord.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),   // 79: conductord.v1.TransferLeaderResponse
-	(*BackupRequest)(nil),            // 80: conductord.v1.BackupRequest
-	(*BackupResponse)(nil),           // 81: conductord.v1.BackupResponse
-	(*StatusRequest)(nil),            // 82: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),           // 83: conductord.v1.StatusResponse
-	(*Member)(nil),                   // 84: conductord.v1.Member
-	nil,                              // 85: conductord.v1.StatusResponse.JobsEntry
-	(*Board)(nil),                    // 86: conductord.v1.Board
-	(*Posting)(nil),                  // 87: conductord.v1.Posting
-	(*Job)(nil),                      // 88: conductord.v1.Job
-	(*Error)(nil),                    // 89: conductord.v1.Error
-	(*timestamppb.Timestamp)(nil),    // 90: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 91: google.protobuf.Duration
-	(*Position)(nil),                 // 92: conductord.v1.Position
-	(*Event)(nil),                    // 93: conductord.v1.Event
-	(*Claimed)(nil),                  // 94: conductord.v1.Claimed
-	(*ClaimNextCommand)(nil),         // 95: conductord.v1.ClaimNextCommand
-	(*HeldClaim)(nil),                // 96: conductord.v1.HeldClaim
-	(*JobError)(nil),                 // 97: conductord.v1.JobError
-	(*Command)(nil),                  // 98: conductord.v1.Command
-	(*Result)(nil),                   // 99: conductord.v1.Result
-	(*Drain)(nil),                    // 100: conductord.v1.Drain
-	(*Opening)(nil),                  // 101: conductord.v1.Opening
-	(*Session)(nil),                  // 102: conductord.v1.Session
-	(*Entity)(nil),                   // 103: conductord.v1.Entity
-	(*Book)(nil),                     // 104: conductord.v1.Book
-	(*FlowDetail)(nil),               // 105: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 106: conductord.v1.Update
-	(*Schedule)(nil),                 // 107: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 108: conductord.v1.SlotRecord
-	(*TableSum)(nil),                 // 109: conductord.v1.TableSum
-	(*ClaimCommand)(nil),             // 110: conductord.v1.ClaimCommand
-	(*ExtendClaimCommand)(nil),       // 111: conductord.v1.ExtendClaimCommand
-	(*Ending)(nil),                   // 112: conductord.v1.Ending
-	(*JobCommand)(nil),               // 113: conductord.v1.JobCommand
-	(*Change)(nil),                   // 114: conductord.v1.Change
-	(*Intervention)(nil),             // 115: conductord.v1.Intervention
-	(*BoardCommand)(nil),             // 116: conductord.v1.BoardCommand
-	(*LimitBoardCommand)(nil),        // 117: conductord.v1.LimitBoardCommand
-	(*AgeBoardCommand)(nil),          // 118: conductord.v1.AgeBoardCommand
-	(*CloseSessionCommand)(nil),      // 119: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 120: conductord.v1.RegisterCommand
-	(*DrainCommand)(nil),             // 121: conductord.v1.DrainCommand
-	(*DestroyBookCommand)(nil),       // 122: conductord.v1.DestroyBookCommand
-	(*DeleteScheduleCommand)(nil),    // 123: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),     // 124: conductord.v1.PauseScheduleCommand
-	(*Done)(nil),                     // 125: conductord.v1.Done
-	(*InterveneResult)(nil),          // 126: conductord.v1.InterveneResult
+	(*ListPrincipalsRequest)(nil),    // 59: conductord.v1.ListPrincipalsRequest
+	(*ListPrincipalsResponse)(nil),   // 60: conductord.v1.ListPrincipalsResponse
+	(*ListAuditRequest)(nil),         // 61: conductord.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),        // 62: conductord.v1.ListAuditResponse
+	(*ListRefusalsRequest)(nil),      // 63: conductord.v1.ListRefusalsRequest
+	(*ListRefusalsResponse)(nil),     // 64: conductord.v1.ListRefusalsResponse
+	(*WhoAmIRequest)(nil),            // 65: conductord.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),           // 66: conductord.v1.WhoAmIResponse
+	(*CarryRequest)(nil),             // 67: conductord.v1.CarryRequest
+	(*StreamedCall)(nil),             // 68: conductord.v1.StreamedCall
+	(*CarryResponse)(nil),            // 69: conductord.v1.CarryResponse
+	(*StreamedAnswer)(nil),           // 70: conductord.v1.StreamedAnswer
+	(*UpgradeRequest)(nil),           // 71: conductord.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),          // 72: conductord.v1.UpgradeResponse
+	(*VerifyRequest)(nil),            // 73: conductord.v1.VerifyRequest
+	(*VerifyResponse)(nil),           // 74: conductord.v1.VerifyResponse
+	(*MemberCheck)(nil),              // 75: conductord.v1.MemberCheck
+	(*TableSumsRequest)(nil),         // 76: conductord.v1.TableSumsRequest
+	(*TableSumsResponse)(nil),        // 77: conductord.v1.TableSumsResponse
+	(*AddMemberRequest)(nil),         // 78: conductord.v1.AddMemberRequest
+	(*AddMemberResponse)(nil),        // 79: conductord.v1.AddMemberResponse
+	(*RemoveMemberRequest)(nil),      // 80: conductord.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 81: conductord.v1.RemoveMemberResponse
+	(*SetVoteRequest)(nil),           // 82: conductord.v1.SetVoteRequest
+	(*SetVoteResponse)(nil),          // 83: conductord.v1.SetVoteResponse
+	(*MoveMemberRequest)(nil),        // 84: conductord.v1.MoveMemberRequest
+	(*MoveMemberResponse)(nil),       // 85: conductord.v1.MoveMemberResponse
+	(*TransferLeaderRequest)(nil),    // 86: conductord.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),   // 87: conductord.v1.TransferLeaderResponse
+	(*BackupRequest)(nil),            // 88: conductord.v1.BackupRequest
+	(*BackupResponse)(nil),           // 89: conductord.v1.BackupResponse
+	(*StatusRequest)(nil),            // 90: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 91: conductord.v1.StatusResponse
+	(*Member)(nil),                   // 92: conductord.v1.Member
+	nil,                              // 93: conductord.v1.StatusResponse.JobsEntry
+	(*Board)(nil),                    // 94: conductord.v1.Board
+	(*Posting)(nil),                  // 95: conductord.v1.Posting
+	(*Job)(nil),                      // 96: conductord.v1.Job
+	(*Error)(nil),                    // 97: conductord.v1.Error
+	(*timestamppb.Timestamp)(nil),    // 98: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 99: google.protobuf.Duration
+	(*Position)(nil),                 // 100: conductord.v1.Position
+	(*Event)(nil),                    // 101: conductord.v1.Event
+	(*Claimed)(nil),                  // 102: conductord.v1.Claimed
+	(*ClaimNextCommand)(nil),         // 103: conductord.v1.ClaimNextCommand
+	(*HeldClaim)(nil),                // 104: conductord.v1.HeldClaim
+	(*JobError)(nil),                 // 105: conductord.v1.JobError
+	(*Command)(nil),                  // 106: conductord.v1.Command
+	(*Result)(nil),                   // 107: conductord.v1.Result
+	(*Drain)(nil),                    // 108: conductord.v1.Drain
+	(*Opening)(nil),                  // 109: conductord.v1.Opening
+	(*Session)(nil),                  // 110: conductord.v1.Session
+	(*Entity)(nil),                   // 111: conductord.v1.Entity
+	(*Book)(nil),                     // 112: conductord.v1.Book
+	(*FlowDetail)(nil),               // 113: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 114: conductord.v1.Update
+	(*Schedule)(nil),                 // 115: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 116: conductord.v1.SlotRecord
+	(*Principal)(nil),                // 117: conductord.v1.Principal
+	(*AuditRecord)(nil),              // 118: conductord.v1.AuditRecord
+	(*AuditRefusal)(nil),             // 119: conductord.v1.AuditRefusal
+	(*Grant)(nil),                    // 120: conductord.v1.Grant
+	(*TableSum)(nil),                 // 121: conductord.v1.TableSum
+	(*ClaimCommand)(nil),             // 122: conductord.v1.ClaimCommand
+	(*ExtendClaimCommand)(nil),       // 123: conductord.v1.ExtendClaimCommand
+	(*Ending)(nil),                   // 124: conductord.v1.Ending
+	(*JobCommand)(nil),               // 125: conductord.v1.JobCommand
+	(*Change)(nil),                   // 126: conductord.v1.Change
+	(*Intervention)(nil),             // 127: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 128: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 129: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 130: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 131: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 132: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 133: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 134: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 135: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 136: conductord.v1.PauseScheduleCommand
+	(*SavePrincipalCommand)(nil),     // 137: conductord.v1.SavePrincipalCommand
+	(*DeletePrincipalCommand)(nil),   // 138: conductord.v1.DeletePrincipalCommand
+	(*AddAccessTokenCommand)(nil),    // 139: conductord.v1.AddAccessTokenCommand
+	(*RevokeAccessTokenCommand)(nil), // 140: conductord.v1.RevokeAccessTokenCommand
+	(*Done)(nil),                     // 141: conductord.v1.Done
+	(*InterveneResult)(nil),          // 142: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	86,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
-	86,  // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
-	87,  // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	94,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	94,  // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	95,  // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	6,   // 3: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	88,  // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	89,  // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	88,  // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	90,  // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
-	90,  // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
-	90,  // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
-	90,  // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
-	88,  // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	91,  // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	88,  // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	90,  // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	96,  // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	97,  // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	96,  // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	98,  // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	98,  // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	98,  // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	98,  // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	96,  // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	99,  // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	96,  // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	98,  // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
 	14,  // 15: conductord.v1.ExplainResponse.remedy:type_name -> conductord.v1.Remedy
-	92,  // 16: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	93,  // 17: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	92,  // 18: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	94,  // 19: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	95,  // 20: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
-	91,  // 21: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	94,  // 22: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	96,  // 23: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	90,  // 24: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	90,  // 25: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	97,  // 26: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	100, // 16: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	101, // 17: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	100, // 18: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	102, // 19: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	103, // 20: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
+	99,  // 21: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	102, // 22: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	104, // 23: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	98,  // 24: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	98,  // 25: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	105, // 26: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
 	9,   // 27: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
 	27,  // 28: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	89,  // 29: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	98,  // 30: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	99,  // 31: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	100, // 32: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	101, // 33: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	102, // 34: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	102, // 35: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	103, // 36: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	104, // 37: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	104, // 38: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	105, // 39: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	106, // 40: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	97,  // 29: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	106, // 30: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	107, // 31: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	108, // 32: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	109, // 33: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	110, // 34: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	110, // 35: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	111, // 36: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	112, // 37: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	112, // 38: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	113, // 39: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	114, // 40: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
 	47,  // 41: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	89,  // 42: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	107, // 43: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	107, // 44: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	107, // 45: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	90,  // 46: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	108, // 47: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	107, // 48: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	108, // 49: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	90,  // 50: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	90,  // 51: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	108, // 52: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	90,  // 53: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
-	60,  // 54: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
-	62,  // 55: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
-	89,  // 56: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
-	67,  // 57: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
-	109, // 58: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
-	84,  // 59: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
-	84,  // 60: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
-	84,  // 61: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
-	84,  // 62: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
-	84,  // 63: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	90,  // 64: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	85,  // 65: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	91,  // 66: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	91,  // 67: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
-	4,   // 68: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	7,   // 69: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	9,   // 70: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	11,  // 71: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	13,  // 72: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	16,  // 73: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	110, // 74: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
-	19,  // 75: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	111, // 76: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
-	21,  // 77: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	112, // 78: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
-	112, // 79: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
-	112, // 80: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
-	113, // 81: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
-	113, // 82: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
-	113, // 83: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
-	114, // 84: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	115, // 85: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	113, // 86: conductord.v1.BoardService.Restore:input_type -> conductord.v1.JobCommand
-	113, // 87: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
-	23,  // 88: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	25,  // 89: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	28,  // 90: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	116, // 91: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
-	0,   // 92: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	2,   // 93: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	117, // 94: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	118, // 95: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	116, // 96: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	116, // 97: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	116, // 98: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
-	32,  // 99: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	34,  // 100: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	119, // 101: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	120, // 102: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
-	35,  // 103: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	37,  // 104: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	121, // 105: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	121, // 106: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
-	30,  // 107: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	104, // 108: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
-	39,  // 109: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	41,  // 110: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	43,  // 111: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	45,  // 112: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	122, // 113: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
-	48,  // 114: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	123, // 115: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
-	50,  // 116: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	52,  // 117: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	124, // 118: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
-	54,  // 119: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	55,  // 120: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	57,  // 121: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	59,  // 122: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	82,  // 123: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	80,  // 124: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
-	78,  // 125: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
-	63,  // 126: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
-	65,  // 127: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
-	68,  // 128: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
-	70,  // 129: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
-	72,  // 130: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
-	74,  // 131: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
-	76,  // 132: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
-	5,   // 133: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	8,   // 134: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	10,  // 135: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	12,  // 136: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	15,  // 137: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	17,  // 138: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	18,  // 139: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	20,  // 140: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	125, // 141: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	22,  // 142: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	125, // 143: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	125, // 144: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	125, // 145: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	125, // 146: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	125, // 147: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	125, // 148: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	125, // 149: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	126, // 150: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	125, // 151: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
-	125, // 152: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	24,  // 153: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	26,  // 154: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	29,  // 155: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	125, // 156: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	1,   // 157: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	3,   // 158: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	125, // 159: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	125, // 160: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	125, // 161: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	125, // 162: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	125, // 163: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	33,  // 164: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	125, // 165: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	125, // 166: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	125, // 167: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	36,  // 168: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	38,  // 169: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	125, // 170: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	125, // 171: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	31,  // 172: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	125, // 173: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	40,  // 174: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	42,  // 175: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	44,  // 176: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	46,  // 177: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	125, // 178: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	49,  // 179: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	125, // 180: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	51,  // 181: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	53,  // 182: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	125, // 183: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	125, // 184: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	56,  // 185: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	58,  // 186: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	61,  // 187: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	83,  // 188: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	81,  // 189: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
-	79,  // 190: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
-	64,  // 191: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
-	66,  // 192: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
-	69,  // 193: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
-	71,  // 194: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
-	73,  // 195: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
-	75,  // 196: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
-	77,  // 197: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
-	133, // [133:198] is the sub-list for method output_type
-	68,  // [68:133] is the sub-list for method input_type
-	68,  // [68:68] is the sub-list for extension type_name
-	68,  // [68:68] is the sub-list for extension extendee
-	0,   // [0:68] is the sub-list for field type_name
+	97,  // 42: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	115, // 43: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	115, // 44: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	115, // 45: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	98,  // 46: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	116, // 47: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	115, // 48: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	116, // 49: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	98,  // 50: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	98,  // 51: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	116, // 52: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	98,  // 53: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
+	117, // 54: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
+	98,  // 55: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
+	98,  // 56: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
+	118, // 57: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
+	119, // 58: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
+	120, // 59: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
+	68,  // 60: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
+	70,  // 61: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
+	97,  // 62: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
+	75,  // 63: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
+	121, // 64: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
+	92,  // 65: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
+	92,  // 66: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
+	92,  // 67: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
+	92,  // 68: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
+	92,  // 69: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	98,  // 70: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	93,  // 71: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	99,  // 72: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	99,  // 73: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
+	4,   // 74: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	7,   // 75: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	9,   // 76: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	11,  // 77: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	13,  // 78: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	16,  // 79: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	122, // 80: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
+	19,  // 81: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	123, // 82: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
+	21,  // 83: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	124, // 84: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
+	124, // 85: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
+	124, // 86: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
+	125, // 87: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
+	125, // 88: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
+	125, // 89: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
+	126, // 90: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	127, // 91: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	125, // 92: conductord.v1.BoardService.Restore:input_type -> conductord.v1.JobCommand
+	125, // 93: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
+	23,  // 94: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	25,  // 95: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	28,  // 96: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	128, // 97: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	0,   // 98: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	2,   // 99: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	129, // 100: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	130, // 101: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	128, // 102: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	128, // 103: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	128, // 104: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	32,  // 105: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	34,  // 106: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	131, // 107: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	132, // 108: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	35,  // 109: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	37,  // 110: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	133, // 111: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	133, // 112: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	30,  // 113: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	112, // 114: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	39,  // 115: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	41,  // 116: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	43,  // 117: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	45,  // 118: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	134, // 119: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	48,  // 120: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	135, // 121: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	50,  // 122: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	52,  // 123: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	136, // 124: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	54,  // 125: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	55,  // 126: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	57,  // 127: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	137, // 128: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
+	138, // 129: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
+	139, // 130: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
+	140, // 131: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
+	59,  // 132: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
+	61,  // 133: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
+	63,  // 134: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
+	118, // 135: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
+	65,  // 136: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
+	67,  // 137: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	90,  // 138: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	88,  // 139: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
+	86,  // 140: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
+	71,  // 141: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
+	73,  // 142: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
+	76,  // 143: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
+	78,  // 144: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
+	80,  // 145: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
+	82,  // 146: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
+	84,  // 147: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
+	5,   // 148: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	8,   // 149: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	10,  // 150: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	12,  // 151: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	15,  // 152: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	17,  // 153: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	18,  // 154: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	20,  // 155: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	141, // 156: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	22,  // 157: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	141, // 158: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	141, // 159: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	141, // 160: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	141, // 161: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	141, // 162: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	141, // 163: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	141, // 164: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	142, // 165: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	141, // 166: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
+	141, // 167: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	24,  // 168: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	26,  // 169: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	29,  // 170: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	141, // 171: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	1,   // 172: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	3,   // 173: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	141, // 174: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	141, // 175: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	141, // 176: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	141, // 177: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	141, // 178: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	33,  // 179: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	141, // 180: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	141, // 181: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	141, // 182: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	36,  // 183: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	38,  // 184: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	141, // 185: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	141, // 186: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	31,  // 187: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	141, // 188: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	40,  // 189: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	42,  // 190: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	44,  // 191: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	46,  // 192: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	141, // 193: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	49,  // 194: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	141, // 195: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	51,  // 196: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	53,  // 197: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	141, // 198: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	141, // 199: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	56,  // 200: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	58,  // 201: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	141, // 202: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
+	141, // 203: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
+	141, // 204: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
+	141, // 205: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
+	60,  // 206: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
+	62,  // 207: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
+	64,  // 208: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
+	141, // 209: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
+	66,  // 210: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
+	69,  // 211: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	91,  // 212: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	89,  // 213: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
+	87,  // 214: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
+	72,  // 215: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
+	74,  // 216: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
+	77,  // 217: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
+	79,  // 218: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
+	81,  // 219: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
+	83,  // 220: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
+	85,  // 221: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
+	148, // [148:222] is the sub-list for method output_type
+	74,  // [74:148] is the sub-list for method input_type
+	74,  // [74:74] is the sub-list for extension type_name
+	74,  // [74:74] is the sub-list for extension extendee
+	0,   // [0:74] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -5882,9 +6402,9 @@ func file_conductord_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   86,
+			NumMessages:   94,
 			NumExtensions: 0,
-			NumServices:   6,
+			NumServices:   7,
 		},
 		GoTypes:           file_conductord_v1_service_proto_goTypes,
 		DependencyIndexes: file_conductord_v1_service_proto_depIdxs,

@@ -281,6 +281,7 @@ type Book struct {
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	Flows         []*FlowDetail          `protobuf:"bytes,6,rep,name=flows,proto3" json:"flows,omitempty"`
+	Board         string                 `protobuf:"bytes,7,opt,name=board,proto3" json:"board,omitempty"` // whose principals may see and use it; that of the job with which it was posted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -357,6 +358,422 @@ func (x *Book) GetFlows() []*FlowDetail {
 	return nil
 }
 
+func (x *Book) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+// Principal is a person or a program that calls the API.
+type Principal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of its certificate, or what its tokens stand for
+	Grants        []*Grant               `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`
+	HideValues    bool                   `protobuf:"varint,3,opt,name=hide_values,json=hideValues,proto3" json:"hide_values,omitempty"` // answers to it have names and states, and no values
+	Tokens        []*AccessToken         `protobuf:"bytes,4,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	By            string                 `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"` // the principal that changed it last
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Principal) Reset() {
+	*x = Principal{}
+	mi := &file_conductord_v1_types_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Principal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Principal) ProtoMessage() {}
+
+func (x *Principal) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Principal.ProtoReflect.Descriptor instead.
+func (*Principal) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Principal) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Principal) GetGrants() []*Grant {
+	if x != nil {
+		return x.Grants
+	}
+	return nil
+}
+
+func (x *Principal) GetHideValues() bool {
+	if x != nil {
+		return x.HideValues
+	}
+	return false
+}
+
+func (x *Principal) GetTokens() []*AccessToken {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+func (x *Principal) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *Principal) GetUpdatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdatedAt
+	}
+	return nil
+}
+
+func (x *Principal) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+// AuditRecord is a change, or another deed, of a principal.
+type AuditRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Position      *Position              `protobuf:"bytes,1,opt,name=position,proto3" json:"position,omitempty"` // of the log entry, and its number among the records of that
+	At            *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	Principal     string                 `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`
+	From          string                 `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`     // the host that called, or "socket"
+	Verb          string                 `protobuf:"bytes,5,opt,name=verb,proto3" json:"verb,omitempty"`     // of a command, or the name of a call
+	Target        string                 `protobuf:"bytes,6,opt,name=target,proto3" json:"target,omitempty"` // what it was done to: NAME=VALUE, separated by spaces
+	Error         string                 `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`   // the code of the error with which it was refused; empty: it was done, or begun
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditRecord) Reset() {
+	*x = AuditRecord{}
+	mi := &file_conductord_v1_types_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditRecord) ProtoMessage() {}
+
+func (x *AuditRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
+func (*AuditRecord) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *AuditRecord) GetPosition() *Position {
+	if x != nil {
+		return x.Position
+	}
+	return nil
+}
+
+func (x *AuditRecord) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *AuditRecord) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+// AuditRefusal is what a node has refused, alike calls together.
+type AuditRefusal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`           // name
+	Principal     string                 `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"` // empty: the caller was not known
+	From          string                 `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`           // the host that called, or "socket"
+	Verb          string                 `protobuf:"bytes,4,opt,name=verb,proto3" json:"verb,omitempty"`           // of a command, or the name of a call
+	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`         // the text of the last one
+	Count         uint64                 `protobuf:"varint,6,opt,name=count,proto3" json:"count,omitempty"`
+	Last          *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditRefusal) Reset() {
+	*x = AuditRefusal{}
+	mi := &file_conductord_v1_types_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditRefusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditRefusal) ProtoMessage() {}
+
+func (x *AuditRefusal) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditRefusal.ProtoReflect.Descriptor instead.
+func (*AuditRefusal) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *AuditRefusal) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *AuditRefusal) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *AuditRefusal) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *AuditRefusal) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *AuditRefusal) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *AuditRefusal) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *AuditRefusal) GetLast() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Last
+	}
+	return nil
+}
+
+// Grant is a role on boards.
+type Grant struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`     // viewer, poster, worker, operator or administrator
+	Boards        string                 `protobuf:"bytes,2,opt,name=boards,proto3" json:"boards,omitempty"` // a name, or the beginning of names and "*"
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Grant) Reset() {
+	*x = Grant{}
+	mi := &file_conductord_v1_types_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Grant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Grant) ProtoMessage() {}
+
+func (x *Grant) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Grant.ProtoReflect.Descriptor instead.
+func (*Grant) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Grant) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Grant) GetBoards() string {
+	if x != nil {
+		return x.Boards
+	}
+	return ""
+}
+
+// AccessToken is what is kept of a token.
+type AccessToken struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Hash          []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`       // SHA-256 of its text; left out of answers
+	Expires       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expires,proto3" json:"expires,omitempty"` // unset: never
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"` // the principal that made it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AccessToken) Reset() {
+	*x = AccessToken{}
+	mi := &file_conductord_v1_types_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AccessToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AccessToken) ProtoMessage() {}
+
+func (x *AccessToken) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AccessToken.ProtoReflect.Descriptor instead.
+func (*AccessToken) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *AccessToken) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *AccessToken) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *AccessToken) GetExpires() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Expires
+	}
+	return nil
+}
+
+func (x *AccessToken) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *AccessToken) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
 type Factory struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -367,7 +784,7 @@ type Factory struct {
 
 func (x *Factory) Reset() {
 	*x = Factory{}
-	mi := &file_conductord_v1_types_proto_msgTypes[5]
+	mi := &file_conductord_v1_types_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -379,7 +796,7 @@ func (x *Factory) String() string {
 func (*Factory) ProtoMessage() {}
 
 func (x *Factory) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[5]
+	mi := &file_conductord_v1_types_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -392,7 +809,7 @@ func (x *Factory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Factory.ProtoReflect.Descriptor instead.
 func (*Factory) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{5}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Factory) GetName() string {
@@ -436,7 +853,7 @@ type FlowDetail struct {
 
 func (x *FlowDetail) Reset() {
 	*x = FlowDetail{}
-	mi := &file_conductord_v1_types_proto_msgTypes[6]
+	mi := &file_conductord_v1_types_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -448,7 +865,7 @@ func (x *FlowDetail) String() string {
 func (*FlowDetail) ProtoMessage() {}
 
 func (x *FlowDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[6]
+	mi := &file_conductord_v1_types_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -461,7 +878,7 @@ func (x *FlowDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowDetail.ProtoReflect.Descriptor instead.
 func (*FlowDetail) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{6}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FlowDetail) GetId() string {
@@ -608,7 +1025,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_conductord_v1_types_proto_msgTypes[7]
+	mi := &file_conductord_v1_types_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -620,7 +1037,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[7]
+	mi := &file_conductord_v1_types_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -633,7 +1050,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{7}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Definition) GetHash() string {
@@ -669,7 +1086,7 @@ type Intervention struct {
 
 func (x *Intervention) Reset() {
 	*x = Intervention{}
-	mi := &file_conductord_v1_types_proto_msgTypes[8]
+	mi := &file_conductord_v1_types_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -681,7 +1098,7 @@ func (x *Intervention) String() string {
 func (*Intervention) ProtoMessage() {}
 
 func (x *Intervention) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[8]
+	mi := &file_conductord_v1_types_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -694,7 +1111,7 @@ func (x *Intervention) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Intervention.ProtoReflect.Descriptor instead.
 func (*Intervention) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{8}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Intervention) GetId() string {
@@ -784,7 +1201,7 @@ type AtomDetail struct {
 
 func (x *AtomDetail) Reset() {
 	*x = AtomDetail{}
-	mi := &file_conductord_v1_types_proto_msgTypes[9]
+	mi := &file_conductord_v1_types_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -796,7 +1213,7 @@ func (x *AtomDetail) String() string {
 func (*AtomDetail) ProtoMessage() {}
 
 func (x *AtomDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[9]
+	mi := &file_conductord_v1_types_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -809,7 +1226,7 @@ func (x *AtomDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AtomDetail.ProtoReflect.Descriptor instead.
 func (*AtomDetail) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{9}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AtomDetail) GetName() string {
@@ -889,7 +1306,7 @@ type Folded struct {
 
 func (x *Folded) Reset() {
 	*x = Folded{}
-	mi := &file_conductord_v1_types_proto_msgTypes[10]
+	mi := &file_conductord_v1_types_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -901,7 +1318,7 @@ func (x *Folded) String() string {
 func (*Folded) ProtoMessage() {}
 
 func (x *Folded) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[10]
+	mi := &file_conductord_v1_types_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -914,7 +1331,7 @@ func (x *Folded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Folded.ProtoReflect.Descriptor instead.
 func (*Folded) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{10}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Folded) GetExecutions() uint32 {
@@ -965,7 +1382,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_conductord_v1_types_proto_msgTypes[11]
+	mi := &file_conductord_v1_types_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1394,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[11]
+	mi := &file_conductord_v1_types_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1407,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{11}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Progress) GetDone() int64 {
@@ -1046,7 +1463,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_conductord_v1_types_proto_msgTypes[12]
+	mi := &file_conductord_v1_types_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1058,7 +1475,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[12]
+	mi := &file_conductord_v1_types_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1071,7 +1488,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{12}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Attempt) GetAction() string {
@@ -1181,7 +1598,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_conductord_v1_types_proto_msgTypes[13]
+	mi := &file_conductord_v1_types_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1193,7 +1610,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[13]
+	mi := &file_conductord_v1_types_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1206,7 +1623,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{13}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Update) GetFlow() string {
@@ -1274,7 +1691,7 @@ type AtomChange struct {
 
 func (x *AtomChange) Reset() {
 	*x = AtomChange{}
-	mi := &file_conductord_v1_types_proto_msgTypes[14]
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1286,7 +1703,7 @@ func (x *AtomChange) String() string {
 func (*AtomChange) ProtoMessage() {}
 
 func (x *AtomChange) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[14]
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1299,7 +1716,7 @@ func (x *AtomChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AtomChange.ProtoReflect.Descriptor instead.
 func (*AtomChange) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{14}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AtomChange) GetName() string {
@@ -1387,7 +1804,7 @@ type Posting struct {
 
 func (x *Posting) Reset() {
 	*x = Posting{}
-	mi := &file_conductord_v1_types_proto_msgTypes[15]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1399,7 +1816,7 @@ func (x *Posting) String() string {
 func (*Posting) ProtoMessage() {}
 
 func (x *Posting) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[15]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1412,7 +1829,7 @@ func (x *Posting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posting.ProtoReflect.Descriptor instead.
 func (*Posting) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Posting) GetId() string {
@@ -1573,7 +1990,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_conductord_v1_types_proto_msgTypes[16]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +2002,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[16]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +2015,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RetryPolicy) GetAttempts() uint32 {
@@ -1699,6 +2116,7 @@ type Job struct {
 	Attempted   string                 `protobuf:"bytes,52,opt,name=attempted,proto3" json:"attempted,omitempty"` // how the last of these ended that has not ended the job
 	Parked      bool                   `protobuf:"varint,53,opt,name=parked,proto3" json:"parked,omitempty"`      // held by its retry policy, for a person
 	Retention   *durationpb.Duration   `protobuf:"bytes,54,opt,name=retention,proto3" json:"retention,omitempty"`
+	PostedBy    string                 `protobuf:"bytes,55,opt,name=posted_by,json=postedBy,proto3" json:"posted_by,omitempty"` // the principal; empty without access control
 	// Only where one job was asked for: what an unfinished job counts for at that
 	// moment, if its board ages jobs or did once.
 	EffectivePriority *int32 `protobuf:"zigzag32,60,opt,name=effective_priority,json=effectivePriority,proto3,oneof" json:"effective_priority,omitempty"`
@@ -1708,7 +2126,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1720,7 +2138,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1733,7 +2151,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Job) GetId() string {
@@ -2016,6 +2434,13 @@ func (x *Job) GetRetention() *durationpb.Duration {
 	return nil
 }
 
+func (x *Job) GetPostedBy() string {
+	if x != nil {
+		return x.PostedBy
+	}
+	return ""
+}
+
 func (x *Job) GetEffectivePriority() int32 {
 	if x != nil && x.EffectivePriority != nil {
 		return *x.EffectivePriority
@@ -2046,7 +2471,7 @@ type JobError struct {
 
 func (x *JobError) Reset() {
 	*x = JobError{}
-	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2058,7 +2483,7 @@ func (x *JobError) String() string {
 func (*JobError) ProtoMessage() {}
 
 func (x *JobError) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2071,7 +2496,7 @@ func (x *JobError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobError.ProtoReflect.Descriptor instead.
 func (*JobError) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *JobError) GetPosition() *Position {
@@ -2190,7 +2615,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2202,7 +2627,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2215,7 +2640,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Change) GetJob() string {
@@ -2296,7 +2721,7 @@ type OperatorRequest struct {
 
 func (x *OperatorRequest) Reset() {
 	*x = OperatorRequest{}
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2308,7 +2733,7 @@ func (x *OperatorRequest) String() string {
 func (*OperatorRequest) ProtoMessage() {}
 
 func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2321,7 +2746,7 @@ func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorRequest.ProtoReflect.Descriptor instead.
 func (*OperatorRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *OperatorRequest) GetKind() string {
@@ -2374,7 +2799,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2386,7 +2811,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2399,7 +2824,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Claim) GetSession() string {
@@ -2469,7 +2894,7 @@ type HeldClaim struct {
 
 func (x *HeldClaim) Reset() {
 	*x = HeldClaim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2481,7 +2906,7 @@ func (x *HeldClaim) String() string {
 func (*HeldClaim) ProtoMessage() {}
 
 func (x *HeldClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2494,7 +2919,7 @@ func (x *HeldClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldClaim.ProtoReflect.Descriptor instead.
 func (*HeldClaim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HeldClaim) GetJob() string {
@@ -2568,7 +2993,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2580,7 +3005,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2593,7 +3018,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Claimed) GetJob() *Job {
@@ -2641,7 +3066,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2653,7 +3078,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2666,7 +3091,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Ending) GetJob() string {
@@ -2738,7 +3163,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2750,7 +3175,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2763,7 +3188,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Opening) GetId() string {
@@ -2810,13 +3235,14 @@ type Session struct {
 	Ttl           *durationpb.Duration   `protobuf:"bytes,5,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	OpenedAt      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=opened_at,json=openedAt,proto3" json:"opened_at,omitempty"`
 	Claims        uint32                 `protobuf:"varint,7,opt,name=claims,proto3" json:"claims,omitempty"`
+	Principal     string                 `protobuf:"bytes,8,opt,name=principal,proto3" json:"principal,omitempty"` // opened it, and alone may use it; empty without access control
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2828,7 +3254,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2841,7 +3267,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Session) GetId() string {
@@ -2893,6 +3319,13 @@ func (x *Session) GetClaims() uint32 {
 	return 0
 }
 
+func (x *Session) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
 type Entity struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -2912,7 +3345,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2924,7 +3357,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2937,7 +3370,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Entity) GetKind() string {
@@ -3031,7 +3464,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3043,7 +3476,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3056,7 +3489,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Drain) GetConductor() string {
@@ -3104,7 +3537,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3116,7 +3549,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3129,7 +3562,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Position) GetIndex() uint64 {
@@ -3168,13 +3601,14 @@ type Event struct {
 	JobKind       string                 `protobuf:"bytes,18,opt,name=job_kind,json=jobKind,proto3" json:"job_kind,omitempty"`
 	Key           string                 `protobuf:"bytes,19,opt,name=key,proto3" json:"key,omitempty"`   // of the job
 	Tags          []string               `protobuf:"bytes,20,rep,name=tags,proto3" json:"tags,omitempty"` // of the job
+	By            string                 `protobuf:"bytes,21,opt,name=by,proto3" json:"by,omitempty"`     // the principal whose command it follows from; empty without access control
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3186,7 +3620,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3199,7 +3633,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -3342,6 +3776,13 @@ func (x *Event) GetTags() []string {
 	return nil
 }
 
+func (x *Event) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
 type StepEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -3352,7 +3793,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3364,7 +3805,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3377,7 +3818,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *StepEvent) GetName() string {
@@ -3427,7 +3868,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3439,7 +3880,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3452,7 +3893,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Schedule) GetBoard() string {
@@ -3627,7 +4068,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3639,7 +4080,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3652,7 +4093,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SchedulePause) GetBy() string {
@@ -3697,7 +4138,7 @@ type SlotRecord struct {
 
 func (x *SlotRecord) Reset() {
 	*x = SlotRecord{}
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3709,7 +4150,7 @@ func (x *SlotRecord) String() string {
 func (*SlotRecord) ProtoMessage() {}
 
 func (x *SlotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3722,7 +4163,7 @@ func (x *SlotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotRecord.ProtoReflect.Descriptor instead.
 func (*SlotRecord) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SlotRecord) GetNumber() uint64 {
@@ -3816,7 +4257,7 @@ type SlotDecision struct {
 
 func (x *SlotDecision) Reset() {
 	*x = SlotDecision{}
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3828,7 +4269,7 @@ func (x *SlotDecision) String() string {
 func (*SlotDecision) ProtoMessage() {}
 
 func (x *SlotDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3841,7 +4282,7 @@ func (x *SlotDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotDecision.ProtoReflect.Descriptor instead.
 func (*SlotDecision) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SlotDecision) GetSlot() *timestamppb.Timestamp {
@@ -3889,7 +4330,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3901,7 +4342,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3914,7 +4355,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Error) GetCode() string {
@@ -3982,7 +4423,7 @@ type Board struct {
 
 func (x *Board) Reset() {
 	*x = Board{}
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3994,7 +4435,7 @@ func (x *Board) String() string {
 func (*Board) ProtoMessage() {}
 
 func (x *Board) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4007,7 +4448,7 @@ func (x *Board) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Board.ProtoReflect.Descriptor instead.
 func (*Board) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Board) GetName() string {
@@ -4064,7 +4505,7 @@ type BoardAgeing struct {
 
 func (x *BoardAgeing) Reset() {
 	*x = BoardAgeing{}
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4076,7 +4517,7 @@ func (x *BoardAgeing) String() string {
 func (*BoardAgeing) ProtoMessage() {}
 
 func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4089,7 +4530,7 @@ func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardAgeing.ProtoReflect.Descriptor instead.
 func (*BoardAgeing) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *BoardAgeing) GetStep() *durationpb.Duration {
@@ -4125,7 +4566,7 @@ type BoardLimits struct {
 
 func (x *BoardLimits) Reset() {
 	*x = BoardLimits{}
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4137,7 +4578,7 @@ func (x *BoardLimits) String() string {
 func (*BoardLimits) ProtoMessage() {}
 
 func (x *BoardLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4150,7 +4591,7 @@ func (x *BoardLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardLimits.ProtoReflect.Descriptor instead.
 func (*BoardLimits) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *BoardLimits) GetJobs() uint64 {
@@ -4186,7 +4627,7 @@ type BoardPause struct {
 
 func (x *BoardPause) Reset() {
 	*x = BoardPause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4198,7 +4639,7 @@ func (x *BoardPause) String() string {
 func (*BoardPause) ProtoMessage() {}
 
 func (x *BoardPause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4211,7 +4652,7 @@ func (x *BoardPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardPause.ProtoReflect.Descriptor instead.
 func (*BoardPause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *BoardPause) GetBy() string {
@@ -4253,7 +4694,7 @@ type BoardCounts struct {
 
 func (x *BoardCounts) Reset() {
 	*x = BoardCounts{}
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4265,7 +4706,7 @@ func (x *BoardCounts) String() string {
 func (*BoardCounts) ProtoMessage() {}
 
 func (x *BoardCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4278,7 +4719,7 @@ func (x *BoardCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCounts.ProtoReflect.Descriptor instead.
 func (*BoardCounts) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *BoardCounts) GetJobs() map[string]uint64 {
@@ -4363,7 +4804,7 @@ type BoardRate struct {
 
 func (x *BoardRate) Reset() {
 	*x = BoardRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4375,7 +4816,7 @@ func (x *BoardRate) String() string {
 func (*BoardRate) ProtoMessage() {}
 
 func (x *BoardRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4388,7 +4829,7 @@ func (x *BoardRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRate.ProtoReflect.Descriptor instead.
 func (*BoardRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *BoardRate) GetOne() uint64 {
@@ -4422,7 +4863,7 @@ type BoardKind struct {
 
 func (x *BoardKind) Reset() {
 	*x = BoardKind{}
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4434,7 +4875,7 @@ func (x *BoardKind) String() string {
 func (*BoardKind) ProtoMessage() {}
 
 func (x *BoardKind) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4447,7 +4888,7 @@ func (x *BoardKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardKind.ProtoReflect.Descriptor instead.
 func (*BoardKind) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *BoardKind) GetKind() string {
@@ -4476,7 +4917,7 @@ type BoardHolder struct {
 
 func (x *BoardHolder) Reset() {
 	*x = BoardHolder{}
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4488,7 +4929,7 @@ func (x *BoardHolder) String() string {
 func (*BoardHolder) ProtoMessage() {}
 
 func (x *BoardHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4501,7 +4942,7 @@ func (x *BoardHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHolder.ProtoReflect.Descriptor instead.
 func (*BoardHolder) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *BoardHolder) GetSession() string {
@@ -4548,7 +4989,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04code\x18\x04 \x01(\x05R\x04code\x12\x1c\n" +
 	"\tpermanent\x18\x05 \x01(\bR\tpermanent\x12\x14\n" +
 	"\x05stack\x18\x06 \x01(\tR\x05stack\x12.\n" +
-	"\x06causes\x18\a \x03(\v2\x16.conductord.v1.FailureR\x06causes\"\x80\x02\n" +
+	"\x06causes\x18\a \x03(\v2\x16.conductord.v1.FailureR\x06causes\"\x96\x02\n" +
 	"\x04Book\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12-\n" +
@@ -4557,7 +4998,45 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"updated_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12/\n" +
-	"\x05flows\x18\x06 \x03(\v2\x19.conductord.v1.FlowDetailR\x05flows\"G\n" +
+	"\x05flows\x18\x06 \x03(\v2\x19.conductord.v1.FlowDetailR\x05flows\x12\x14\n" +
+	"\x05board\x18\a \x01(\tR\x05board\"\xa8\x02\n" +
+	"\tPrincipal\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
+	"\x06grants\x18\x02 \x03(\v2\x14.conductord.v1.GrantR\x06grants\x12\x1f\n" +
+	"\vhide_values\x18\x03 \x01(\bR\n" +
+	"hideValues\x122\n" +
+	"\x06tokens\x18\x04 \x03(\v2\x1a.conductord.v1.AccessTokenR\x06tokens\x129\n" +
+	"\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
+	"\n" +
+	"updated_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x0e\n" +
+	"\x02by\x18\a \x01(\tR\x02by\"\xe2\x01\n" +
+	"\vAuditRecord\x123\n" +
+	"\bposition\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\bposition\x12*\n" +
+	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x1c\n" +
+	"\tprincipal\x18\x03 \x01(\tR\tprincipal\x12\x12\n" +
+	"\x04from\x18\x04 \x01(\tR\x04from\x12\x12\n" +
+	"\x04verb\x18\x05 \x01(\tR\x04verb\x12\x16\n" +
+	"\x06target\x18\x06 \x01(\tR\x06target\x12\x14\n" +
+	"\x05error\x18\a \x01(\tR\x05error\"\xc4\x01\n" +
+	"\fAuditRefusal\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1c\n" +
+	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\tR\x04from\x12\x12\n" +
+	"\x04verb\x18\x04 \x01(\tR\x04verb\x12\x14\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\x12\x14\n" +
+	"\x05count\x18\x06 \x01(\x04R\x05count\x12.\n" +
+	"\x04last\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x04last\"3\n" +
+	"\x05Grant\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12\x16\n" +
+	"\x06boards\x18\x02 \x01(\tR\x06boards\"\xb2\x01\n" +
+	"\vAccessToken\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\x124\n" +
+	"\aexpires\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x129\n" +
+	"\n" +
+	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\"G\n" +
 	"\aFactory\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12(\n" +
 	"\x04args\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x04args\"\x96\x06\n" +
@@ -4696,7 +5175,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\rpriority_step\x18\x06 \x01(\x11R\fpriorityStep\x12\x14\n" +
 	"\x05never\x18\a \x03(\tR\x05never\x12\x1d\n" +
 	"\n" +
-	"on_failure\x18\b \x01(\tR\tonFailure\"\xd1\v\n" +
+	"on_failure\x18\b \x01(\tR\tonFailure\"\xee\v\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -4742,7 +5221,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\battempts\x183 \x01(\rR\battempts\x12\x1c\n" +
 	"\tattempted\x184 \x01(\tR\tattempted\x12\x16\n" +
 	"\x06parked\x185 \x01(\bR\x06parked\x127\n" +
-	"\tretention\x186 \x01(\v2\x19.google.protobuf.DurationR\tretention\x122\n" +
+	"\tretention\x186 \x01(\v2\x19.google.protobuf.DurationR\tretention\x12\x1b\n" +
+	"\tposted_by\x187 \x01(\tR\bpostedBy\x122\n" +
 	"\x12effective_priority\x18< \x01(\x11H\x00R\x11effectivePriority\x88\x01\x01B\x15\n" +
 	"\x13_effective_priority\"\x9b\x03\n" +
 	"\bJobError\x123\n" +
@@ -4818,7 +5298,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04host\x18\x03 \x01(\tR\x04host\x12\x10\n" +
 	"\x03pid\x18\x04 \x01(\x05R\x03pid\x12+\n" +
-	"\x03ttl\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\xd1\x01\n" +
+	"\x03ttl\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\xef\x01\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -4826,7 +5306,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x03pid\x18\x04 \x01(\x05R\x03pid\x12+\n" +
 	"\x03ttl\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x127\n" +
 	"\topened_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bopenedAt\x12\x16\n" +
-	"\x06claims\x18\a \x01(\rR\x06claims\"\xd0\x02\n" +
+	"\x06claims\x18\a \x01(\rR\x06claims\x12\x1c\n" +
+	"\tprincipal\x18\b \x01(\tR\tprincipal\"\xd0\x02\n" +
 	"\x06Entity\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -4848,7 +5329,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"4\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
-	"\x04item\x18\x02 \x01(\rR\x04item\"\xe3\x04\n" +
+	"\x04item\x18\x02 \x01(\rR\x04item\"\xf3\x04\n" +
 	"\x05Event\x123\n" +
 	"\bposition\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\bposition\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12.\n" +
@@ -4872,7 +5353,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x06entity\x18\x11 \x01(\tR\x06entity\x12\x19\n" +
 	"\bjob_kind\x18\x12 \x01(\tR\ajobKind\x12\x10\n" +
 	"\x03key\x18\x13 \x01(\tR\x03key\x12\x12\n" +
-	"\x04tags\x18\x14 \x03(\tR\x04tags\"5\n" +
+	"\x04tags\x18\x14 \x03(\tR\x04tags\x12\x0e\n" +
+	"\x02by\x18\x15 \x01(\tR\x02by\"5\n" +
 	"\tStepEvent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\"\xbb\x06\n" +
@@ -4998,192 +5480,206 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*NamedValue)(nil),            // 1: conductord.v1.NamedValue
 	(*Token)(nil),                 // 2: conductord.v1.Token
 	(*Failure)(nil),               // 3: conductord.v1.Failure
 	(*Book)(nil),                  // 4: conductord.v1.Book
-	(*Factory)(nil),               // 5: conductord.v1.Factory
-	(*FlowDetail)(nil),            // 6: conductord.v1.FlowDetail
-	(*Definition)(nil),            // 7: conductord.v1.Definition
-	(*Intervention)(nil),          // 8: conductord.v1.Intervention
-	(*AtomDetail)(nil),            // 9: conductord.v1.AtomDetail
-	(*Folded)(nil),                // 10: conductord.v1.Folded
-	(*Progress)(nil),              // 11: conductord.v1.Progress
-	(*Attempt)(nil),               // 12: conductord.v1.Attempt
-	(*Update)(nil),                // 13: conductord.v1.Update
-	(*AtomChange)(nil),            // 14: conductord.v1.AtomChange
-	(*Posting)(nil),               // 15: conductord.v1.Posting
-	(*RetryPolicy)(nil),           // 16: conductord.v1.RetryPolicy
-	(*Job)(nil),                   // 17: conductord.v1.Job
-	(*JobError)(nil),              // 18: conductord.v1.JobError
-	(*Change)(nil),                // 19: conductord.v1.Change
-	(*OperatorRequest)(nil),       // 20: conductord.v1.OperatorRequest
-	(*Claim)(nil),                 // 21: conductord.v1.Claim
-	(*HeldClaim)(nil),             // 22: conductord.v1.HeldClaim
-	(*Claimed)(nil),               // 23: conductord.v1.Claimed
-	(*Ending)(nil),                // 24: conductord.v1.Ending
-	(*Opening)(nil),               // 25: conductord.v1.Opening
-	(*Session)(nil),               // 26: conductord.v1.Session
-	(*Entity)(nil),                // 27: conductord.v1.Entity
-	(*Drain)(nil),                 // 28: conductord.v1.Drain
-	(*Position)(nil),              // 29: conductord.v1.Position
-	(*Event)(nil),                 // 30: conductord.v1.Event
-	(*StepEvent)(nil),             // 31: conductord.v1.StepEvent
-	(*Schedule)(nil),              // 32: conductord.v1.Schedule
-	(*SchedulePause)(nil),         // 33: conductord.v1.SchedulePause
-	(*SlotRecord)(nil),            // 34: conductord.v1.SlotRecord
-	(*SlotDecision)(nil),          // 35: conductord.v1.SlotDecision
-	(*Error)(nil),                 // 36: conductord.v1.Error
-	(*Board)(nil),                 // 37: conductord.v1.Board
-	(*BoardAgeing)(nil),           // 38: conductord.v1.BoardAgeing
-	(*BoardLimits)(nil),           // 39: conductord.v1.BoardLimits
-	(*BoardPause)(nil),            // 40: conductord.v1.BoardPause
-	(*BoardCounts)(nil),           // 41: conductord.v1.BoardCounts
-	(*BoardRate)(nil),             // 42: conductord.v1.BoardRate
-	(*BoardKind)(nil),             // 43: conductord.v1.BoardKind
-	(*BoardHolder)(nil),           // 44: conductord.v1.BoardHolder
-	nil,                           // 45: conductord.v1.BoardCounts.JobsEntry
-	nil,                           // 46: conductord.v1.BoardKind.JobsEntry
-	(*timestamppb.Timestamp)(nil), // 47: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 48: google.protobuf.Duration
+	(*Principal)(nil),             // 5: conductord.v1.Principal
+	(*AuditRecord)(nil),           // 6: conductord.v1.AuditRecord
+	(*AuditRefusal)(nil),          // 7: conductord.v1.AuditRefusal
+	(*Grant)(nil),                 // 8: conductord.v1.Grant
+	(*AccessToken)(nil),           // 9: conductord.v1.AccessToken
+	(*Factory)(nil),               // 10: conductord.v1.Factory
+	(*FlowDetail)(nil),            // 11: conductord.v1.FlowDetail
+	(*Definition)(nil),            // 12: conductord.v1.Definition
+	(*Intervention)(nil),          // 13: conductord.v1.Intervention
+	(*AtomDetail)(nil),            // 14: conductord.v1.AtomDetail
+	(*Folded)(nil),                // 15: conductord.v1.Folded
+	(*Progress)(nil),              // 16: conductord.v1.Progress
+	(*Attempt)(nil),               // 17: conductord.v1.Attempt
+	(*Update)(nil),                // 18: conductord.v1.Update
+	(*AtomChange)(nil),            // 19: conductord.v1.AtomChange
+	(*Posting)(nil),               // 20: conductord.v1.Posting
+	(*RetryPolicy)(nil),           // 21: conductord.v1.RetryPolicy
+	(*Job)(nil),                   // 22: conductord.v1.Job
+	(*JobError)(nil),              // 23: conductord.v1.JobError
+	(*Change)(nil),                // 24: conductord.v1.Change
+	(*OperatorRequest)(nil),       // 25: conductord.v1.OperatorRequest
+	(*Claim)(nil),                 // 26: conductord.v1.Claim
+	(*HeldClaim)(nil),             // 27: conductord.v1.HeldClaim
+	(*Claimed)(nil),               // 28: conductord.v1.Claimed
+	(*Ending)(nil),                // 29: conductord.v1.Ending
+	(*Opening)(nil),               // 30: conductord.v1.Opening
+	(*Session)(nil),               // 31: conductord.v1.Session
+	(*Entity)(nil),                // 32: conductord.v1.Entity
+	(*Drain)(nil),                 // 33: conductord.v1.Drain
+	(*Position)(nil),              // 34: conductord.v1.Position
+	(*Event)(nil),                 // 35: conductord.v1.Event
+	(*StepEvent)(nil),             // 36: conductord.v1.StepEvent
+	(*Schedule)(nil),              // 37: conductord.v1.Schedule
+	(*SchedulePause)(nil),         // 38: conductord.v1.SchedulePause
+	(*SlotRecord)(nil),            // 39: conductord.v1.SlotRecord
+	(*SlotDecision)(nil),          // 40: conductord.v1.SlotDecision
+	(*Error)(nil),                 // 41: conductord.v1.Error
+	(*Board)(nil),                 // 42: conductord.v1.Board
+	(*BoardAgeing)(nil),           // 43: conductord.v1.BoardAgeing
+	(*BoardLimits)(nil),           // 44: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 45: conductord.v1.BoardPause
+	(*BoardCounts)(nil),           // 46: conductord.v1.BoardCounts
+	(*BoardRate)(nil),             // 47: conductord.v1.BoardRate
+	(*BoardKind)(nil),             // 48: conductord.v1.BoardKind
+	(*BoardHolder)(nil),           // 49: conductord.v1.BoardHolder
+	nil,                           // 50: conductord.v1.BoardCounts.JobsEntry
+	nil,                           // 51: conductord.v1.BoardKind.JobsEntry
+	(*timestamppb.Timestamp)(nil), // 52: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 53: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	0,   // 0: conductord.v1.NamedValue.value:type_name -> conductord.v1.Value
 	3,   // 1: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
 	1,   // 2: conductord.v1.Book.meta:type_name -> conductord.v1.NamedValue
-	47,  // 3: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	47,  // 4: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
-	6,   // 5: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
-	0,   // 6: conductord.v1.Factory.args:type_name -> conductord.v1.Value
-	5,   // 7: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
-	1,   // 8: conductord.v1.FlowDetail.store:type_name -> conductord.v1.NamedValue
-	1,   // 9: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.NamedValue
-	3,   // 10: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	47,  // 11: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	47,  // 12: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
-	2,   // 13: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
-	9,   // 14: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
-	7,   // 15: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
-	8,   // 16: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
-	2,   // 17: conductord.v1.FlowDetail.ended:type_name -> conductord.v1.Token
-	2,   // 18: conductord.v1.FlowDetail.begun:type_name -> conductord.v1.Token
-	0,   // 19: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	47,  // 20: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
-	2,   // 21: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	47,  // 22: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
-	12,  // 23: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
-	11,  // 24: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
-	10,  // 25: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
-	0,   // 26: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	47,  // 27: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	2,   // 28: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	47,  // 29: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	47,  // 30: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	0,   // 31: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
-	3,   // 32: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
-	3,   // 33: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
-	2,   // 34: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	3,   // 35: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	14,  // 36: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	7,   // 37: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	47,  // 38: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	12,  // 39: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	11,  // 40: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
-	4,   // 41: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,   // 42: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	1,   // 43: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
-	47,  // 44: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	47,  // 45: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	16,  // 46: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	48,  // 47: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	48,  // 48: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	48,  // 49: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	0,   // 50: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	1,   // 51: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
-	47,  // 52: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	47,  // 53: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	47,  // 54: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	47,  // 55: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	47,  // 56: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	21,  // 57: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	2,   // 58: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	3,   // 59: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	20,  // 60: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
-	47,  // 61: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	47,  // 62: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	16,  // 63: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	48,  // 64: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	29,  // 65: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	47,  // 66: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	2,   // 67: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	3,   // 68: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	47,  // 69: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	47,  // 70: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	47,  // 71: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
-	2,   // 72: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	47,  // 73: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	48,  // 74: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	21,  // 75: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	48,  // 76: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	48,  // 77: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	17,  // 78: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	4,   // 79: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	6,   // 80: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	2,   // 81: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	13,  // 82: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	3,   // 83: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	48,  // 84: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	48,  // 85: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	48,  // 86: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	47,  // 87: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	1,   // 88: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
-	47,  // 89: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	47,  // 90: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	29,  // 91: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	47,  // 92: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,   // 93: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	31,  // 94: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	20,  // 95: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
-	15,  // 96: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	48,  // 97: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	47,  // 98: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	47,  // 99: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	47,  // 100: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	47,  // 101: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	47,  // 102: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	47,  // 103: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	33,  // 104: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	47,  // 105: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	47,  // 106: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	47,  // 107: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	47,  // 108: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	47,  // 109: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	47,  // 110: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	29,  // 111: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	47,  // 112: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	39,  // 113: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	40,  // 114: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	41,  // 115: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	38,  // 116: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	48,  // 117: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	47,  // 118: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	47,  // 119: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	45,  // 120: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	47,  // 121: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	47,  // 122: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	42,  // 123: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	42,  // 124: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	43,  // 125: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	44,  // 126: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	46,  // 127: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	128, // [128:128] is the sub-list for method output_type
-	128, // [128:128] is the sub-list for method input_type
-	128, // [128:128] is the sub-list for extension type_name
-	128, // [128:128] is the sub-list for extension extendee
-	0,   // [0:128] is the sub-list for field type_name
+	52,  // 3: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	52,  // 4: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	11,  // 5: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
+	8,   // 6: conductord.v1.Principal.grants:type_name -> conductord.v1.Grant
+	9,   // 7: conductord.v1.Principal.tokens:type_name -> conductord.v1.AccessToken
+	52,  // 8: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
+	52,  // 9: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
+	34,  // 10: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
+	52,  // 11: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
+	52,  // 12: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
+	52,  // 13: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
+	52,  // 14: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
+	0,   // 15: conductord.v1.Factory.args:type_name -> conductord.v1.Value
+	10,  // 16: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
+	1,   // 17: conductord.v1.FlowDetail.store:type_name -> conductord.v1.NamedValue
+	1,   // 18: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.NamedValue
+	3,   // 19: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
+	52,  // 20: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	52,  // 21: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	2,   // 22: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
+	14,  // 23: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
+	12,  // 24: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
+	13,  // 25: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
+	2,   // 26: conductord.v1.FlowDetail.ended:type_name -> conductord.v1.Token
+	2,   // 27: conductord.v1.FlowDetail.begun:type_name -> conductord.v1.Token
+	0,   // 28: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
+	52,  // 29: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	2,   // 30: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
+	52,  // 31: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	17,  // 32: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
+	16,  // 33: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
+	15,  // 34: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
+	0,   // 35: conductord.v1.Progress.details:type_name -> conductord.v1.Value
+	52,  // 36: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	2,   // 37: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
+	52,  // 38: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	52,  // 39: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	0,   // 40: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
+	3,   // 41: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
+	3,   // 42: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
+	2,   // 43: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	3,   // 44: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	19,  // 45: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	12,  // 46: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
+	52,  // 47: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	17,  // 48: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	16,  // 49: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
+	4,   // 50: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,   // 51: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	1,   // 52: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
+	52,  // 53: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	52,  // 54: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	21,  // 55: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
+	53,  // 56: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	53,  // 57: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	53,  // 58: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 59: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	1,   // 60: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
+	52,  // 61: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	52,  // 62: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	52,  // 63: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	52,  // 64: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	52,  // 65: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	26,  // 66: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	2,   // 67: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	3,   // 68: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	25,  // 69: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
+	52,  // 70: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	52,  // 71: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	21,  // 72: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	53,  // 73: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	34,  // 74: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	52,  // 75: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	2,   // 76: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	3,   // 77: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	52,  // 78: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	52,  // 79: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	52,  // 80: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
+	2,   // 81: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	52,  // 82: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	53,  // 83: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	26,  // 84: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	53,  // 85: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	53,  // 86: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	22,  // 87: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	4,   // 88: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	11,  // 89: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	2,   // 90: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	18,  // 91: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	3,   // 92: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	53,  // 93: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	53,  // 94: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	53,  // 95: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	52,  // 96: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 97: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	52,  // 98: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	52,  // 99: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	34,  // 100: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	52,  // 101: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 102: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	36,  // 103: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	25,  // 104: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
+	20,  // 105: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	53,  // 106: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	52,  // 107: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	52,  // 108: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	52,  // 109: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	52,  // 110: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	52,  // 111: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	52,  // 112: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	38,  // 113: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	52,  // 114: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	52,  // 115: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	52,  // 116: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	52,  // 117: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	52,  // 118: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	52,  // 119: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	34,  // 120: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	52,  // 121: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	44,  // 122: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	45,  // 123: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	46,  // 124: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	43,  // 125: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	53,  // 126: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	52,  // 127: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	52,  // 128: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	50,  // 129: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	52,  // 130: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	52,  // 131: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	47,  // 132: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	47,  // 133: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	48,  // 134: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	49,  // 135: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	51,  // 136: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	137, // [137:137] is the sub-list for method output_type
+	137, // [137:137] is the sub-list for method input_type
+	137, // [137:137] is the sub-list for extension type_name
+	137, // [137:137] is the sub-list for extension extendee
+	0,   // [0:137] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -5191,15 +5687,15 @@ func file_conductord_v1_types_proto_init() {
 	if File_conductord_v1_types_proto != nil {
 		return
 	}
-	file_conductord_v1_types_proto_msgTypes[17].OneofWrappers = []any{}
-	file_conductord_v1_types_proto_msgTypes[19].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[22].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   47,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

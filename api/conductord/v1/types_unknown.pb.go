@@ -87,6 +87,36 @@ func (m *Book) UnknownField() (name string, found bool) {
 
 // UnknownField names the first message in this one that holds a field which
 // this program does not know.
+func (m *AuditRecord) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.AuditRecord", true
+	}
+	if name, found = m.GetPosition().UnknownField(); found {
+		return name, found
+	}
+	if name, found = unknownIn(m.GetAt()); found {
+		return name, found
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *Grant) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.Grant", true
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
 func (m *Factory) UnknownField() (name string, found bool) {
 	if m == nil {
 		return "", false
@@ -452,6 +482,18 @@ func (m *Entity) UnknownField() (name string, found bool) {
 	}
 	if name, found = unknownIn(m.GetRegisteredAt()); found {
 		return name, found
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *Position) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.Position", true
 	}
 	return "", false
 }

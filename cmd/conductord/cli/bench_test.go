@@ -102,7 +102,7 @@ func TestBenchClaimNeedsPosts(t *testing.T) {
 	}
 }
 
-// fitful is a cluster of which every other post fails, or all.
+// fitful is a cluster that fails every nth post.
 type fitful struct {
 	cli.Cluster
 	every int64

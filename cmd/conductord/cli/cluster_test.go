@@ -115,8 +115,8 @@ func (c *testCluster) Backup(context.Context, bool) (io.ReadCloser, error) {
 
 func (c *testCluster) Close() error { return nil }
 
-// worker does by hand what a conductor does, step by step, so that a test
-// knows what there is to be shown.
+// worker does by hand what a conductor does, step by step, so that a test knows what
+// the commands must show.
 type worker struct {
 	t        *testing.T
 	cluster  cli.Cluster
@@ -858,7 +858,7 @@ func TestClusterJoin(t *testing.T) {
 	cluster.members = threeMembers()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "n2.toml")
-	text := "node = \"n2\"\ndata_dir = \"" + filepath.Join(dir, "data") + "\"\n[cluster]\nid = \"test\"\n" +
+	text := "node = \"n2\"\ninsecure = true\ndata_dir = \"" + filepath.Join(dir, "data") + "\"\n[cluster]\nid = \"test\"\n" +
 		"[[cluster.members]]\nname = \"n1\"\nraft = \"h1:7071\"\napi = \"h1:7070\"\n[[cluster.members]]\nname = \"n2\"\nraft = \"h2:7071\"\napi = \"h2:7070\"\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -1,15 +1,19 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/credentials"
 )
 
 // Cluster is what the commands need of a cluster: its board, its logbook, and
@@ -34,6 +38,18 @@ type Cluster interface {
 
 	// Upgrade raises the version of the cluster, and returns it.
 	Upgrade(ctx context.Context) (version int, err error)
+
+	// SavePrincipal and the next ones say who may do what; see raftboard.Client.
+	SavePrincipal(ctx context.Context, p access.Principal) error
+	DeletePrincipal(ctx context.Context, name string) error
+	AddAccessToken(ctx context.Context, principal string, token access.Token) error
+	RevokeAccessToken(ctx context.Context, principal string, id access.TokenID) error
+	Principals(ctx context.Context, after string) (logbook.Page[access.Principal], error)
+	WhoAmI(ctx context.Context) (access.Identity, error)
+
+	// Audit and Refusals tell what principals have done, and what they were refused.
+	Audit(ctx context.Context, query access.RecordQuery) (logbook.Page[access.Record], error)
+	Refusals(ctx context.Context) ([]access.Refusal, error)
 
 	// Verify compares the states of the members.
 	Verify(ctx context.Context) (raftboard.Comparison, error)
@@ -70,6 +86,53 @@ func (p *Program) ServersOr(addresses []string) {
 	}
 }
 
+// credentials are the certificates to use: by flag, else by environment.
+func (p *Program) credentials() credentials.Files {
+	files := p.files
+	for _, of := range []struct {
+		file *string
+		name string
+	}{{&files.CA, "CONDUCTORD_CA_FILE"}, {&files.Cert, "CONDUCTORD_CERT_FILE"}, {&files.Key, "CONDUCTORD_KEY_FILE"}} {
+		if *of.file == "" {
+			*of.file = p.Value(of.name)
+		}
+	}
+	return files
+}
+
+// CredentialsOr makes some certificates those to use if none were named.
+func (p *Program) CredentialsOr(files credentials.Files) {
+	if p.credentials().Empty() {
+		p.files = files
+	}
+}
+
+// maxToken bounds the file of a token, in bytes.
+const maxToken = 16 << 10
+
+// token is the token to show: by flag, else by environment; empty: none.
+func (p *Program) token() (string, error) {
+	path := cmp.Or(p.tokenFile, p.Value("CONDUCTORD_TOKEN_FILE"))
+	if path == "" {
+		return p.Value("CONDUCTORD_TOKEN"), nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the token: %w", err)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return "", fmt.Errorf("cannot use the token in %s: others can read it: its mode is %#o: chmod 600 %s", path, mode, path)
+	}
+	if info.Size() > maxToken {
+		return "", fmt.Errorf("cannot use %s: a token has at most %d bytes, and this file has %d", path, maxToken, info.Size())
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the token: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
 // With does something with a cluster, within the usual time of a call.
 func (p *Program) With(ctx context.Context, do func(ctx context.Context, cluster Cluster) error) error {
 	return p.within(ctx, callTimeout, callPatience, do)
@@ -103,7 +166,19 @@ func (p *Program) within(ctx context.Context, usual, patience time.Duration, do 
 func (p *Program) connect(ctx context.Context, first, patience time.Duration) (Cluster, error) {
 	dialling, cancel := context.WithTimeout(ctx, first)
 	defer cancel()
-	cluster, err := p.Dial(dialling, p.endpoints(), patience)
+	options := raftboard.Options{Endpoints: p.endpoints(), Patience: patience}
+	if files := p.credentials(); !files.Empty() {
+		store, err := credentials.Open(files, func(error) {}) // they do not change while a command runs
+		if err != nil {
+			return nil, UsageError(fmt.Errorf("cannot use the certificates: %w", err))
+		}
+		options.Credentials = store
+	}
+	var err error
+	if options.Token, err = p.token(); err != nil {
+		return nil, UsageError(err)
+	}
+	cluster, err := p.Dial(dialling, options)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to %s: %w", strings.Join(p.endpoints(), ", "), err)
 	}

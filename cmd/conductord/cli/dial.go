@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"io"
-	"time"
 
 	"github.com/conductord/conductord/raftboard"
 )
@@ -12,8 +11,8 @@ import (
 type client struct{ *raftboard.Client }
 
 // Dial connects to a cluster over the network.
-func Dial(ctx context.Context, endpoints []string, patience time.Duration) (Cluster, error) {
-	connected, err := raftboard.Open(ctx, raftboard.Options{Endpoints: endpoints, Patience: patience})
+func Dial(ctx context.Context, options raftboard.Options) (Cluster, error) {
+	connected, err := raftboard.Open(ctx, options)
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// following runs a command that does not end by itself, until its time is up: in
-// a bubble that is when it has said all that there is to be said.
+// following runs a command that does not end by itself, until its time is up. In a
+// synctest bubble it has printed everything by then.
 func following(t *testing.T, cluster *testCluster, args ...string) said {
 	t.Helper()
 	return run(t, cluster, append(args, "--timeout", "300ms")...)
@@ -67,8 +67,8 @@ func TestEventsAreSelected(t *testing.T) {
 	})
 }
 
-// Whoever asks for events that are gone is told where to go on; whoever asks
-// for all gets all that there are.
+// A request for events that are gone is refused, with the position where events
+// begin. A request for all events gets those that are kept.
 func TestEventsThatAreGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := &testCluster{Board: fsmtest.New(t, fsmtest.Options{EventsKept: 2})}

@@ -131,7 +131,7 @@ func hint(err error) string {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return "another process listens there, perhaps another conductord: end it, or choose another address (`conductord dev`: --api-listen)"
 	case errors.Is(err, jobs.ErrUnavailable):
-		return "is a server running, and is --server right? start one with `conductord dev`"
+		return "is a server running, and is --server right? start one with `conductord dev`; one that speaks TLS needs --ca-file"
 	case errors.Is(err, jobs.ErrUncertain):
 		return "it may have happened: repeating the same command with the same ids is harmless and settles it"
 	case errors.Is(err, jobs.ErrFenced):

@@ -63,7 +63,7 @@ func TestFlowInterventions(t *testing.T) {
 	forwards := "next:     job ID is claimable; the conductor that claims it next has its flow go on forwards\n"
 	for _, row := range []struct {
 		name string
-		args string // several commands on one flow, of which the last one is looked at
+		args string // several commands on one flow; the row checks the last
 		code int
 		out  string
 		err  string // part of it

@@ -180,6 +180,7 @@ func jobFields(job *jobs.Job) []field {
 		field{"details", string(job.Details)},
 		field{"store", valuesText(job.Store)},
 		field{"posted", timeText(job.PostedAt)},
+		field{"posted by", job.PostedBy},
 		field{"not before", timeText(job.NotBefore)},
 		field{"due", timeText(job.DueAt)},
 		field{"deadline", timeText(job.Deadline)},

@@ -13,7 +13,7 @@ func TestJobChanges(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		post string // more flags of the posting
-		args string // several commands on one job, of which the last one is looked at
+		args string // several commands on one job; the row checks the last
 		held bool   // by a worker
 		code int
 		out  string

@@ -12,7 +12,7 @@ func TestJobOrders(t *testing.T) {
 	cluster := openCluster(t)
 	for _, row := range []struct {
 		name string
-		args string // several commands on one job, of which the last one is looked at
+		args string // several commands on one job; the row checks the last
 		held bool
 		code int
 		out  string

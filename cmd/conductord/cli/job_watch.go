@@ -182,6 +182,9 @@ func eventText(event jobs.Event) string {
 	if event.Owner != "" {
 		parts = append(parts, "owner="+Clean(event.Owner))
 	}
+	if event.Request == nil && event.By != "" {
+		parts = append(parts, "by="+Clean(event.By))
+	}
 	if event.Request != nil {
 		parts = append(parts, "request="+string(event.Request.Kind))
 		if event.Request.Revert {

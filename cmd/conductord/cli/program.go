@@ -17,6 +17,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/credentials"
 )
 
 const (
@@ -43,18 +46,19 @@ type Program struct {
 	Env      []string
 	Terminal bool                       // Err is a terminal: progress is drawn on it
 	Size     func() (width, height int) // of the terminal; 0: not known
-	// Dial connects to a cluster, whose calls then give up after a time in
-	// which no node could be used.
-	Dial func(ctx context.Context, endpoints []string, patience time.Duration) (Cluster, error)
+	// Dial connects to a cluster.
+	Dial func(ctx context.Context, options raftboard.Options) (Cluster, error)
 
 	// Commands are added to those of this package: the ones that run nodes
 	// instead of calling them.
 	Commands []*cobra.Command
 
 	// The global flags, as given.
-	servers []string
-	output  string
-	timeout time.Duration
+	servers   []string
+	files     credentials.Files
+	tokenFile string
+	output    string
+	timeout   time.Duration
 
 	started bool // the command line was right: what goes wrong now is no usage error
 }
@@ -134,12 +138,16 @@ func (p *Program) rootCommand() *cobra.Command {
 	}
 	flags := root.PersistentFlags()
 	flags.StringSliceVar(&p.servers, "server", nil, "a node's API address; repeat it or separate several by commas (CONDUCTORD_SERVER, or "+DefaultServer+")")
+	flags.StringVar(&p.files.CA, "ca-file", "", "PEM file of the authorities that the nodes' certificates come from; speak TLS (CONDUCTORD_CA_FILE)")
+	flags.StringVar(&p.files.Cert, "cert-file", "", "PEM file of the certificate to show to nodes (CONDUCTORD_CERT_FILE)")
+	flags.StringVar(&p.files.Key, "key-file", "", "PEM file of its private key (CONDUCTORD_KEY_FILE)")
+	flags.StringVar(&p.tokenFile, "token-file", "", "file with the token to show to nodes (CONDUCTORD_TOKEN_FILE, or the token itself in CONDUCTORD_TOKEN)")
 	flags.StringVarP(&p.output, "output", "o", "table", "table or json")
 	flags.DurationVar(&p.timeout, "timeout", 0, "give up after this long (30s; commands that wait for a job: never)")
 	root.AddCommand(
 		p.boardCommand(), p.jobCommand(), p.trashCommand(), p.bulkCommand(), p.flowCommand(), p.bookCommand(), p.scheduleCommand(), p.conductorCommand(),
 		p.sessionCommand(), p.claimCommand(), p.eventsCommand(),
-		p.selftestCommand(), p.benchCommand(), p.versionCommand(),
+		p.selftestCommand(), p.certCommand(), p.accessCommand(), p.tokenCommand(), p.auditCommand(), p.benchCommand(), p.versionCommand(),
 	)
 	root.AddCommand(p.Commands...)
 	return root

@@ -24,6 +24,7 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -46,7 +47,7 @@ func runWith(t *testing.T, ctx context.Context, cluster cli.Cluster, change func
 	var out, err bytes.Buffer
 	program := cli.Program{
 		In: strings.NewReader(""), Out: &out, Err: &err,
-		Dial: func(context.Context, []string, time.Duration) (cli.Cluster, error) {
+		Dial: func(context.Context, raftboard.Options) (cli.Cluster, error) {
 			if cluster == nil {
 				return nil, fmt.Errorf("nobody answers: %w", jobs.ErrUnavailable)
 			}
@@ -200,7 +201,7 @@ func TestWrongCommandLines(t *testing.T) {
 func TestNoServer(t *testing.T) {
 	got := run(t, nil, "job", "list")
 	want := "conductord: cannot connect to 127.0.0.1:7070: nobody answers: unavailable: it did not happen\n" +
-		"conductord: is a server running, and is --server right? start one with `conductord dev`\n"
+		"conductord: is a server running, and is --server right? start one with `conductord dev`; one that speaks TLS needs --ca-file\n"
 	if got.code != cli.ExitUnavailable || got.err != want || got.out != "" {
 		t.Errorf("got %+v", got)
 	}
@@ -222,8 +223,8 @@ func TestEndpoints(t *testing.T) {
 			var dialled []string
 			runWith(t, t.Context(), nil, func(p *cli.Program) {
 				p.Env = row.env
-				p.Dial = func(_ context.Context, endpoints []string, _ time.Duration) (cli.Cluster, error) {
-					dialled = endpoints
+				p.Dial = func(_ context.Context, options raftboard.Options) (cli.Cluster, error) {
+					dialled = options.Endpoints
 					return nil, jobs.ErrUnavailable
 				}
 			}, append([]string{"session", "list"}, row.args...)...)
@@ -251,8 +252,8 @@ func TestBounds(t *testing.T) {
 	} {
 		var got time.Duration
 		runWith(t, t.Context(), nil, func(p *cli.Program) {
-			p.Dial = func(_ context.Context, _ []string, patience time.Duration) (cli.Cluster, error) {
-				got = patience
+			p.Dial = func(_ context.Context, options raftboard.Options) (cli.Cluster, error) {
+				got = options.Patience
 				return nil, jobs.ErrUnavailable
 			}
 		}, strings.Fields(row.args)...)
@@ -273,7 +274,7 @@ func TestVersion(t *testing.T) {
 }
 
 func TestCheckConfig(t *testing.T) {
-	member := config.Member{Name: "n1", Raft: "10.0.0.1:7071", API: "10.0.0.1:7070"}
+	member := config.Member{Name: "n1", Raft: "127.0.0.1:7071", API: "127.0.0.1:7070"}
 	good := filepath.Join(t.TempDir(), "good.toml")
 	bad := filepath.Join(t.TempDir(), "bad.toml")
 	for path, text := range map[string]string{good: config.Example("n1", "shop", member), bad: "colour = 1\n" + config.Example("n2", "shop", member)} {

@@ -12,7 +12,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// What a self-test calls good.
+// Bounds of a self-test that passes.
 const (
 	goodGap    = 3 * time.Second // without a write, around a change of the leader
 	goodCommit = 100 * time.Millisecond

@@ -135,7 +135,10 @@ func restoreBackupCommand(p *cli.Program) *cobra.Command {
 			defer source.Close()
 			tightenUmask()
 			logger := hclog.New(&hclog.LoggerOptions{Name: "conductord", Level: hclog.Warn, Output: p.Err})
-			options := nodeOptions(loaded, false, logger, prometheus.NewRegistry())
+			options, err := nodeOptions(loaded, false, logger, prometheus.NewRegistry())
+			if err != nil {
+				return err
+			}
 			done, err := node.RestoreBackup(options, source, how)
 			if err != nil {
 				return err

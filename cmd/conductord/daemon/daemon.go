@@ -31,6 +31,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/node"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 )
@@ -59,6 +60,7 @@ type daemon struct {
 	config    config.Config
 	logger    hclog.Logger
 	node      *node.Node
+	secure    *credentials.Store   // nil: none
 	client    *raftboard.Client    // of the conductor; nil if there is none
 	conductor *conductor.Conductor // nil if there is none
 	working   sync.WaitGroup       // the conductor's Run, and the reaping of orphans
@@ -83,7 +85,10 @@ func startDaemon(ctx context.Context, c config.Config, first bool, logger hclog.
 	if err != nil {
 		return nil, err
 	}
-	options := nodeOptions(c, first, logger, registry)
+	options, err := nodeOptions(c, first, logger, registry)
+	if err != nil {
+		return nil, err
+	}
 	if options.CheckFlow, err = documentCheck(limitsOf(c)); err != nil {
 		return nil, err
 	}
@@ -91,7 +96,7 @@ func startDaemon(ctx context.Context, c config.Config, first bool, logger hclog.
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{config: c, logger: logger, node: opened}
+	d := &daemon{config: c, logger: logger, node: opened, secure: options.Credentials}
 	if c.Conductor.Enabled {
 		if err := d.startConductor(ctx); err != nil {
 			return nil, errors.Join(err, d.stop())
@@ -117,12 +122,17 @@ func daemonMetrics() (*prometheus.Registry, error) {
 	return registry, nil
 }
 
-func nodeOptions(c config.Config, first bool, logger hclog.Logger, registry *prometheus.Registry) node.Options {
+func nodeOptions(c config.Config, first bool, logger hclog.Logger, registry *prometheus.Registry) (node.Options, error) {
+	secure, err := openCredentials(c, logger)
+	if err != nil {
+		return node.Options{}, err
+	}
 	var members []node.Member
 	for _, member := range c.Cluster.Members {
 		members = append(members, node.Member{Name: member.Name, Raft: member.Raft, API: member.API})
 	}
 	return node.Options{
+		Issuer: issuerOf(c), Credentials: secure, ClientCertificates: c.TLS.ClientCerts, AccessControl: c.AccessControl && secure != nil, Socket: socketPath(c, logger),
 		Name: c.Node, Cluster: c.Cluster.ID, Members: members, DataDir: c.DataDir, Init: first,
 		Version: cli.ProgramVersion().Version, LogStore: logstore.Kind(c.LogStore), RaftListen: c.RaftAddress(), APIListen: c.APIAddress(),
 		Raft: node.RaftTimings{
@@ -135,7 +145,46 @@ func nodeOptions(c config.Config, first bool, logger hclog.Logger, registry *pro
 		Limits:    limitsOf(c), DiskReserve: int64(c.DiskReserve), Memory: int64(c.Memory), VerifyInterval: c.Cluster.VerifyInterval, RemoveDeadAfter: c.Cluster.RemoveDeadAfter,
 		Backups: node.Backups{Directory: c.Backup.Directory, Interval: c.Backup.Interval, Keep: c.Backup.Keep},
 		Logger:  logger, Metrics: registry,
+	}, nil
+}
+
+// socketName is the socket of a data directory, for the operators of this machine.
+const socketName = "api.sock"
+
+// socketPath is where the node listens for the operators of this machine; empty: nowhere,
+// where everybody may do everything.
+func socketPath(c config.Config, logger hclog.Logger) string {
+	path := filepath.Join(c.DataDir, socketName)
+	switch {
+	case filesOf(c).Empty() || !c.AccessControl:
+		return ""
+	case len(path) > node.MaxSocketPath:
+		logger.Warn("there is no socket for this machine's operators: its path would be too long", "path", path, "bytes", len(path), "limit", node.MaxSocketPath)
+		return ""
 	}
+	return path
+}
+
+// issuerOf is the issuer of the configuration; zero: there is none.
+func issuerOf(c config.Config) node.Issuer {
+	if c.JWT.Issuer == "" && c.JWT.Audience == "" && c.JWT.Keys == "" {
+		return node.Issuer{}
+	}
+	return node.Issuer{Name: c.JWT.Issuer, Audience: c.JWT.Audience, Keys: c.JWT.Keys, Claim: c.JWT.Claim}
+}
+
+// filesOf are the files of the configuration's TLS.
+func filesOf(c config.Config) credentials.Files {
+	return credentials.Files{CA: c.TLS.CA, Cert: c.TLS.Cert, Key: c.TLS.Key}
+}
+
+// openCredentials opens the files of the configuration; nil: there are none.
+func openCredentials(c config.Config, logger hclog.Logger) (*credentials.Store, error) {
+	files := filesOf(c)
+	if files.Empty() {
+		return nil, nil
+	}
+	return credentials.Open(files, func(err error) { logger.Error("cannot use changed certificates", "error", err) })
 }
 
 // documentCheck finds the faults of documents when they are posted. It needs no
@@ -179,9 +228,13 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	}
 	dialing, cancel := context.WithTimeout(ctx, dialPatience)
 	defer cancel()
-	d.client, err = raftboard.Open(dialing, raftboard.Options{
+	own := raftboard.Options{
 		Endpoints: []string{localAddress(d.node.APIAddress())}, Logger: d.logger.Named("client"),
-	})
+	}
+	if d.secure != nil {
+		own.TLS = d.secure.Members(d.config.Cluster.ID)
+	}
+	d.client, err = raftboard.Open(dialing, own)
 	if err != nil {
 		return fmt.Errorf("cannot start the conductor: %w", err)
 	}

@@ -33,6 +33,7 @@ const (
 func devCommand(p *cli.Program) *cobra.Command {
 	var dataDir, api, level string
 	var handlers []string
+	var insecure bool
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a cluster of one node to try things out",
@@ -41,7 +42,7 @@ func devCommand(p *cli.Program) *cobra.Command {
 			"`conductord flow run examples/travel.toml --wait` works at once.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkDevFlags(api, level); err != nil {
+			if err := checkDevFlags(api, level, insecure); err != nil {
 				return cli.UsageError(err)
 			}
 			return dev(cmd.Context(), p, dataDir, api, level, handlers)
@@ -49,15 +50,20 @@ func devCommand(p *cli.Program) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&dataDir, "data-dir", "", "keep the data here (a temporary directory)")
 	cmd.Flags().StringVar(&api, "api-listen", cli.DefaultServer, "where to listen for clients")
+	cmd.Flags().BoolVar(&insecure, "insecure", false, "listen where others can reach it, in plain text")
 	cmd.Flags().StringSliceVar(&handlers, "handlers", nil, "more directories with handlers")
 	cmd.Flags().StringVar(&level, "log-level", "warn", "trace, debug, info, warn or error")
 	return cmd
 }
 
 // checkDevFlags refuses what would only show later, or not at all.
-func checkDevFlags(api, level string) error {
-	if _, _, err := net.SplitHostPort(api); err != nil {
+func checkDevFlags(api, level string, insecure bool) error {
+	host, _, err := net.SplitHostPort(api)
+	if err != nil {
 		return fmt.Errorf("--api-listen must be HOST:PORT, not %.64q", api)
+	}
+	if !config.Loopback(host) && !insecure {
+		return fmt.Errorf("cannot listen on %.64q: others can reach it, and dev speaks plain text: add --insecure if they may do everything", api)
 	}
 	if hclog.LevelFromString(level) == hclog.NoLevel {
 		return fmt.Errorf("--log-level must be trace, debug, info, warn or error, not %.64q", level)

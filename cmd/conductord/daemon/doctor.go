@@ -12,21 +12,24 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/flow/handler"
 	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/credentials"
 )
 
-// What the doctor calls good.
+// Bounds of what the doctor reports as good.
 const (
 	goodFiles     = 8_192                 // open files: connections and raft's own
 	goodSync      = 10 * time.Millisecond // median of a write of 4 KiB with fsync
 	slowSync      = 100 * time.Millisecond
 	syncs         = 40
 	goodClock     = time.Second
+	goodExpiry    = 30 * 24 * time.Hour
 	doctorTimeout = 2 * time.Second // for a port or a node
 )
 
@@ -41,6 +44,7 @@ type Finding struct {
 // examination is what the doctor has found so far.
 type examination struct {
 	config   config.Config
+	secure   *credentials.Store // nil: none
 	findings []Finding
 }
 
@@ -74,6 +78,7 @@ func doctorCommand(p *cli.Program) *cobra.Command {
 			}
 			e := &examination{config: loaded}
 			e.add("configuration", "good", "node "+loaded.Node+" of cluster "+loaded.Cluster.ID, "")
+			e.certificates()
 			e.directory()
 			e.limits()
 			e.handlers()
@@ -104,6 +109,33 @@ func writeFindings(p *cli.Program, findings []Finding) error {
 		return errors.New("cannot call this machine healthy: see what is bad above")
 	}
 	return nil
+}
+
+// certificates checks the files for TLS.
+func (e *examination) certificates() {
+	secure, err := openCredentials(e.config, hclog.NewNullLogger())
+	switch {
+	case err == nil && secure == nil:
+		e.add("certificates", "note", "none: the ports speak plain text", "see Certificates in docs/security.md")
+		return
+	case err == nil:
+		err = secure.Check(e.config.Cluster.ID, e.config.Node)
+	}
+	if err != nil {
+		e.say("certificates", err, "", "correct the files of [tls], or their modes")
+		return
+	}
+	e.secure = secure
+	expires := secure.Expires()
+	left, text := time.Until(expires), "they expire on "+expires.Format(time.DateOnly)
+	switch {
+	case left < 0:
+		e.add("certificates", "bad", text, "make others: conductord cert issue")
+	case left < goodExpiry:
+		e.add("certificates", "note", text, "make others soon: conductord cert issue")
+	default:
+		e.add("certificates", "good", text, "")
+	}
 }
 
 // directory checks the data directory, or the one in which it will be made, and its disk.
@@ -223,7 +255,11 @@ func (e *examination) members(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*doctorTimeout)
 	defer cancel()
-	client, err := raftboard.Open(ctx, raftboard.Options{Endpoints: endpoints, Patience: doctorTimeout})
+	options := raftboard.Options{Endpoints: endpoints, Patience: doctorTimeout}
+	if e.secure != nil {
+		options.TLS = e.secure.Members(e.config.Cluster.ID)
+	}
+	client, err := raftboard.Open(ctx, options)
 	if err != nil {
 		e.add("cluster", "note", "no node answers", "start the nodes")
 		return

@@ -88,9 +88,13 @@ func join(ctx context.Context, p *cli.Program, loaded config.Config, how node.Jo
 		}
 	}
 	p.ServersOr(others)
+	p.CredentialsOr(filesOf(loaded))
 	tightenUmask()
 	logger := hclog.New(&hclog.LoggerOptions{Name: "conductord", Level: hclog.Warn, Output: p.Err})
-	options := nodeOptions(loaded, false, logger, prometheus.NewRegistry())
+	options, err := nodeOptions(loaded, false, logger, prometheus.NewRegistry())
+	if err != nil {
+		return err
+	}
 	err = p.With(ctx, func(ctx context.Context, cluster cli.Cluster) error {
 		return node.JoinCluster(options, how, func(self node.Member, instance uuid.UUID) (node.Admission, error) {
 			admission, err := cluster.AddMember(ctx, raftboard.NewMember{

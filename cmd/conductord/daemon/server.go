@@ -41,6 +41,9 @@ func serve(ctx context.Context, p *cli.Program, c config.Config, first bool, sta
 	ballast := limitMemory(p, int64(c.Memory))
 	defer runtime.KeepAlive(ballast)
 	logger.Info("starting", "node", c.Node, "cluster", c.Cluster.ID, "version", cli.ProgramVersion().Version)
+	if c.Insecure && c.TLS == (config.TLS{}) {
+		logger.Warn("insecure: everybody who reaches the ports of this node can read, cancel and run everything", "raft", c.RaftAddress(), "api", c.APIAddress())
+	}
 	running, err := startDaemon(ctx, c, first, logger)
 	if err != nil {
 		return fmt.Errorf("cannot run node %q: %w", c.Node, err)

@@ -177,8 +177,8 @@ func openSmall(dir string, kind logstore.Kind, fatal func(error)) (logStore, err
 	return logstore.Open(dir, kind, logstore.Options{Fatal: fatal})
 }
 
-// Whatever raft does with its log, and however its process ends, what was
-// acknowledged is there afterwards, and can be gone on from.
+// After any use of the log and any end of the process, all acknowledged entries are
+// there, and more can be appended.
 func TestLogKeepsWhatItAcknowledged(t *testing.T) {
 	onEachStore(t, func(t *testing.T, kind logstore.Kind) {
 		rapid.Check(t, func(t *rapid.T) {

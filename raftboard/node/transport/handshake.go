@@ -119,6 +119,9 @@ func (p *Port) answer(conn net.Conn) (Purpose, error) {
 	if err := readFrame(conn, &from); err != nil {
 		return 0, fmt.Errorf("bad handshake: %w", err)
 	}
+	if err := p.certified(conn, from.Name); err != nil {
+		return 0, err // no welcome: what this node knows is for members
+	}
 	refusal := p.judge(from)
 	reply := Welcome{Hello: p.Hello()}
 	if refusal != nil {
@@ -155,6 +158,9 @@ func (p *Port) introduce(conn net.Conn, peer Member, what Purpose, timeout time.
 	if err != nil {
 		return reply.Hello, fmt.Errorf("no handshake with node %q: %w", peer.Name, err)
 	}
+	if err := p.certified(conn, reply.Name); err != nil {
+		return Hello{}, fmt.Errorf("no handshake with node %q: %w", peer.Name, err)
+	}
 	if reply.Refusal != "" {
 		_ = p.sameCluster(reply.Hello) // calls Disagreed; the refusal has the same reason
 		return reply.Hello, &RefusedError{peer: peer.Name, reason: reply.Refusal, From: reply.Instance, Removed: reply.Removed}
@@ -166,6 +172,17 @@ func (p *Port) introduce(conn net.Conn, peer Member, what Purpose, timeout time.
 		return reply.Hello, err
 	}
 	return reply.Hello, conn.SetDeadline(time.Time{})
+}
+
+// certified returns an error unless the other end has proven that it is the node.
+func (p *Port) certified(conn net.Conn, name string) error {
+	if p.options.Certified == nil {
+		return nil
+	}
+	if tracked, ok := conn.(*trackedConn); ok {
+		conn = tracked.Conn
+	}
+	return p.options.Certified(conn, name)
 }
 
 // Hello is what this node says first.

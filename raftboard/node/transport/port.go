@@ -11,8 +11,8 @@
 // refuses, and none with anybody before Join. Connections, handshakes and
 // questions under way are bounded. Close ends all connections and goroutines.
 //
-// Assumed: no node forges another's handshake; the network is as private as the
-// configuration says. Methods may be called concurrently.
+// Assumed: no node forges another's handshake, which Options.Certified ensures; without it
+// the network is private. Methods may be called concurrently.
 package transport
 
 import (
@@ -43,7 +43,10 @@ type Options struct {
 
 	Listen func(address string) (net.Listener, error)
 	Dial   func(ctx context.Context, address string) (net.Conn, error)
-	Logger hclog.Logger
+	// Certified returns an error unless the other end of a connection has proven that it is
+	// the node of that name. nil: names are not proven
+	Certified func(conn net.Conn, name string) error
+	Logger    hclog.Logger
 
 	// Refused is called for a connection that was not accepted.
 	Refused func(remote net.Addr, reason error)

@@ -43,6 +43,7 @@ func NewInLab(o Options) (*InTheLab, error) {
 	o.Configure = func(c *config.Config) {
 		c.DiskReserve = 128 << 20 // an empty node needs 2.5 times that, and 64 MiB with wal, of diskBytes
 		c.Cluster.Members = members
+		c.Insecure = true // only the lab reaches its network
 		if configure != nil {
 			configure(c)
 		}

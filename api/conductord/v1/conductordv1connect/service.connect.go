@@ -37,6 +37,8 @@ const (
 	LogbookServiceName = "conductord.v1.LogbookService"
 	// ScheduleServiceName is the fully-qualified name of the ScheduleService service.
 	ScheduleServiceName = "conductord.v1.ScheduleService"
+	// AccessServiceName is the fully-qualified name of the AccessService service.
+	AccessServiceName = "conductord.v1.AccessService"
 	// StreamServiceName is the fully-qualified name of the StreamService service.
 	StreamServiceName = "conductord.v1.StreamService"
 	// ClusterServiceName is the fully-qualified name of the ClusterService service.
@@ -172,6 +174,30 @@ const (
 	// ScheduleServiceBackfillProcedure is the fully-qualified name of the ScheduleService's Backfill
 	// RPC.
 	ScheduleServiceBackfillProcedure = "/conductord.v1.ScheduleService/Backfill"
+	// AccessServiceSavePrincipalProcedure is the fully-qualified name of the AccessService's
+	// SavePrincipal RPC.
+	AccessServiceSavePrincipalProcedure = "/conductord.v1.AccessService/SavePrincipal"
+	// AccessServiceDeletePrincipalProcedure is the fully-qualified name of the AccessService's
+	// DeletePrincipal RPC.
+	AccessServiceDeletePrincipalProcedure = "/conductord.v1.AccessService/DeletePrincipal"
+	// AccessServiceAddAccessTokenProcedure is the fully-qualified name of the AccessService's
+	// AddAccessToken RPC.
+	AccessServiceAddAccessTokenProcedure = "/conductord.v1.AccessService/AddAccessToken"
+	// AccessServiceRevokeAccessTokenProcedure is the fully-qualified name of the AccessService's
+	// RevokeAccessToken RPC.
+	AccessServiceRevokeAccessTokenProcedure = "/conductord.v1.AccessService/RevokeAccessToken"
+	// AccessServiceListPrincipalsProcedure is the fully-qualified name of the AccessService's
+	// ListPrincipals RPC.
+	AccessServiceListPrincipalsProcedure = "/conductord.v1.AccessService/ListPrincipals"
+	// AccessServiceListAuditProcedure is the fully-qualified name of the AccessService's ListAudit RPC.
+	AccessServiceListAuditProcedure = "/conductord.v1.AccessService/ListAudit"
+	// AccessServiceListRefusalsProcedure is the fully-qualified name of the AccessService's
+	// ListRefusals RPC.
+	AccessServiceListRefusalsProcedure = "/conductord.v1.AccessService/ListRefusals"
+	// AccessServiceRecordActProcedure is the fully-qualified name of the AccessService's RecordAct RPC.
+	AccessServiceRecordActProcedure = "/conductord.v1.AccessService/RecordAct"
+	// AccessServiceWhoAmIProcedure is the fully-qualified name of the AccessService's WhoAmI RPC.
+	AccessServiceWhoAmIProcedure = "/conductord.v1.AccessService/WhoAmI"
 	// StreamServiceCarryProcedure is the fully-qualified name of the StreamService's Carry RPC.
 	StreamServiceCarryProcedure = "/conductord.v1.StreamService/Carry"
 	// ClusterServiceStatusProcedure is the fully-qualified name of the ClusterService's Status RPC.
@@ -1839,6 +1865,302 @@ func (UnimplementedScheduleServiceHandler) Run(context.Context, *connect.Request
 
 func (UnimplementedScheduleServiceHandler) Backfill(context.Context, *connect.Request[v1.BackfillScheduleRequest]) (*connect.Response[v1.BackfillScheduleResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ScheduleService.Backfill is not implemented"))
+}
+
+// AccessServiceClient is a client for the conductord.v1.AccessService service.
+type AccessServiceClient interface {
+	// SavePrincipal makes a principal, or replaces what it may do. Its tokens stay.
+	SavePrincipal(context.Context, *connect.Request[v1.SavePrincipalCommand]) (*connect.Response[v1.Done], error)
+	DeletePrincipal(context.Context, *connect.Request[v1.DeletePrincipalCommand]) (*connect.Response[v1.Done], error)
+	// AddAccessToken gives a principal another token.
+	AddAccessToken(context.Context, *connect.Request[v1.AddAccessTokenCommand]) (*connect.Response[v1.Done], error)
+	RevokeAccessToken(context.Context, *connect.Request[v1.RevokeAccessTokenCommand]) (*connect.Response[v1.Done], error)
+	ListPrincipals(context.Context, *connect.Request[v1.ListPrincipalsRequest]) (*connect.Response[v1.ListPrincipalsResponse], error)
+	// ListAudit gives what principals have done to others' work, boards, the cluster and
+	// each other, the latest first.
+	ListAudit(context.Context, *connect.Request[v1.ListAuditRequest]) (*connect.Response[v1.ListAuditResponse], error)
+	// ListRefusals is what the node that is called has refused since it started; it is never
+	// forwarded.
+	ListRefusals(context.Context, *connect.Request[v1.ListRefusalsRequest]) (*connect.Response[v1.ListRefusalsResponse], error)
+	// RecordAct puts a deed on record that is no command, under the name of the caller. Nodes
+	// call it before they change members, transfer the leadership, or make a backup.
+	RecordAct(context.Context, *connect.Request[v1.AuditRecord]) (*connect.Response[v1.Done], error)
+	// WhoAmI is the caller as the node that is called has authenticated it.
+	WhoAmI(context.Context, *connect.Request[v1.WhoAmIRequest]) (*connect.Response[v1.WhoAmIResponse], error)
+}
+
+// NewAccessServiceClient constructs a client for the conductord.v1.AccessService service. By
+// default, it uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses,
+// and sends uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the
+// connect.WithGRPC() or connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewAccessServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) AccessServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	accessServiceMethods := v1.File_conductord_v1_service_proto.Services().ByName("AccessService").Methods()
+	return &accessServiceClient{
+		savePrincipal: connect.NewClient[v1.SavePrincipalCommand, v1.Done](
+			httpClient,
+			baseURL+AccessServiceSavePrincipalProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("SavePrincipal")),
+			connect.WithClientOptions(opts...),
+		),
+		deletePrincipal: connect.NewClient[v1.DeletePrincipalCommand, v1.Done](
+			httpClient,
+			baseURL+AccessServiceDeletePrincipalProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("DeletePrincipal")),
+			connect.WithClientOptions(opts...),
+		),
+		addAccessToken: connect.NewClient[v1.AddAccessTokenCommand, v1.Done](
+			httpClient,
+			baseURL+AccessServiceAddAccessTokenProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("AddAccessToken")),
+			connect.WithClientOptions(opts...),
+		),
+		revokeAccessToken: connect.NewClient[v1.RevokeAccessTokenCommand, v1.Done](
+			httpClient,
+			baseURL+AccessServiceRevokeAccessTokenProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("RevokeAccessToken")),
+			connect.WithClientOptions(opts...),
+		),
+		listPrincipals: connect.NewClient[v1.ListPrincipalsRequest, v1.ListPrincipalsResponse](
+			httpClient,
+			baseURL+AccessServiceListPrincipalsProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("ListPrincipals")),
+			connect.WithClientOptions(opts...),
+		),
+		listAudit: connect.NewClient[v1.ListAuditRequest, v1.ListAuditResponse](
+			httpClient,
+			baseURL+AccessServiceListAuditProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("ListAudit")),
+			connect.WithClientOptions(opts...),
+		),
+		listRefusals: connect.NewClient[v1.ListRefusalsRequest, v1.ListRefusalsResponse](
+			httpClient,
+			baseURL+AccessServiceListRefusalsProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("ListRefusals")),
+			connect.WithClientOptions(opts...),
+		),
+		recordAct: connect.NewClient[v1.AuditRecord, v1.Done](
+			httpClient,
+			baseURL+AccessServiceRecordActProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("RecordAct")),
+			connect.WithClientOptions(opts...),
+		),
+		whoAmI: connect.NewClient[v1.WhoAmIRequest, v1.WhoAmIResponse](
+			httpClient,
+			baseURL+AccessServiceWhoAmIProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("WhoAmI")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// accessServiceClient implements AccessServiceClient.
+type accessServiceClient struct {
+	savePrincipal     *connect.Client[v1.SavePrincipalCommand, v1.Done]
+	deletePrincipal   *connect.Client[v1.DeletePrincipalCommand, v1.Done]
+	addAccessToken    *connect.Client[v1.AddAccessTokenCommand, v1.Done]
+	revokeAccessToken *connect.Client[v1.RevokeAccessTokenCommand, v1.Done]
+	listPrincipals    *connect.Client[v1.ListPrincipalsRequest, v1.ListPrincipalsResponse]
+	listAudit         *connect.Client[v1.ListAuditRequest, v1.ListAuditResponse]
+	listRefusals      *connect.Client[v1.ListRefusalsRequest, v1.ListRefusalsResponse]
+	recordAct         *connect.Client[v1.AuditRecord, v1.Done]
+	whoAmI            *connect.Client[v1.WhoAmIRequest, v1.WhoAmIResponse]
+}
+
+// SavePrincipal calls conductord.v1.AccessService.SavePrincipal.
+func (c *accessServiceClient) SavePrincipal(ctx context.Context, req *connect.Request[v1.SavePrincipalCommand]) (*connect.Response[v1.Done], error) {
+	return c.savePrincipal.CallUnary(ctx, req)
+}
+
+// DeletePrincipal calls conductord.v1.AccessService.DeletePrincipal.
+func (c *accessServiceClient) DeletePrincipal(ctx context.Context, req *connect.Request[v1.DeletePrincipalCommand]) (*connect.Response[v1.Done], error) {
+	return c.deletePrincipal.CallUnary(ctx, req)
+}
+
+// AddAccessToken calls conductord.v1.AccessService.AddAccessToken.
+func (c *accessServiceClient) AddAccessToken(ctx context.Context, req *connect.Request[v1.AddAccessTokenCommand]) (*connect.Response[v1.Done], error) {
+	return c.addAccessToken.CallUnary(ctx, req)
+}
+
+// RevokeAccessToken calls conductord.v1.AccessService.RevokeAccessToken.
+func (c *accessServiceClient) RevokeAccessToken(ctx context.Context, req *connect.Request[v1.RevokeAccessTokenCommand]) (*connect.Response[v1.Done], error) {
+	return c.revokeAccessToken.CallUnary(ctx, req)
+}
+
+// ListPrincipals calls conductord.v1.AccessService.ListPrincipals.
+func (c *accessServiceClient) ListPrincipals(ctx context.Context, req *connect.Request[v1.ListPrincipalsRequest]) (*connect.Response[v1.ListPrincipalsResponse], error) {
+	return c.listPrincipals.CallUnary(ctx, req)
+}
+
+// ListAudit calls conductord.v1.AccessService.ListAudit.
+func (c *accessServiceClient) ListAudit(ctx context.Context, req *connect.Request[v1.ListAuditRequest]) (*connect.Response[v1.ListAuditResponse], error) {
+	return c.listAudit.CallUnary(ctx, req)
+}
+
+// ListRefusals calls conductord.v1.AccessService.ListRefusals.
+func (c *accessServiceClient) ListRefusals(ctx context.Context, req *connect.Request[v1.ListRefusalsRequest]) (*connect.Response[v1.ListRefusalsResponse], error) {
+	return c.listRefusals.CallUnary(ctx, req)
+}
+
+// RecordAct calls conductord.v1.AccessService.RecordAct.
+func (c *accessServiceClient) RecordAct(ctx context.Context, req *connect.Request[v1.AuditRecord]) (*connect.Response[v1.Done], error) {
+	return c.recordAct.CallUnary(ctx, req)
+}
+
+// WhoAmI calls conductord.v1.AccessService.WhoAmI.
+func (c *accessServiceClient) WhoAmI(ctx context.Context, req *connect.Request[v1.WhoAmIRequest]) (*connect.Response[v1.WhoAmIResponse], error) {
+	return c.whoAmI.CallUnary(ctx, req)
+}
+
+// AccessServiceHandler is an implementation of the conductord.v1.AccessService service.
+type AccessServiceHandler interface {
+	// SavePrincipal makes a principal, or replaces what it may do. Its tokens stay.
+	SavePrincipal(context.Context, *connect.Request[v1.SavePrincipalCommand]) (*connect.Response[v1.Done], error)
+	DeletePrincipal(context.Context, *connect.Request[v1.DeletePrincipalCommand]) (*connect.Response[v1.Done], error)
+	// AddAccessToken gives a principal another token.
+	AddAccessToken(context.Context, *connect.Request[v1.AddAccessTokenCommand]) (*connect.Response[v1.Done], error)
+	RevokeAccessToken(context.Context, *connect.Request[v1.RevokeAccessTokenCommand]) (*connect.Response[v1.Done], error)
+	ListPrincipals(context.Context, *connect.Request[v1.ListPrincipalsRequest]) (*connect.Response[v1.ListPrincipalsResponse], error)
+	// ListAudit gives what principals have done to others' work, boards, the cluster and
+	// each other, the latest first.
+	ListAudit(context.Context, *connect.Request[v1.ListAuditRequest]) (*connect.Response[v1.ListAuditResponse], error)
+	// ListRefusals is what the node that is called has refused since it started; it is never
+	// forwarded.
+	ListRefusals(context.Context, *connect.Request[v1.ListRefusalsRequest]) (*connect.Response[v1.ListRefusalsResponse], error)
+	// RecordAct puts a deed on record that is no command, under the name of the caller. Nodes
+	// call it before they change members, transfer the leadership, or make a backup.
+	RecordAct(context.Context, *connect.Request[v1.AuditRecord]) (*connect.Response[v1.Done], error)
+	// WhoAmI is the caller as the node that is called has authenticated it.
+	WhoAmI(context.Context, *connect.Request[v1.WhoAmIRequest]) (*connect.Response[v1.WhoAmIResponse], error)
+}
+
+// NewAccessServiceHandler builds an HTTP handler from the service implementation. It returns the
+// path on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewAccessServiceHandler(svc AccessServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	accessServiceMethods := v1.File_conductord_v1_service_proto.Services().ByName("AccessService").Methods()
+	accessServiceSavePrincipalHandler := connect.NewUnaryHandler(
+		AccessServiceSavePrincipalProcedure,
+		svc.SavePrincipal,
+		connect.WithSchema(accessServiceMethods.ByName("SavePrincipal")),
+		connect.WithHandlerOptions(opts...),
+	)
+	accessServiceDeletePrincipalHandler := connect.NewUnaryHandler(
+		AccessServiceDeletePrincipalProcedure,
+		svc.DeletePrincipal,
+		connect.WithSchema(accessServiceMethods.ByName("DeletePrincipal")),
+		connect.WithHandlerOptions(opts...),
+	)
+	accessServiceAddAccessTokenHandler := connect.NewUnaryHandler(
+		AccessServiceAddAccessTokenProcedure,
+		svc.AddAccessToken,
+		connect.WithSchema(accessServiceMethods.ByName("AddAccessToken")),
+		connect.WithHandlerOptions(opts...),
+	)
+	accessServiceRevokeAccessTokenHandler := connect.NewUnaryHandler(
+		AccessServiceRevokeAccessTokenProcedure,
+		svc.RevokeAccessToken,
+		connect.WithSchema(accessServiceMethods.ByName("RevokeAccessToken")),
+		connect.WithHandlerOptions(opts...),
+	)
+	accessServiceListPrincipalsHandler := connect.NewUnaryHandler(
+		AccessServiceListPrincipalsProcedure,
+		svc.ListPrincipals,
+		connect.WithSchema(accessServiceMethods.ByName("ListPrincipals")),
+		connect.WithHandlerOptions(opts...),
+	)
+	accessServiceListAuditHandler := connect.NewUnaryHandler(
+		AccessServiceListAuditProcedure,
+		svc.ListAudit,
+		connect.WithSchema(accessServiceMethods.ByName("ListAudit")),
+		connect.WithHandlerOptions(opts...),
+	)
+	accessServiceListRefusalsHandler := connect.NewUnaryHandler(
+		AccessServiceListRefusalsProcedure,
+		svc.ListRefusals,
+		connect.WithSchema(accessServiceMethods.ByName("ListRefusals")),
+		connect.WithHandlerOptions(opts...),
+	)
+	accessServiceRecordActHandler := connect.NewUnaryHandler(
+		AccessServiceRecordActProcedure,
+		svc.RecordAct,
+		connect.WithSchema(accessServiceMethods.ByName("RecordAct")),
+		connect.WithHandlerOptions(opts...),
+	)
+	accessServiceWhoAmIHandler := connect.NewUnaryHandler(
+		AccessServiceWhoAmIProcedure,
+		svc.WhoAmI,
+		connect.WithSchema(accessServiceMethods.ByName("WhoAmI")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/conductord.v1.AccessService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case AccessServiceSavePrincipalProcedure:
+			accessServiceSavePrincipalHandler.ServeHTTP(w, r)
+		case AccessServiceDeletePrincipalProcedure:
+			accessServiceDeletePrincipalHandler.ServeHTTP(w, r)
+		case AccessServiceAddAccessTokenProcedure:
+			accessServiceAddAccessTokenHandler.ServeHTTP(w, r)
+		case AccessServiceRevokeAccessTokenProcedure:
+			accessServiceRevokeAccessTokenHandler.ServeHTTP(w, r)
+		case AccessServiceListPrincipalsProcedure:
+			accessServiceListPrincipalsHandler.ServeHTTP(w, r)
+		case AccessServiceListAuditProcedure:
+			accessServiceListAuditHandler.ServeHTTP(w, r)
+		case AccessServiceListRefusalsProcedure:
+			accessServiceListRefusalsHandler.ServeHTTP(w, r)
+		case AccessServiceRecordActProcedure:
+			accessServiceRecordActHandler.ServeHTTP(w, r)
+		case AccessServiceWhoAmIProcedure:
+			accessServiceWhoAmIHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedAccessServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedAccessServiceHandler struct{}
+
+func (UnimplementedAccessServiceHandler) SavePrincipal(context.Context, *connect.Request[v1.SavePrincipalCommand]) (*connect.Response[v1.Done], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.AccessService.SavePrincipal is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) DeletePrincipal(context.Context, *connect.Request[v1.DeletePrincipalCommand]) (*connect.Response[v1.Done], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.AccessService.DeletePrincipal is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) AddAccessToken(context.Context, *connect.Request[v1.AddAccessTokenCommand]) (*connect.Response[v1.Done], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.AccessService.AddAccessToken is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) RevokeAccessToken(context.Context, *connect.Request[v1.RevokeAccessTokenCommand]) (*connect.Response[v1.Done], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.AccessService.RevokeAccessToken is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) ListPrincipals(context.Context, *connect.Request[v1.ListPrincipalsRequest]) (*connect.Response[v1.ListPrincipalsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.AccessService.ListPrincipals is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) ListAudit(context.Context, *connect.Request[v1.ListAuditRequest]) (*connect.Response[v1.ListAuditResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.AccessService.ListAudit is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) ListRefusals(context.Context, *connect.Request[v1.ListRefusalsRequest]) (*connect.Response[v1.ListRefusalsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.AccessService.ListRefusals is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) RecordAct(context.Context, *connect.Request[v1.AuditRecord]) (*connect.Response[v1.Done], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.AccessService.RecordAct is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) WhoAmI(context.Context, *connect.Request[v1.WhoAmIRequest]) (*connect.Response[v1.WhoAmIResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.AccessService.WhoAmI is not implemented"))
 }
 
 // StreamServiceClient is a client for the conductord.v1.StreamService service.

@@ -1,0 +1,295 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs/access"
+)
+
+const grantHelp = "Roles: viewer reads; poster posts jobs; worker claims them and records what becomes of them; operator posts, and\n" +
+	"steers jobs, schedules and conductors; administrator does everything. BOARDS is the name of a board, or the beginning\n" +
+	"of names and \"*\"; \"*\" alone is all boards, and what belongs to none: nodes, sessions, conductors."
+
+func (p *Program) accessCommand() *cobra.Command {
+	return Noun("access", "Say who may do what", p.accessSaveCommand(), p.accessListCommand(), p.accessDeleteCommand(), p.whoAmICommand())
+}
+
+func (p *Program) accessSaveCommand() *cobra.Command {
+	var grants []string
+	var hide bool
+	cmd := &cobra.Command{
+		Use:   "save PRINCIPAL --grant ROLE=BOARDS",
+		Short: "Make a principal, or replace what it may do",
+		Long: "Make a principal, or replace all its grants. Its tokens stay. A client certificate proves the principal that is its\n" +
+			"common name; a token is made by \"token create\".\n\n" + grantHelp,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			principal, err := principalOf(args[0], grants, hide)
+			if err != nil {
+				return UsageError(err)
+			}
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				if err := cluster.SavePrincipal(ctx, principal); err != nil {
+					return err
+				}
+				return p.show(part{command.PrincipalToProto(&principal)}, "saved principal %s: %s", quoted(principal.Name), grantsText(principal.Grants))
+			})
+		},
+	}
+	grantFlags(cmd, &grants, &hide)
+	return cmd
+}
+
+func grantFlags(cmd *cobra.Command, grants *[]string, hide *bool) {
+	cmd.Flags().StringSliceVar(grants, "grant", nil, "a role on boards, such as poster=orders/*; repeat it or separate several by commas")
+	cmd.Flags().BoolVar(hide, "hide-values", false, "answer with names and states, and without the values of jobs, flows and steps")
+}
+
+func principalOf(name string, grants []string, hide bool) (access.Principal, error) {
+	principal := access.Principal{Name: name, HideValues: hide}
+	for _, text := range grants {
+		grant, err := access.ParseGrant(text)
+		if err != nil {
+			return principal, err
+		}
+		principal.Grants = append(principal.Grants, grant)
+	}
+	if len(grants) == 0 {
+		return principal, errors.New("name at least one role: --grant viewer=BOARDS")
+	}
+	return principal, nil
+}
+
+func grantsText(grants []access.Grant) string {
+	var texts []string
+	for _, grant := range grants {
+		texts = append(texts, grant.String())
+	}
+	return strings.Join(texts, ",")
+}
+
+// principalList is the document of access list and token list.
+func principalList(principals []access.Principal, next string) proto.Message {
+	answer := &v1.ListPrincipalsResponse{Next: next}
+	for i := range principals {
+		answer.Principals = append(answer.Principals, command.PrincipalToProto(&principals[i]))
+	}
+	return answer
+}
+
+func readPrincipals(ctx context.Context, cluster Cluster, after string, _ int) ([]access.Principal, string, error) {
+	page, err := cluster.Principals(ctx, after)
+	return page.Items, page.Next, err
+}
+
+func (p *Program) accessListCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "list", Short: "List principals: what each may do, and how many tokens it has"}
+	return list[access.Principal]{
+		what: "principals", read: readPrincipals, answer: principalList,
+		header: []string{"PRINCIPAL", "GRANTS", "VALUES", "TOKENS", "UPDATED", "BY"},
+		row: func(principal *access.Principal) []string {
+			values := "shown"
+			if principal.HideValues {
+				values = "hidden"
+			}
+			return []string{principal.Name, grantsText(principal.Grants), values, fmt.Sprint(len(principal.Tokens)), timeText(principal.UpdatedAt), principal.By}
+		},
+	}.command(p, cmd, nil)
+}
+
+func (p *Program) accessDeleteCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete PRINCIPAL",
+		Short: "Delete a principal and its tokens: its calls are refused from then on",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				if err := cluster.DeletePrincipal(ctx, args[0]); err != nil {
+					return err
+				}
+				return p.show(part{&v1.Done{}}, "deleted principal %s", quoted(args[0]))
+			})
+		},
+	}
+}
+
+func (p *Program) whoAmICommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "whoami",
+		Short: "Show who you are to the cluster, and what you may do",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				who, err := cluster.WhoAmI(ctx)
+				if err != nil {
+					return err
+				}
+				answer := &v1.WhoAmIResponse{Enforced: who.Enforced, Name: who.Name, Grants: command.GrantsToProto(who.Grants), HideValues: who.HideValues}
+				if !who.Enforced {
+					return p.show(part{answer}, "anybody: this cluster does not ask its callers who they are")
+				}
+				return p.show(part{answer}, "%s: %s", quoted(who.Name), grantsText(who.Grants))
+			})
+		},
+	}
+}
+
+func (p *Program) tokenCommand() *cobra.Command {
+	return Noun("token", "Make, list and revoke tokens of principals", p.tokenCreateCommand(), p.tokenListCommand(), p.tokenRevokeCommand())
+}
+
+// MadeToken is what token create says.
+type MadeToken struct {
+	Principal string     `json:"principal"`
+	ID        string     `json:"id"`
+	Token     string     `json:"token,omitempty"`
+	File      string     `json:"file,omitempty"`
+	Expires   *time.Time `json:"expires,omitempty"`
+}
+
+func (p *Program) tokenCreateCommand() *cobra.Command {
+	var grants []string
+	var hide bool
+	var days int
+	var out string
+	cmd := &cobra.Command{
+		Use:   "create PRINCIPAL",
+		Short: "Make a token of a principal, and show it once",
+		Long: "Make a token. It is shown once, or written to a file of mode 600: the cluster keeps its hash alone. With --grant the\n" +
+			"principal is made, or its grants are replaced, as \"access save\" does. A principal may have several tokens, so that\n" +
+			"one can be exchanged without a pause: make the new one, give it to the program, revoke the old one.\n\n" + grantHelp,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if days < 0 {
+				return UsageError(fmt.Errorf("--days must not be negative: %d", days))
+			}
+			principal := access.Principal{Name: args[0]}
+			if len(grants) > 0 || hide {
+				var err error
+				if principal, err = principalOf(args[0], grants, hide); err != nil {
+					return UsageError(err)
+				}
+			}
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				return p.createToken(ctx, cluster, principal, days, out)
+			})
+		},
+	}
+	grantFlags(cmd, &grants, &hide)
+	cmd.Flags().IntVar(&days, "days", issuedDays, "for how many days it is valid; 0: for ever")
+	cmd.Flags().StringVar(&out, "out", "", "write the token to this new file, instead of showing it")
+	return cmd
+}
+
+func (p *Program) createToken(ctx context.Context, cluster Cluster, principal access.Principal, days int, out string) error {
+	if len(principal.Grants) > 0 {
+		if err := cluster.SavePrincipal(ctx, principal); err != nil {
+			return err
+		}
+	}
+	var expires time.Time
+	if days > 0 {
+		expires = time.Now().Add(validity(days)).UTC().Truncate(time.Second)
+	}
+	text, token := access.Draw(expires)
+	if out != "" { // before the cluster knows it: a token that cannot be kept is not made
+		if err := writeToken(out, text); err != nil {
+			return err
+		}
+	}
+	if err := cluster.AddAccessToken(ctx, principal.Name, token); err != nil {
+		if out != "" {
+			err = errors.Join(err, os.Remove(out))
+		}
+		return err
+	}
+	said := MadeToken{Principal: principal.Name, ID: token.ID.String(), File: out}
+	if !expires.IsZero() {
+		said.Expires = &expires
+	}
+	if out == "" {
+		said.Token = text
+	}
+	if p.JSON() {
+		return p.WriteJSON(said)
+	}
+	lines := []string{text}
+	if out != "" {
+		lines = []string{"wrote the token to " + out}
+	}
+	p.Note("token %s of %s; it cannot be shown again", said.ID, quoted(said.Principal))
+	return p.WriteLines(lines)
+}
+
+func writeToken(path, text string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		_, err = file.WriteString(text + "\n")
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the token to %s: %w", path, err)
+	}
+	return nil
+}
+
+func (p *Program) tokenListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List tokens: whose, until when, and who made them",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				principals, _, err := list[access.Principal]{read: readPrincipals}.collect(ctx, cluster, "", 0)
+				if err != nil {
+					return because(err, "list tokens")
+				}
+				if p.JSON() {
+					return p.WriteJSON(part{principalList(principals, "")})
+				}
+				var rows [][]string
+				for i := range principals {
+					for _, token := range principals[i].Tokens {
+						expires := "never"
+						if !token.Expires.IsZero() {
+							expires = timeText(token.Expires)
+						}
+						rows = append(rows, []string{principals[i].Name, token.ID.String(), expires, timeText(token.CreatedAt), token.By})
+					}
+				}
+				return p.WriteTable([]string{"PRINCIPAL", "TOKEN", "EXPIRES", "CREATED", "BY"}, rows)
+			})
+		},
+	}
+}
+
+func (p *Program) tokenRevokeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke PRINCIPAL TOKEN",
+		Short: "Revoke a token, by its id: calls with it are refused from then on",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := uuid.Parse(args[1])
+			if err != nil {
+				return UsageError(fmt.Errorf("%.64q is no id of a token: see token list", args[1]))
+			}
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				if err := cluster.RevokeAccessToken(ctx, args[0], access.TokenID{UUID: id}); err != nil {
+					return err
+				}
+				return p.show(part{&v1.Done{}}, "revoked token %s of %s", id, quoted(args[0]))
+			})
+		},
+	}
+}

@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
+)
+
+func (p *Program) auditCommand() *cobra.Command {
+	return Noun("audit", "Show what principals have done, and what they were refused", p.auditSearchCommand(), p.auditTailCommand(), p.auditRefusalsCommand())
+}
+
+var recordHeader = []string{"AT", "POSITION", "PRINCIPAL", "FROM", "VERB", "TARGET", "REFUSED"}
+
+func recordRow(r *access.Record) []string {
+	return []string{timeText(r.At), r.Position.String(), r.Principal, r.From, r.Verb, r.Target, r.Error}
+}
+
+func recordList(records []access.Record, next string) proto.Message {
+	answer := &v1.ListAuditResponse{Next: next}
+	for i := range records {
+		answer.Records = append(answer.Records, command.RecordToProto(&records[i]))
+	}
+	return answer
+}
+
+func (p *Program) auditSearchCommand() *cobra.Command {
+	var query access.RecordQuery
+	var since time.Duration
+	cmd := &cobra.Command{
+		Use:   "search",
+		Short: "List records of the audit log, the latest first: who did what, from where, and at which log index",
+		Long: "List what principals have done to jobs and schedules of others, to boards, to the cluster and to each other, and what of\n" +
+			"that was refused. What happens to jobs that are posted, claimed and ended is in the events, which say by whom.",
+	}
+	cmd.Flags().StringVar(&query.Principal, "principal", "", "only of this principal")
+	cmd.Flags().StringVar(&query.Verb, "verb", "", "only this verb, such as cancel or save_principal")
+	cmd.Flags().StringVar(&query.Target, "target", "", "only what this is a part of, such as the id of a job")
+	cmd.Flags().DurationVar(&since, "since", 0, "only of the last so long, such as 24h")
+	return list[access.Record]{
+		what: "the audit log", answer: recordList, header: recordHeader, row: recordRow,
+		read: func(ctx context.Context, cluster Cluster, after string, limit int) ([]access.Record, string, error) {
+			query.After, query.Limit = after, limit
+			page, err := cluster.Audit(ctx, query)
+			return page.Items, page.Next, err
+		},
+	}.command(p, cmd, func([]string) error {
+		if since < 0 {
+			return usageError{fmt.Errorf("--since must not be negative: %s", since)}
+		}
+		if since > 0 {
+			query.From = time.Now().Add(-since)
+		}
+		return nil
+	})
+}
+
+// tailPause is how often audit tail looks for more.
+const tailPause = 2 * time.Second
+
+func (p *Program) auditTailCommand() *cobra.Command {
+	var follow bool
+	last := 20
+	cmd := &cobra.Command{
+		Use:   "tail",
+		Short: "Show the last records of the audit log, and those that follow",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if last < 1 {
+				return UsageError(fmt.Errorf("--lines must be at least 1: %d", last))
+			}
+			err := p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error { return p.tailAudit(ctx, cluster, last, follow) })
+			if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
+				return nil // from the keyboard, which is how it ends
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on, until interrupted")
+	cmd.Flags().IntVarP(&last, "lines", "n", last, "how many records to begin with")
+	return cmd
+}
+
+func (p *Program) tailAudit(ctx context.Context, cluster Cluster, last int, follow bool) error {
+	var shown jobs.Position
+	for {
+		records, err := recordsAfter(ctx, cluster, shown, last)
+		if err != nil {
+			return because(err, "read the audit log")
+		}
+		for i := range records {
+			if err := p.writeRecord(&records[i]); err != nil {
+				return err
+			}
+			shown = records[i].Position
+		}
+		if !follow {
+			return nil
+		}
+		last = maxTail
+		select {
+		case <-time.After(tailPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// maxTail bounds what audit tail shows at once: what comes faster is for audit search.
+const maxTail = 10_000
+
+// recordsAfter reads the last records after a position, the oldest first.
+func recordsAfter(ctx context.Context, cluster Cluster, shown jobs.Position, most int) ([]access.Record, error) {
+	var records []access.Record
+	for after := ""; len(records) < most; {
+		page, err := cluster.Audit(ctx, access.RecordQuery{After: after, Limit: most - len(records)})
+		if err != nil {
+			return nil, err
+		}
+		for _, record := range page.Items {
+			if record.Position.Compare(shown) <= 0 {
+				page.Next = ""
+				break
+			}
+			records = append(records, record)
+		}
+		if after = page.Next; after == "" {
+			break
+		}
+	}
+	slices.Reverse(records)
+	return records, nil
+}
+
+// writeRecord writes a record on one line.
+func (p *Program) writeRecord(r *access.Record) error {
+	if p.JSON() {
+		return p.writeJSONLine(command.RecordToProto(r))
+	}
+	done := "done"
+	if r.Error != "" {
+		done = "refused: " + r.Error
+	}
+	return p.WriteLines([]string{Clean(fmt.Sprintf("%s %s %s from %s: %s %s: %s", timeText(r.At), r.Position, r.Principal, r.From, r.Verb, r.Target, done))})
+}
+
+func (p *Program) auditRefusalsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "refusals",
+		Short: "List what the nodes have refused since they started, alike calls together",
+		Long: "List the calls of callers that were not known, and calls that their callers may not make. Each node counts its own,\n" +
+			"and remembers the latest 1,000 kinds; its log has some of them as they happen.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				refusals, err := cluster.Refusals(ctx)
+				if err != nil && len(refusals) == 0 {
+					return because(err, "list refusals")
+				}
+				if err != nil {
+					p.Note("%v", err)
+				}
+				slices.SortStableFunc(refusals, func(a, b access.Refusal) int { return b.Last.Compare(a.Last) })
+				answer := &v1.ListRefusalsResponse{}
+				var rows [][]string
+				for i := range refusals {
+					r := &refusals[i]
+					answer.Refusals = append(answer.Refusals, command.RefusalToProto(r))
+					rows = append(rows, []string{timeText(r.Last), r.Node, r.Principal, r.From, r.Verb, strconv.FormatUint(r.Count, 10), r.Error})
+				}
+				if p.JSON() {
+					return p.WriteJSON(part{answer})
+				}
+				return p.WriteTable([]string{"LAST", "NODE", "PRINCIPAL", "FROM", "VERB", "COUNT", "WHY"}, rows)
+			})
+		},
+	}
+}

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/raftboard/credentials"
+)
+
+// How long certificates are valid by default, in days.
+const (
+	authorityDays = 3650
+	issuedDays    = 365
+)
+
+// Names of the authority's files.
+const (
+	authorityCert = "ca.pem"
+	authorityKey  = "ca.key"
+)
+
+// MadeFiles is what cert init and cert issue say.
+type MadeFiles struct {
+	Cert    string    `json:"cert"`
+	Key     string    `json:"key"`
+	Expires time.Time `json:"expires"`
+}
+
+func (p *Program) certCommand() *cobra.Command {
+	return Noun("cert", "Make a private authority and certificates, for those who have none", p.certInitCommand(),
+		Noun("issue", "Make a certificate of the private authority", p.certNodeCommand(), p.certClientCommand()))
+}
+
+func (p *Program) certInitCommand() *cobra.Command {
+	var dir string
+	var days int
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Make a private authority: " + authorityCert + " for every machine, " + authorityKey + " for a safe place",
+		Long: "Make a private authority. Every node and client gets " + authorityCert + ". The key " + authorityKey + " signs certificates: keep it\n" +
+			"apart from the nodes. Files that are there already are never replaced.",
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			made, err := credentials.NewAuthority("conductord authority", validity(days))
+			if err != nil {
+				return because(err, "make an authority")
+			}
+			return p.writeCredentials(made, filepath.Join(dir, authorityCert), filepath.Join(dir, authorityKey), days)
+		},
+	}
+	certFlags(cmd, &dir, &days, authorityDays)
+	return cmd
+}
+
+func (p *Program) certNodeCommand() *cobra.Command {
+	var dir, cluster string
+	var hosts []string
+	var days int
+	cmd := &cobra.Command{
+		Use:   "node NAME --cluster ID --host HOST",
+		Short: "Make a node's certificate: NAME.pem and NAME.key",
+		Long: "Make the certificate of a node. It names the cluster and the node, which other nodes check, and the hosts at which\n" +
+			"clients find it: names and IP addresses, as they stand in cluster.members.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if cluster == "" || len(hosts) == 0 {
+				return UsageError(errors.New("cannot make a certificate: name the cluster's id and the node's hosts: --cluster and --host"))
+			}
+			return p.issue(dir, credentials.Subject{Name: args[0], Cluster: cluster, Hosts: hosts}, days)
+		},
+	}
+	certFlags(cmd, &dir, &days, issuedDays)
+	cmd.Flags().StringVar(&cluster, "cluster", "", "the cluster's id")
+	cmd.Flags().StringSliceVar(&hosts, "host", nil, "a host name or IP address of the node; repeat it or separate several by commas")
+	return cmd
+}
+
+func (p *Program) certClientCommand() *cobra.Command {
+	var dir string
+	var days int
+	cmd := &cobra.Command{
+		Use:   "client NAME",
+		Short: "Make a client's certificate: NAME.pem and NAME.key",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return p.issue(dir, credentials.Subject{Name: args[0]}, days)
+		},
+	}
+	certFlags(cmd, &dir, &days, issuedDays)
+	return cmd
+}
+
+func certFlags(cmd *cobra.Command, dir *string, days *int, usual int) {
+	cmd.Flags().StringVar(dir, "dir", ".", "the directory of the files")
+	cmd.Flags().IntVar(days, "days", usual, "for how many days it is valid")
+}
+
+func validity(days int) time.Duration { return time.Duration(days) * 24 * time.Hour }
+
+// issue makes a certificate of the authority in a directory.
+func (p *Program) issue(dir string, subject credentials.Subject, days int) error {
+	if name := filepath.Base(subject.Name); name != subject.Name || name == "." || name == ".." {
+		return UsageError(fmt.Errorf("cannot name files after %.64q", subject.Name))
+	}
+	cert, err := os.ReadFile(filepath.Join(dir, authorityCert))
+	if err != nil {
+		return fmt.Errorf("cannot read the authority: %w; make one with \"conductord cert init --dir %s\"", err, dir)
+	}
+	key, err := os.ReadFile(filepath.Join(dir, authorityKey))
+	if err != nil {
+		return fmt.Errorf("cannot read the authority's key: %w", err)
+	}
+	subject.Valid = validity(days)
+	made, err := credentials.Issue(credentials.Issued{Cert: cert, Key: key}, subject)
+	if err != nil {
+		return because(err, "make a certificate for "+subject.Name)
+	}
+	return p.writeCredentials(made, filepath.Join(dir, subject.Name+".pem"), filepath.Join(dir, subject.Name+".key"), days)
+}
+
+// writeCredentials writes new files; it replaces none.
+func (p *Program) writeCredentials(made credentials.Issued, certPath, keyPath string, days int) error {
+	for _, file := range []struct {
+		path string
+		data []byte
+		mode fs.FileMode
+	}{{keyPath, made.Key, 0o600}, {certPath, made.Cert, 0o644}} {
+		written, err := os.OpenFile(file.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, file.mode)
+		if err == nil {
+			_, err = written.Write(file.data)
+			err = errors.Join(err, written.Sync(), written.Close())
+		}
+		if err != nil {
+			return fmt.Errorf("cannot write %s: %w", file.path, err)
+		}
+	}
+	said := MadeFiles{Cert: certPath, Key: keyPath, Expires: time.Now().Add(validity(days)).UTC().Truncate(time.Second)}
+	if p.JSON() {
+		return p.WriteJSON(said)
+	}
+	return p.WriteLines([]string{fmt.Sprintf("made %s and %s, valid until %s", said.Cert, said.Key, said.Expires.Format(time.DateOnly))})
+}

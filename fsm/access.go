@@ -1,0 +1,201 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/logbook"
+)
+
+// findPrincipal reads a principal. ErrNotFound.
+func (v *view) findPrincipal(name string) (access.Principal, error) {
+	value := v.get(tablePrincipal, []byte(name))
+	if value == nil {
+		return access.Principal{}, fmt.Errorf("principal %q: %w", name, jobs.ErrNotFound)
+	}
+	return decode(value, &v1.Principal{}, command.PrincipalFromProto), nil
+}
+
+// putPrincipal writes a principal that the present command has changed.
+func (t *txn) putPrincipal(p *access.Principal) {
+	p.UpdatedAt, p.By = t.now, t.by
+	t.putMessage(tablePrincipal, []byte(p.Name), nil, command.PrincipalToProto(p))
+	t.AccessIndex = t.Index
+}
+
+// savePrincipal makes a principal, or replaces what it may do.
+func (t *txn) savePrincipal(c *v1.SavePrincipalCommand) error {
+	given := command.SavedPrincipal(c)
+	if len(given.Name) > maxKeyName {
+		return &logbook.LimitError{Field: "principal", Limit: maxKeyName, Size: int64(len(given.Name)), Unit: "bytes"}
+	}
+	known, err := t.findPrincipal(given.Name)
+	switch {
+	case err == nil && slices.Equal(known.Grants, given.Grants) && known.HideValues == given.HideValues:
+		return nil
+	case err != nil && t.Principals >= access.MaxPrincipals:
+		return &logbook.LimitError{Field: "principals", Limit: access.MaxPrincipals, Size: int64(t.Principals) + 1, Unit: "principals"}
+	case err != nil:
+		t.Principals++
+		known = access.Principal{Name: given.Name, CreatedAt: t.now}
+	}
+	known.Grants, known.HideValues = given.Grants, given.HideValues
+	t.putPrincipal(&known)
+	return nil
+}
+
+// deletePrincipal forgets a principal and its tokens.
+func (t *txn) deletePrincipal(c *v1.DeletePrincipalCommand) error {
+	if _, err := t.findPrincipal(c.GetName()); err != nil {
+		return fmt.Errorf("cannot delete: %w", err)
+	}
+	t.delete(tablePrincipal, []byte(c.GetName()))
+	t.Principals--
+	t.AccessIndex = t.Index
+	return nil
+}
+
+// addAccessToken gives a principal another token. Tokens that have expired make room.
+func (t *txn) addAccessToken(c *v1.AddAccessTokenCommand) error {
+	token, err := command.AddedToken(c)
+	if err != nil {
+		return err
+	}
+	known, err := t.findPrincipal(c.GetPrincipal())
+	if err != nil {
+		return fmt.Errorf("cannot add a token: %w", err)
+	}
+	for _, other := range known.Tokens {
+		switch {
+		case other.ID != token.ID:
+		case other.Hash == token.Hash && other.Expires.Equal(token.Expires):
+			return nil
+		default:
+			return fmt.Errorf("cannot add a token: %w: the id stands for another token", jobs.ErrConflict)
+		}
+	}
+	known.Tokens = slices.DeleteFunc(known.Tokens, func(other access.Token) bool {
+		return !other.Expires.IsZero() && !other.Expires.After(t.now)
+	})
+	if n := len(known.Tokens); n >= access.MaxTokens {
+		return &logbook.LimitError{Field: "tokens", Limit: access.MaxTokens, Size: int64(n) + 1, Unit: "tokens"}
+	}
+	token.CreatedAt, token.By = t.now, t.by
+	known.Tokens = append(known.Tokens, token)
+	t.putPrincipal(&known)
+	return nil
+}
+
+// revokeAccessToken takes a token from a principal.
+func (t *txn) revokeAccessToken(c *v1.RevokeAccessTokenCommand) error {
+	id, err := command.RevokedToken(c)
+	if err != nil {
+		return err
+	}
+	known, err := t.findPrincipal(c.GetPrincipal())
+	if err != nil {
+		return fmt.Errorf("cannot revoke a token: %w", err)
+	}
+	at := slices.IndexFunc(known.Tokens, func(token access.Token) bool { return token.ID == id })
+	if at < 0 {
+		return fmt.Errorf("cannot revoke a token: token %s of principal %q: %w", id, known.Name, jobs.ErrNotFound)
+	}
+	known.Tokens = slices.Delete(known.Tokens, at, at+1)
+	t.putPrincipal(&known)
+	return nil
+}
+
+// ownSession reads the session that a command names. That of another principal is answered
+// as if there were none. ErrSessionExpired.
+func (t *txn) ownSession(text string) (jobs.Session, error) {
+	session, err := t.openedSession(text)
+	if err == nil && !t.mayUse(session) {
+		return jobs.Session{}, fmt.Errorf("session %s: %w", session.ID, jobs.ErrSessionExpired)
+	}
+	return session, err
+}
+
+// mayUse reports whether the principal of the present command may use a session.
+func (t *txn) mayUse(session jobs.Session) bool {
+	return t.by == "" || session.Principal == "" || t.by == session.Principal
+}
+
+// checkBoardOf refuses a book of another board than that for which the principal of the
+// present command uses it, as if there were none.
+func (t *txn) checkBoardOf(book *logbook.Book, board string) error {
+	if t.by != "" && book.Board != board {
+		return fmt.Errorf("book %s: %w on board %q", book.ID, logbook.ErrNotFound, board)
+	}
+	return nil
+}
+
+// AccessIndex is that of the last entry that changed a principal.
+func (m *Machine) AccessIndex() uint64 { return m.status.Load().AccessIndex }
+
+// Principals reads all principals by name, and the AccessIndex that they are of.
+func (m *Machine) Principals() (all []access.Principal, index uint64, err error) {
+	err = m.read(func(v *view) error {
+		present, err := v.ledgerOf()
+		if err != nil {
+			return err
+		}
+		index = present.AccessIndex
+		v.page(tablePrincipal, nil, nil, Unbounded, func(value []byte) {
+			all = append(all, decode(value, &v1.Principal{}, command.PrincipalFromProto))
+		})
+		return nil
+	})
+	return all, index, err
+}
+
+// PrincipalPage reads a page of the principals by name, after the page whose next is
+// given. Next is empty if none follow.
+func (m *Machine) PrincipalPage(after string) (page []access.Principal, next string, err error) {
+	err = m.read(func(v *view) error {
+		next = string(v.page(tablePrincipal, nil, []byte(after), maxPageBytes, func(value []byte) {
+			page = append(page, decode(value, &v1.Principal{}, command.PrincipalFromProto))
+		}))
+		return nil
+	})
+	return page, next, err
+}
+
+// BoardOfJob is the board on which a job is; false if there is no such job.
+func (m *Machine) BoardOfJob(id jobs.JobID) (board string, found bool, err error) {
+	err = m.read(func(v *view) error {
+		if j, err := v.jobByID(id); err == nil {
+			board, found = j.Board, true
+		}
+		return nil
+	})
+	return board, found, err
+}
+
+// BoardOfBook is the board to which a book belongs, empty if to none; false if there is no
+// such book.
+func (m *Machine) BoardOfBook(id logbook.BookID) (board string, found bool, err error) {
+	err = m.read(func(v *view) error {
+		var book logbook.Book
+		book, found = v.book(id)
+		board = book.Board
+		return nil
+	})
+	return board, found, err
+}
+
+// BoardOfFlow is that of the flow's book.
+func (m *Machine) BoardOfFlow(id logbook.FlowID) (board string, found bool, err error) {
+	err = m.read(func(v *view) error {
+		if record := v.flow(id); record != nil {
+			var book logbook.Book
+			book, found = v.book(record.Book)
+			board = book.Board
+		}
+		return nil
+	})
+	return board, found, err
+}

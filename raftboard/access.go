@@ -1,0 +1,137 @@
+package raftboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/logbook"
+)
+
+// SavePrincipal makes a principal, or replaces its grants and HideValues; the rest of it is
+// the cluster's to set, and its tokens stay. ErrInvalid; ErrLimit at access.MaxPrincipals. To
+// repeat it is harmless.
+func (c *Client) SavePrincipal(ctx context.Context, p access.Principal) error {
+	name := fmt.Sprintf("save principal %q", p.Name)
+	if err := access.CheckPrincipal(logbook.MaxLimits, &p); err != nil {
+		return fmt.Errorf("cannot %s: %w", name, err)
+	}
+	_, err := execute(ctx, c.others, name, &v1.Command{Kind: &v1.Command_SavePrincipal{SavePrincipal: &v1.SavePrincipalCommand{
+		Name: p.Name, Grants: command.GrantsToProto(p.Grants), HideValues: p.HideValues,
+	}}})
+	return err
+}
+
+// DeletePrincipal forgets a principal and its tokens: its calls are refused from then on.
+// ErrNotFound, unless a try of this call may have done it.
+func (c *Client) DeletePrincipal(ctx context.Context, name string) error {
+	message := &v1.Command{Kind: &v1.Command_DeletePrincipal{DeletePrincipal: &v1.DeletePrincipalCommand{Name: name}}}
+	return c.remove(ctx, fmt.Sprintf("delete principal %q", name), message, logbook.ErrNotFound)
+}
+
+// AddAccessToken gives a principal another token, which access.Draw has made. ErrNotFound; ErrLimit
+// at access.MaxTokens. To repeat it is harmless.
+func (c *Client) AddAccessToken(ctx context.Context, principal string, token access.Token) error {
+	name := fmt.Sprintf("add a token of principal %q", principal)
+	if err := access.CheckToken(&token); err != nil {
+		return fmt.Errorf("cannot %s: %w", name, err)
+	}
+	_, err := execute(ctx, c.others, name, &v1.Command{Kind: &v1.Command_AddAccessToken{AddAccessToken: &v1.AddAccessTokenCommand{
+		Principal: principal, Id: token.ID.String(), Hash: token.Hash[:], Expires: command.TimeToProto(token.Expires),
+	}}})
+	return err
+}
+
+// RevokeAccessToken takes a token from a principal. Calls with it are refused from then on, but for
+// stale reads of a node that is behind. ErrNotFound, unless a try of this call may have done it.
+func (c *Client) RevokeAccessToken(ctx context.Context, principal string, id access.TokenID) error {
+	message := &v1.Command{Kind: &v1.Command_RevokeAccessToken{RevokeAccessToken: &v1.RevokeAccessTokenCommand{Principal: principal, Id: id.String()}}}
+	return c.remove(ctx, "revoke token "+id.String(), message, logbook.ErrNotFound)
+}
+
+// Principals reads a page of the principals by name, without the hashes of their tokens.
+func (c *Client) Principals(ctx context.Context, after string) (logbook.Page[access.Principal], error) {
+	op := operation{name: "list principals", reads: true, stale: c.stale}
+	request := &v1.ListPrincipalsRequest{After: after, Stale: c.stale}
+	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListPrincipalsRequest, v1.ListPrincipalsResponse] {
+		return p.access.ListPrincipals
+	})
+	if err != nil {
+		return logbook.Page[access.Principal]{}, err
+	}
+	page := logbook.Page[access.Principal]{}
+	if page.Items, err = listed(op, nil, answer.GetPrincipals(), command.PrincipalFromProto); err != nil {
+		return page, err
+	}
+	page.Next, err = onward(op, len(page.Items), answer.GetNext())
+	return page, err
+}
+
+// Audit reads a page of the audit log, the latest records first.
+func (c *Client) Audit(ctx context.Context, query access.RecordQuery) (logbook.Page[access.Record], error) {
+	op := operation{name: "read the audit log", reads: true, stale: c.stale}
+	var page logbook.Page[access.Record]
+	if err := access.CheckRecordQuery(&query); err != nil {
+		return page, fmt.Errorf("cannot %s: %w", op.name, err)
+	}
+	request := command.RecordQueryToProto(&query)
+	request.Stale = c.stale
+	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListAuditRequest, v1.ListAuditResponse] { return p.access.ListAudit })
+	if err != nil {
+		return page, err
+	}
+	page.Next = answer.GetNext()
+	page.Items, err = listed(op, nil, answer.GetRecords(), command.RecordFromProto)
+	return page, err
+}
+
+// Refusals asks each node that the client knows what it has refused since it started. The
+// error is that of nodes that do not answer; the answers of the others are there too.
+func (c *Client) Refusals(ctx context.Context) ([]access.Refusal, error) {
+	var all []access.Refusal
+	var silent []error
+	for _, p := range c.peers.known() {
+		bounded, cancel := c.bounded(ctx, statusTime)
+		op := operation{name: "read the refusals of " + p.String(), reads: true, try: statusTime}
+		answer, failed := exchange(bounded, c.core, p, op, &v1.ListRefusalsRequest{}, p.access.ListRefusals)
+		cancel(nil)
+		if failed != nil {
+			silent = append(silent, cannot(op.name, failed.err))
+			continue
+		}
+		var err error
+		if all, err = listed(op, all, answer.GetRefusals(), command.RefusalFromProto); err != nil {
+			return nil, err
+		}
+	}
+	return all, errors.Join(silent...)
+}
+
+// WhoAmI reads the principal of this client, as the cluster has authenticated it, and its grants.
+func (c *Client) WhoAmI(ctx context.Context) (access.Identity, error) {
+	op := operation{name: "ask who the caller is", reads: true}
+	answer, err := call(ctx, c.core, op, &v1.WhoAmIRequest{}, func(p *peer) unary[v1.WhoAmIRequest, v1.WhoAmIResponse] { return p.access.WhoAmI })
+	if err != nil {
+		return access.Identity{}, err
+	}
+	return access.Identity{
+		Enforced: answer.GetEnforced(), Name: answer.GetName(), Grants: command.GrantsFromProto(answer.GetGrants()), HideValues: answer.GetHideValues(),
+	}, nil
+}
+
+// authorized shows a token with every call.
+type authorized struct {
+	connect.HTTPClient
+	token string
+}
+
+func (a authorized) Do(request *http.Request) (*http.Response, error) {
+	request.Header.Set("Authorization", "Bearer "+a.token)
+	return a.HTTPClient.Do(request)
+}

@@ -1,0 +1,314 @@
+// Package credentials keeps the certificate, the key and the authorities of a node or a
+// client, as files, and reads them again when they have changed.
+//
+// A node's certificate names its cluster and the node in a URI, conductord://CLUSTER/NODE,
+// beside the hosts at which clients find it. Nodes know each other by that URI and by no
+// address; clients know nodes by their hosts, as browsers do. A client's certificate has its
+// name as the common name.
+//
+// Guarantees: TLS 1.3 on every connection. A handshake uses the files as they were at most a
+// second before. Files that cannot be used leave those before in use, and are reported.
+// A key that others can read is refused.
+//
+// A Store may be used concurrently.
+package credentials
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// scheme is that of the URI that names a node.
+const scheme = "conductord"
+
+// lookInterval is how often the files are looked at, while there are handshakes.
+const lookInterval = time.Second
+
+// Files are PEM files. A client may have authorities alone; a node has all three.
+type Files struct {
+	CA   string // the authorities that the others' certificates come from
+	Cert string // this program's certificate, and those between it and the authority
+	Key  string // its private key
+}
+
+// Empty reports whether there are no files at all.
+func (f Files) Empty() bool { return f == Files{} }
+
+// Validate returns an error unless the files are named as a node or a client needs them.
+func (f Files) Validate() error {
+	switch {
+	case f.CA == "":
+		return errors.New("the file of the authorities (ca) is missing")
+	case (f.Cert == "") != (f.Key == ""):
+		return errors.New("a certificate (cert) and its key (key) go together, and one of them is missing")
+	}
+	return nil
+}
+
+// Store is what the files hold.
+type Store struct {
+	files  Files
+	failed func(error)
+
+	mu      sync.Mutex // over all below
+	looked  time.Time
+	tried   [3]stamp // of those that were read last, good or not
+	roots   *x509.CertPool
+	own     *tls.Certificate // nil: none
+	expires time.Time        // the first certificate of the files to expire
+}
+
+// stamp tells a file from what replaces it.
+type stamp struct {
+	changed time.Time
+	size    int64
+}
+
+// Open reads the files. failed is called when they have changed and cannot be used.
+func Open(files Files, failed func(error)) (*Store, error) {
+	if err := files.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Store{files: files, failed: failed}
+	stamps, err := s.stampsNow()
+	if err == nil {
+		err = s.load(stamps)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.looked = time.Now()
+	return s, nil
+}
+
+func (s *Store) paths() []string { return []string{s.files.CA, s.files.Cert, s.files.Key} }
+
+func (s *Store) stampsNow() (now [3]stamp, err error) {
+	for i, path := range s.paths() {
+		if path == "" {
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return now, err
+		}
+		now[i] = stamp{info.ModTime(), info.Size()}
+	}
+	return now, nil
+}
+
+// load reads all files.
+func (s *Store) load(stamps [3]stamp) error {
+	s.tried = stamps
+	authorities, err := os.ReadFile(s.files.CA)
+	if err != nil {
+		return err
+	}
+	roots, err := parseCertificates(authorities)
+	if err != nil {
+		return fmt.Errorf("cannot use the authorities in %s: %w", s.files.CA, err)
+	}
+	pool := x509.NewCertPool()
+	for _, root := range roots {
+		pool.AddCert(root)
+	}
+	own, expires, err := s.loadOwn()
+	if err != nil {
+		return err
+	}
+	for _, root := range roots {
+		if expires.IsZero() || root.NotAfter.Before(expires) {
+			expires = root.NotAfter
+		}
+	}
+	s.roots, s.own, s.expires = pool, own, expires
+	return nil
+}
+
+func (s *Store) loadOwn() (own *tls.Certificate, expires time.Time, err error) {
+	if s.files.Cert == "" {
+		return nil, expires, nil
+	}
+	key, err := os.Stat(s.files.Key)
+	if err != nil {
+		return nil, expires, err
+	}
+	if mode := key.Mode().Perm(); mode&0o077 != 0 {
+		return nil, expires, fmt.Errorf("others can read the key %s: its mode is %#o: chmod 600 %s", s.files.Key, mode, s.files.Key)
+	}
+	pair, err := tls.LoadX509KeyPair(s.files.Cert, s.files.Key)
+	if err != nil {
+		return nil, expires, fmt.Errorf("cannot use certificate %s with key %s: %w", s.files.Cert, s.files.Key, err)
+	}
+	return &pair, pair.Leaf.NotAfter, nil
+}
+
+// current gives authorities and certificate, read again if the files have changed.
+func (s *Store) current() (*x509.CertPool, *tls.Certificate) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.looked) >= lookInterval {
+		s.looked = time.Now()
+		stamps, err := s.stampsNow()
+		if err == nil && stamps != s.tried {
+			err = s.load(stamps)
+		}
+		if err != nil {
+			s.failed(fmt.Errorf("the certificates in use stay: %w", err))
+		}
+	}
+	return s.roots, s.own
+}
+
+// Expires is when the first of the certificates in the files expires.
+func (s *Store) Expires() time.Time {
+	s.current()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.expires
+}
+
+// base is a configuration whose peers are verified by the authorities in use.
+func (s *Store) base(verify func(tls.ConnectionState, *x509.CertPool) error) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		// Go's own verification asks for a host, which nodes do not know of each other, and
+		// takes its authorities from the configuration, which cannot follow the file. So
+		// VerifyConnection does it, on every connection.
+		InsecureSkipVerify: true,
+		VerifyConnection: func(state tls.ConnectionState) error {
+			roots, _ := s.current()
+			return verify(state, roots)
+		},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			_, own := s.current()
+			if own == nil {
+				return nil, errors.New("there is no certificate")
+			}
+			return own, nil
+		},
+		GetClientCertificate: s.clientCertificate,
+	}
+}
+
+func (s *Store) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	if _, own := s.current(); own != nil {
+		return own, nil
+	}
+	return &tls.Certificate{}, nil // none: the server decides
+}
+
+// verified verifies the certificate of the other end, whatever its host is.
+func verified(state tls.ConnectionState, roots *x509.CertPool, usage x509.ExtKeyUsage) error {
+	if len(state.PeerCertificates) == 0 {
+		return errors.New("the other end has no certificate")
+	}
+	options := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{usage}}
+	for _, between := range state.PeerCertificates[1:] {
+		options.Intermediates.AddCert(between)
+	}
+	_, err := state.PeerCertificates[0].Verify(options)
+	return err
+}
+
+// Client is for one connection to the API of a node, which is known by its host. Its
+// authorities are those of now, so a program that lives for long makes one for each.
+func (s *Store) Client(protocols ...string) *tls.Config {
+	roots, _ := s.current()
+	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, GetClientCertificate: s.clientCertificate, NextProtos: protocols}
+}
+
+// API is for the API port. A client's certificate is verified; required: it must have one.
+func (s *Store) API(required bool) *tls.Config {
+	config := s.base(func(state tls.ConnectionState, roots *x509.CertPool) error {
+		if len(state.PeerCertificates) == 0 && !required {
+			return nil
+		}
+		return verified(state, roots, x509.ExtKeyUsageClientAuth)
+	})
+	config.ClientAuth, config.NextProtos = tls.RequestClientCert, []string{"h2", "http/1.1"}
+	return config
+}
+
+// Members is for connections from a node to the nodes of its cluster, on either port.
+func (s *Store) Members(cluster string) *tls.Config {
+	return s.base(func(state tls.ConnectionState, roots *x509.CertPool) error {
+		if err := verified(state, roots, x509.ExtKeyUsageServerAuth); err != nil {
+			return err
+		}
+		return ofCluster(state, cluster)
+	})
+}
+
+// Raft is for the raft port: only nodes of the cluster come in.
+func (s *Store) Raft(cluster string) *tls.Config {
+	config := s.base(func(state tls.ConnectionState, roots *x509.CertPool) error {
+		if err := verified(state, roots, x509.ExtKeyUsageClientAuth); err != nil {
+			return err
+		}
+		return ofCluster(state, cluster)
+	})
+	config.ClientAuth = tls.RequireAnyClientCert
+	return config
+}
+
+func ofCluster(state tls.ConnectionState, cluster string) error {
+	certified, node, err := Node(state.PeerCertificates[0])
+	if err == nil && certified != cluster {
+		err = fmt.Errorf("its certificate is of node %q of cluster %q, and this is cluster %q", node, certified, cluster)
+	}
+	return err
+}
+
+// Node gives the cluster and the node that a certificate names.
+func Node(certificate *x509.Certificate) (cluster, node string, err error) {
+	for _, uri := range certificate.URIs {
+		if uri.Scheme == scheme {
+			return uri.Host, strings.TrimPrefix(uri.Path, "/"), nil
+		}
+	}
+	return "", "", fmt.Errorf("its certificate names no node: it has no URI like %s", NodeURI("CLUSTER", "NODE"))
+}
+
+// NodeURI is what a node's certificate has for a URI.
+func NodeURI(cluster, node string) *url.URL {
+	return &url.URL{Scheme: scheme, Host: cluster, Path: "/" + node}
+}
+
+// CheckName returns an error unless the certificate on a connection names the node.
+func CheckName(conn net.Conn, node string) error {
+	secure, ok := conn.(*tls.Conn)
+	if !ok {
+		return errors.New("internal error: a connection without TLS")
+	}
+	peers := secure.ConnectionState().PeerCertificates
+	if len(peers) == 0 {
+		return errors.New("the other end has no certificate")
+	}
+	_, certified, err := Node(peers[0])
+	if err == nil && certified != node {
+		err = fmt.Errorf("it says that it is node %q, and its certificate is of node %q", node, certified)
+	}
+	return err
+}
+
+// Check returns an error unless the store's own certificate names the node of the cluster.
+func (s *Store) Check(cluster, node string) error {
+	_, own := s.current()
+	if own == nil {
+		return errors.New("a node needs a certificate (cert) and its key (key)")
+	}
+	certified, name, err := Node(own.Leaf)
+	if err == nil && (certified != cluster || name != node) {
+		err = fmt.Errorf("the certificate %s is of node %q of cluster %q, and this is node %q of cluster %q", s.files.Cert, name, certified, node, cluster)
+	}
+	return err
+}

@@ -1,0 +1,42 @@
+package credentials_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/raftboard/credentials"
+)
+
+// What cannot be issued is refused with the reason, and nothing unusable is made.
+func TestIssueRefuses(t *testing.T) {
+	authority, err := credentials.NewAuthority("a", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := credentials.Subject{Name: "n1", Cluster: "shop", Valid: time.Minute}
+	change := func(do func(*credentials.Subject)) credentials.Subject {
+		subject := good
+		do(&subject)
+		return subject
+	}
+	for _, row := range []struct {
+		want      string
+		authority credentials.Issued
+		subject   credentials.Subject
+	}{
+		{"needs a name", authority, change(func(s *credentials.Subject) { s.Name = "" })},
+		{"a time for which it is valid", authority, change(func(s *credentials.Subject) { s.Valid = 0 })},
+		{"the authority expires", authority, change(func(s *credentials.Subject) { s.Valid = 2 * time.Hour })},
+		{"no certificate can have these names", authority, change(func(s *credentials.Subject) { s.Cluster = "shop.." })},
+		{"no certificate in PEM", credentials.Issued{Cert: []byte("x"), Key: authority.Key}, good},
+		{"no key in PEM", credentials.Issued{Cert: authority.Cert, Key: []byte("x")}, good},
+	} {
+		if _, err := credentials.Issue(row.authority, row.subject); err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("got %v, want %q", err, row.want)
+		}
+	}
+	if _, err := credentials.Issue(authority, good); err != nil {
+		t.Error(err)
+	}
+}

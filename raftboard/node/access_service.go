@@ -1,0 +1,88 @@
+package node
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"connectrpc.com/connect"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// recordPatience is how long recordSoon waits for a leader.
+const recordPatience = 2 * time.Second
+
+// accessService answers calls about principals and the audit log.
+type accessService struct {
+	machine *fsm.Machine
+	router  *router
+	submit  *submitter
+	node    string // name
+}
+
+// listPrincipals leaves out the hashes of tokens: only a node compares them.
+func (s *accessService) listPrincipals(message *conductordv1.ListPrincipalsRequest) (*conductordv1.ListPrincipalsResponse, error) {
+	page, next, err := s.machine.PrincipalPage(message.After)
+	for i := range page {
+		for j := range page[i].Tokens {
+			page[i].Tokens[j].Hash = [sha256.Size]byte{}
+		}
+	}
+	return &conductordv1.ListPrincipalsResponse{Next: next, Principals: toProto(page, command.PrincipalToProto)}, err
+}
+
+func (s *accessService) listAudit(message *conductordv1.ListAuditRequest) (*conductordv1.ListAuditResponse, error) {
+	query, err := command.RecordQueryFromProto(message)
+	if err != nil {
+		return nil, err
+	}
+	page, err := s.machine.Audit(query)
+	return &conductordv1.ListAuditResponse{Next: page.Next, Records: toProto(page.Items, command.RecordToProto)}, err
+}
+
+func (s *accessService) listRefusals(context.Context, *connect.Request[conductordv1.ListRefusalsRequest]) (*connect.Response[conductordv1.ListRefusalsResponse], error) {
+	refusals := s.router.guard.refused.latest()
+	for i := range refusals {
+		refusals[i].Node = s.node
+	}
+	return connect.NewResponse(&conductordv1.ListRefusalsResponse{Refusals: toProto(refusals, command.RefusalToProto)}), nil
+}
+
+// record puts on record what the caller is about to do that is no command. Without a caller
+// there is nothing to record.
+func (s *accessService) record(ctx context.Context, verb, target string) error {
+	if callerOf(ctx) == nil {
+		return nil
+	}
+	act := connect.NewRequest(&conductordv1.AuditRecord{Verb: verb, Target: target})
+	_, err := lead(ctx, s.router, "AccessService/RecordAct", act, s.recordAct)
+	if err != nil {
+		return wire.ErrorFromConnect(err)
+	}
+	return nil
+}
+
+// recordSoon is record for what must also be possible without a leader.
+func (s *accessService) recordSoon(ctx context.Context, verb, target string) error {
+	ctx, cancel := context.WithTimeout(ctx, recordPatience)
+	defer cancel()
+	err := s.record(ctx, verb, target)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", jobs.ErrUnavailable, err)
+	}
+	return err
+}
+
+// recordAct writes a record under the name of the caller.
+func (s *accessService) recordAct(ctx context.Context, message *conductordv1.AuditRecord) (*conductordv1.Done, uint64, error) {
+	act := &conductordv1.AuditRecord{Verb: message.Verb, Target: message.Target}
+	index, _, err := s.submit.one(ctx, &conductordv1.Command{Kind: &conductordv1.Command_RecordAct{RecordAct: act}})
+	return &conductordv1.Done{}, index, err
+}

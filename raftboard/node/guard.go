@@ -1,0 +1,325 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/google/uuid"
+	"github.com/hashicorp/go-hclog"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/raftboard/credentials"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// Names of callers that are no stored principals. They may do everything.
+const (
+	nodeCaller  = "node/"  // and the name of a node of the cluster
+	localCaller = "local/" // and the number of the user that calls by the node's socket
+)
+
+// caller is the authenticated sender of a call.
+type caller struct {
+	name    string
+	from    string         // the host that it calls from, or socketHost
+	token   access.TokenID // of the access token that it has shown; zero: it has shown none
+	expires time.Time      // the end of what it has shown; zero: none
+}
+
+// trusted reports whether the caller may do everything.
+func (c *caller) trusted() bool {
+	return strings.HasPrefix(c.name, nodeCaller) || strings.HasPrefix(c.name, localCaller)
+}
+
+// callerKey is the key of the caller in a call's context.
+type callerKey struct{}
+
+// callerOf is the caller of a call; nil: this node itself, or any caller where there is no
+// access control.
+func callerOf(ctx context.Context) *caller {
+	who, _ := ctx.Value(callerKey{}).(*caller)
+	return who
+}
+
+func withCaller(ctx context.Context, who *caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, who)
+}
+
+// nameOf is the name of a call's caller; for this node itself, its own.
+func (g *guard) nameOf(ctx context.Context) string {
+	if who := callerOf(ctx); who != nil {
+		return who.name
+	}
+	return nodeCaller + g.node
+}
+
+// guard authenticates callers and authorizes their calls. The node that is called first
+// authenticates. The node that answers authorizes, from its own state.
+type guard struct {
+	enforced bool   // access control is on
+	cluster  string // id
+	node     string // name of this one
+	machine  *fsm.Machine
+	now      func() time.Time
+	refuse   *connect.ErrorWriter
+	logger   hclog.Logger
+	log      refusalLog
+	refused  *refusals
+	tokens   *webTokens    // nil: JSON web tokens do not count
+	late     chan struct{} // holds one element for each caller that waits to become known
+
+	building sync.Mutex // the next list
+	list     atomic.Pointer[principals]
+}
+
+func newGuard(o Options, machine *fsm.Machine, now func() time.Time) *guard {
+	return &guard{
+		enforced: o.AccessControl, cluster: o.Cluster, node: o.Name, machine: machine, now: now,
+		refuse: connect.NewErrorWriter(wire.HandlerOptions()...), logger: o.Logger, late: make(chan struct{}, maxLate), tokens: newWebTokens(o.Issuer, now),
+		refused: newRefusals(o.Metrics),
+	}
+}
+
+// principals are those of the state at one entry.
+type principals struct {
+	index   uint64
+	byName  map[string]*access.Principal
+	byToken map[[sha256.Size]byte]tokenOf
+}
+
+type tokenOf struct {
+	principal string // name
+	token     access.Token
+}
+
+// current gives the principals, read again if they have changed.
+func (g *guard) current() (*principals, error) {
+	if list := g.list.Load(); list != nil && list.index == g.machine.AccessIndex() {
+		return list, nil
+	}
+	g.building.Lock()
+	defer g.building.Unlock()
+	if list := g.list.Load(); list != nil && list.index == g.machine.AccessIndex() {
+		return list, nil
+	}
+	all, index, err := g.machine.Principals()
+	if err != nil {
+		return nil, err
+	}
+	list := &principals{index: index, byName: make(map[string]*access.Principal), byToken: make(map[[sha256.Size]byte]tokenOf)}
+	for i := range all {
+		p := &all[i]
+		list.byName[p.Name] = p
+		for _, token := range p.Tokens {
+			list.byToken[token.Hash] = tokenOf{p.Name, token}
+		}
+	}
+	g.list.Store(list)
+	return list, nil
+}
+
+// authenticate wraps a handler so that every call but those for health has a caller.
+func (g *guard) authenticate(next http.Handler) http.Handler {
+	if !g.enforced {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == healthPath || r.URL.Path == readyPath {
+			next.ServeHTTP(w, r)
+			return
+		}
+		who, err := g.identifyLately(r)
+		if err != nil {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // net/http reads the end of a short body
+			g.log.warn(g.logger, "refused a call", r.RemoteAddr, err)
+			g.refused.note(access.Refusal{From: hostOf(r.RemoteAddr), Verb: procedureName(r.URL.Path), Error: err.Error()}, g.now())
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			_ = g.refuse.Write(w, r, wire.ErrorToConnect(err))
+			return
+		}
+		if who.from == "" {
+			who.from = hostOf(r.RemoteAddr)
+		}
+		next.ServeHTTP(w, r.WithContext(withCaller(r.Context(), who)))
+	})
+}
+
+// A principal or token that this node does not know may be in an entry that it has not applied
+// yet. So it looks again for a short time. This also slows down guessing.
+const (
+	latePatience = 2 * time.Second
+	lateLook     = 25 * time.Millisecond
+	maxLate      = 64 // callers that wait; further ones are refused at once
+)
+
+// identifyLately is identify, and waits for principals and tokens that are new.
+func (g *guard) identifyLately(r *http.Request) (*caller, error) {
+	who, err := g.identify(r)
+	if !errors.Is(err, errNotFound) {
+		return who, err
+	}
+	select {
+	case g.late <- struct{}{}:
+		defer func() { <-g.late }()
+	default:
+		return nil, err
+	}
+	for began := time.Now(); errors.Is(err, errNotFound) && time.Since(began) < latePatience; {
+		select {
+		case <-time.After(lateLook):
+			who, err = g.identify(r)
+		case <-r.Context().Done():
+			return nil, err
+		}
+	}
+	return who, err
+}
+
+// errNotFound: there is no such principal or token, as far as this node knows.
+var (
+	errNotFound = fmt.Errorf("%w", access.ErrUnknown)
+	errRevoked  = fmt.Errorf("%w: the token is not one of this cluster, or was revoked", errNotFound)
+)
+
+// identify finds the caller by, in this order: the socket of this machine, a node's
+// certificate, an access token or a JSON web token, a client's certificate.
+func (g *guard) identify(r *http.Request) (*caller, error) {
+	if user, local := r.Context().Value(localKey{}).(string); local {
+		return &caller{name: localCaller + user, from: socketHost}, nil
+	}
+	certified := ""
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 { // verified by the handshake
+		certificate := r.TLS.PeerCertificates[0]
+		if cluster, node, err := credentials.Node(certificate); err == nil && cluster == g.cluster {
+			return forwardedBy(node, r.Header)
+		}
+		certified = certificate.Subject.CommonName
+	}
+	if shown := r.Header.Get("Authorization"); shown != "" {
+		return g.byToken(r.Context(), shown)
+	}
+	if certified == "" {
+		return nil, fmt.Errorf("%w: give a token (--token-file) or a client certificate (--cert-file and --key-file)", access.ErrUnknown)
+	}
+	if strings.Contains(certified, "/") {
+		return nil, fmt.Errorf("%w: the common name %.64q of its certificate holds a /", access.ErrUnknown, certified)
+	}
+	who := &caller{name: certified}
+	_, err := g.rights(who)
+	return who, err
+}
+
+// forwardedBy is the caller of a call that comes from a node: the one for which the node
+// forwards it, or the node itself.
+func forwardedBy(node string, header http.Header) (*caller, error) {
+	name := header.Get(wire.HeaderPrincipal)
+	if name == "" && header.Get(wire.HeaderHops) != "" {
+		return nil, fmt.Errorf("%w: node %q forwards calls without asking who makes them: set access_control on all nodes", access.ErrUnknown, node)
+	}
+	who := &caller{name: cmp.Or(name, nodeCaller+node), from: header.Get(wire.HeaderFrom)}
+	if id := header.Get(wire.HeaderToken); id != "" {
+		token, err := uuid.Parse(id)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s is no id of a token: %w", access.ErrUnknown, wire.HeaderToken, err)
+		}
+		who.token.UUID = token
+	}
+	return who, nil
+}
+
+func (g *guard) byToken(ctx context.Context, shown string) (*caller, error) {
+	text, ok := strings.CutPrefix(shown, "Bearer ")
+	if !ok {
+		return nil, fmt.Errorf("%w: the header Authorization is not \"Bearer\" and a token", access.ErrUnknown)
+	}
+	if g.tokens != nil && !access.IsToken(text) {
+		name, expires, err := g.tokens.verify(ctx, text)
+		if err != nil {
+			return nil, err
+		}
+		who := &caller{name: name, expires: expires}
+		_, err = g.rights(who)
+		return who, err
+	}
+	list, err := g.current()
+	if err != nil {
+		return nil, err
+	}
+	known, found := list.byToken[access.Hash(text)]
+	if !found {
+		return nil, errRevoked
+	}
+	who := &caller{name: known.principal, token: known.token.ID, expires: known.token.Expires}
+	_, err = g.rights(who)
+	return who, err
+}
+
+// rights finds the principal of a caller; nil for a trusted one. It refuses a token that was
+// revoked, or has expired, since the caller was identified.
+func (g *guard) rights(who *caller) (*access.Principal, error) {
+	if who.trusted() {
+		return nil, nil
+	}
+	list, err := g.current()
+	if err != nil {
+		return nil, err
+	}
+	if !who.expires.IsZero() && !who.expires.After(g.now()) {
+		return nil, fmt.Errorf("%w: the token has expired at %s", access.ErrUnknown, who.expires.UTC().Format(time.RFC3339))
+	}
+	p := list.byName[who.name]
+	switch isOwn := func(token access.Token) bool { return token.ID == who.token }; {
+	case p != nil && (who.token == access.TokenID{} || slices.ContainsFunc(p.Tokens, isOwn)):
+		return p, nil
+	case who.token != access.TokenID{}:
+		return nil, errRevoked
+	}
+	return nil, fmt.Errorf("%w: there is no principal %q: an administrator makes it by \"conductord access save %s --grant ROLE=BOARDS\"", errNotFound, who.name, who.name)
+}
+
+// whoAmI answers who the caller is.
+func (g *guard) whoAmI(ctx context.Context, _ *connect.Request[conductordv1.WhoAmIRequest]) (*connect.Response[conductordv1.WhoAmIResponse], error) {
+	answer := &conductordv1.WhoAmIResponse{Enforced: g.enforced}
+	who := callerOf(ctx)
+	if who == nil {
+		return connect.NewResponse(answer), nil
+	}
+	answer.Name = who.name
+	switch p, err := g.rights(who); {
+	case err != nil:
+		return nil, wire.ErrorToConnect(err)
+	case p == nil:
+		answer.Grants = command.GrantsToProto([]access.Grant{{Role: access.Administrator, Boards: access.AllBoards}})
+	default:
+		answer.Grants, answer.HideValues = command.GrantsToProto(p.Grants), p.HideValues
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// page serves a page to callers that may read all boards.
+func (g *guard) page(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := g.allow(r.Context(), r.URL.Path, command.Read, nil); err != nil {
+			status := http.StatusForbidden
+			if errors.Is(err, access.ErrUnknown) {
+				status = http.StatusUnauthorized
+			}
+			http.Error(w, err.Error(), status)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

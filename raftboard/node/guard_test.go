@@ -1,0 +1,737 @@
+package node_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/jobs/schedules"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/credentials"
+	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// guarded gives each node a certificate, and has it ask who its callers are.
+func guarded(a *authority) func(*node.Options) {
+	return func(o *node.Options) {
+		o.Credentials, o.AccessControl = opening(a.t, a.nodeFiles(o.Name)), true
+		o.Socket = filepath.Join(a.dir, o.Name+".sock")
+	}
+}
+
+// tenants is a guarded cluster, and what it takes to call it.
+type tenants struct {
+	*cluster
+	authority *authority
+	operator  *raftboard.Client // with a node's certificate: it may do everything
+	plain     *http.Client
+}
+
+func newTenants(t *testing.T, size int, adjust ...func(*node.Options)) *tenants {
+	t.Helper()
+	a := newAuthority(t)
+	adjust = append([]func(*node.Options){guarded(a)}, adjust...)
+	c := &tenants{cluster: newCluster(t, size, adjust...).startAll(), authority: a}
+	var err error
+	if c.operator, err = secureClient(t, c.cluster, a.nodeFiles("n1")); err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: opening(t, c.anybody()).Client()}
+	t.Cleanup(transport.CloseIdleConnections)
+	c.plain = &http.Client{Transport: transport}
+	return c
+}
+
+// anybody has the authorities, and no certificate.
+func (c *tenants) anybody() credentials.Files {
+	return credentials.Files{CA: filepath.Join(c.authority.dir, "ca.pem")}
+}
+
+// token makes a principal, and a token of it.
+func (c *tenants) token(name string, expires time.Time, grants ...access.Grant) (string, access.TokenID) {
+	c.t.Helper()
+	if err := c.operator.SavePrincipal(c.t.Context(), access.Principal{Name: name, Grants: grants}); err != nil {
+		c.t.Fatal(err)
+	}
+	text, token := access.Draw(expires)
+	if err := c.operator.AddAccessToken(c.t.Context(), name, token); err != nil {
+		c.t.Fatal(err)
+	}
+	return text, token.ID
+}
+
+// as is a client with a token.
+func (c *tenants) as(token string, which ...int) *raftboard.Client {
+	c.t.Helper()
+	endpoints := c.endpoints()
+	if len(which) > 0 {
+		endpoints = endpoints[which[0] : which[0]+1]
+	}
+	client, err := raftboard.Open(c.t.Context(), raftboard.Options{
+		Endpoints: endpoints, Patience: 5 * time.Second, Credentials: opening(c.t, c.anybody()), Token: token,
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(client.Close)
+	return client
+}
+
+// call makes a plain call at a node, and returns the status and the answer.
+func (c *tenants) call(at int, token, name, request string, header ...string) (int, string) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+c.options[0].Members[at].API+wire.Prefix+name, strings.NewReader(request))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	answer, err := c.plain.Do(r)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if name == "BoardService/Watch" && answer.StatusCode == http.StatusOK { // it does not end
+		return answer.StatusCode, ""
+	}
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+// tenant is what one of the tenants has on its board. All names and values of it hold its
+// mark.
+type tenant struct {
+	board, mark         string
+	job, claimed        jobs.JobID
+	book                logbook.BookID
+	flow                logbook.FlowID
+	token               jobs.Token
+	session             jobs.SessionID
+	worker, workerToken string
+}
+
+func (c *tenants) newTenant(board, mark string) tenant {
+	c.t.Helper()
+	ctx := c.t.Context()
+	marked := json.RawMessage(`"` + mark + `"`)
+	own := tenant{board: board, mark: mark, worker: "worker-" + mark}
+	flow := logbook.FlowDetail{ID: logbook.NewFlowID(), Name: mark, Factory: logbook.Factory{Name: mark, Args: marked}}
+	book := logbook.Book{ID: logbook.NewBookID(), Name: mark, Flows: []logbook.FlowDetail{flow}}
+	job, err := jobs.PostOne(ctx, c.operator, jobs.Posting{Board: board, Name: mark, Book: &book, Store: logbook.Values{"v": marked}, Hold: true})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	claimed, err := jobs.PostOne(ctx, c.operator, jobs.Posting{Board: board, Name: mark, Kind: mark, Details: marked})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	_, err = c.operator.SaveSchedule(ctx, schedules.Schedule{Board: board, Name: mark, Rule: "@daily", Posting: jobs.Posting{Name: mark, Kind: mark}})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	own.job, own.claimed, own.book, own.flow = job.ID, claimed.ID, book.ID, flow.ID
+	own.workerToken, _ = c.token(own.worker, time.Time{}, access.Grant{Role: access.Worker, Boards: board})
+	worker := c.as(own.workerToken)
+	own.session = opened(c.t, worker, time.Minute)
+	if err := worker.Register(ctx, own.session, jobs.Entity{Kind: jobs.EntityConductor, Name: mark, Boards: []string{board}}); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := c.operator.DrainConductor(ctx, jobs.DrainCommand{Conductor: mark}); err != nil {
+		c.t.Fatal(err)
+	}
+	if drains, err := worker.Drains(ctx); err != nil || len(drains) != 1 || drains[0].Conductor != mark {
+		c.t.Fatalf("the drain of its own conductor is not shown: %+v, %v", drains, err)
+	}
+	if err := c.operator.UndrainConductor(ctx, jobs.DrainCommand{Conductor: mark}); err != nil {
+		c.t.Fatal(err)
+	}
+	if seen, err := worker.Entities(ctx, ""); err != nil || len(seen) != 1 || seen[0].Name != mark {
+		c.t.Fatalf("its own conductor is not shown: %+v, %v", seen, err)
+	}
+	granted, err := worker.Claim(ctx, own.session, own.claimed, jobs.NewNonce())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	own.token = granted.Job.Token
+	return own
+}
+
+// requests has a request of each call that concerns boards, for a tenant.
+func (o *tenant) requests() map[string]string {
+	id := func(text string) string { return fmt.Sprintf(text, o.job) }
+	board := fmt.Sprintf(`{"board": %q}`, o.board)
+	named := fmt.Sprintf(`{"board": %q, "name": %q}`, o.board, o.mark)
+	session := fmt.Sprintf(`{"session": %q}`, o.session)
+	token := fmt.Sprintf(`"job": %q, "token": %q`, o.claimed, o.token)
+	nonce := fmt.Sprintf(`"nonce": %q`, jobs.NewNonce())
+	return map[string]string{
+		"BoardService/Post":          fmt.Sprintf(`{"postings": [{"board": %q, "name": "n", "kind": "k"}]}`, o.board),
+		"BoardService/GetJob":        id(`{"id": %q}`),
+		"BoardService/WaitJob":       id(`{"id": %q, "timeout": "0.001s"}`),
+		"BoardService/Explain":       id(`{"id": %q}`),
+		"BoardService/ListJobs":      board,
+		"BoardService/ListClaims":    board,
+		"BoardService/ListErrors":    board,
+		"BoardService/Watch":         board,
+		"BoardService/Claim":         fmt.Sprintf(`{"session": %q, "job": %q, %s}`, o.session, o.job, nonce),
+		"BoardService/ClaimNext":     fmt.Sprintf(`{"claim": {"session": %q, "boards": [%q], %s}}`, o.session, o.board, nonce),
+		"BoardService/Extend":        `{` + token + `, "expiry": "60s"}`,
+		"BoardService/Execute":       fmt.Sprintf(`{"commands": [{"suspend": {"job": %q}}]}`, o.job),
+		"BoardService/Suspend":       id(`{"job": %q}`),
+		"BoardService/Resume":        id(`{"job": %q}`),
+		"BoardService/Change":        id(`{"job": %q, "priority": 3}`),
+		"BoardService/Intervene":     fmt.Sprintf(`{"id": %q, "flow": %q, "kind": "rerun", "step": "s"}`, jobs.NewNonce(), o.flow),
+		"BoardService/Restore":       id(`{"job": %q}`),
+		"BoardService/Purge":         id(`{"job": %q}`),
+		"BoardService/Bulk":          fmt.Sprintf(`{"action": "suspend", "query": {"board": %q}, "dryRun": true}`, o.board),
+		"BoardService/CreateBoard":   board,
+		"BoardService/GetBoard":      board,
+		"BoardService/LimitBoard":    board,
+		"BoardService/AgeBoard":      board,
+		"BoardService/PauseBoard":    board,
+		"BoardService/ResumeBoard":   board,
+		"BoardService/DeleteBoard":   board,
+		"LogbookService/GetFlow":     fmt.Sprintf(`{"id": %q}`, o.flow),
+		"LogbookService/GetBook":     fmt.Sprintf(`{"id": %q}`, o.book),
+		"LogbookService/SaveBook":    fmt.Sprintf(`{"id": %q, "name": %q}`, o.book, o.mark),
+		"LogbookService/UpdateFlows": fmt.Sprintf(`{"updates": [{"flow": %q, "sequence": "1", "state": "RUNNING"}]}`, o.flow),
+		"ScheduleService/Save":       fmt.Sprintf(`{"schedule": {"board": %q, "name": "other", "rule": "@daily", "posting": {"name": "n", "kind": "k"}}}`, o.board),
+		"ScheduleService/Get":        named,
+		"ScheduleService/List":       board,
+		"ScheduleService/Pause":      named,
+		"ScheduleService/Resume":     named,
+		"ScheduleService/Run":        named,
+		"ScheduleService/Backfill":   fmt.Sprintf(`{"board": %q, "name": %q, "from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}`, o.board, o.mark),
+		"ScheduleService/Delete":     named,
+		"SessionService/KeepAlive":   session,
+		"SessionService/Register":    fmt.Sprintf(`{"session": %q, "entity": {"kind": "conductor", "name": "c"}}`, o.session),
+		"LogbookService/DestroyBook": fmt.Sprintf(`{"book": %q}`, o.book),
+		"BoardService/Cancel":        id(`{"job": %q}`),
+		"BoardService/Abandon":       `{` + token + `}`,
+		"BoardService/Trash":         `{` + token + `}`,
+		"BoardService/Consume":       `{` + token + `, "outcome": "success"}`,
+		"SessionService/Close":       session,
+	}
+}
+
+// ofCluster are the calls that concern no board, with requests that change nothing.
+var ofCluster = map[string]string{
+	"ClusterService/AddMember":        `{"name": "nobody"}`,
+	"ClusterService/RemoveMember":     `{"name": "nobody"}`,
+	"ClusterService/SetVote":          `{"name": "nobody"}`,
+	"ClusterService/MoveMember":       `{"name": "nobody"}`,
+	"ClusterService/TransferLeader":   `{"to": "nobody"}`,
+	"ClusterService/Upgrade":          `{}`,
+	"ClusterService/Verify":           `{}`,
+	"ClusterService/TableSums":        `{"index": 1}`,
+	"ClusterService/Backup":           `{}`,
+	"SessionService/DrainConductor":   `{"conductor": "nobody"}`,
+	"SessionService/UndrainConductor": `{"conductor": "nobody"}`,
+	"LogbookService/ListBooks":        `{}`,
+	"AccessService/ListPrincipals":    `{}`,
+	"AccessService/ListAudit":         `{}`,
+	"AccessService/ListRefusals":      `{}`,
+	"AccessService/RecordAct":         `{"verb": "test"}`,
+	"AccessService/SavePrincipal":     `{"name": "-/-"}`,
+	"AccessService/DeletePrincipal":   `{"name": "nobody"}`,
+	"AccessService/AddAccessToken":    `{"principal": "nobody"}`,
+	"AccessService/RevokeAccessToken": `{"principal": "nobody"}`,
+}
+
+// ofAll are the calls that every principal may make, and that answer with what it may see.
+var ofAll = map[string]string{
+	"ClusterService/Status":       `{}`,
+	"BoardService/ListBoards":     `{}`,
+	"AccessService/WhoAmI":        `{}`,
+	"SessionService/ListSessions": `{}`,
+	"SessionService/ListEntities": `{}`,
+	"SessionService/ListDrains":   `{}`,
+	"SessionService/Open":         "", // below: by a worker of any board
+}
+
+// refusals are how a call may be refused. What belongs to another tenant may also be
+// answered as if it did not exist.
+var (
+	notAllowed = []string{`"not_allowed"`, `"permission_denied"`}
+	notThere   = append([]string{`"not_found"`, `"session_expired"`, `"fenced"`}, notAllowed...)
+)
+
+func refused(answer string, how []string) bool {
+	return slices.ContainsFunc(how, func(code string) bool { return strings.Contains(answer, code) })
+}
+
+// TestWhatEachRoleMay makes each call in each role, on the caller's own board and on another
+// tenant's. The verdicts follow from the tables of calls and of roles. Promise: boards are
+// the tenants.
+func TestWhatEachRoleMay(t *testing.T) {
+	t.Parallel()
+	c := newTenants(t, 1)
+	calls := node.Calls()
+	calls["BoardService/Execute"] = string(command.Operate) // by the class of its command, which suspends
+	other := c.newTenant("other/b", "foreign")
+	for name := range calls {
+		places := 0
+		for _, rows := range []map[string]string{other.requests(), ofCluster, ofAll} {
+			if _, found := rows[name]; found {
+				places++
+			}
+		}
+		if places != 1 {
+			t.Errorf("%s stands in %d of the tables above, and belongs into one", name, places)
+		}
+	}
+	foreign := other.requests()
+	for _, role := range access.Roles {
+		mine := c.newTenant("mine/"+string(role), "own-"+string(role))
+		own := mine.requests()
+		bound, _ := c.token("bound-"+string(role), time.Time{}, access.Grant{Role: role, Boards: "mine/*"})
+		if role == access.Worker { // whose claims and sessions are its own
+			bound = mine.workerToken
+		}
+		everywhere, _ := c.token("everywhere-"+string(role), time.Time{}, access.Grant{Role: role, Boards: access.AllBoards})
+		for _, name := range slices.Sorted(maps.Keys(foreign)) {
+			if _, answer := c.call(0, bound, name, foreign[name]); !refused(answer, notThere) || strings.Contains(answer, other.mark) {
+				t.Errorf("%s %s of another tenant: %s", role, name, answer)
+			}
+		}
+		for _, name := range lastFirst(own) {
+			_, answer := c.call(0, bound, name, own[name])
+			if may := command.Allows(role, command.Permission(calls[name])); may == refused(answer, notAllowed) {
+				t.Errorf("%s %s: %s", role, name, answer)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(ofCluster)) {
+			if _, answer := c.call(0, bound, name, ofCluster[name]); !refused(answer, notAllowed) {
+				t.Errorf("%s of some boards: %s: %s", role, name, answer)
+			}
+			_, answer := c.call(0, everywhere, name, ofCluster[name])
+			if may := command.Allows(role, command.Permission(calls[name])); may == refused(answer, notAllowed) {
+				t.Errorf("%s of all boards: %s: %s", role, name, answer)
+			}
+		}
+		for name, request := range ofAll {
+			if request == "" {
+				continue
+			}
+			status, answer := c.call(0, bound, name, request)
+			if status != http.StatusOK || strings.Contains(answer, other.board) || strings.Contains(answer, other.mark) {
+				t.Errorf("%s %s: %d %s", role, name, status, answer)
+			}
+		}
+		_, answer := c.call(0, bound, "SessionService/Open", fmt.Sprintf(`{"opening": {"id": %q, "name": "s"}}`, jobs.NewSessionID()))
+		if may := command.Allows(role, command.Work); may == refused(answer, notAllowed) {
+			t.Errorf("%s SessionService/Open: %s", role, answer)
+		}
+	}
+}
+
+// lastFirst is an order in which calls that end something come last.
+func lastFirst(requests map[string]string) []string {
+	last := []string{"BoardService/Cancel", "BoardService/Purge", "BoardService/Abandon", "BoardService/Trash", "BoardService/Consume",
+		"ScheduleService/Delete", "BoardService/DeleteBoard", "LogbookService/DestroyBook", "SessionService/Close"}
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(requests)), func(name string) bool { return slices.Contains(last, name) })
+	return append(names, last...)
+}
+
+// Who shows nothing, or something that is not known or not good any more, gets in nowhere.
+func TestCallersAreKnown(t *testing.T) {
+	t.Parallel()
+	c := newTenants(t, 1)
+	viewer := access.Grant{Role: access.Viewer, Boards: "*"}
+	good, id := c.token("good", time.Time{}, viewer)
+	expired, _ := c.token("late", time.Now().Add(-time.Second), viewer)
+	fresh, _ := c.token("late", time.Now().Add(time.Hour), viewer)
+	for _, row := range []struct {
+		name, token string
+		header      []string
+		want        int
+	}{
+		{"nothing", "", nil, http.StatusUnauthorized},
+		{"no token", "", []string{"Authorization", "Basic YTpi"}, http.StatusUnauthorized},
+		{"another token", good + "x", nil, http.StatusUnauthorized},
+		{"expired", expired, nil, http.StatusUnauthorized},
+		{"an exchanged one", fresh, nil, http.StatusOK},
+		{"good", good, nil, http.StatusOK},
+		{"in the name of a node", "", []string{wire.HeaderPrincipal, "node/n1"}, http.StatusUnauthorized},
+		{"in the name of another", good, []string{wire.HeaderPrincipal, "local/0"}, http.StatusOK}, // which does not count
+	} {
+		if status, answer := c.call(0, row.token, "BoardService/ListBoards", `{}`, row.header...); status != row.want {
+			t.Errorf("%s: %d %s", row.name, status, answer)
+		}
+	}
+	if _, answer := c.call(0, good, "BoardService/CreateBoard", `{"board": "b"}`, wire.HeaderPrincipal, "local/0"); !refused(answer, notAllowed) {
+		t.Errorf("a viewer has said that it is somebody else: %s", answer)
+	}
+	client := c.as(good) // whose stream is open
+	if _, err := client.Job(t.Context(), jobs.NewJobID()); !errors.Is(err, jobs.ErrNotFound) {
+		t.Error(err)
+	}
+	if err := c.operator.RevokeAccessToken(t.Context(), "good", id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Job(t.Context(), jobs.NewJobID()); !errors.Is(err, jobs.ErrNotAllowed) {
+		t.Errorf("with a revoked token, on a stream that is open: %v", err)
+	}
+	if status, _ := c.call(0, good, "BoardService/ListBoards", `{}`); status != http.StatusUnauthorized {
+		t.Errorf("a revoked token: %d", status)
+	}
+	for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusOK, "/metrics": http.StatusUnauthorized} {
+		answer, err := c.plain.Get("https://" + c.endpoints()[0] + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Body.Close(); answer.StatusCode != want {
+			t.Errorf("%s: %d", path, answer.StatusCode)
+		}
+	}
+}
+
+// A token that was revoked is refused at once, by every node, also where that is not applied
+// yet.
+func TestTokensAreRevokedAtOnce(t *testing.T) {
+	t.Parallel()
+	c := newTenants(t, 3)
+	request := fmt.Sprintf(`{"id": %q}`, jobs.NewJobID())
+	for range 5 {
+		token, id := c.token("ann", time.Time{}, access.Grant{Role: access.Viewer, Boards: "*"})
+		for i := range 3 {
+			if status, answer := c.call(i, token, "BoardService/GetJob", request); status != http.StatusNotFound {
+				t.Errorf("node %d: %d %s", i, status, answer)
+			}
+		}
+		if err := c.operator.RevokeAccessToken(t.Context(), "ann", id); err != nil {
+			t.Fatal(err)
+		}
+		var refusing sync.WaitGroup
+		for i := range 3 {
+			refusing.Go(func() {
+				if status, answer := c.call(i, token, "BoardService/GetJob", request); !refused(answer, append([]string{`"unauthenticated"`}, notAllowed...)) {
+					t.Errorf("node %d: %d %s", i, status, answer)
+				}
+			})
+		}
+		refusing.Wait()
+	}
+}
+
+// A principal by its client certificate, by any node, and an operator by the socket.
+func TestWaysToProveWho(t *testing.T) {
+	t.Parallel()
+	c := newTenants(t, 3)
+	ctx := t.Context()
+	ann := c.authority.files(credentials.Subject{Name: "ann"})
+	if _, err := secureClient(t, c.cluster, ann); !errors.Is(err, access.ErrUnknown) && !errors.Is(err, jobs.ErrNotAllowed) && !errors.Is(err, jobs.ErrUnavailable) {
+		t.Errorf("a certificate of no principal: %v", err)
+	}
+	local, err := raftboard.Open(ctx, raftboard.Options{Endpoints: []string{"unix://" + c.options[(c.leader()+1)%3].Socket}}) // of a follower
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(local.Close)
+	if err := local.SavePrincipal(ctx, access.Principal{Name: "ann", Grants: []access.Grant{{Role: access.Operator, Boards: "orders/*"}}}); err != nil {
+		t.Fatal(err)
+	}
+	page, err := local.Principals(ctx, "")
+	if err != nil || len(page.Items) != 1 || !strings.HasPrefix(page.Items[0].By, "local/") {
+		t.Errorf("%+v, %v", page, err)
+	}
+	for i := range 3 {
+		client, err := secureClient(t, c.cluster, ann, i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		who, err := client.WhoAmI(ctx)
+		if err != nil || !who.Enforced || who.Name != "ann" || !slices.Equal(who.Grants, []access.Grant{{Role: access.Operator, Boards: "orders/*"}}) {
+			t.Errorf("%+v, %v", who, err)
+		}
+		job, err := jobs.PostOne(ctx, client, jobs.Posting{Board: "orders/new", Name: "n", Kind: "k"})
+		if err != nil || job.PostedBy != "ann" {
+			t.Errorf("by node %d: %+v, %v", i, job, err)
+		}
+		if _, err := jobs.PostOne(ctx, client, jobs.Posting{Board: "other", Name: "n", Kind: "k"}); !errors.Is(err, jobs.ErrNotAllowed) {
+			t.Errorf("by node %d: %v", i, err)
+		}
+	}
+	same(t, c.cluster)
+}
+
+// Every change is on record under the name that its caller has proved, whatever it says.
+func TestChangesAreOnRecord(t *testing.T) {
+	t.Parallel()
+	c := newTenants(t, 1)
+	ctx := t.Context()
+	token, _ := c.token("ops", time.Time{}, access.Grant{Role: access.Operator, Boards: "orders"})
+	client := c.as(token)
+	job, err := jobs.PostOne(ctx, client, jobs.Posting{Board: "orders", Name: "n", Kind: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Suspend(ctx, jobs.JobCommand{Job: job.ID, By: "somebody else", Reason: "r"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Cancel(ctx, jobs.JobCommand{Job: job.ID, By: "somebody else"}); err != nil {
+		t.Fatal(err)
+	}
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	seen := 0
+	for event, err := range client.Watch(watching, jobs.Watch{After: &jobs.Position{}, Board: "orders"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.By != "ops" || event.Request != nil && event.Request.By != "ops" {
+			t.Errorf("%+v, request %+v", event, event.Request)
+		}
+		if seen++; seen == 3 {
+			break
+		}
+	}
+}
+
+// What principals do to the work of others, to boards, to the cluster and to each other is in
+// the audit log, with the log index, whether it was done or refused; what a node has refused
+// without asking the log is counted there.
+func TestAuditLog(t *testing.T) {
+	t.Parallel()
+	c := newTenants(t, 3)
+	ctx := t.Context()
+	token, _ := c.token("ops", time.Time{}, access.Grant{Role: access.Operator, Boards: "orders"})
+	client := c.as(token)
+	job, err := jobs.PostOne(ctx, client, jobs.Posting{Board: "orders", Name: "n", Kind: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Cancel(ctx, jobs.JobCommand{Job: job.ID, Reason: "r"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Suspend(ctx, jobs.JobCommand{Job: job.ID}); err == nil {
+		t.Error("a job that is finished was suspended")
+	}
+	if _, err := c.operator.RemoveMember(ctx, "nobody"); err == nil {
+		t.Error("a member was removed that is none")
+	}
+	page, err := c.operator.Audit(ctx, access.RecordQuery{Principal: "ops"})
+	if err != nil || len(page.Items) != 2 || page.Next != "" {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	for i, verb := range []string{"suspend", "cancel"} {
+		record := page.Items[i]
+		want := access.Record{
+			Position: record.Position, At: record.At, Principal: "ops", From: "127.0.0.1", Verb: verb, Target: "job=" + job.ID.String(),
+		}
+		if verb == "suspend" {
+			want.Error = command.CodeConflict
+		}
+		if record != want || record.Position.Index == 0 || time.Since(record.At) > time.Minute {
+			t.Errorf("%+v, want %+v", record, want)
+		}
+	}
+	for verb, target := range map[string]string{"save_principal": "name=ops", "add_access_token": "principal=ops", "ClusterService/RemoveMember": "name=nobody"} {
+		page, err := c.operator.Audit(ctx, access.RecordQuery{Verb: verb, Target: target})
+		if err != nil || len(page.Items) != 1 || page.Items[0].Principal != "node/n1" {
+			t.Errorf("%s: %+v, %v", verb, page, err)
+		}
+	}
+	for range 3 {
+		if _, err := jobs.PostOne(ctx, client, jobs.Posting{Board: "other", Name: "n", Kind: "k"}); !errors.Is(err, jobs.ErrNotAllowed) {
+			t.Error(err)
+		}
+	}
+	refusals, err := c.operator.Refusals(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := uint64(0)
+	for _, refusal := range refusals {
+		if refusal.Principal == "ops" && refusal.Verb == "post" && refusal.From == "127.0.0.1" && refusal.Node != "" && strings.Contains(refusal.Error, "other") {
+			counted += refusal.Count
+		}
+	}
+	if counted < 3 {
+		t.Errorf("%d of 3 refusals are counted: %+v", counted, refusals)
+	}
+	same(t, c.cluster)
+}
+
+// What another tenant has cannot be told from what does not exist, and is not changed.
+func TestTenantsDoNotMeet(t *testing.T) {
+	t.Parallel()
+	c := newTenants(t, 1)
+	ctx := t.Context()
+	other := c.newTenant("other", "foreign")
+	token, _ := c.token("mine", time.Time{}, access.Grant{Role: access.Operator, Boards: "mine"}, access.Grant{Role: access.Worker, Boards: "mine"})
+	client := c.as(token)
+	nobody := jobs.NewJobID()
+	for _, name := range []string{"BoardService/GetJob", "BoardService/Explain", "BoardService/WaitJob"} {
+		_, of := c.call(0, token, name, fmt.Sprintf(`{"id": %q}`, other.job))
+		_, none := c.call(0, token, name, fmt.Sprintf(`{"id": %q}`, nobody))
+		if strings.ReplaceAll(of, other.job.String(), "ID") != strings.ReplaceAll(none, nobody.String(), "ID") {
+			if withoutDetails(of, other.job.String()) != withoutDetails(none, nobody.String()) {
+				t.Errorf("%s: %s, and of one that does not exist: %s", name, of, none)
+			}
+		}
+	}
+	if _, err := jobs.PostOne(ctx, client, jobs.Posting{ID: other.job, Board: "mine", Name: "n", Kind: "k"}); !errors.Is(err, jobs.ErrConflict) {
+		t.Errorf("posted under the id of another tenant's job: %v", err)
+	}
+	if _, err := jobs.PostOne(ctx, client, jobs.Posting{Board: "mine", Name: "n", BookID: other.book, Flow: other.flow}); !errors.Is(err, jobs.ErrNotFound) {
+		t.Errorf("posted under the book of another tenant: %v", err)
+	}
+	stolen := logbook.Book{ID: other.book, Name: "stolen"}
+	if _, err := jobs.PostOne(ctx, client, jobs.Posting{Board: "mine", Name: "n", Book: &stolen, Flow: other.flow}); !errors.Is(err, jobs.ErrNotFound) {
+		t.Errorf("posted with the book of another tenant: %v", err)
+	}
+	if err := client.Consume(ctx, jobs.Ending{Job: other.claimed, Token: other.token, Outcome: jobs.OutcomeSuccess}); !errors.Is(err, jobs.ErrFenced) {
+		t.Errorf("ended under the token of another tenant: %v", err)
+	}
+	if err := client.CloseSession(ctx, other.session); !errors.Is(err, jobs.ErrSessionExpired) {
+		t.Errorf("closed the session of another tenant: %v", err)
+	}
+	if err := client.KeepAlive(ctx, other.session); !errors.Is(err, jobs.ErrSessionExpired) {
+		t.Errorf("kept the session of another tenant alive: %v", err)
+	}
+	update := logbook.Update{Flow: other.flow, Sequence: 1, State: logbook.FlowRunning}
+	if verdicts, err := client.Update(ctx, update); err != nil || !errors.Is(verdicts[0], jobs.ErrNotFound) {
+		t.Errorf("changed the flow of another tenant: %v, %v", verdicts, err)
+	}
+	posted, err := jobs.PostOne(ctx, client, jobs.Posting{Board: "mine", Name: "n", Kind: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watching, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for event, err := range client.Watch(watching, jobs.Watch{After: &jobs.Position{}, Sessions: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.Board != "mine" {
+			t.Errorf("saw %+v", event)
+		}
+		if event.Job == posted.ID {
+			break
+		}
+	}
+	if err := c.operator.SaveBook(ctx, logbook.Book{ID: other.book, Name: "renamed"}); err != nil {
+		t.Error(err)
+	}
+	if book, err := c.operator.Book(ctx, other.book); err != nil || book.Name != "renamed" || book.Board != "other" {
+		t.Errorf("%+v, %v", book, err)
+	}
+	job, err := c.operator.Job(ctx, other.claimed)
+	if err != nil || job.State != jobs.StateClaimed || job.Token != other.token {
+		t.Errorf("%+v, %v", job, err)
+	}
+}
+
+// withoutDetails is the code and the message of an error, without an id.
+func withoutDetails(answer, id string) string {
+	var failed struct{ Code, Message string }
+	if json.Unmarshal([]byte(answer), &failed) != nil {
+		return answer
+	}
+	return failed.Code + strings.ReplaceAll(failed.Message, id, "ID")
+}
+
+// A principal that may not see values gets names and states, from every call.
+func TestValuesAreHidden(t *testing.T) {
+	t.Parallel()
+	c := newTenants(t, 1)
+	ctx := t.Context()
+	const secret = "the-value"
+	marked := json.RawMessage(`"` + secret + `"`)
+	flow := logbook.FlowDetail{ID: logbook.NewFlowID(), Name: "f", Factory: logbook.Factory{Name: "k", Args: marked}, Store: logbook.Values{"a": marked}}
+	book := logbook.Book{ID: logbook.NewBookID(), Name: "b", Meta: logbook.Values{"m": marked}, Flows: []logbook.FlowDetail{flow}}
+	job, err := jobs.PostOne(ctx, c.operator, jobs.Posting{Board: "orders", Name: "shown", Book: &book, Details: marked, Store: logbook.Values{"b": marked}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _ := c.token("support", time.Time{}, access.Grant{Role: access.Viewer, Boards: "orders"})
+	calls := map[string]string{
+		"BoardService/GetJob": fmt.Sprintf(`{"id": %q}`, job.ID), "BoardService/WaitJob": fmt.Sprintf(`{"id": %q, "timeout": "0.001s"}`, job.ID),
+		"LogbookService/GetFlow": fmt.Sprintf(`{"id": %q}`, flow.ID), "LogbookService/GetBook": fmt.Sprintf(`{"id": %q}`, book.ID),
+	}
+	for _, hide := range []bool{false, true} {
+		err := c.operator.SavePrincipal(ctx, access.Principal{Name: "support", HideValues: hide, Grants: []access.Grant{{Role: access.Viewer, Boards: "orders"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, request := range calls {
+			for _, stale := range []string{"", `, "stale": true}`} {
+				if stale != "" && name == "BoardService/WaitJob" {
+					continue
+				}
+				if stale != "" {
+					request = strings.TrimSuffix(request, "}") + stale
+				}
+				status, answer := c.call(0, token, name, request)
+				if shown := strings.Contains(answer, secret); status != http.StatusOK || shown == hide {
+					t.Errorf("%s, hidden %v: %d %s", name, hide, status, answer)
+				}
+			}
+		}
+	}
+}
+
+// A node that does not ask who its callers are cannot pass them on as its own.
+func TestOpenNodeCannotVouch(t *testing.T) {
+	t.Parallel()
+	c := newTenants(t, 3, func(o *node.Options) { o.AccessControl = o.Name != "n3" })
+	eventually(t, "another node leads", func() bool {
+		if c.leader() != 2 {
+			return true
+		}
+		_, _ = c.operator.TransferLeader(t.Context(), "n1")
+		return false
+	})
+	if status, answer := c.call(2, "", "BoardService/Post", `{"postings": [{"name": "n", "kind": "k"}]}`); !refused(answer, notAllowed) {
+		t.Errorf("%d %s", status, answer)
+	}
+	if status, answer := c.call(2, "", "BoardService/ListJobs", `{"stale": true}`); status != http.StatusOK {
+		t.Errorf("what it knows itself, it tells: %d %s", status, answer)
+	}
+}
+
+// FuzzCallerHeaders: nobody gets in by headers but with a token itself, and under no other
+// name than the token's. Promise: headers of strangers crash no node.
+func FuzzCallerHeaders(f *testing.F) {
+	text, token := access.Draw(time.Time{})
+	identify := node.GuardWith(f, access.Principal{Name: "ann", Tokens: []access.Token{token}})
+	f.Add("Bearer "+text, "", "")
+	f.Add("bearer "+text, "local/0", "1")
+	f.Add("Bearer  "+text+" ", "node/n1", "0")
+	f.Add("Basic YTpi", "ann", "")
+	f.Fuzz(func(t *testing.T, authorization, principal, hops string) {
+		name, err := identify(http.Header{"Authorization": {authorization}, wire.HeaderPrincipal: {principal}, wire.HeaderHops: {hops}})
+		switch {
+		case authorization == "Bearer "+text && (err != nil || name != "ann"):
+			t.Errorf("the token is answered with %q, %v", name, err)
+		case authorization != "Bearer "+text && !errors.Is(err, access.ErrUnknown):
+			t.Errorf("%q gets in as %q, %v", authorization, name, err)
+		}
+	})
+}

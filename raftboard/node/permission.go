@@ -1,0 +1,393 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/logbook"
+)
+
+// may reports whether a principal has a permission on a board; on access.AllBoards: for all
+// of them, and for what belongs to none.
+func may(p *access.Principal, needed command.Permission, board string) bool {
+	for _, grant := range p.Grants {
+		if !command.Allows(grant.Role, needed) {
+			continue
+		}
+		if grant.Boards == access.AllBoards || board != access.AllBoards && grant.Covers(board) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayAnywhere reports whether a principal has a permission on any board.
+func mayAnywhere(p *access.Principal, needed command.Permission) bool {
+	for _, grant := range p.Grants {
+		if command.Allows(grant.Role, needed) {
+			return true
+		}
+	}
+	return false
+}
+
+// restricted finds the principal of a call, unless it has a permission on all boards: then it
+// returns nil, and nothing more needs to be checked.
+func (g *guard) restricted(ctx context.Context, needed command.Permission) (*access.Principal, error) {
+	who := callerOf(ctx)
+	if who == nil {
+		return nil, nil
+	}
+	p, err := g.rights(who)
+	if err != nil || p == nil || may(p, needed, access.AllBoards) {
+		return nil, err
+	}
+	return p, nil
+}
+
+// allow authorizes a call or a command. It answers for what the caller may not read as if that
+// did not exist. A refusal is counted.
+func (g *guard) allow(ctx context.Context, verb string, needed command.Permission, message any) error {
+	err := g.decide(ctx, needed, message)
+	if errors.Is(err, jobs.ErrNotAllowed) {
+		who := callerOf(ctx)
+		g.refused.note(access.Refusal{Principal: who.name, From: who.from, Verb: verb, Error: err.Error()}, g.now())
+	}
+	return err
+}
+
+func (g *guard) decide(ctx context.Context, needed command.Permission, message any) error {
+	p, err := g.restricted(ctx, needed)
+	if err != nil || p == nil {
+		return err
+	}
+	switch scope, err := g.scopeOf(message); {
+	case err != nil:
+		return err
+	case scope.parts:
+		return nil
+	case scope.session != "":
+		return g.allowSession(ctx, p, needed, scope.session)
+	case scope.anywhere:
+		return refusal(p, needed, "any board", mayAnywhere(p, needed))
+	default:
+		return scope.allow(p, needed)
+	}
+}
+
+// refusal is the error of a principal that may not do something.
+func refusal(p *access.Principal, needed command.Permission, where string, allowed bool) error {
+	if allowed {
+		return nil
+	}
+	return fmt.Errorf("%w: principal %q may not %s on %s; its grants are %v", jobs.ErrNotAllowed, p.Name, needed, where, p.Grants)
+}
+
+// allowSession lets only the principal that opened a session use it.
+func (g *guard) allowSession(ctx context.Context, p *access.Principal, needed command.Permission, text string) error {
+	id, err := jobs.ParseSessionID(text)
+	if err != nil {
+		return err
+	}
+	if err := refusal(p, needed, "any board", mayAnywhere(p, needed)); err != nil {
+		return err
+	}
+	session, err := g.machine.Session(id)
+	if err == nil && session.Principal != "" && session.Principal != callerOf(ctx).name {
+		return fmt.Errorf("session %s: %w", id, jobs.ErrSessionExpired)
+	}
+	return nil // of one that does not exist, the call says so itself
+}
+
+// scope is what a call acts on.
+type scope struct {
+	parts    bool     // each part of the call is authorized by itself, or the answer is filtered
+	anywhere bool     // on what the caller owns: a role on any board is enough
+	session  string   // the id of a session that the caller must own
+	boards   []string // all of them; access.AllBoards: all boards, or what belongs to none
+	noun, id string   // what is on the board; empty: the board itself
+	missing  bool     // there is none of that id
+	listing  bool     // another request could name a board
+}
+
+func (s *scope) allow(p *access.Principal, needed command.Permission) error {
+	for _, board := range s.boards {
+		if s.noun != "" && !may(p, command.Read, board) {
+			s.missing = true
+		}
+	}
+	if s.missing {
+		return fmt.Errorf("%s %s: %w", s.noun, s.id, jobs.ErrNotFound)
+	}
+	for _, board := range s.boards {
+		where := fmt.Sprintf("board %q", board)
+		if board == access.AllBoards {
+			where = "all boards"
+			if s.listing {
+				where += ": name one"
+			}
+		}
+		if err := refusal(p, needed, where, may(p, needed, board)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scopeOf finds what a message acts on. Messages that are not listed act on the cluster.
+func (g *guard) scopeOf(message any) (scope, error) {
+	switch m := message.(type) {
+	case *boxed:
+		return g.scopeOf(m.Message)
+	case *conductordv1.PostRequest, *conductordv1.ExecuteRequest, *conductordv1.UpdateFlowsRequest, *conductordv1.StatusRequest,
+		*conductordv1.ListBoardsRequest, *conductordv1.ListSessionsRequest, *conductordv1.ListEntitiesRequest, *conductordv1.ListDrainsRequest,
+		*conductordv1.WatchRequest, *conductordv1.WhoAmIRequest:
+		return scope{parts: true}, nil
+	case *conductordv1.KeepAliveRequest:
+		return scope{session: m.Session}, nil
+	case *conductordv1.OpenRequest, *conductordv1.Opening, *conductordv1.CloseSessionCommand, *conductordv1.RegisterCommand,
+		*conductordv1.ExtendClaimCommand, *conductordv1.Ending: // the state machine compares the principal of the session
+		return scope{anywhere: true}, nil
+	case *conductordv1.Update:
+		if m.GetToken() != nil {
+			return scope{anywhere: true}, nil
+		}
+		return inState("flow", m.GetFlow(), logbook.ParseFlowID, g.machine.BoardOfFlow)
+	case *conductordv1.ClaimNextRequest:
+		return ofBoards(m.GetClaim().GetBoards()), nil
+	case *conductordv1.ClaimNextCommand:
+		return ofBoards(m.GetBoards()), nil
+	case *conductordv1.BulkRequest:
+		return listing(m.GetQuery().GetBoard()), nil
+	case *conductordv1.ListErrorsRequest:
+		if m.GetJob() == "" {
+			return listing(m.GetBoard()), nil
+		}
+		return inState("job", m.GetJob(), jobs.ParseJobID, g.machine.BoardOfJob)
+	case *conductordv1.ListJobsRequest, *conductordv1.ListClaimsRequest, *conductordv1.ListSchedulesRequest:
+		return listing(m.(interface{ GetBoard() string }).GetBoard()), nil
+	case *conductordv1.SaveScheduleRequest:
+		return ofBoards([]string{m.GetSchedule().GetBoard()}), nil
+	case *conductordv1.SaveScheduleCommand:
+		return ofBoards([]string{m.GetSchedule().GetBoard()}), nil
+	case *conductordv1.Intervention:
+		return inState("flow", m.GetFlow(), logbook.ParseFlowID, g.machine.BoardOfFlow)
+	case *conductordv1.GetFlowRequest:
+		return inState("flow", m.GetId(), logbook.ParseFlowID, g.machine.BoardOfFlow)
+	case *conductordv1.GetBookRequest:
+		return inState("book", m.GetId(), logbook.ParseBookID, g.machine.BoardOfBook)
+	case *conductordv1.DestroyBookCommand:
+		return inState("book", m.GetBook(), logbook.ParseBookID, g.machine.BoardOfBook)
+	case *conductordv1.Book:
+		return g.scopeOfBook(m)
+	case *conductordv1.GetJobRequest, *conductordv1.WaitJobRequest, *conductordv1.ExplainRequest:
+		return inState("job", m.(interface{ GetId() string }).GetId(), jobs.ParseJobID, g.machine.BoardOfJob)
+	case *conductordv1.ClaimCommand, *conductordv1.JobCommand, *conductordv1.Change:
+		return inState("job", m.(interface{ GetJob() string }).GetJob(), jobs.ParseJobID, g.machine.BoardOfJob)
+	case interface{ GetBoard() string }: // of one board, whose empty name is the default board's
+		return ofBoards([]string{m.GetBoard()}), nil
+	}
+	return scope{boards: []string{access.AllBoards}}, nil
+}
+
+// scopeOfBook is the board of a book that is saved: its own, or the one that a new one says.
+func (g *guard) scopeOfBook(m *conductordv1.Book) (scope, error) {
+	known, err := inState("book", m.GetId(), logbook.ParseBookID, g.machine.BoardOfBook)
+	if err != nil || !known.missing {
+		return known, err
+	}
+	return listing(m.GetBoard()), nil
+}
+
+// ofBoards is the scope of named boards; none is the default board.
+func ofBoards(names []string) scope {
+	boards := []string{jobs.DefaultBoard}
+	if len(names) > 0 {
+		boards = make([]string, len(names))
+	}
+	for i, name := range names {
+		boards[i] = cmp.Or(name, jobs.DefaultBoard)
+	}
+	return scope{boards: boards}
+}
+
+// listing is the scope of a list: one board, or all.
+func listing(board string) scope {
+	return scope{boards: []string{cmp.Or(board, access.AllBoards)}, listing: true}
+}
+
+// inState is the scope of what has an id, by the board on which it is.
+func inState[ID any](noun, id string, parse func(string) (ID, error), boardOf func(ID) (string, bool, error)) (scope, error) {
+	parsed, err := parse(id)
+	if err != nil {
+		return scope{}, err
+	}
+	board, found, err := boardOf(parsed)
+	s := listing(board)
+	s.noun, s.id, s.missing = noun, id, !found
+	return s, err
+}
+
+// sign writes the caller's name into a command, over what the caller has written there, and
+// returns an error unless the caller may send it.
+func (g *guard) sign(ctx context.Context, c *conductordv1.Command) error {
+	c.Principal, c.From = "", ""
+	who := callerOf(ctx)
+	if who == nil {
+		return nil
+	}
+	c.Principal, c.From = who.name, who.from
+	verb := command.VerbOf(c)
+	if verb == nil {
+		return nil // which the check of the command refuses
+	}
+	message := verb.Message(c)
+	if by := message.ProtoReflect().Descriptor().Fields().ByName("by"); by != nil {
+		message.ProtoReflect().Set(by, protoreflect.ValueOfString(who.name))
+	}
+	if verb.Permission == command.Lead {
+		return nil // the node has made it for a call that was allowed
+	}
+	for _, posting := range c.GetPost().GetPostings() {
+		if err := g.allow(ctx, verb.Name, verb.Permission, posting); err != nil {
+			return err
+		}
+	}
+	if c.GetPost() != nil {
+		return nil
+	}
+	return g.allow(ctx, verb.Name, verb.Permission, message)
+}
+
+// allowWatch returns an error unless the caller may watch what it names.
+func (g *guard) allowWatch(ctx context.Context, wanted *jobs.Watch) error {
+	p, err := g.restricted(ctx, command.Read)
+	if err != nil || p == nil {
+		return err
+	}
+	if !wanted.Job.IsZero() {
+		job, err := inState("job", wanted.Job.String(), jobs.ParseJobID, g.machine.BoardOfJob)
+		if err == nil {
+			err = job.allow(p, command.Read)
+		}
+		return err
+	}
+	var named []string
+	if wanted.Board != "" {
+		named = append(named, wanted.Board)
+	}
+	if named = append(named, wanted.Boards...); len(named) == 0 {
+		return refusal(p, command.Read, "any board", mayAnywhere(p, command.Read))
+	}
+	boards := ofBoards(named)
+	return boards.allow(p, command.Read)
+}
+
+// shownEvents selects the events that the caller may see now: those of its boards, and to
+// conductors that they are drained.
+func (g *guard) shownEvents(ctx context.Context, wanted *jobs.Watch) (func(*jobs.Event) bool, error) {
+	p, err := g.restricted(ctx, command.Read)
+	if err != nil {
+		return nil, err
+	}
+	return func(event *jobs.Event) bool {
+		switch {
+		case p == nil:
+			return true
+		case event.Kind == jobs.EventDrained, event.Kind == jobs.EventUndrained:
+			return wanted.Owner != "" && event.Owner == wanted.Owner
+		}
+		return event.Board != "" && may(p, command.Read, event.Board)
+	}, nil
+}
+
+// shown reads pages of a list until one has something that the caller may see, and leaves out
+// the rest.
+func shown[T any](after string, read func(after string) ([]T, string, error), shows func(*T) bool) ([]T, string, error) {
+	for {
+		page, next, err := read(after)
+		if err != nil {
+			return nil, "", err
+		}
+		page = slices.DeleteFunc(page, func(item T) bool { return !shows(&item) })
+		if len(page) > 0 || next == "" {
+			return page, next, nil
+		}
+		after = next
+	}
+}
+
+// mayShowSession reports whether the caller may see a session: its own, or any.
+func (g *guard) mayShowSession(ctx context.Context, session *jobs.Session) bool {
+	return g.mayShow(ctx, access.AllBoards) || session.Principal == g.nameOf(ctx)
+}
+
+// showEntity reports whether the caller may see an entity: one that serves a board of its own.
+// Of other boards it learns nothing.
+func (g *guard) showEntity(ctx context.Context, entity *jobs.Entity) bool {
+	if g.mayShow(ctx, access.AllBoards) {
+		return true
+	}
+	entity.Boards = slices.DeleteFunc(slices.Clone(entity.Boards), func(board string) bool { return !g.mayShow(ctx, board) })
+	return len(entity.Boards) > 0
+}
+
+// mayShow reports whether the caller may read what is on a board.
+func (g *guard) mayShow(ctx context.Context, board string) bool {
+	p, err := g.restricted(ctx, command.Read)
+	return err == nil && (p == nil || may(p, command.Read, board))
+}
+
+// hide takes the values out of an answer to a principal that may not see them.
+func (g *guard) hide(ctx context.Context, answer any) {
+	who := callerOf(ctx)
+	if who == nil {
+		return
+	}
+	if p, err := g.rights(who); err != nil || p == nil || !p.HideValues {
+		return
+	}
+	if box, ok := answer.(*boxed); ok {
+		answer = box.Message
+	}
+	if message, ok := answer.(proto.Message); ok {
+		withoutValues(message.ProtoReflect())
+	}
+}
+
+// hidden are the fields that hold what programs have put into jobs, flows and steps, or have
+// printed.
+var hidden = map[protoreflect.FullName]bool{
+	"conductord.v1.Attempt.stderr": true, "conductord.v1.Failure.message": true, "conductord.v1.Failure.stack": true,
+	"conductord.v1.Definition.packed": true, "conductord.v1.Job.reason": true, "conductord.v1.JobError.reason": true, "conductord.v1.Event.reason": true,
+}
+
+// withoutValues clears all values in a message.
+func withoutValues(message protoreflect.Message) {
+	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		switch {
+		case hidden[field.FullName()]:
+			message.Clear(field)
+		case field.Message() == nil || field.IsMap():
+		case field.Message().FullName() == "conductord.v1.Value", field.Message().FullName() == "conductord.v1.NamedValue":
+			message.Clear(field)
+		case field.IsList():
+			for i := range value.List().Len() {
+				withoutValues(value.List().Get(i).Message())
+			}
+		default:
+			withoutValues(value.Message())
+		}
+		return true
+	})
+}

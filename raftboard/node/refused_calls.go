@@ -1,0 +1,90 @@
+package node
+
+import (
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/conductord/conductord/jobs/access"
+)
+
+// socketHost is where calls by a node's socket come from.
+const socketHost = "socket"
+
+// maxRefusals bounds the kinds of refusals that a node remembers: a stranger can make as many
+// as it likes.
+const maxRefusals = 1_000
+
+// refusals are what a node has refused since it started, alike calls together.
+type refusals struct {
+	unknown, notAllowed prometheus.Counter
+
+	mu    sync.Mutex
+	kinds map[access.Refusal]*access.Refusal // by principal, host and verb; under mu
+}
+
+func newRefusals(registry *prometheus.Registry) *refusals {
+	counts := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "conductord_refused_calls_total", Help: "Calls of callers that are not known, and calls that their callers may not make.",
+	}, []string{"reason"})
+	registry.MustRegister(counts)
+	return &refusals{
+		unknown: counts.WithLabelValues("unknown"), notAllowed: counts.WithLabelValues("not_allowed"), kinds: make(map[access.Refusal]*access.Refusal),
+	}
+}
+
+// note remembers a refusal. A kind that is new takes the place of the one that was last seen
+// the longest ago, if there are too many.
+func (r *refusals) note(refusal access.Refusal, now time.Time) {
+	if refusal.Principal == "" {
+		r.unknown.Inc()
+	} else {
+		r.notAllowed.Inc()
+	}
+	kind := refusal
+	kind.Error = ""
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.kinds[kind]
+	if known == nil {
+		if len(r.kinds) >= maxRefusals {
+			r.forgetOldestLocked()
+		}
+		known = &refusal
+		r.kinds[kind] = known
+	}
+	known.Count, known.Last, known.Error = known.Count+1, now, refusal.Error
+}
+
+func (r *refusals) forgetOldestLocked() {
+	var oldest access.Refusal
+	for kind, known := range r.kinds {
+		if last := r.kinds[oldest]; last == nil || known.Last.Before(last.Last) {
+			oldest = kind
+		}
+	}
+	delete(r.kinds, oldest)
+}
+
+// latest are all kinds, the latest first.
+func (r *refusals) latest() []access.Refusal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []access.Refusal
+	for _, known := range r.kinds {
+		all = append(all, *known)
+	}
+	slices.SortFunc(all, func(a, b access.Refusal) int { return b.Last.Compare(a.Last) })
+	return all
+}
+
+// hostOf is the host of an address.
+func hostOf(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return socketHost
+}

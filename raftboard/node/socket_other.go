@@ -1,0 +1,13 @@
+//go:build !linux
+
+package node
+
+import (
+	"net"
+	"os"
+	"strconv"
+)
+
+// userOf is the number of this process's user: only its programs, and those of root, can
+// open the socket.
+func userOf(net.Conn) string { return strconv.Itoa(os.Getuid()) }

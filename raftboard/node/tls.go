@@ -1,0 +1,96 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"time"
+
+	"github.com/conductord/conductord/raftboard/credentials"
+)
+
+// secured is how a node listens and dials: with TLS if it has credentials, else in plain text.
+type secured struct {
+	system  System
+	store   *credentials.Store // nil: none
+	cluster string
+	clients bool // must have certificates
+}
+
+func newSecured(o Options) secured {
+	return secured{o.System, o.Credentials, o.Cluster, o.ClientCertificates}
+}
+
+// listenRaft listens for members. The TLS handshake is done by the first read, within the time
+// of the handshake between nodes.
+func (s secured) listenRaft(address string) (net.Listener, error) {
+	listener, err := s.system.Listen(address)
+	if err != nil || s.store == nil {
+		return listener, err
+	}
+	return tls.NewListener(listener, s.store.Raft(s.cluster)), nil
+}
+
+// listenAPI listens for clients.
+func (s secured) listenAPI(address string) (net.Listener, error) {
+	listener, err := s.system.Listen(address)
+	if err != nil || s.store == nil {
+		return listener, err
+	}
+	return tls.NewListener(listener, s.store.API(s.clients)), nil
+}
+
+// dial connects to another member, by either port. Nothing is sent before it has proven that
+// it is a node of the cluster.
+func (s secured) dial(ctx context.Context, address string, protocols ...string) (net.Conn, error) {
+	conn, err := s.system.Dial(ctx, address)
+	if err != nil || s.store == nil {
+		return conn, err
+	}
+	config := s.store.Members(s.cluster)
+	config.NextProtos = protocols
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return secure, nil
+}
+
+// certified is the proof of a member's name; nil without credentials.
+func (s secured) certified() func(net.Conn, string) error {
+	if s.store == nil {
+		return nil
+	}
+	return credentials.CheckName
+}
+
+// url is that of a call at another member's API.
+func (s secured) url(address, path string) string {
+	if s.store == nil {
+		return "http://" + address + path
+	}
+	return "https://" + address + path
+}
+
+// Times of the warnings before certificates expire.
+const (
+	expiryWarning = 30 * 24 * time.Hour
+	expiryLook    = 24 * time.Hour
+)
+
+// watchExpiry warns while the certificates expire soon, until ctx ends.
+func (n *Node) watchExpiry(ctx context.Context) {
+	look := time.NewTicker(expiryLook)
+	defer look.Stop()
+	for {
+		if expires := n.options.Credentials.Expires(); n.options.WallClock().Add(expiryWarning).After(expires) {
+			n.logger.Warn("a certificate expires soon: make another in its place; the node reads it by itself", "expires", expires)
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/credentials"
+)
+
+// TestCertificates is the runbook of docs/security.md: an authority, a certificate for each node,
+// a cluster that speaks TLS alone, its command line and conductor, and the exchange of the
+// certificates while it works.
+func TestCertificates(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ca := filepath.Join(dir, "ca.pem")
+	issue := func(name string) credentials.Files {
+		t.Helper()
+		files := credentials.Files{CA: ca, Cert: filepath.Join(dir, name+".pem"), Key: filepath.Join(dir, name+".key")}
+		_ = errors.Join(os.Remove(files.Cert), os.Remove(files.Key))
+		var made cli.MadeFiles
+		printed(t, &made, "cert", "issue", "node", name, "--cluster", "local", "--host", "127.0.0.1,localhost", "--dir", dir)
+		if made.Cert != files.Cert || made.Key != files.Key || time.Until(made.Expires) < 300*24*time.Hour {
+			t.Fatalf("%+v", made)
+		}
+		return files
+	}
+	var authority cli.MadeFiles
+	printed(t, &authority, "cert", "init", "--dir", dir)
+	refuses(t, 1, "file exists", "cert", "init", "--dir", dir)
+	refuses(t, 2, "--cluster and --host", "cert", "issue", "node", "node1", "--dir", dir)
+	cluster := newCluster(t, func(c *config.Config) {
+		files := issue(c.Node)
+		c.TLS = config.TLS{CA: files.CA, Cert: files.Cert, Key: files.Key}
+	})
+	if err := cluster.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.WaitReady(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	secure := []string{"--server=" + strings.Join(cluster.Endpoints(), ","), "--ca-file=" + ca,
+		"--cert-file=" + filepath.Join(dir, "node1.pem"), "--key-file=" + filepath.Join(dir, "node1.key")}
+	run := func(args ...string) string {
+		t.Helper()
+		said, err := exec.CommandContext(within(t), binary, append(args, secure...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v: %s", args, err, said)
+		}
+		return string(said)
+	}
+	run("flow", "run", "../examples/hello.toml")
+	eventually(t, "each node's conductor claims", func() bool { return strings.Count(run("conductor", "list"), "claiming") == 3 })
+	refuses(t, 6, "cannot connect", "cluster", "status", secure[0], "--timeout=1s")
+	status := run("cluster", "status")
+	if strings.Count(status, "yes") != 3 {
+		t.Error(status)
+	}
+	found, bad := examined(t, "", "--config", cluster.Nodes[0].Config)
+	if bad || found["certificates"].State != "good" || found["node node2"].State != "good" {
+		t.Errorf("%+v", found)
+	}
+	store, err := credentials.Open(credentials.Files{CA: ca, Cert: filepath.Join(dir, "node2.pem"), Key: filepath.Join(dir, "node2.key")},
+		func(err error) { t.Logf("reading certificates while they are exchanged: %v", err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := raftboard.Open(within(t), raftboard.Options{Endpoints: cluster.Endpoints(), Credentials: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	load := startPosting(t, client)
+	load.wait(t, 50)
+	for _, node := range cluster.Nodes {
+		issue(node.Name)
+	}
+	for _, node := range cluster.Nodes {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		if status, err := node.Terminate(ctx); err != nil || status != 0 {
+			t.Errorf("%s ends with %d, %v", node.Name, status, err)
+		}
+		start(t, node)
+		if err := node.WaitReady(ctx); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		load.wait(t, 20)
+	}
+	allThere(t, client, load.stop())
+	if _, err := jobs.PostOne(within(t), client, jobs.Posting{Name: "after", Kind: "none"}); err != nil {
+		t.Error(err)
+	}
+	// A node whose certificate is another's does not start, nor one whose key others can read.
+	wrong := cluster.Nodes[0]
+	wrong.Kill()
+	refuses(t, 1, `is of node "node2" of cluster "local", and this is node "node1"`, "server", "--config", wrong.Config,
+		"--tls-cert", filepath.Join(dir, "node2.pem"), "--tls-key", filepath.Join(dir, "node2.key"))
+	if err := os.Chmod(filepath.Join(dir, "node1.key"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	refuses(t, 1, "others can read the key", "server", "--config", wrong.Config)
+}
