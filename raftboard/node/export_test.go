@@ -444,7 +444,7 @@ func GuardWith(t testing.TB, known access.Principal) func(http.Header) (name str
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = machine.Close() })
-	g := newGuard(Options{AccessControl: true, Cluster: "test", Name: "n1", Metrics: prometheus.NewRegistry()}, machine, time.Now)
+	g := newGuard(Options{AccessControl: true, Cluster: "test", Name: "n1", Metrics: prometheus.NewRegistry()}, machine, time.Now, nil)
 	list := &principals{byName: map[string]*access.Principal{known.Name: &known}, byToken: map[[sha256.Size]byte]tokenOf{}}
 	for _, token := range known.Tokens {
 		list.byToken[token.Hash] = tokenOf{known.Name, token}

@@ -20,6 +20,7 @@ import (
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/wire"
@@ -78,18 +79,19 @@ type guard struct {
 	logger   hclog.Logger
 	log      refusalLog
 	refused  *refusals
-	tokens   *webTokens    // nil: JSON web tokens do not count
-	late     chan struct{} // holds one element for each caller that waits to become known
+	tokens   *webTokens // nil: JSON web tokens do not count
+	// applied waits until this node has applied what the leader had committed.
+	applied func(ctx context.Context) error
 
 	building sync.Mutex // the next list
 	list     atomic.Pointer[principals]
 }
 
-func newGuard(o Options, machine *fsm.Machine, now func() time.Time) *guard {
+func newGuard(o Options, machine *fsm.Machine, now func() time.Time, applied func(ctx context.Context) error) *guard {
 	return &guard{
 		enforced: o.AccessControl, cluster: o.Cluster, node: o.Name, machine: machine, now: now,
-		refuse: connect.NewErrorWriter(wire.HandlerOptions()...), logger: o.Logger, late: make(chan struct{}, maxLate), tokens: newWebTokens(o.Issuer, now),
-		refused: newRefusals(o.Metrics),
+		refuse: connect.NewErrorWriter(wire.HandlerOptions()...), logger: o.Logger, tokens: newWebTokens(o.Issuer, now),
+		refused: newRefusals(o.Metrics), applied: applied,
 	}
 }
 
@@ -141,12 +143,14 @@ func (g *guard) authenticate(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		who, err := g.identifyLately(r)
+		who, err := g.authenticated(r)
 		if err != nil {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // net/http reads the end of a short body
 			g.log.warn(g.logger, "refused a call", r.RemoteAddr, err)
-			g.refused.note(access.Refusal{From: hostOf(r.RemoteAddr), Verb: procedureName(r.URL.Path), Error: err.Error()}, g.now())
-			w.Header().Set("WWW-Authenticate", "Bearer")
+			if errors.Is(err, access.ErrUnknown) {
+				g.refused.note(access.Refusal{From: hostOf(r.RemoteAddr), Verb: procedureName(r.URL.Path), Error: err.Error()}, g.now())
+				w.Header().Set("WWW-Authenticate", "Bearer")
+			}
 			_ = g.refuse.Write(w, r, wire.ErrorToConnect(err))
 			return
 		}
@@ -157,35 +161,24 @@ func (g *guard) authenticate(next http.Handler) http.Handler {
 	})
 }
 
-// A principal or token that this node does not know may be in an entry that it has not applied
-// yet. So it looks again for a short time. This also slows down guessing.
-const (
-	latePatience = 2 * time.Second
-	lateLook     = 25 * time.Millisecond
-	maxLate      = 64 // callers that wait; further ones are refused at once
-)
+// applyPatience is how long a caller that this node does not know waits for the entries that
+// this node has not applied yet. It is well below the time of a client's shortest try.
+const applyPatience = time.Second
 
-// identifyLately is identify, and waits for principals and tokens that are new.
-func (g *guard) identifyLately(r *http.Request) (*caller, error) {
+// authenticated is identify. A principal or token that this node does not know may be in an
+// entry that it has not applied yet, so it catches up with the leader before it refuses the
+// caller. Callers share the questions to the leader.
+func (g *guard) authenticated(r *http.Request) (*caller, error) {
 	who, err := g.identify(r)
 	if !errors.Is(err, errNotFound) {
 		return who, err
 	}
-	select {
-	case g.late <- struct{}{}:
-		defer func() { <-g.late }()
-	default:
-		return nil, err
+	ctx, cancel := context.WithTimeout(r.Context(), applyPatience)
+	defer cancel()
+	if behind := g.applied(ctx); behind != nil {
+		return nil, fmt.Errorf("%w: this node does not know the caller, and cannot ask the leader whether it is new: %w", jobs.ErrUnavailable, behind)
 	}
-	for began := time.Now(); errors.Is(err, errNotFound) && time.Since(began) < latePatience; {
-		select {
-		case <-time.After(lateLook):
-			who, err = g.identify(r)
-		case <-r.Context().Done():
-			return nil, err
-		}
-	}
-	return who, err
+	return g.identify(r)
 }
 
 // errNotFound: there is no such principal or token, as far as this node knows.

@@ -106,6 +106,7 @@ type Node struct {
 	// Parts with locks of their own.
 	members      *membership
 	memberAskers *peerAskers // of the service that changes the members
+	committed    *committed
 	ready        *readiness
 	leader       *leaderState
 	disk         *diskSpace
@@ -281,6 +282,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.reads = n.newReadRounds()
 	n.clocks = &clockRounds{peers: n.newAskers(n.told), clock: n.clock}
 	n.memberAskers = n.newAskers(nil)
+	n.committed = &committed{ready: n.ready, reads: n.reads, peers: n.newAskers(nil)}
 	n.services = n.newServices()
 	n.options.Metrics.MustRegister(&stateCollector{machine: n.machine, leader: n.leader, clock: n.clock, disk: n.disk, logger: n.logger})
 	snapshotting := &compaction{raft: n.raft, machine: n.machine, growth: n.growth, interval: n.options.Raft.SnapshotInterval, logger: n.logger}
@@ -333,7 +335,7 @@ func (n *Node) catchUp(ctx context.Context) {
 // newServices gives each service the parts that it needs.
 func (n *Node) newServices() *services {
 	o := n.options
-	guard := newGuard(o, n.machine, n.clock.answerTime)
+	guard := newGuard(o, n.machine, n.clock.answerTime, n.committed.apply)
 	submit := &submitter{limits: o.Limits, memory: n.memory, disk: n.disk, machine: n.machine, proposer: n.proposer, guard: guard}
 	router := &router{
 		leader: n.leader, machine: n.machine, reads: n.reads, ready: n.ready, memory: n.memory, guard: guard,
@@ -568,6 +570,9 @@ func (n *Node) close() error {
 	}
 	if n.services != nil {
 		n.services.router.client.CloseIdleConnections()
+	}
+	if n.committed != nil {
+		n.committed.close()
 	}
 	if n.reads != nil {
 		n.reads.close()

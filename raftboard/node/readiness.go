@@ -84,6 +84,42 @@ func (r *readiness) leadersCommit(ctx context.Context, peers *peerAskers) (commi
 	return 0, false
 }
 
+// committed makes this node catch up with what the leader had committed before a call.
+type committed struct {
+	ready  *readiness
+	reads  *readRounds // while this node leads
+	peers  *peerAskers
+	shared sharedRounds
+}
+
+// apply waits until this node has applied every write that the leader it knows had
+// acknowledged before the call.
+func (c *committed) apply(ctx context.Context) error {
+	index, err := c.shared.join(ctx, c.ask)
+	if err != nil {
+		return err
+	}
+	return c.ready.machine.WaitApplied(ctx, index)
+}
+
+func (c *committed) ask() (uint64, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), applyPatience)
+	defer cancel()
+	if c.ready.leader.serves() {
+		return c.reads.confirm(ctx)
+	}
+	if index, known := c.ready.leadersCommit(ctx, c.peers); known {
+		return index, nil
+	}
+	return 0, fmt.Errorf("%w: the leader does not answer", jobs.ErrUnavailable)
+}
+
+// close ends the questions. No caller may wait then.
+func (c *committed) close() {
+	c.peers.close()
+	c.shared.close()
+}
+
 // check is nil when the node can serve every call: it knows a leader, and has
 // applied what the leader had committed. Otherwise it says what is missing.
 func (r *readiness) check() error {

@@ -33,24 +33,13 @@ type readRounds struct {
 	applied   func(ctx context.Context, index uint64) error
 	peers     *peerAskers
 	roundDone func()
-
-	mu      sync.Mutex
-	next    *round // collects the calls for the next round; under mu
-	running bool   // a goroutine carries out rounds; under mu
-	rounds  sync.WaitGroup
+	shared    sharedRounds // of carryOut
 }
 
 // close waits for the round under way. No call may wait then.
 func (r *readRounds) close() {
 	r.peers.close()
-	r.rounds.Wait()
-}
-
-// round is one round of questions, and its result for all calls that wait for it.
-type round struct {
-	done  chan struct{}
-	index uint64 // set before done is closed
-	err   error  // set before done is closed
+	r.shared.close()
 }
 
 // wait returns an index that this node has applied, and that includes every
@@ -69,49 +58,11 @@ func (r *readRounds) confirm(ctx context.Context) (uint64, error) {
 	if _, err := r.serving(); err != nil {
 		return 0, err
 	}
-	round := r.join()
-	select {
-	case <-round.done:
-		return round.index, round.err
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
-}
-
-// join adds the caller to the next round, and starts the goroutine that carries out
-// rounds if it does not run.
-func (r *readRounds) join() *round {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.next == nil {
-		r.next = &round{done: make(chan struct{})}
-	}
-	joined := r.next
-	if !r.running {
-		r.running = true
-		r.rounds.Go(r.run) // ends when no call waits
-	}
-	return joined
-}
-
-func (r *readRounds) run() {
-	for {
-		r.mu.Lock()
-		current := r.next
-		r.next = nil
-		if current == nil {
-			r.running = false
-			r.mu.Unlock()
-			return
-		}
-		r.mu.Unlock()
-		current.index, current.err = r.carryOut()
-		close(current.done)
-		r.roundDone()
-	}
+	return r.shared.join(ctx, r.carryOut)
 }
 
 func (r *readRounds) carryOut() (uint64, error) {
+	defer r.roundDone()
 	before, err := r.serving()
 	if err != nil {
 		return 0, err
@@ -163,3 +114,59 @@ func (r *readRounds) askPeers(term uint64) error {
 	}
 	return fmt.Errorf("%w: this leader reaches %d of the %d nodes that it needs: %w", jobs.ErrUnavailable, agree, majority, errors.Join(faults...))
 }
+
+// sharedRounds carry out one round at a time. A round serves all callers that waited when
+// it began. The zero value is ready.
+type sharedRounds struct {
+	mu      sync.Mutex
+	next    *round // collects the callers for the next round; under mu
+	running bool   // a goroutine carries out rounds; under mu
+	ended   sync.WaitGroup
+}
+
+// round is the result of one round for all callers that wait for it.
+type round struct {
+	done  chan struct{}
+	index uint64 // set before done is closed
+	err   error  // set before done is closed
+}
+
+// join waits for the result of a round that begins after the call. All callers give the
+// same function.
+func (s *sharedRounds) join(ctx context.Context, carryOut func() (uint64, error)) (uint64, error) {
+	s.mu.Lock()
+	if s.next == nil {
+		s.next = &round{done: make(chan struct{})}
+	}
+	joined := s.next
+	if !s.running {
+		s.running = true
+		s.ended.Go(func() { s.run(carryOut) }) // ends when no caller waits
+	}
+	s.mu.Unlock()
+	select {
+	case <-joined.done:
+		return joined.index, joined.err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+func (s *sharedRounds) run(carryOut func() (uint64, error)) {
+	for {
+		s.mu.Lock()
+		current := s.next
+		s.next = nil
+		if current == nil {
+			s.running = false
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		current.index, current.err = carryOut()
+		close(current.done)
+	}
+}
+
+// close waits for the round under way. No caller may wait then.
+func (s *sharedRounds) close() { s.ended.Wait() }
