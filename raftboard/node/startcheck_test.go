@@ -241,6 +241,14 @@ func snapshotsOf(t *testing.T, dir string) (names []string) {
 	return names
 }
 
+// newestSnapshot is the name of a running node's newest snapshot. One whose name
+// ends in .tmp is still being written.
+func newestSnapshot(t *testing.T, dir string) string {
+	t.Helper()
+	names := snapshotsOf(t, dir)
+	return names[slices.IndexFunc(names, func(name string) bool { return !strings.HasSuffix(name, ".tmp") })]
+}
+
 // indexOf is the last entry of a snapshot.
 func indexOf(t *testing.T, name string) (index int) {
 	t.Helper()
@@ -379,10 +387,10 @@ func TestSnapshotIsBroughtFromAnotherNode(t *testing.T) {
 					t.Fatal(err)
 				}
 				from := c.options[c.leader()].DataDir
-				for indexOf(t, snapshotsOf(t, from)[0]) < wanted {
+				for indexOf(t, newestSnapshot(t, from)) < wanted {
 					posted(t, client)
 				}
-				name := filepath.Join("snapshots", snapshotsOf(t, from)[0])
+				name := filepath.Join("snapshots", newestSnapshot(t, from))
 				if err := os.CopyFS(filepath.Join(c.options[away].DataDir, name), os.DirFS(filepath.Join(from, name))); err != nil {
 					t.Fatal(err)
 				}
@@ -418,7 +426,7 @@ func TestKilledBetweenSnapshotAndClearing(t *testing.T) {
 			posted(t, client)
 		}
 		from, to := c.options[lead].DataDir, c.options[away].DataDir
-		name := filepath.Join("snapshots", snapshotsOf(t, from)[0])
+		name := filepath.Join("snapshots", newestSnapshot(t, from))
 		if err := os.CopyFS(filepath.Join(to, name), os.DirFS(filepath.Join(from, name))); err != nil {
 			t.Fatal(err)
 		}
