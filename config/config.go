@@ -37,6 +37,7 @@ type Config struct {
 	Retention Retention
 	Backup    Backup
 	Conductor Conductor
+	Handlers  Handlers
 	Log       Log
 }
 
@@ -124,6 +125,17 @@ type Conductor struct {
 	Handlers []string // the directories in which handlers are looked for
 }
 
+// Handlers says how handlers are confined. A limit of 0 limits nothing.
+type Handlers struct {
+	User       string // empty: the daemon's
+	NoNewPrivs bool
+	OpenFiles  int
+	FileSize   int // bytes
+	Cgroups    bool
+	Memory     int // bytes
+	Processes  int
+}
+
 // Log says what is logged and how.
 type Log struct {
 	Level string
@@ -155,6 +167,7 @@ func Default() Config {
 		Retention: Retention{MaxAge: 7 * 24 * time.Hour, Keep: 100_000},
 		Backup:    Backup{Interval: 24 * time.Hour, Keep: 7},
 		Conductor: Conductor{Enabled: true, Boards: []string{"default"}, MaxJobs: 16, Workers: 8, Steps: 64},
+		Handlers:  Handlers{NoNewPrivs: true},
 		Log:       Log{Level: "info"},
 	}
 }

@@ -45,7 +45,7 @@ const (
 // table holds every key there is, in the order of the example file.
 func table() []setting {
 	return slices.Concat(nodeSettings(), tlsSettings(), jwtSettings(), clusterSettings(), raftSettings(), sessionSettings(),
-		limitSettings(), retentionSettings(), backupSettings(), conductorSettings(), logSettings())
+		limitSettings(), retentionSettings(), backupSettings(), conductorSettings(), handlerSettings(), logSettings())
 }
 
 func nodeSettings() []setting {
@@ -197,6 +197,25 @@ func conductorSettings() []setting {
 			doc: "How many steps of all jobs it runs at once; the jobs take turns"},
 		{key: "conductor.handlers", target: func(c *Config) any { return &c.Conductor.Handlers },
 			doc: "The directories in which executables that do steps are looked for, and nowhere else"},
+	}
+}
+
+func handlerSettings() []setting {
+	return []setting{
+		{key: "handlers.user", target: func(c *Config) any { return &c.Handlers.User },
+			doc: "Run handlers as this user, with its groups, if not as the node's user; the node must run as root, and this user gets the right to pass through data_dir"},
+		{key: "handlers.no_new_privs", target: func(c *Config) any { return &c.Handlers.NoNewPrivs },
+			doc: "Whether set-uid programs that handlers start, such as sudo, gain no privileges (Linux)"},
+		{key: "handlers.open_files", target: func(c *Config) any { return &c.Handlers.OpenFiles }, low: 0, high: 1 << 20,
+			doc: "How many files each process of a handler may have open; 0: as many as the node"},
+		{key: "handlers.file_size", target: func(c *Config) any { return &c.Handlers.FileSize }, low: 0, high: 1 << 50,
+			doc: "Bytes of a file that a handler writes; 0: as the node"},
+		{key: "handlers.cgroups", target: func(c *Config) any { return &c.Handlers.Cgroups },
+			doc: "Whether each handler runs in a cgroup (version 2) of its own, with which all that it has started ends; the node's own cgroup must be delegated to it"},
+		{key: "handlers.memory", target: func(c *Config) any { return &c.Handlers.Memory }, low: 0, high: 1 << 50,
+			doc: "Bytes of memory for all processes of a running handler, which are killed when they use more; it needs handlers.cgroups; 0: no limit"},
+		{key: "handlers.processes", target: func(c *Config) any { return &c.Handlers.Processes }, low: 0, high: 1 << 20,
+			doc: "How many processes a running handler may have; it needs handlers.cgroups; 0: no limit"},
 	}
 }
 

@@ -46,6 +46,7 @@ func checkTogether(c *Config, blame func(key, message string)) {
 	checkMembers(c.Cluster.Members, blame)
 	checkTimes(c, blame)
 	checkConductor(c, blame)
+	checkHandlers(c, blame)
 	if !slices.Contains([]string{"trace", "debug", "info", "warn", "error"}, c.Log.Level) {
 		blame("log.level", fmt.Sprintf("must be trace, debug, info, warn or error, not %.64q", c.Log.Level))
 	}
@@ -216,6 +217,17 @@ func checkConductor(c *Config, blame func(key, message string)) {
 	checkList("conductor.handlers", c.Conductor.Handlers, maxHandlerDirs, blame)
 	if c.Conductor.Enabled && len(c.Conductor.Boards) == 0 {
 		blame("conductor.boards", "must name a board, or set conductor.enabled to false")
+	}
+}
+
+func checkHandlers(c *Config, blame func(key, message string)) {
+	for _, limit := range []struct {
+		key   string
+		value int
+	}{{"handlers.memory", c.Handlers.Memory}, {"handlers.processes", c.Handlers.Processes}} {
+		if limit.value > 0 && !c.Handlers.Cgroups {
+			blame(limit.key, "needs handlers.cgroups = true")
+		}
 	}
 }
 

@@ -66,10 +66,14 @@
 // when the handler itself has ended. Memory is bounded whatever it writes.
 // If the daemon dies, the handler is killed by the kernel (Linux).
 //
-// Processes that have left the group by setsid are not reached, nor, when the daemon dies,
-// the handler's own children. A handler that starts such processes must end them itself.
-// They leave no zombies where the program calls ReapOrphans, which the first process of
-// a container must.
+// What a handler has left outside of its group, by setsid, is killed when the handler
+// has ended, where the program calls ReapOrphans; and what a killed daemon's handlers
+// have left is killed by the next daemon's Confine. Such processes are known by their
+// cgroup, if Confine is told to make cgroups, and otherwise by HOME in their environment:
+// one that removes it lives on. They leave no zombies where the program calls ReapOrphans,
+// which the first process of a container must.
+//
+// Confine can also take privileges away: another user, no new privileges, limits.
 package handler
 
 import (

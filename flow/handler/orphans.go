@@ -16,10 +16,10 @@ type children struct {
 	removed  chan struct{} // a process has been removed; holds one
 }
 
-func (c *children) start(command *exec.Cmd) error {
+func (c *children) start(command *exec.Cmd, start func() error) error {
 	c.starting.RLock()
 	defer c.starting.RUnlock()
-	err := command.Start()
+	err := start()
 	if err == nil {
 		c.pids.Store(command.Process.Pid, nil)
 	}

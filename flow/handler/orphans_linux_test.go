@@ -31,7 +31,7 @@ func TestOrphansAreReaped(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		flags uintptr
-	}{{"by any process", 0}, {"by the first of a PID namespace", syscall.CLONE_NEWPID}} {
+	}{{"by any process", 0}, {"by the first of a PID namespace", syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}} {
 		t.Run(row.name, func(t *testing.T) {
 			if row.flags != 0 && os.Geteuid() != 0 {
 				t.Skip("only root can make a PID namespace")
@@ -69,6 +69,12 @@ func TestOrphansAreReaped(t *testing.T) {
 
 // leaveOrphans runs handlers, and then waits for the end of stdin.
 func leaveOrphans(t *testing.T, directory string) {
+	if os.Getpid() == 1 { // as a container has it
+		private := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, "")
+		if err := errors.Join(private, syscall.Mount("proc", "/proc", "proc", 0, "")); err != nil {
+			t.Fatal(err)
+		}
+	}
 	set := open(t, directory)
 	ctx, cancel := context.WithCancel(t.Context())
 	reaped := make(chan error, 1)
@@ -78,7 +84,18 @@ func leaveOrphans(t *testing.T, directory string) {
 		install(t, directory, fmt.Sprint("leaves-", status), `sleep 600 & (sleep 0.01 &) & setsid sleep 0.05 `+closed+` exit `+fmt.Sprint(status))
 	}
 	stays := filepath.Join(directory, "stays.pid")
-	install(t, directory, "stays", `setsid sh -c 'echo $$ >`+stays+`; exec sleep 600' `+closed+` while [ ! -s `+stays+` ]; do sleep 0.02; done`)
+	install(t, directory, "stays", `env -i setsid sh -c 'echo $$ >`+stays+`; exec sleep 600' `+closed+` while [ ! -s `+stays+` ]; do sleep 0.02; done`)
+	gone := filepath.Join(directory, "gone.pid")
+	install(t, directory, "gone", `setsid sh -c '(setsid sleep 600 & echo $! >`+gone+`); echo $$ >>`+gone+`; exec sleep 600' `+closed+
+		` while [ "$(wc -l <`+gone+`)" != 2 ]; do sleep 0.02; done`)
+	if _, err := set.Task("gone", "").Execute(ctx, call(nil)); err != nil {
+		t.Error(err)
+	}
+	for _, pid := range numbers(gone) {
+		if !dead(pid) {
+			t.Errorf("process %d runs on after its handler", pid)
+		}
+	}
 	var working sync.WaitGroup
 	for status := range 8 {
 		working.Go(func() {

@@ -27,6 +27,7 @@ type process struct {
 	child    child
 	children *children
 	grace    time.Duration
+	confined *confined
 	stdout   *stdout
 	stderr   *stderr
 	progress *progress
@@ -53,6 +54,7 @@ func newProcess(children *children, file *os.File, path, directory string, input
 		command:  commandFor(file, path, progress.write),
 		children: children,
 		grace:    s.grace,
+		confined: s.confined,
 		stdout:   newStdout(s.limits.Value + len("\n")),
 		stderr:   &stderr{},
 		progress: progress,
@@ -89,11 +91,20 @@ func environment(path, directory string, call *flow.Call) []string {
 	}
 }
 
-// run sees the process through. When it returns, the handler and its group
-// are dead, and nothing more is written to stdout and stderr.
+// run sees the process through. When it returns, the handler, its group and what
+// it has left outside of that are dead, and nothing more is written to stdout
+// and stderr.
 func (p *process) run(ctx context.Context) (ending, error) {
 	defer p.progress.close()
-	go p.begin()
+	cgroup, err := p.confined.makeCgroup(filepath.Base(filepath.Dir(p.command.Dir)))
+	if err != nil {
+		return ending{}, fmt.Errorf("cannot make a cgroup for the handler %s: %w", p.name, err)
+	}
+	if cgroup != nil {
+		defer killCgroup(cgroup.Name())
+		defer cgroup.Close()
+	}
+	go p.begin(cgroup)
 	if err := <-p.started; err != nil {
 		return ending{}, fmt.Errorf("cannot start the handler %s: %w", p.name, explained(err))
 	}
@@ -116,6 +127,7 @@ func (p *process) run(ctx context.Context) (ending, error) {
 	// torn from a process outside the group.
 	_ = p.child.reap(p.command)
 	p.children.remove(p.command)
+	p.children.killAdopted(p.command.Dir)
 	end.state = p.command.ProcessState
 	select {
 	case <-p.stdout.full:
@@ -131,6 +143,8 @@ func explained(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT):
 		return fmt.Errorf("the interpreter in its first line, or the loader that it needs, does not exist: %w", err)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("the handlers' user may not run it, or may not reach its working directory: %w", err)
 	case errors.Is(err, syscall.ENOEXEC):
 		return fmt.Errorf("it is neither a program for this machine nor a script whose first line names an interpreter, such as #!/bin/sh: %w", err)
 	}
@@ -139,11 +153,14 @@ func explained(err error) error {
 
 // begin starts the handler and waits for its end, on a thread that it keeps
 // until then: the kernel sends the parent-death signal when the *thread* that
-// started a process ends. It ends when the handler does.
-func (p *process) begin() {
+// started a process ends. It ends when the handler does. A thread that has given
+// up privileges ends with it.
+func (p *process) begin(cgroup *os.File) {
 	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	err := p.children.start(p.command)
+	if !p.confined.NoNewPrivileges {
+		defer runtime.UnlockOSThread()
+	}
+	err := p.children.start(p.command, func() error { return p.confined.start(p.command, cgroup) })
 	p.started <- err
 	if err != nil {
 		return

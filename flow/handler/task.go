@@ -53,10 +53,11 @@ const (
 )
 
 type settings struct {
-	grace   time.Duration
-	timeout time.Duration
-	limits  logbook.Limits
-	scratch string
+	grace    time.Duration
+	timeout  time.Duration
+	limits   logbook.Limits
+	scratch  string
+	confined *confined
 }
 
 // Option changes how a handler is run.
@@ -86,9 +87,10 @@ func Scratch(directory string) Option { return func(s *settings) { s.scratch = d
 // is cancelled the error wraps its cause.
 func (s *Set) Task(execute, revert string, options ...Option) flow.Task {
 	t := task{set: s, execute: execute, settings: settings{
-		grace:   DefaultGrace,
-		timeout: DefaultTimeout,
-		limits:  logbook.MaxLimits,
+		grace:    DefaultGrace,
+		timeout:  DefaultTimeout,
+		limits:   logbook.MaxLimits,
+		confined: &confined{},
 	}}
 	for _, option := range options {
 		option(&t.settings)
@@ -166,7 +168,7 @@ func (t *task) run(ctx context.Context, call *flow.Call, name string, values map
 		return nil, unrunnable(err)
 	}
 	defer file.Close()
-	held, directory, err := workplace(t.settings.scratch)
+	held, directory, err := t.workplace()
 	if err != nil {
 		return nil, unrunnable(fmt.Errorf("cannot make a working directory for the handler %s: %w", name, err))
 	}
@@ -196,13 +198,16 @@ func (t *task) run(ctx context.Context, call *flow.Call, name string, values map
 
 // workplace makes a working directory within one that is held: a handler may
 // lock its own directory, and would wait for ever for our lock.
-func workplace(parent string) (*scratch.Dir, string, error) {
-	held, err := scratch.Make(parent, stepPrefix)
+func (t *task) workplace() (*scratch.Dir, string, error) {
+	held, err := scratch.Make(t.settings.scratch, stepPrefix)
 	if err != nil {
 		return nil, "", err
 	}
 	directory := filepath.Join(held.Path, "work")
-	if err := os.Mkdir(directory, 0o700); err != nil {
+	if err = os.Mkdir(directory, 0o700); err == nil {
+		err = t.settings.confined.give(held.Path, directory)
+	}
+	if err != nil {
 		return nil, "", errors.Join(err, held.Remove())
 	}
 	return held, directory, nil

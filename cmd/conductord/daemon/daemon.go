@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -26,7 +25,6 @@ import (
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/handler"
-	"github.com/conductord/conductord/flow/handler/scratch"
 	"github.com/conductord/conductord/flow/spec"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
@@ -212,13 +210,16 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A killed daemon has left what is there: this process holds the data directory.
-	steps := filepath.Join(d.config.DataDir, stepsDir)
-	if err := errors.Join(os.MkdirAll(steps, 0o700), scratch.Sweep(steps, "")); err != nil {
-		d.logger.Warn("cannot empty the directory for the working directories of steps", "directory", steps, "error", err)
+	steps, err := filepath.Abs(filepath.Join(d.config.DataDir, stepsDir))
+	if err != nil {
+		return err
+	}
+	confined, err := d.confine(steps)
+	if err != nil {
+		return err
 	}
 	registry := flow.NewRegistry()
-	factory := spec.Factory(handlers, handler.Limits(limitsOf(d.config)), handler.Grace(handlerGrace), handler.Scratch(steps))
+	factory := spec.Factory(handlers, handler.Limits(limitsOf(d.config)), handler.Grace(handlerGrace), confined)
 	if err := registry.Register(spec.Kind, factory); err != nil {
 		return err
 	}

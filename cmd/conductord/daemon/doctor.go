@@ -150,7 +150,11 @@ func (e *examination) directory() {
 	if err == nil && !info.IsDir() {
 		err = fmt.Errorf("%s is no directory", dir)
 	}
-	if err == nil && dir == e.config.DataDir && info.Mode().Perm()&0o077 != 0 {
+	others := fs.FileMode(0o077)
+	if e.config.Handlers.User != "" {
+		others &^= passable
+	}
+	if err == nil && dir == e.config.DataDir && info.Mode().Perm()&others != 0 {
 		e.add("data directory", "bad", fmt.Sprintf("others can read %s: its mode is %#o", dir, info.Mode().Perm()), "chmod 700 "+dir)
 	} else if !e.say("data directory", err, dir, "make it, or mount its disk") {
 		return
@@ -221,7 +225,8 @@ func (e *examination) handlers() {
 		return
 	}
 	_, err := handler.Open(e.config.Conductor.Handlers...)
-	e.say("handlers", err, fmt.Sprint(e.config.Conductor.Handlers), "correct conductor.handlers, or the modes of the directories")
+	err = errors.Join(err, confinement(e.config.Handlers).Check())
+	e.say("handlers", err, fmt.Sprint(e.config.Conductor.Handlers), "correct conductor.handlers, the modes of the directories, or [handlers]")
 }
 
 func (e *examination) backups() {

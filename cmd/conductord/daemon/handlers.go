@@ -2,8 +2,12 @@ package daemon
 
 import (
 	"encoding/json"
+	"os"
 	"slices"
 
+	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/flow/handler"
+	"github.com/conductord/conductord/flow/handler/scratch"
 	"github.com/conductord/conductord/flow/spec"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
@@ -16,6 +20,39 @@ const (
 	// more handlers names none, and gets no jobs from others for having them.
 	maxHandlersBytes = jobs.MaxMetadata / 2
 )
+
+// confinement is what the configuration takes from handlers.
+func confinement(c config.Handlers) handler.Confinement {
+	return handler.Confinement{
+		User: c.User, NoNewPrivileges: c.NoNewPrivs, OpenFiles: int64(c.OpenFiles), FileSize: int64(c.FileSize),
+		Cgroups: c.Cgroups, Memory: int64(c.Memory), Processes: int64(c.Processes),
+	}
+}
+
+// confine ends what handlers of a killed daemon have left, and empties the
+// directory for working directories: this process holds the data directory.
+func (d *daemon) confine(steps string) (handler.Option, error) {
+	if err := os.MkdirAll(steps, 0o700); err != nil {
+		return nil, err
+	}
+	confined, err := handler.Confine(confinement(d.config.Handlers), steps)
+	if err != nil {
+		return nil, err
+	}
+	if d.config.Handlers.User != "" {
+		if err := os.Chmod(d.config.DataDir, passable); err != nil {
+			return nil, err
+		}
+	}
+	if err := scratch.Sweep(steps, ""); err != nil {
+		d.logger.Warn("cannot empty the directory for the working directories of steps", "directory", steps, "error", err)
+	}
+	return confined, nil
+}
+
+// passable lets the handlers' user reach its working directories; what else is
+// in the data directory has modes of its own.
+const passable = 0o711
 
 // offering says with a conductor which handlers it has.
 func offering(handlers []string) (logbook.Values, error) {

@@ -1,0 +1,134 @@
+package handler
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+)
+
+// Confinement is what handlers may not do, although the program that runs them
+// may. The zero value takes nothing from them. It works on Linux only.
+type Confinement struct {
+	// User runs handlers as this user, with its groups; it needs root. The user
+	// must be able to reach the directory that Confine is given.
+	User string
+	// NoNewPrivileges has set-uid programs, such as sudo, run without the
+	// privileges that they would gain.
+	NoNewPrivileges bool
+	// OpenFiles limits the files that each process may have open, and FileSize
+	// the bytes of a file that it writes. 0: as this program.
+	OpenFiles, FileSize int64
+	// Cgroups runs each handler in a cgroup of its own, below this program's,
+	// which must be this program's alone and of version 2.
+	Cgroups bool
+	// Memory limits the bytes that a run may use in all its processes, and
+	// Processes their number. They need Cgroups. 0: no limit.
+	Memory, Processes int64
+}
+
+// confined is a confinement that has been checked.
+type confined struct {
+	Confinement
+	user    *identity // nil: this program's
+	cgroups string    // the directory of the runs' cgroups; empty: none
+}
+
+// identity is a user with its groups.
+type identity struct {
+	uid, gid uint32
+	groups   []uint32
+}
+
+// Check says why handlers cannot be confined like this by this process.
+func (c Confinement) Check() error {
+	_, err := c.resolve()
+	if err == nil && c.Cgroups {
+		_, err = ownCgroup()
+	}
+	return err
+}
+
+// resolve finds what the names mean.
+func (c Confinement) resolve() (*confined, error) {
+	resolved := &confined{Confinement: c}
+	if c != (Confinement{}) && !confines {
+		return nil, errors.New("cannot confine handlers: only Linux can")
+	}
+	if !c.Cgroups && (c.Memory > 0 || c.Processes > 0) {
+		return nil, errors.New("cannot limit the memory and the processes of handlers without cgroups")
+	}
+	if c.User == "" {
+		return resolved, nil
+	}
+	user, err := identityOf(c.User)
+	if err != nil {
+		return nil, fmt.Errorf("cannot run handlers as the user %s: %w", c.User, err)
+	}
+	if (c.OpenFiles > 0 || c.FileSize > 0) && !mayLimitOthers() {
+		return nil, errors.New("cannot limit the files of handlers that run as another user without CAP_SYS_RESOURCE")
+	}
+	resolved.user = user
+	return resolved, nil
+}
+
+func identityOf(name string) (*identity, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("only root can")
+	}
+	found, err := user.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := found.GroupIds()
+	if err != nil {
+		return nil, err
+	}
+	numbers := make([]uint32, 0, len(groups)+2)
+	for _, text := range slices.Concat([]string{found.Uid, found.Gid}, groups) {
+		number, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		numbers = append(numbers, uint32(number))
+	}
+	return &identity{numbers[0], numbers[1], numbers[2:]}, nil
+}
+
+// Confine has handlers run confined, with their working directories in
+// directory, which is then this process's alone. What handlers of an earlier
+// process have left running is killed now: those that run in the cgroups of the
+// directory, or that have a home in it.
+func Confine(c Confinement, directory string) (Option, error) {
+	resolved, err := c.resolve()
+	if err != nil {
+		return nil, err
+	}
+	if c.Cgroups {
+		if resolved.cgroups, err = makeCgroups(directory, c.Memory > 0, c.Processes > 0); err != nil {
+			return nil, fmt.Errorf("cannot make cgroups for handlers: %w", err)
+		}
+		killCgroups(resolved.cgroups)
+	}
+	killAtHome(directory)
+	if resolved.user != nil {
+		if err := os.Chmod(directory, traversable); err != nil {
+			return nil, err
+		}
+	}
+	return func(s *settings) { s.scratch, s.confined = directory, resolved }, nil
+}
+
+// traversable lets the handlers' user come to its own directory, and see nothing
+// on the way.
+const traversable = 0o711
+
+// give hands a new working directory, and the way to it, to the handlers' user.
+func (c *confined) give(held, directory string) error {
+	if c.user == nil {
+		return nil
+	}
+	return errors.Join(os.Chmod(held, traversable), os.Chown(directory, int(c.user.uid), int(c.user.gid)))
+}

@@ -1,0 +1,255 @@
+package handler
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const confines = true
+
+const (
+	// endTries and endPause bound the wait for the end of killed processes. One
+	// that hangs in the kernel stays; the next start tries again.
+	endTries = 2000
+	endPause = time.Millisecond
+)
+
+func mayLimitOthers() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	return unix.Capget(&header, &sets[0]) == nil && sets[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0
+}
+
+// start starts a command confined, in the cgroup if it is not nil. It changes
+// the calling thread, which must then start nothing else.
+func (c *confined) start(command *exec.Cmd, cgroup *os.File) error {
+	attributes := command.SysProcAttr
+	if c.user != nil {
+		attributes.Credential = &syscall.Credential{Uid: c.user.uid, Gid: c.user.gid, Groups: c.user.groups}
+	}
+	if cgroup != nil {
+		attributes.UseCgroupFD, attributes.CgroupFD = true, int(cgroup.Fd())
+	}
+	// Limits of a process can be set when it exists: traced, it stops before its
+	// first instruction.
+	limited := c.OpenFiles > 0 || c.FileSize > 0
+	attributes.Ptrace = limited
+	if c.NoNewPrivileges {
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return err
+		}
+	}
+	err := command.Start()
+	if err != nil || !limited {
+		return err
+	}
+	err = c.limit(command.Process.Pid)
+	if err != nil {
+		_ = command.Process.Kill()
+	}
+	_ = unix.PtraceDetach(command.Process.Pid) // it fails when the process is dead
+	if err != nil {
+		_ = command.Wait()
+	}
+	return err
+}
+
+// limit waits until the traced process stops, and sets its limits.
+func (c *confined) limit(pid int) error {
+	var err error
+	for {
+		err = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	for resource, most := range map[int]int64{unix.RLIMIT_NOFILE: c.OpenFiles, unix.RLIMIT_FSIZE: c.FileSize} {
+		if most > 0 {
+			err = errors.Join(err, unix.Prlimit(pid, resource, &unix.Rlimit{Cur: uint64(most), Max: uint64(most)}, nil))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot limit its files: %w", err)
+	}
+	return nil
+}
+
+// ownCgroup is the directory of this process's cgroup.
+func ownCgroup() (string, error) {
+	data, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(data)) {
+		path, found := strings.CutPrefix(strings.TrimSpace(line), "0::")
+		for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+			directory := filepath.Join(mount, path)
+			if _, err := os.Stat(filepath.Join(directory, "cgroup.procs")); found && err == nil {
+				return directory, unix.Access(directory, unix.W_OK)
+			}
+		}
+	}
+	return "", errors.New("this process is in no cgroup of version 2")
+}
+
+// makeCgroups makes the cgroup below which each run gets its own. To limit
+// something there, a cgroup must have no processes itself, so this one moves.
+func makeCgroups(directory string, memory, processes bool) (string, error) {
+	own, err := ownCgroup()
+	if err != nil {
+		return "", err
+	}
+	var wanted []string
+	if memory {
+		wanted = append(wanted, "memory")
+	}
+	if processes {
+		wanted = append(wanted, "pids")
+	}
+	if err := hasControllers(own, wanted); err != nil {
+		return "", err
+	}
+	name := fnv.New64a() // several programs may share a cgroup
+	_, _ = name.Write([]byte(directory))
+	runs := filepath.Join(own, fmt.Sprintf("handlers-%x", name.Sum64()))
+	if err := os.Mkdir(runs, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", err
+	}
+	if len(wanted) == 0 {
+		return runs, nil
+	}
+	node := filepath.Join(own, "node")
+	if err := os.Mkdir(node, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(node, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
+		return "", err
+	}
+	for _, at := range []string{own, runs} {
+		if err := os.WriteFile(filepath.Join(at, "cgroup.subtree_control"), []byte("+"+strings.Join(wanted, " +")), 0); err != nil {
+			return "", fmt.Errorf("%w: there must be no process in it beside this one (Delegate=yes in a unit of systemd)", err)
+		}
+	}
+	return runs, nil
+}
+
+func hasControllers(cgroup string, wanted []string) error {
+	data, err := os.ReadFile(filepath.Join(cgroup, "cgroup.controllers"))
+	has := strings.Fields(string(data))
+	for _, controller := range wanted {
+		if err == nil && !slices.Contains(has, controller) {
+			err = fmt.Errorf("%s does not have the controller %s (Delegate=yes in a unit of systemd)", cgroup, controller)
+		}
+	}
+	return err
+}
+
+// makeCgroup makes the cgroup of one run, and opens it.
+func (c *confined) makeCgroup(run string) (*os.File, error) {
+	if c.cgroups == "" {
+		return nil, nil
+	}
+	path := filepath.Join(c.cgroups, run)
+	if err := os.Mkdir(path, 0o755); err != nil {
+		return nil, err
+	}
+	var settings [][2]string
+	if c.Memory > 0 { // all processes of the run are killed together
+		settings = append(settings, [2]string{"memory.max", strconv.FormatInt(c.Memory, 10)}, [2]string{"memory.oom.group", "1"})
+	}
+	if c.Processes > 0 {
+		settings = append(settings, [2]string{"pids.max", strconv.FormatInt(c.Processes, 10)})
+	}
+	for _, setting := range settings {
+		if err := os.WriteFile(filepath.Join(path, setting[0]), []byte(setting[1]), 0); err != nil {
+			return nil, errors.Join(err, os.Remove(path))
+		}
+	}
+	return os.Open(path)
+}
+
+// killCgroup kills what is in a cgroup, and removes it when that has ended.
+func killCgroup(path string) {
+	_ = os.WriteFile(filepath.Join(path, "cgroup.kill"), []byte("1"), 0)
+	for range endTries {
+		if err := os.Remove(path); !errors.Is(err, unix.EBUSY) {
+			return
+		}
+		time.Sleep(endPause)
+	}
+}
+
+func killCgroups(runs string) {
+	left, _ := os.ReadDir(runs)
+	for _, entry := range left {
+		if entry.IsDir() {
+			killCgroup(filepath.Join(runs, entry.Name()))
+		}
+	}
+}
+
+// killAtHome kills all processes whose home is in directory.
+func killAtHome(directory string) {
+	killUntilGone(func() (found bool) {
+		processes, _ := os.ReadDir("/proc")
+		for _, process := range processes {
+			pid, err := strconv.Atoi(process.Name())
+			found = err == nil && pid != os.Getpid() && killIfAtHome(pid, directory+"/") || found
+		}
+		return found
+	})
+}
+
+// killAdopted kills the orphans of a run, which this process has adopted: they
+// have the run's working directory for their home. Children of those that are
+// killed are adopted in turn.
+func (c *children) killAdopted(home string) {
+	killUntilGone(func() (found bool) {
+		c.starting.RLock() // no process id is used again meanwhile
+		defer c.starting.RUnlock()
+		lists, _ := filepath.Glob("/proc/self/task/*/children")
+		for _, list := range lists {
+			data, _ := os.ReadFile(list)
+			for _, text := range strings.Fields(string(data)) {
+				pid, err := strconv.Atoi(text)
+				if _, own := c.pids.Load(pid); err == nil && !own {
+					found = killIfAtHome(pid, home+"\x00") || found
+				}
+			}
+		}
+		return found
+	})
+}
+
+func killUntilGone(kill func() (found bool)) {
+	if self, _ := os.Readlink("/proc/self"); self != strconv.Itoa(os.Getpid()) {
+		return // /proc shows the process ids of another namespace
+	}
+	for range endTries {
+		if !kill() {
+			return
+		}
+		time.Sleep(endPause)
+	}
+}
+
+// killIfAtHome kills a process if its environment names a home that begins with
+// prefix. A process that has ended has no environment.
+func killIfAtHome(pid int, prefix string) bool {
+	environment, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	variables := bytes.SplitAfter(environment, []byte{0})
+	return slices.ContainsFunc(variables, func(variable []byte) bool { return bytes.HasPrefix(variable, []byte("HOME="+prefix)) }) &&
+		syscall.Kill(pid, syscall.SIGKILL) == nil
+}
