@@ -105,6 +105,9 @@ type Options struct {
 	MaxTries int
 
 	Metadata logbook.Values // kept with its entity on the board
+	// Secrets returns a secret by its name, for the jobs of a board: see
+	// engine.Options. nil: there are none.
+	Secrets func(ctx context.Context, board, name string) (string, error)
 	// Elsewhere reports whether another conductor, by its entity, could build a
 	// flow that cannot be built here. Then the job is released for it, which
 	// does not count as a failure. It is called for live conductors that take the

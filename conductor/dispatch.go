@@ -224,12 +224,20 @@ func (r *run) runEngine(ctx context.Context, plan *flow.Plan, detail *logbook.Fl
 		Job: r.claimed.Job.ID.String(), Token: r.token, Owner: options.Name, Begins: claim.Begins,
 		Journal: journal, Workers: options.Workers, Pool: r.loop.pool, MaxIdle: options.MaxIdle,
 		Suspend: r.suspended.Done(), Revert: r.reverting.Done(), RevertCause: r.revertCause, Gate: r.session.admit,
-		Now: r.now, Limits: options.Limits, Logger: r.logger.Named("engine"),
+		Secrets: r.secret, Now: r.now, Limits: options.Limits, Logger: r.logger.Named("engine"),
 	})
 	if err != nil && ctx.Err() != nil && !errors.Is(err, logbook.ErrFenced) {
 		err = context.Cause(ctx)
 	}
 	return end, err
+}
+
+// secret returns a secret for a step of the job.
+func (r *run) secret(ctx context.Context, name string) (string, error) {
+	if r.loop.options.Secrets == nil {
+		return "", fmt.Errorf("%w: this conductor has no secrets", logbook.ErrNotFound)
+	}
+	return r.loop.options.Secrets(ctx, r.claimed.Job.Board, name)
 }
 
 // now is the cluster's time: the stamp of the claim, and the time since. This

@@ -38,6 +38,7 @@ type Config struct {
 	Backup    Backup
 	Conductor Conductor
 	Handlers  Handlers
+	Secrets   Secrets
 	Log       Log
 }
 
@@ -134,6 +135,13 @@ type Handlers struct {
 	Cgroups    bool
 	Memory     int // bytes
 	Processes  int
+}
+
+// Secrets says where the secrets of steps come from: the first that has one counts.
+type Secrets struct {
+	Directory   string // of files
+	Environment string // prefix of variables
+	Command     string // executable
 }
 
 // Log says what is logged and how.

@@ -138,6 +138,9 @@ func TestFaults(t *testing.T) {
 		{"a part of an issuer", good + "[jwt]\nkeys = 'keys.json'", []string{
 			"18: jwt.keys: must be an absolute path or an https URL", "0: jwt.issuer: must be set", "0: jwt.audience: must be set"}},
 		{"an issuer without TLS", good + "[jwt]\nissuer = 'i'\naudience = 'a'\nkeys = '/keys.json'", []string{"18: jwt.issuer: needs tls"}},
+		{"secrets", good + "[secrets]\ndirectory = 'secrets'\ncommand = 'vault'\nenvironment = 'SECRET'", []string{
+			`18: secrets.directory: must be an absolute path, not "secrets"`, `19: secrets.command: must be an absolute path, not "vault"`,
+			`20: secrets.environment: must be 2 to 64 capital letters, digits and underscores, and end with an underscore, not "SECRET"`}},
 		{"one port for both", "api_listen = \"127.0.0.1:7071\"\n" + good, []string{"1: api_listen: is where the node listens for the other members"}},
 		{"a label twice", good + "[conductor]\nlabels = [\"a\", \"a\"]", []string{`18: conductor.labels: holds "a" twice`}},
 		{"a board twice", good + "[conductor]\nboards = [\"a\", \"a\"]", []string{`18: conductor.boards: holds "a" twice`}},

@@ -45,7 +45,7 @@ const (
 // table holds every key there is, in the order of the example file.
 func table() []setting {
 	return slices.Concat(nodeSettings(), tlsSettings(), jwtSettings(), clusterSettings(), raftSettings(), sessionSettings(),
-		limitSettings(), retentionSettings(), backupSettings(), conductorSettings(), handlerSettings(), logSettings())
+		limitSettings(), retentionSettings(), backupSettings(), conductorSettings(), handlerSettings(), secretSettings(), logSettings())
 }
 
 func nodeSettings() []setting {
@@ -216,6 +216,17 @@ func handlerSettings() []setting {
 			doc: "Bytes of memory for all processes of a running handler, which are killed when they use more; it needs handlers.cgroups; 0: no limit"},
 		{key: "handlers.processes", target: func(c *Config) any { return &c.Handlers.Processes }, low: 0, high: 1 << 20,
 			doc: "How many processes a running handler may have; it needs handlers.cgroups; 0: no limit"},
+	}
+}
+
+func secretSettings() []setting {
+	return []setting{
+		{key: "secrets.directory", target: func(c *Config) any { return &c.Secrets.Directory },
+			doc: "The directory of files with the secrets of steps: NAME for all boards, BOARD/NAME for one; others must not be able to read them"},
+		{key: "secrets.environment", target: func(c *Config) any { return &c.Secrets.Environment },
+			doc: "The prefix of environment variables with secrets of steps: the secret db-key is PREFIXDB_KEY"},
+		{key: "secrets.command", target: func(c *Config) any { return &c.Secrets.Command },
+			doc: "The executable that prints a secret of a step: it is called with board and name"},
 	}
 }
 

@@ -47,6 +47,7 @@ func checkTogether(c *Config, blame func(key, message string)) {
 	checkTimes(c, blame)
 	checkConductor(c, blame)
 	checkHandlers(c, blame)
+	checkSecrets(c, blame)
 	if !slices.Contains([]string{"trace", "debug", "info", "warn", "error"}, c.Log.Level) {
 		blame("log.level", fmt.Sprintf("must be trace, debug, info, warn or error, not %.64q", c.Log.Level))
 	}
@@ -228,6 +229,20 @@ func checkHandlers(c *Config, blame func(key, message string)) {
 		if limit.value > 0 && !c.Handlers.Cgroups {
 			blame(limit.key, "needs handlers.cgroups = true")
 		}
+	}
+}
+
+// variablePrefix must end with an underscore, so that a job cannot name other variables.
+var variablePrefix = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,62}_$`)
+
+func checkSecrets(c *Config, blame func(key, message string)) {
+	for _, of := range []struct{ key, path string }{{"secrets.directory", c.Secrets.Directory}, {"secrets.command", c.Secrets.Command}} {
+		if of.path != "" && !filepath.IsAbs(of.path) {
+			blame(of.key, fmt.Sprintf("must be an absolute path, not %.128q", of.path))
+		}
+	}
+	if prefix := c.Secrets.Environment; prefix != "" && !variablePrefix.MatchString(prefix) {
+		blame("secrets.environment", fmt.Sprintf("must be 2 to 64 capital letters, digits and underscores, and end with an underscore, not %.128q", prefix))
 	}
 }
 

@@ -52,6 +52,7 @@ const (
 	FailureBuild    = "flow.build"     // the flow cannot be built or compiled
 	FailureChanged  = "flow.changed"   // the flow is built otherwise than it was begun, and refuses that
 	FailureArgument = "flow.argument"  // an argument of a step cannot be had
+	FailureSecret   = "secret"         // a secret that an argument names cannot be had
 	FailureCrash    = "crash"          // the conductor died while it held the job
 	FailureOperator = "operator"       // a person has ended it
 

@@ -138,6 +138,12 @@ type Options struct {
 	// is marked RUNNING by then, or may start unmarked (see Begins): an at-most-once
 	// step that is refused here counts as begun. nil: open.
 	Gate func(ctx context.Context) error
+	// Secrets returns the secret of a name, for a reference {"secret": NAME} in an
+	// argument that comes from the flow's definition or from the Store. It is called
+	// by the goroutine of the step, before each attempt. The step is given the secret
+	// as a text, and what is recorded of the attempt has "[secret NAME]" in its place.
+	// nil: there are none, and such a step fails.
+	Secrets func(ctx context.Context, name string) (string, error)
 	// Observe is called with every change, in order, when it is decided, which is
 	// before it is durable. The loop calls it, so it must not block. After a panic
 	// it is not called again.

@@ -59,8 +59,9 @@ type Local struct {
 	// Observe is Options.Observe: it must not block. See package listen for
 	// listeners that may. nil: none.
 	Observe func(Event)
-	Limits  logbook.Limits // fields that are zero: those of logbook.MaxLimits
-	Logger  hclog.Logger   // nil: none
+	Secrets func(ctx context.Context, name string) (string, error) // Options.Secrets
+	Limits  logbook.Limits                                         // fields that are zero: those of logbook.MaxLimits
+	Logger  hclog.Logger                                           // nil: none
 }
 
 // Result is the state of a flow after a run.
@@ -108,7 +109,7 @@ func (l Local) Run(ctx context.Context, root flow.Node, store logbook.Values) (R
 	}
 	j := openLocalJournal(ctx, l.Logbook)
 	end, err := Run(ctx, Options{Plan: plan, Detail: detail, Store: detail.Store, Owner: localOwner, Journal: j, Workers: l.Workers, Pool: l.Pool,
-		Suspend: l.Suspend, Revert: l.Revert, Observe: l.Observe, Limits: l.Limits, Logger: l.Logger})
+		Suspend: l.Suspend, Revert: l.Revert, Observe: l.Observe, Secrets: l.Secrets, Limits: l.Limits, Logger: l.Logger})
 	if finishErr := j.finish(ctx, end.Update); finishErr != nil {
 		err = fmt.Errorf("cannot record the end of flow %s: %w", l.Flow, finishErr)
 	}

@@ -44,17 +44,20 @@ func (l *loop) perform(s start) {
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, errTimeout)
 		defer cancel()
 	}
-	s.call.ReportTo(l.progress)
-	var err error
-	r.result, err = l.act(ctx, step, s.call)
+	hidden, err := l.resolveSecrets(ctx, s)
+	s.call.ReportTo(hidden.reporter(l.progress))
+	if err == nil {
+		r.result, err = l.act(ctx, step, s.call)
+	}
 	if err != nil {
 		r.result = nil
 		if r.notYet, err = notYet(ctx, &l.options.Limits, err); r.notYet == nil {
 			r.failure = failureOf(ctx, step, err)
 		}
 	}
-	stderr, truncated := s.call.Stderr()
-	r.stderr, r.stderrTruncated = keepEnd(stderr, truncated, stderrLimit(l.options.Limits, step))
+	r.stderr, r.stderrTruncated = s.call.Stderr()
+	hidden.report(&r, &l.options.Limits)
+	r.stderr, r.stderrTruncated = keepEnd(r.stderr, r.stderrTruncated, stderrLimit(l.options.Limits, step))
 	returned = true
 }
 

@@ -67,6 +67,11 @@ var guards = []guard{
 		pkg: "flow/engine", test: "TestStepsWaitForTheirMarks",
 	},
 	{
+		name: "secrets", holds: "no secret of a step is recorded",
+		file: "flow/engine/perform.go", keep: "hidden.report(&r, &l.options.Limits)", remove: "_ = hidden",
+		pkg: "flow/engine", test: "TestSecretsAreNeverRecorded",
+	},
+	{
 		name: "roles", holds: "a caller does on each board what its roles allow, and no more",
 		file: "raftboard/node/permission.go", keep: "if grant.Boards == access.AllBoards || board != access.AllBoards && grant.Covers(board) {", remove: "if true {",
 		pkg: "raftboard/node", test: "TestWhatEachRoleMay",

@@ -22,6 +22,7 @@ import (
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/conductor"
+	"github.com/conductord/conductord/conductor/secrets"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/handler"
@@ -61,6 +62,7 @@ type daemon struct {
 	secure    *credentials.Store   // nil: none
 	client    *raftboard.Client    // of the conductor; nil if there is none
 	conductor *conductor.Conductor // nil if there is none
+	secrets   *secrets.Source      // nil if there is no conductor
 	working   sync.WaitGroup       // the conductor's Run, and the reaping of orphans
 	unreap    context.CancelFunc   // ends the reaping; nil if there is no conductor
 }
@@ -227,6 +229,9 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot name the handlers: %w", err)
 	}
+	if d.secrets, err = secrets.Open(secrets.Options(d.config.Secrets)); err != nil {
+		return err
+	}
 	dialing, cancel := context.WithTimeout(ctx, dialPatience)
 	defer cancel()
 	own := raftboard.Options{
@@ -244,7 +249,7 @@ func (d *daemon) startConductor(ctx context.Context) error {
 		Name: d.config.ConductorName(), Boards: d.config.Conductor.Boards, Labels: d.config.Conductor.Labels,
 		MaxJobs: d.config.Conductor.MaxJobs, Workers: d.config.Conductor.Workers, Steps: d.config.Conductor.Steps,
 		TTL: d.config.Sessions.TTL, Grace: max(d.config.DrainTimeout, time.Millisecond),
-		Metadata: offered, Elsewhere: hasHandlers,
+		Metadata: offered, Elsewhere: hasHandlers, Secrets: d.secrets.Secret,
 		Limits: limitsOf(d.config), Logger: d.logger.Named("conductor"),
 	})
 	if err != nil {
@@ -304,6 +309,9 @@ func (d *daemon) stop() error {
 	}
 	if d.client != nil {
 		d.client.Close()
+	}
+	if d.secrets != nil {
+		errs = append(errs, d.secrets.Close())
 	}
 	return errors.Join(append(errs, d.node.Close())...)
 }

@@ -1,0 +1,181 @@
+// Package secrets is where a conductor gets the secrets of steps from: files, environment
+// variables and a command, in this order. The first that has a secret counts.
+//
+//   - A file of the directory: BOARD/NAME for the jobs of one board, or NAME for those of all
+//     boards. The file of the board counts first. Only its owner and its group may be able to
+//     use it. Links must stay within the directory.
+//   - An environment variable: the prefix, and the name in capital letters, with underscores in
+//     the place of dots and dashes. It is for the jobs of all boards.
+//   - The command is called with board and name as its arguments, and prints the secret. With
+//     another status than 0 it has failed, and with no output it does not have the secret.
+//
+// One line break at the end of a file or an output is no part of the secret. Nothing is
+// cached: each attempt at a step asks anew, so a changed secret counts from then on.
+//
+// A job can name every secret of its board, and those of all boards. So a caller that may post
+// to a board can have the conductor's handlers use them.
+package secrets
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/logbook"
+)
+
+const (
+	// commandTimeout bounds a call of the command: a step waits for it.
+	commandTimeout = 10 * time.Second
+	// outputDelay bounds the wait for the output of what a killed command has started.
+	outputDelay = time.Second
+	// readLimit shows that a secret is over its limit, also with a line break at its end.
+	readLimit = int64(engine.MaxSecret + len("\r\n") + 1)
+)
+
+// validName is what secrets are called: a name is a part of a path and of a variable.
+var validName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,126}$`)
+
+// Options are the sources. An empty one has no secrets.
+type Options struct {
+	Directory   string // absolute path
+	Environment string // prefix of variables
+	Command     string // absolute path of an executable
+}
+
+// Source has the secrets of a conductor. It may be used concurrently.
+type Source struct {
+	options   Options
+	directory *os.Root // nil: none
+}
+
+// Open opens the directory and looks for the command. Close closes the Source.
+func Open(options Options) (*Source, error) {
+	s := &Source{options: options}
+	if options.Command != "" {
+		if !filepath.IsAbs(options.Command) {
+			return nil, fmt.Errorf("cannot use the command for secrets %q: it must be an absolute path", options.Command)
+		}
+		if _, err := exec.LookPath(options.Command); err != nil {
+			return nil, fmt.Errorf("cannot use the command for secrets: %w", err)
+		}
+	}
+	if options.Directory != "" {
+		var err error
+		if s.directory, err = os.OpenRoot(options.Directory); err != nil {
+			return nil, fmt.Errorf("cannot use the directory of secrets: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// Close closes the directory.
+func (s *Source) Close() error {
+	if s.directory == nil {
+		return nil
+	}
+	return s.directory.Close()
+}
+
+// Secret returns a secret for a job of a board, as conductor.Options.Secrets does.
+// logbook.ErrNotFound if no source has it, logbook.ErrInvalid for a name that none can have.
+func (s *Source) Secret(ctx context.Context, board, name string) (string, error) {
+	if !validName.MatchString(name) {
+		return "", &logbook.InvalidError{Field: "name of a secret",
+			Reason: "it must have 1 to 127 letters, digits, dots, dashes and underscores, and begin with none of dot and dash"}
+	}
+	for _, source := range []func(context.Context, string, string) ([]byte, error){s.file, s.variable, s.output} {
+		secret, err := source(ctx, board, name)
+		if err != nil {
+			return "", err
+		}
+		if secret = trimLineBreak(secret); len(secret) > 0 {
+			return string(secret), nil
+		}
+	}
+	return "", fmt.Errorf("%w: this conductor has no secret of this name for the board %q", logbook.ErrNotFound, board)
+}
+
+func trimLineBreak(secret []byte) []byte {
+	return bytes.TrimSuffix(bytes.TrimSuffix(secret, []byte("\n")), []byte("\r"))
+}
+
+func (s *Source) file(_ context.Context, board, name string) ([]byte, error) {
+	if s.directory == nil {
+		return nil, nil
+	}
+	// The name of a board may have any characters. One that means another path when it is
+	// cleaned, such as a/../b, must not reach the secrets of that board.
+	if filepath.IsLocal(board) && filepath.Clean(board) == board {
+		if secret, err := s.read(filepath.Join(board, name)); len(secret) > 0 || err != nil {
+			return secret, err
+		}
+	}
+	return s.read(name)
+}
+
+// read reads a file; nil: there is none, or it is a board's directory.
+func (s *Source) read(path string) ([]byte, error) {
+	info, err := s.directory.Stat(path) // before it is opened, which waits at a pipe
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), err == nil && info.IsDir():
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("cannot read its file: %w", err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("cannot read its file: %s is no regular file", path)
+	case info.Mode().Perm()&0o007 != 0:
+		return nil, fmt.Errorf("its file %s has mode %04o, and others than its owner and group can use it: set it to 0600 or 0640", path, info.Mode().Perm())
+	}
+	file, err := s.directory.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read its file: %w", err)
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, readLimit))
+}
+
+func (s *Source) variable(_ context.Context, _, name string) ([]byte, error) {
+	if s.options.Environment == "" {
+		return nil, nil
+	}
+	return []byte(os.Getenv(s.options.Environment + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(name)))), nil
+}
+
+// output calls the command. What it prints to stderr is not recorded: it may have secrets.
+func (s *Source) output(ctx context.Context, board, name string) ([]byte, error) {
+	if s.options.Command == "" {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	var output bounded
+	command := exec.CommandContext(ctx, s.options.Command, board, name)
+	command.Dir, command.Stdout, command.WaitDelay = "/", &output, outputDelay
+	switch err := command.Run(); {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("the command for secrets did not end within %s: %w", commandTimeout, context.Cause(ctx))
+	case err != nil:
+		return nil, fmt.Errorf("the command for secrets failed (%w): call %s %q %q by hand to see why", err, s.options.Command, board, name)
+	}
+	return output.kept, nil
+}
+
+// bounded keeps as much output as shows that a secret is over its limit.
+type bounded struct{ kept []byte }
+
+func (b *bounded) Write(data []byte) (int, error) {
+	b.kept = append(b.kept, data[:min(len(data), int(readLimit)-len(b.kept))]...)
+	return len(data), nil
+}
