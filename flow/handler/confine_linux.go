@@ -214,9 +214,11 @@ func killAtHome(directory string) {
 
 // killAdopted kills the orphans of a run, which this process has adopted: they
 // have the run's working directory for their home. Children of those that are
-// killed are adopted in turn.
+// killed are adopted in turn, when their parent becomes a zombie. So it looks again
+// while an orphan is about to, and once after it has.
 func (c *children) killAdopted(home string) {
-	killUntilGone(func() (found bool) {
+	zombies := make(map[int]bool) // of an earlier look
+	killUntilGone(func() (again bool) {
 		c.starting.RLock() // no process id is used again meanwhile
 		defer c.starting.RUnlock()
 		lists, _ := filepath.Glob("/proc/self/task/*/children")
@@ -224,13 +226,36 @@ func (c *children) killAdopted(home string) {
 			data, _ := os.ReadFile(list)
 			for _, text := range strings.Fields(string(data)) {
 				pid, err := strconv.Atoi(text)
-				if _, own := c.pids.Load(pid); err == nil && !own {
-					found = killIfAtHome(pid, home+"\x00") || found
+				if _, own := c.pids.Load(pid); err != nil || own {
+					continue
+				}
+				switch state, memory := statusOf(pid); {
+				case state == zombie:
+					again = again || !zombies[pid]
+					zombies[pid] = true
+				case killIfAtHome(pid, home+"\x00"), memory == 0:
+					again = true
 				}
 			}
 		}
-		return found
+		return again
 	})
+}
+
+// zombie is the state of a process that has ended, and has no children any more.
+const zombie = "Z"
+
+// statusOf reads the state of a process and the size of its memory. A process that is about
+// to become a zombie has none; nor has one that is gone.
+func statusOf(pid int) (state string, memory int) {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // from the third on: the name may hold spaces
+	const vsize = 23 - 3
+	if len(fields) <= vsize {
+		return zombie, 0
+	}
+	memory, _ = strconv.Atoi(fields[vsize])
+	return fields[0], memory
 }
 
 func killUntilGone(kill func() (found bool)) {
