@@ -223,7 +223,7 @@ func (r *run) runEngine(ctx context.Context, plan *flow.Plan, detail *logbook.Fl
 		Plan: plan, Detail: *detail, Store: store,
 		Job: r.claimed.Job.ID.String(), Token: r.token, Owner: options.Name, Begins: claim.Begins,
 		Journal: journal, Workers: options.Workers, Pool: r.loop.pool, MaxIdle: options.MaxIdle,
-		Suspend: r.suspended.Done(), Revert: r.reverting.Done(), RevertCause: r.revertCause, Gate: r.session.admit,
+		Suspend: r.suspended.Done(), Revert: r.reverting.Done(), Interrupt: r.interrupts, RevertCause: r.revertCause, Gate: r.session.admit,
 		Secrets: r.secret, Now: r.now, Limits: options.Limits, Logger: r.logger.Named("engine"),
 	})
 	if err != nil && ctx.Err() != nil && !errors.Is(err, logbook.ErrFenced) {

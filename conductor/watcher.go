@@ -234,10 +234,12 @@ func (f *claimWatcher) check(ctx context.Context, r *run) error {
 
 // runControl suspends, reverts or stops a run from outside.
 type runControl struct {
-	suspend context.CancelFunc      // no more steps start
-	revert  context.CancelFunc      // the flow reverts
-	cut     context.CancelCauseFunc // steps are stopped, and the job is released
-	lose    context.CancelCauseFunc
+	suspend context.CancelFunc // no more steps start
+	revert  context.CancelFunc // the flow reverts
+	// interrupts receives the grace of the latest request that ends running steps.
+	interrupts chan time.Duration
+	cut        context.CancelCauseFunc // steps are stopped, and the job is released
+	lose       context.CancelCauseFunc
 
 	// Contexts that the functions above end. working also ends with alive.
 	suspended, reverting, working, alive context.Context
@@ -251,7 +253,7 @@ type runControl struct {
 // newRunControl makes the control of a run whose claim ends with alive. The run is
 // suspended when claiming ends, if not before.
 func newRunControl(alive, claiming context.Context) *runControl {
-	s := &runControl{}
+	s := &runControl{interrupts: make(chan time.Duration, 1)}
 	s.alive, s.lose = context.WithCancelCause(alive)
 	s.working, s.cut = context.WithCancelCause(s.alive)
 	s.suspended, s.suspend = context.WithCancel(claiming)
@@ -294,18 +296,27 @@ func (s *runControl) stopping() bool {
 // setStopRequest reports whether the request is new.
 func (s *runControl) setStopRequest(request *jobs.OperatorRequest) bool {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	last := s.stopRequest
 	s.stopRequest = request
-	s.mu.Unlock()
 	switch {
 	case request == nil:
 		return last != nil
+	case last != nil && *last == *request:
+		return false
 	case request.Kind == jobs.RequestCancel && request.Revert:
 		s.revert()
 	default:
 		s.suspend()
 	}
-	return last == nil || *last != *request
+	if request.Interrupts() {
+		select { // one that the engine has not taken yet is out of date
+		case <-s.interrupts:
+		default:
+		}
+		s.interrupts <- request.Grace
+	}
+	return true
 }
 
 // latestStopRequest is the latest stop request; nil: none, or it was lifted.

@@ -151,15 +151,47 @@ func TestSuspendedJobRunsTheRestWhenResumed(t *testing.T) {
 	})
 }
 
+// A suspension that interrupts running steps, also after one that lets them finish.
+func TestSuspensionsThatInterrupt(t *testing.T) {
+	for _, first := range []jobs.StepsPolicy{jobs.StepsInterrupt, jobs.StepsFinish} {
+		synctest.Test(t, func(t *testing.T) {
+			c, p := openCluster(t), newTrip()
+			o, notices := noticed(c, p.registry(t))
+			running(t, o)
+			job := held(t, c, p)
+			request := order(job, false)
+			request.Steps = first
+			steered(t, notices, c.Suspend, request)
+			if request.Steps = jobs.StepsInterrupt; first != request.Steps {
+				steered(t, notices, c.Suspend, request)
+			}
+			under(t, c, job.ID, jobs.StateSuspended)
+			close(p.free)
+			if err := c.Resume(t.Context(), order(job, false)); err != nil {
+				t.Fatal(err)
+			}
+			if got := finished(t, c, job.ID); got.Outcome != jobs.OutcomeSuccess {
+				t.Errorf("%s first: outcome %q", first, got.Outcome)
+			}
+			if got := p.noted(); got != "fly, stay was stopped, stay, drive" {
+				t.Errorf("%s first: done: %s", first, got)
+			}
+		})
+	}
+}
+
 func TestCancelledJobs(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		revert bool
+		steps  jobs.StepsPolicy
 		flow   logbook.FlowState
 		done   string
 	}{
-		{"to be undone", true, logbook.FlowReverted, "fly, stay, undo stay, undo fly"},
-		{"to be left", false, logbook.FlowSuspended, "fly, stay"},
+		{"to be undone", true, jobs.StepsDefault, logbook.FlowReverted, "fly, stay was stopped, undo stay, undo fly"},
+		{"to be left", false, jobs.StepsDefault, logbook.FlowSuspended, "fly, stay was stopped"},
+		{"to be undone when its steps have finished", true, jobs.StepsFinish, logbook.FlowReverted, "fly, stay, undo stay, undo fly"},
+		{"to be left when its steps have finished", false, jobs.StepsFinish, logbook.FlowSuspended, "fly, stay"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -167,8 +199,12 @@ func TestCancelledJobs(t *testing.T) {
 				o, notices := noticed(c, p.registry(t))
 				running(t, o)
 				job := held(t, c, p)
-				steered(t, notices, c.Cancel, order(job, row.revert))
-				close(p.free)
+				request := order(job, row.revert)
+				request.Steps = row.steps
+				steered(t, notices, c.Cancel, request)
+				if row.steps == jobs.StepsFinish {
+					close(p.free)
+				}
 				got := finished(t, c, job.ID)
 				if got.State != jobs.StateCompleted || got.Outcome != jobs.OutcomeCancelled || got.Reason != "it rains" || got.Claims != 1 {
 					t.Errorf("the job is %s, %q because of %q after %d claims", got.State, got.Outcome, got.Reason, got.Claims)
@@ -199,8 +235,8 @@ func TestALeftFlowGoesOnUnderANewJob(t *testing.T) {
 		outcome jobs.Outcome
 		done    string
 	}{
-		{"forwards", false, jobs.OutcomeSuccess, "fly, stay, drive"},
-		{"backwards", true, jobs.OutcomeCancelled, "fly, stay, undo stay, undo fly"},
+		{"forwards", false, jobs.OutcomeSuccess, "fly, stay was stopped, stay, drive"},
+		{"backwards", true, jobs.OutcomeCancelled, "fly, stay was stopped, undo stay, undo fly"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -209,8 +245,8 @@ func TestALeftFlowGoesOnUnderANewJob(t *testing.T) {
 				running(t, o)
 				left := held(t, c, p)
 				steered(t, notices, c.Cancel, order(left, false))
-				close(p.free)
 				finished(t, c, left.ID)
+				close(p.free)
 				next := postOne(t, c, jobs.Posting{Name: "next", BookID: left.Book, Hold: true})
 				if row.revert {
 					if err := c.Cancel(t.Context(), order(next, true)); err != nil {
@@ -372,11 +408,10 @@ func TestBrokenWatches(t *testing.T) {
 				before := c.looks.Load()
 				c.whole <- struct{}{}
 				until(t, "the order is heard", func() bool { return notices.count(conductor.MomentStopRequested) == 1 })
-				close(p.free)
 				if got := finished(t, c, job.ID); got.Outcome != jobs.OutcomeCancelled {
 					t.Errorf("outcome %q, done: %s", got.Outcome, p.noted())
 				}
-				if got := p.noted(); got != "fly, stay, undo stay, undo fly" {
+				if got := p.noted(); got != "fly, stay was stopped, undo stay, undo fly" {
 					t.Errorf("done: %s", got)
 				}
 				if reads := c.looks.Load() > before; reads != row.reads {

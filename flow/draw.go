@@ -116,6 +116,9 @@ func (p *Plan) describe(number int) string {
 	if step.atMostOnce {
 		note("at most once")
 	}
+	if step.uninterruptible {
+		note("never interrupted")
+	}
 	if len(notes) == 0 {
 		return ""
 	}

@@ -29,18 +29,19 @@ type Provision struct {
 
 // Step is a named task in a flow: make one with NewStep, Func or FuncRevert.
 type Step struct {
-	name           string
-	version        string
-	task           Task
-	requires       []Argument
-	revertRequires []Argument // nil: the same as requires
-	provides       []Provision
-	timeout        time.Duration
-	retry          RetryPolicy
-	atMostOnce     bool
-	waitAtMost     time.Duration
-	concurrency    concurrency
-	priority       int
+	name            string
+	version         string
+	task            Task
+	requires        []Argument
+	revertRequires  []Argument // nil: the same as requires
+	provides        []Provision
+	timeout         time.Duration
+	retry           RetryPolicy
+	atMostOnce      bool
+	uninterruptible bool
+	waitAtMost      time.Duration
+	concurrency     concurrency
+	priority        int
 
 	// Of the atom of a Retrier, which has no task.
 	retrier      bool
@@ -173,6 +174,11 @@ func Retry(policy RetryPolicy) Option { return func(s *Step) { s.retry = policy 
 // the step has failed, whatever it did, and is reverted.
 func AtMostOnce() Option { return func(s *Step) { s.atMostOnce = true } }
 
+// Uninterruptible lets an execution come to its end when its flow is undone or suspended
+// meanwhile. Without it the context of the execution ends then: see Interruption. A revert is
+// never interrupted.
+func Uninterruptible() Option { return func(s *Step) { s.uninterruptible = true } }
+
 // Version marks the step's meaning. Code with another version refuses a flow in which the step
 // has begun.
 func Version(version string) Option { return func(s *Step) { s.version = version } }
@@ -264,6 +270,9 @@ func (s *Step) Retry() RetryPolicy { return s.retry }
 // AtMostOnce reports whether the step must never be started twice.
 func (s *Step) AtMostOnce() bool { return s.atMostOnce }
 
+// Uninterruptible reports whether an execution is never interrupted.
+func (s *Step) Uninterruptible() bool { return s.uninterruptible }
+
 // Version is the version given by the option of that name.
 func (s *Step) Version() string { return s.version }
 
@@ -349,7 +358,7 @@ func (s *Step) checkRetrier() {
 	if s.controller == nil {
 		s.fault("it is a retry and has no controller")
 	}
-	if s.timeout != 0 || s.atMostOnce || s.waitAtMost != 0 || s.concurrency.given || s.priority != 0 || s.retry != (RetryPolicy{}) || s.revertRequires != nil {
+	if s.timeout != 0 || s.atMostOnce || s.uninterruptible || s.waitAtMost != 0 || s.concurrency.given || s.priority != 0 || s.retry != (RetryPolicy{}) || s.revertRequires != nil {
 		s.fault("it is a retry, and has an option that only steps take")
 	}
 	if s.pause != nil {

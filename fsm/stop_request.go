@@ -24,7 +24,7 @@ func (t *txn) suspend(c *v1.JobCommand) error {
 		return fmt.Errorf("cannot suspend job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
 	case j.isUnder(jobs.RequestCancel):
 		return fmt.Errorf("cannot suspend job %s: %w: it is being cancelled", j.ID, jobs.ErrConflict)
-	case j.isUnder(jobs.RequestSuspend):
+	case j.isUnder(jobs.RequestSuspend) && isRepeat(j, request):
 		return nil
 	}
 	j.StopRequest = request
@@ -69,7 +69,7 @@ func (t *txn) cancel(c *v1.JobCommand) error {
 	}
 	repeated := j.isUnder(jobs.RequestCancel) && j.StopRequest.Revert == request.Revert
 	switch {
-	case repeated && (!j.State.Finished() || j.Outcome == jobs.OutcomeCancelled || endedByRequest(j)):
+	case repeated && !j.State.Finished() && isRepeat(j, request), repeated && (j.Outcome == jobs.OutcomeCancelled || endedByRequest(j)):
 		return nil
 	case j.State.Finished():
 		return fmt.Errorf("cannot cancel job %s: %w: it is %s", j.ID, jobs.ErrConflict, j.State)
@@ -92,6 +92,12 @@ func (t *txn) cancel(c *v1.JobCommand) error {
 	}
 	t.haveUndone(j, request)
 	return nil
+}
+
+// isRepeat reports whether a stop request of the kind that the job is under asks for nothing
+// new: its owner, if it has one, does the same with running steps already.
+func isRepeat(j *jobRecord, request *jobs.OperatorRequest) bool {
+	return j.State != jobs.StateClaimed || j.StopRequest.Interrupts() == request.Interrupts() && j.StopRequest.Grace == request.Grace
 }
 
 // endedByRequest reports whether a completed job came to its end by a stop request, and
@@ -137,7 +143,8 @@ func (t *txn) target(c *v1.JobCommand, kind jobs.RequestKind) (*jobRecord, *jobs
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot %s: %w", kind, err)
 	}
-	return j, &jobs.OperatorRequest{Kind: kind, Revert: request.Revert, By: request.By, Reason: request.Reason, At: t.now}, nil
+	return j, &jobs.OperatorRequest{Kind: kind, Revert: request.Revert, By: request.By, Reason: request.Reason, At: t.now,
+		Steps: request.Steps, Grace: request.Grace}, nil
 }
 
 // tellOwner writes a stop request on a claimed job, for its owner to carry out.

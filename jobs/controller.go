@@ -25,6 +25,24 @@ const (
 // ByDeadline is the By of the request to cancel a job whose deadline has passed.
 const ByDeadline = "deadline"
 
+// StepsPolicy is what becomes of running steps when their job is stopped.
+type StepsPolicy string
+
+// The policies. Steps that are uninterruptible finish in any case, and so do steps that run
+// at most once when their flow is suspended.
+const (
+	// StepsDefault is StepsInterrupt for a cancellation, and StepsFinish for a suspension.
+	StepsDefault StepsPolicy = ""
+	// StepsInterrupt ends them: their contexts end, handlers get SIGTERM, and SIGKILL after the
+	// grace. A suspended flow executes them again when it goes on.
+	StepsInterrupt StepsPolicy = "interrupt"
+	// StepsFinish waits until they have come to their ends.
+	StepsFinish StepsPolicy = "finish"
+)
+
+// MaxGrace is the longest grace of interrupted steps.
+const MaxGrace = time.Hour
+
 // JobCommand is what a person wants done with a job, as Suspend, Resume, Cancel,
 // Restore and Purge take it.
 type JobCommand struct {
@@ -32,6 +50,11 @@ type JobCommand struct {
 	Revert bool   // Cancel only: undo what was done; otherwise the flow is left as it stands
 	By     string // who, for people
 	Reason string // one sentence, for people
+
+	// Of Suspend and Cancel: what becomes of running steps, and how long interrupted ones may
+	// take, at most MaxGrace. 0: flow.DefaultGrace.
+	Steps StepsPolicy
+	Grace time.Duration
 }
 
 // OperatorRequest is what a person has asked for. On a job it is a stop request, which
@@ -42,6 +65,13 @@ type OperatorRequest struct {
 	By     string
 	Reason string
 	At     time.Time
+	Steps  StepsPolicy
+	Grace  time.Duration // 0: flow.DefaultGrace
+}
+
+// Interrupts reports whether a stop request ends running steps.
+func (r *OperatorRequest) Interrupts() bool {
+	return r.Steps == StepsInterrupt || r.Steps == StepsDefault && r.Kind == RequestCancel
 }
 
 // Controller steers jobs. A stop request does one part at once and leaves the other to
@@ -74,7 +104,8 @@ type OperatorRequest struct {
 //
 // A repeated stop request changes nothing, neither reason nor time. After another stop
 // request it is a new one. A cancellation replaces a suspension, and a cancellation
-// with another Revert. A cancelled job can be neither suspended nor resumed:
+// with another Revert. While the job is CLAIMED, a request with other Steps or another
+// Grace replaces one: so running steps can be interrupted after all. A cancelled job can be neither suspended nor resumed:
 // ErrConflict. ErrNotFound.
 //
 // A change does this, by the state of the job:
@@ -100,12 +131,13 @@ type OperatorRequest struct {
 // is known by its ID; and a Change with an ID, whose other content is an ErrConflict. A
 // suspension that is repeated after a resumption is a new one, and the other way round.
 type Controller interface {
-	// Suspend keeps a job from going on until it is resumed. Steps that run
-	// come to their end first.
+	// Suspend keeps a job from going on until it is resumed. Its owner stops the flow
+	// when the running steps have ended, which they do by the request's Steps.
 	Suspend(ctx context.Context, command JobCommand) error
 	// Resume lifts a suspension.
 	Resume(ctx context.Context, command JobCommand) error
-	// Cancel ends a job before its work is done. ErrConflict also if its flow has ended
+	// Cancel ends a job before its work is done. Its owner ends the running steps by the
+	// request's Steps before it undoes them. ErrConflict also if its flow has ended
 	// otherwise than REVERTED and waits for its consume.
 	//
 	// If an intervention reopened the job (see Intervene), and nobody has claimed it

@@ -139,6 +139,12 @@ func CheckEnding(l logbook.Limits, e *Ending) error {
 // CheckJobCommand checks what a person wants done with a job. That only a
 // cancellation says Revert is checked by the caller, who knows the command.
 func CheckJobCommand(l logbook.Limits, c *JobCommand) error {
+	switch {
+	case c.Steps != StepsDefault && c.Steps != StepsInterrupt && c.Steps != StepsFinish:
+		return &logbook.InvalidError{Field: "command steps", Reason: fmt.Sprintf("%.64q is neither %s nor %s", c.Steps, StepsInterrupt, StepsFinish)}
+	case c.Grace < 0 || c.Grace > MaxGrace:
+		return &logbook.InvalidError{Field: "command grace", Reason: fmt.Sprintf("%s is not between 0s and %s", c.Grace, MaxGrace)}
+	}
 	return checkDirective(l, "command", directive{c.Job, c.By, c.Reason})
 }
 

@@ -53,8 +53,11 @@ const (
 	FailureChanged  = "flow.changed"   // the flow is built otherwise than it was begun, and refuses that
 	FailureArgument = "flow.argument"  // an argument of a step cannot be had
 	FailureSecret   = "secret"         // a secret that an argument names cannot be had
-	FailureCrash    = "crash"          // the conductor died while it held the job
-	FailureOperator = "operator"       // a person has ended it
+	// FailureInterrupted: the conductor ended the step, because its work is undone or its flow was
+	// suspended. It counts for no retry policy.
+	FailureInterrupted = "flow.interrupted"
+	FailureCrash       = "crash"    // the conductor died while it held the job
+	FailureOperator    = "operator" // a person has ended it
 
 	// FailureIntervention: interventions in a failed flow cannot be carried out, and none was.
 	FailureIntervention = "flow.intervention"

@@ -91,8 +91,86 @@ func TestTrashedJobsAreStopped(t *testing.T) {
 	}
 }
 
+// TestCancelReachesTheStep holds that a cancelled job's handlers are ended with what they have
+// started, killed after the grace if they must be, and undone then; and that steps which must
+// not be interrupted, or are waited for, come to their ends first.
+func TestCancelReachesTheStep(t *testing.T) {
+	t.Parallel()
+	handlers, notes := filepath.Join(t.TempDir(), "handlers"), t.TempDir()
+	note := func(name string) string { return filepath.Join(notes, name) }
+	has := func(name string) bool { _, err := os.Stat(note(name)); return err == nil }
+	begin := `sleep 600 & echo $! > '` + notes + `/'"$CONDUCTORD_STEP-child"; touch '` + notes + `/'"$CONDUCTORD_STEP-began"; `
+	end := `while [ ! -e '` + note("free") + `' ]; do sleep 0.05; done; kill $!; echo 1`
+	writeHandler(t, handlers, "obeys", `trap 'echo I stop >&2; exit 1' TERM; `+begin+end)
+	writeHandler(t, handlers, "ignores", `trap '' TERM; `+begin+end)
+	writeHandler(t, handlers, "undo", `cat > '`+notes+`/'"$CONDUCTORD_STEP-undone"`)
+	document := func(options string) string {
+		text := "name = \"f\"\npattern = \"unordered\"\n"
+		for _, name := range []string{"obeys", "ignores"} {
+			text += "[[steps]]\nname = \"" + name + "\"\nrevert = \"undo\"\nretry = {attempts = 3}\n" + options
+		}
+		return text
+	}
+	d := atDesk(t, handlers)
+	started := func(options string) string {
+		for _, name := range []string{"obeys", "ignores"} {
+			for _, what := range []string{"-began", "-undone", "-child"} {
+				_ = os.Remove(note(name + what))
+			}
+		}
+		_ = os.Remove(note("free"))
+		id := d.says(document(options), "flow", "run", "-")
+		eventually(t, "both handlers run", func() bool { return has("obeys-began") && has("ignores-began") })
+		return id
+	}
+	undone := func(id, want string) {
+		t.Helper()
+		if job := d.waits(id); job.Outcome != jobs.OutcomeCancelled || !has("obeys-undone") || !has("ignores-undone") {
+			t.Errorf("the job is %s, %q, undone %t and %t", job.State, job.Outcome, has("obeys-undone"), has("ignores-undone"))
+		}
+		for _, name := range []string{"obeys", "ignores"} {
+			text, _ := os.ReadFile(note(name + "-child"))
+			if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err != nil || syscall.Kill(pid, 0) == nil {
+				t.Errorf("the child %d of %s runs on: %v", pid, name, err)
+			}
+		}
+		if shown := d.shows(id); strings.Contains(shown, "interrupted") != (want == "interrupted") || !strings.Contains(shown, "REVERTED") {
+			t.Errorf("the flow is to be %s:\n%s", want, shown)
+		}
+	}
+
+	id := started("")
+	d.says("", "job", "cancel", id, "--grace", "300ms")
+	undone(id, "interrupted")
+	for name, want := range map[string]string{"obeys": "interrupted", "ignores": "interrupted"} {
+		if text, _ := os.ReadFile(note(name + "-undone")); !strings.Contains(string(text), want) || !strings.Contains(string(text), `"$failures":{}`) {
+			t.Errorf("the revert of %s was given %s", name, text)
+		}
+	}
+
+	id = started("")
+	d.says("", "job", "cancel", id, "--wait-for-steps")
+	if said := d.says("", "job", "explain", id); !strings.Contains(said, "when its running steps have finished") {
+		t.Errorf("explain says %q", said)
+	}
+	if err := os.WriteFile(note("free"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	undone(id, "finished")
+
+	id = started("uninterruptible = true\n")
+	d.says("", "job", "cancel", id, "--grace", "300ms")
+	if said := d.says("", "job", "explain", id); !strings.Contains(said, "except for those that must finish") {
+		t.Errorf("explain says %q", said)
+	}
+	if err := os.WriteFile(note("free"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	undone(id, "finished")
+}
+
 // TestCancelledTripIsUndone cancels the travel flow while it books: what is
-// being booked is awaited and cancelled, and nothing is charged.
+// being booked is interrupted and undone, and nothing is charged.
 func TestCancelledTripIsUndone(t *testing.T) {
 	t.Parallel()
 	handlers, err := filepath.Abs(filepath.Join("..", "examples", "handlers"))

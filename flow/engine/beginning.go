@@ -119,7 +119,7 @@ func (l *loop) startUnmarked(starts []start) (rest []start, ended bool, err erro
 		}
 		l.startedUnmarked = true
 		l.inFlight++
-		go l.perform(s)
+		go l.perform(l.ready(s), s)
 	}
 	if len(rest) > 0 || l.inFlight == 0 {
 		return rest, false, nil

@@ -54,8 +54,11 @@ type core struct {
 	reverting bool // the flow is being undone
 	broken    bool // a revert has failed for good: nothing more starts
 	suspended bool // nothing more starts in this run
-	cause     *logbook.Failure
-	failures  map[string]*logbook.Failure // of steps, while reverting; replaced, never changed: calls hold it
+	// patient: the running executions of a flow that is undone come to their end.
+	patient    bool
+	interrupts []string // steps whose executions the loop must end; see takeInterrupts
+	cause      *logbook.Failure
+	failures   map[string]*logbook.Failure // of steps, while reverting; replaced, never changed: calls hold it
 }
 
 // vertex is a step or a gate of the plan.
@@ -283,11 +286,14 @@ func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 func (c *core) executionFailed(step int, attempt logbook.Attempt, now time.Time) {
 	v := &c.vertices[step]
 	attempt.Failure = fitFailure(c.limits, c.plan.Step(step), attempt.Failure)
-	v.failedExecutions++
 	v.failure = attempt.Failure
 	attempts := []logbook.Attempt{attempt}
-	delay, again := c.plan.Step(step).Retry().Again(v.failedExecutions)
-	again = again && !attempt.Failure.Permanent
+	delay, again := time.Duration(0), true
+	if !wasInterrupted(v.failure) {
+		v.failedExecutions++
+		delay, again = c.plan.Step(step).Retry().Again(v.failedExecutions)
+		again = again && !attempt.Failure.Permanent
+	}
 	if again && v.intention != logbook.IntendRevert {
 		c.change(step, logbook.AtomChange{State: logbook.AtomPending, RetryAt: dueAt(now, delay), Attempts: attempts}, now)
 		c.postpone(step, delay, now)
@@ -437,6 +443,9 @@ func (c *core) change(step int, change logbook.AtomChange, now time.Time) {
 }
 
 func (c *core) addFailure(step int, failure *logbook.Failure) {
+	if wasInterrupted(failure) {
+		return
+	}
 	failures := make(map[string]*logbook.Failure, len(c.failures)+1)
 	for name, known := range c.failures {
 		failures[name] = known

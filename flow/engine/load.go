@@ -196,7 +196,7 @@ func (v *vertex) loadAttempt(attempt *logbook.Attempt, past *attemptSummary, cou
 		}
 	}
 	*number++
-	if attempt.Failure != nil && counts {
+	if attempt.Failure != nil && counts && !wasInterrupted(attempt.Failure) {
 		*failed++
 	}
 	if attempt.Action == logbook.ActionRevert {

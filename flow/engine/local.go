@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -56,6 +57,8 @@ type Local struct {
 	// Revert, when closed, reverts the flow, as Options.Revert does: the run ends when
 	// all is undone. nil: never.
 	Revert <-chan struct{}
+	// Interrupt is Options.Interrupt. nil: never.
+	Interrupt <-chan time.Duration
 	// Observe is Options.Observe: it must not block. See package listen for
 	// listeners that may. nil: none.
 	Observe func(Event)
@@ -109,7 +112,7 @@ func (l Local) Run(ctx context.Context, root flow.Node, store logbook.Values) (R
 	}
 	j := openLocalJournal(ctx, l.Logbook)
 	end, err := Run(ctx, Options{Plan: plan, Detail: detail, Store: detail.Store, Owner: localOwner, Journal: j, Workers: l.Workers, Pool: l.Pool,
-		Suspend: l.Suspend, Revert: l.Revert, Observe: l.Observe, Secrets: l.Secrets, Limits: l.Limits, Logger: l.Logger})
+		Suspend: l.Suspend, Revert: l.Revert, Interrupt: l.Interrupt, Observe: l.Observe, Secrets: l.Secrets, Limits: l.Limits, Logger: l.Logger})
 	if finishErr := j.finish(ctx, end.Update); finishErr != nil {
 		err = fmt.Errorf("cannot record the end of flow %s: %w", l.Flow, finishErr)
 	}

@@ -36,9 +36,12 @@ type loop struct {
 	// end. No step has two attempts at once.
 	reports         chan report
 	inFlight        int
-	unmarked        map[string]bool // steps that may start before their marks are durable
-	startedUnmarked bool            // one of them has started
-	abandoned       atomic.Bool     // the attempts in flight are not waited for any more
+	attempts        map[string]context.CancelCauseFunc // of those in flight and held, by step
+	interrupting    bool                               // Options.Interrupt has asked for it
+	grace           time.Duration                      // of interrupted executions
+	unmarked        map[string]bool                    // steps that may start before their marks are durable
+	startedUnmarked bool                               // one of them has started
+	abandoned       atomic.Bool                        // the attempts in flight are not waited for any more
 
 	unacknowledged queue[<-chan error] // updates that are not durable yet, oldest first
 	acknowledged   uint64              // updates before those
@@ -57,6 +60,7 @@ type report struct {
 // heldStart is an attempt whose mark, or an update before that, is not durable yet.
 type heldStart struct {
 	start
+	ctx   context.Context
 	after uint64 // it may start when so many updates are acknowledged
 }
 
@@ -67,7 +71,8 @@ func newLoop(ctx context.Context, o *Options, c *core) *loop {
 		most = min(most, o.Plan.Len())
 	}
 	l := &loop{options: o, core: c, outer: ctx, steps: steps, cancel: cancel, suspend: o.Suspend, revert: o.Revert,
-		progress: newProgressReports(&o.Limits, o.Now), reports: make(chan report, most), unmarked: unmarkedNames(o)}
+		progress: newProgressReports(&o.Limits, o.Now), reports: make(chan report, most), unmarked: unmarkedNames(o),
+		attempts: make(map[string]context.CancelCauseFunc), grace: flow.DefaultGrace}
 	if o.Pool != nil {
 		l.inPool = o.Pool.join()
 	}
@@ -125,14 +130,21 @@ func (l *loop) drive() (End, error) {
 		for _, s := range starts {
 			l.launch(s)
 		}
+		l.interruptSteps()
 		if err := l.wait(); err != nil {
 			return End{}, l.abort(err)
 		}
 	}
 }
 
-// poll takes requests to revert or suspend, and finds the end of the context.
+// poll takes requests to revert, suspend or interrupt, and finds the end of the context.
 func (l *loop) poll() error {
+	// First: who asks for an interruption has asked for the revert or the suspension before.
+	select {
+	case grace := <-l.options.Interrupt:
+		l.requestInterrupt(grace)
+	default:
+	}
 	select {
 	case <-l.revert:
 		l.revert = nil
@@ -147,6 +159,10 @@ func (l *loop) poll() error {
 	case <-l.suspend:
 		l.suspend, l.core.suspended = nil, true
 	default:
+	}
+	if l.interrupting {
+		l.interrupting = false
+		l.core.interruptRunning()
 	}
 	if l.outer.Err() != nil {
 		return context.Cause(l.outer)
@@ -183,12 +199,13 @@ func (l *loop) record(updates []logbook.Update) {
 // be undone. And if a revert began before the failure behind it is durable, a crash
 // could lose the failure: then the flow would go on to succeed with work undone.
 func (l *loop) launch(s start) {
+	ctx := l.ready(s)
 	if l.acknowledged < l.recorded {
-		l.held.push(heldStart{start: s, after: l.recorded})
+		l.held.push(heldStart{start: s, ctx: ctx, after: l.recorded})
 		return
 	}
 	l.inFlight++
-	go l.perform(s)
+	go l.perform(ctx, s)
 }
 
 // wait waits for the next event, and takes all reports that have arrived with it.
@@ -223,10 +240,19 @@ func (l *loop) wait() error {
 	case <-wakeup:
 	case <-l.suspend:
 	case <-l.revert:
+	case grace := <-l.options.Interrupt:
+		l.requestInterrupt(grace)
 	case <-l.outer.Done():
 	}
 	l.now = l.options.Now()
 	return nil
+}
+
+func (l *loop) requestInterrupt(grace time.Duration) {
+	l.interrupting = true
+	if l.grace = grace; grace <= 0 {
+		l.grace = flow.DefaultGrace
+	}
 }
 
 // takeProgress records progress that is due, unless the logbook is behind.
@@ -260,6 +286,7 @@ func (l *loop) takeReports(r report) error {
 		if r.refused != nil {
 			return fmt.Errorf("%w: %w", ErrGate, r.refused)
 		}
+		l.forgetAttempt(r.plan.Step(r.step).Name())
 		r.step = l.core.numberOf(r.plan, r.step)
 		l.log(&r.outcome)
 		l.core.finish(r.outcome, l.now)
@@ -298,7 +325,7 @@ func (l *loop) acknowledge(err error) error {
 	for l.held.len() > 0 && l.held.first().after <= l.acknowledged {
 		held, _ := l.held.pop()
 		l.inFlight++
-		go l.perform(held.start)
+		go l.perform(held.ctx, held.start)
 	}
 	return nil
 }

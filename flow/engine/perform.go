@@ -15,7 +15,7 @@ import (
 var errTimeout = errors.New("the step's time is up")
 
 // perform makes one attempt and reports it, in a goroutine that ends with it.
-func (l *loop) perform(s start) {
+func (l *loop) perform(ctx context.Context, s start) {
 	r := report{outcome: outcome{step: s.step}, plan: s.plan, permit: s.permit}
 	returned := false
 	defer func() {
@@ -38,7 +38,6 @@ func (l *loop) perform(s start) {
 		}
 	}
 	step := s.plan.Step(s.step)
-	ctx := l.steps
 	if timeout := step.Timeout(); timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, errTimeout)
@@ -46,6 +45,9 @@ func (l *loop) perform(s start) {
 	}
 	hidden, err := l.resolveSecrets(ctx, s)
 	s.call.ReportTo(hidden.reporter(l.progress))
+	if flow.InterruptionOf(ctx) != nil {
+		err = context.Cause(ctx) // before it began
+	}
 	if err == nil {
 		r.result, err = l.act(ctx, step, s.call)
 	}
@@ -126,12 +128,20 @@ func notYet(ctx context.Context, limits *logbook.Limits, err error) (*flow.NotYe
 	return said, nil
 }
 
-// failureOf makes a failure of an error. After the step's timeout it says so.
+// failureOf makes a failure of an error. After the step's timeout, or an interruption, it
+// says so.
 func failureOf(ctx context.Context, step *flow.Step, err error) *logbook.Failure {
+	if i := flow.InterruptionOf(ctx); i != nil {
+		return interrupted(i, err)
+	}
 	if context.Cause(ctx) == errTimeout {
 		err = flow.Fail(logbook.FailureTimeout, fmt.Errorf("it took longer than %s: %w", step.Timeout(), err))
 	}
-	return flow.FailureOf(err)
+	failure := flow.FailureOf(err)
+	if failure.Kind == logbook.FailureInterrupted { // a step may not say so itself: it would be tried for ever
+		failure.Kind = logbook.FailureError
+	}
+	return failure
 }
 
 // keepEnd cuts a handler's stderr to its last bytes, at most limit.

@@ -130,7 +130,7 @@ func TestRoundsStaySmall(t *testing.T) {
 	for i := range steps {
 		unordered.Add(flow.Func(fmt.Sprint("s", i), func(context.Context, struct{}) (struct{}, error) {
 			return struct{}{}, errors.New(strings.Repeat("x", 10_000))
-		}))
+		}, flow.Uninterruptible()))
 	}
 	j := newJournal(newDetail())
 	plan := compiled(t, flow.Linear("f", unordered).WithRetry(flow.NewRetrier("r", stubborn{})))
@@ -379,7 +379,7 @@ func TestStatesThatStay(t *testing.T) {
 func TestRevertsHearWhatWasRecorded(t *testing.T) {
 	undone, heard := make(chan struct{}), make(map[string]string)
 	var mu sync.Mutex
-	step := func(name string, execute func() error) *flow.Step {
+	step := func(name string, execute func() error, options ...flow.Option) *flow.Step {
 		return flow.FuncRevert(name, func(context.Context, none) (none, error) { return none{}, execute() },
 			func(ctx context.Context, _ none, _ *none) error {
 				mu.Lock()
@@ -389,11 +389,11 @@ func TestRevertsHearWhatWasRecorded(t *testing.T) {
 					close(undone)
 				}
 				return nil
-			})
+			}, options...)
 	}
 	woot := errors.New("woot")
 	plan := compiled(t, flow.Linear("f", step("a", func() error { return nil }), flow.Unordered("g",
-		step("p", func() error { return woot }), step("q", func() error { <-undone; return woot }))))
+		step("p", func() error { return woot }), step("q", func() error { <-undone; return woot }, flow.Uninterruptible()))))
 	end, err := runOn(newJournal(newDetail()), plan, 2)
 	if err != nil || end.State != logbook.FlowReverted || end.Cause.Step != "p" {
 		t.Fatalf("%+v, %v", end, err)

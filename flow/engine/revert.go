@@ -9,15 +9,17 @@ import (
 )
 
 // requestRevert reverts a flow for a reason from outside. One that reverts already
-// keeps its cause.
+// keeps its cause. Running executions end by themselves, unless interruptRunning follows.
 func (c *core) requestRevert(cause *logbook.Failure, now time.Time) {
 	if !c.reverting && !c.broken {
+		c.patient = true
 		c.beginRevert(cause, now)
+		c.patient = false
 	}
 }
 
 // beginRevert reverts the flow: no step is executed any more, and started ones are
-// undone. Running ones are awaited first.
+// undone. Running ones are interrupted, and awaited first.
 func (c *core) beginRevert(cause *logbook.Failure, now time.Time) {
 	c.reverting, c.cause = true, cause
 	c.forget(c.whole())
@@ -30,7 +32,7 @@ func (c *core) beginRevert(cause *logbook.Failure, now time.Time) {
 	c.failures = make(map[string]*logbook.Failure)
 	for step := range steps {
 		v := &c.vertices[step]
-		if v.failure != nil {
+		if v.failure != nil && !wasInterrupted(v.failure) {
 			c.failures[c.plan.Step(step).Name()] = v.failure
 		}
 		c.mark(step, now)
@@ -39,11 +41,14 @@ func (c *core) beginRevert(cause *logbook.Failure, now time.Time) {
 }
 
 // mark gives a started step the intention REVERT. A retry's next round will not
-// begin, so its time is cleared.
+// begin, so its time is cleared. A running execution is interrupted.
 func (c *core) mark(step int, now time.Time) {
 	v := &c.vertices[step]
 	if !v.started || v.intention == logbook.IntendRevert {
 		return
+	}
+	if !c.patient {
+		c.interrupt(step)
 	}
 	if c.plan.Step(step).IsRetry() {
 		v.retryAt = time.Time{}

@@ -47,7 +47,7 @@ var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario 
 //	             (E+5: with the value 5, of a retry)
 //	run          runs and prints each update; properties: workers=N pool=N suspend=STEP
 //	             (suspends when the step starts), cancel=STEP (reverts then; now:
-//	             before anything starts), crash=N (before update N), list=JSON
+//	             before anything starts), interrupt (ends what runs then), crash=N (before update N), list=JSON
 //	             (what the store has under that name)
 //
 // A detail stays between runs, so that a second run is a resume.
@@ -425,6 +425,8 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 			options = append(options, flow.Retry(flow.RetryPolicy{Attempts: count(attempts), Delay: duration(delay)}))
 		case "noundo":
 			undo = false
+		case "steady":
+			options = append(options, flow.Uninterruptible())
 		case "once":
 			options = append(options, flow.AtMostOnce())
 		case "version":
@@ -564,11 +566,16 @@ func (s *scenario) run(t *testing.T, words []string) string {
 			if calls.cancelAt, calls.cancel = value, cancel; value == "now" {
 				close(cancel)
 			}
+		case "interrupt":
+			calls.interrupts, calls.interrupt = true, make(chan time.Duration, 1)
 		case "store":
 			options.Store = nil
 		case "list":
 			options.Store["list"] = json.RawMessage(value)
 		}
+	}
+	if calls.interrupts {
+		options.Interrupt = calls.interrupt
 	}
 	options.Observe = func(event engine.Event) {
 		if event.Difference != nil {
@@ -685,18 +692,28 @@ type callLog struct {
 	suspend   chan struct{}
 	cancelAt  string
 	cancel    chan struct{}
+
+	interrupts bool
+	interrupt  chan time.Duration // is sent a value after suspend or cancel
 }
 
 func (l *callLog) add(line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lines = append(l.lines, line)
+	if line != l.suspendAt && line != l.cancelAt {
+		return
+	}
 	if line == l.suspendAt {
 		close(l.suspend)
+		l.suspendAt = ""
 	}
 	if line == l.cancelAt {
 		close(l.cancel)
 		l.cancelAt = ""
+	}
+	if l.interrupts {
+		l.interrupt <- 0
 	}
 }
 

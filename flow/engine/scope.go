@@ -143,6 +143,9 @@ func keepCauses(f *logbook.Failure, left *int) {
 
 // noteFailure adds a step to the failed steps of all scopes around it.
 func (c *core) noteFailure(step int) {
+	if wasInterrupted(c.vertices[step].failure) {
+		return
+	}
 	for s := c.plan.Governor(step); s >= 0; s = c.plan.Scopes()[s].Parent {
 		c.scopes[s].failed = append(c.scopes[s].failed, step)
 	}

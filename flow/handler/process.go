@@ -115,7 +115,7 @@ func (p *process) run(ctx context.Context) (ending, error) {
 	case <-p.stdout.full:
 		end.overflow = true
 	case <-ctx.Done():
-		end.stopped = p.askToStop()
+		end.stopped = p.askToStop(ctx)
 	}
 	// Always, also after a good end: whatever the handler has left in its
 	// group is to go with it. On Linux the dead leader still holds the
@@ -170,8 +170,9 @@ func (p *process) begin(cgroup *os.File) {
 }
 
 // askToStop gives the group the chance to end by itself. False if the handler
-// had ended already: what it has done then counts.
-func (p *process) askToStop() bool {
+// had ended already: what it has done then counts. A handler that was interrupted has the
+// grace of the interruption, until its claim ends, too.
+func (p *process) askToStop(ctx context.Context) bool {
 	select {
 	case <-p.exited:
 		return false
@@ -180,10 +181,21 @@ func (p *process) askToStop() bool {
 	signalGroup(p.command.Process.Pid, syscall.SIGTERM)
 	grace := time.NewTimer(p.grace)
 	defer grace.Stop()
-	select {
-	case <-p.exited:
-	case <-p.stdout.full:
-	case <-grace.C:
+	var claimEnded <-chan struct{}
+	if i := flow.InterruptionOf(ctx); i != nil {
+		grace.Reset(i.Grace)
+		claimEnded = i.ClaimEnded()
 	}
-	return true
+	for {
+		select {
+		case <-p.exited:
+		case <-p.stdout.full:
+		case <-grace.C:
+		case <-claimEnded:
+			claimEnded = nil
+			grace.Reset(p.grace)
+			continue
+		}
+		return true
+	}
 }

@@ -323,6 +323,60 @@ func TestStops(t *testing.T) {
 	}
 }
 
+// TestInterruptedHandlers holds that an interrupted handler has the grace of its interruption,
+// and only the handler's own grace from the end of the claim on.
+func TestInterruptedHandlers(t *testing.T) {
+	directory, scratch := t.TempDir(), t.TempDir()
+	for name, script := range map[string]string{
+		"obeys":   `trap 'echo stopping >&2; exit 0' TERM; echo $$ > "$FILE"; while :; do sleep 0.01; done`,
+		"ignores": `trap '' TERM; echo $$ > "$FILE"; while :; do sleep 0.01; done`,
+	} {
+		install(t, directory, name, "FILE="+filepath.Join(scratch, name)+"\n"+script)
+	}
+	set := open(t, directory)
+	for _, row := range []struct {
+		name, handler     string
+		grace, own        time.Duration
+		claimEnds, killed bool
+	}{
+		{"it ends in the grace", "obeys", soon, time.Millisecond, false, false},
+		{"the grace is over", "ignores", 50 * time.Millisecond, soon, false, true},
+		{"the claim ends", "ignores", soon, 50 * time.Millisecond, true, true},
+		{"the claim ends, and it obeys", "obeys", soon, soon, true, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			pids := filepath.Join(scratch, row.handler)
+			_ = os.Remove(pids)
+			claim, endClaim := context.WithCancel(t.Context())
+			ctx, interrupt := context.WithCancelCause(claim)
+			step := call(nil)
+			done := make(chan error, 1)
+			go func() {
+				_, err := set.Task(row.handler, "", handler.Grace(row.own)).Execute(ctx, step)
+				done <- err
+			}()
+			waitFor(t, "the handler has begun", func() bool { return len(numbers(pids)) > 0 })
+			began := time.Now()
+			interrupt(flow.Interrupt(claim, "the flow is undone", row.grace))
+			if row.claimEnds {
+				endClaim()
+			}
+			err := within(t, done)
+			endClaim()
+			var i *flow.Interruption
+			if !errors.As(err, &i) || i.Reason != "the flow is undone" {
+				t.Errorf("error %v", err)
+			}
+			if stderr, _ := step.Stderr(); (stderr == "") != row.killed {
+				t.Errorf("it said %q", stderr)
+			}
+			if took := time.Since(began); row.killed && took < 50*time.Millisecond {
+				t.Errorf("it was killed after %s", took)
+			}
+		})
+	}
+}
+
 var errClaimLost = errors.New("the claim is lost")
 
 func stopper(reason string) (context.Context, func()) {

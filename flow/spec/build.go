@@ -240,6 +240,9 @@ func (b *builder) node(s *Step) flow.Node {
 	if s.AtMostOnce {
 		options = append(options, flow.AtMostOnce())
 	}
+	if s.Uninterruptible {
+		options = append(options, flow.Uninterruptible())
+	}
 	return flow.NewStep(s.Name, b.task(s), options...)
 }
 

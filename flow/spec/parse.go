@@ -159,7 +159,7 @@ func elsewhere(t *table) map[string]string {
 	}
 	keys := map[string]string{}
 	for _, key := range []string{
-		"handler", "revert", "requires", "optional", "inject", "provides", "timeout", "at_most_once", "wait_at_most", "concurrency", "priority", "version",
+		"handler", "revert", "requires", "optional", "inject", "provides", "timeout", "at_most_once", "uninterruptible", "wait_at_most", "concurrency", "priority", "version",
 	} {
 		keys[key] = "this is " + shape + " have that"
 	}
@@ -195,6 +195,7 @@ func (r *reader) work(t *table, s *Step) {
 	s.Timeout = t.duration("timeout")
 	s.Retry = r.retry(t)
 	s.AtMostOnce = t.truth("at_most_once")
+	s.Uninterruptible = t.truth("uninterruptible")
 	if s.AtMostOnce && s.Retry != nil && s.Retry.Attempts > 1 {
 		t.fault("retry", "a step that runs at most once cannot be tried again")
 	}

@@ -294,6 +294,8 @@ var orders = rapid.Custom(func(t *rapid.T) jobs.JobCommand {
 		Revert: rapid.Bool().Draw(t, "revert"),
 		By:     rapid.String().Draw(t, "by"),
 		Reason: rapid.String().Draw(t, "reason"),
+		Steps:  orUnset(jobs.StepsInterrupt, jobs.StepsFinish).Draw(t, "steps"),
+		Grace:  durations.Draw(t, "grace"),
 	}
 })
 
@@ -304,6 +306,8 @@ var standingOrders = rapid.Custom(func(t *rapid.T) jobs.OperatorRequest {
 		By:     rapid.String().Draw(t, "by"),
 		Reason: rapid.String().Draw(t, "reason"),
 		At:     times.Draw(t, "at"),
+		Steps:  orUnset(jobs.StepsInterrupt, jobs.StepsFinish).Draw(t, "steps"),
+		Grace:  durations.Draw(t, "grace"),
 	}
 })
 

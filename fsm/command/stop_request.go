@@ -11,7 +11,8 @@ func JobCommandToProto(o *jobs.JobCommand) *v1.JobCommand {
 	if o == nil {
 		return nil
 	}
-	return &v1.JobCommand{Job: idText(o.Job.UUID), By: o.By, Reason: text(o.Reason), Revert: o.Revert}
+	return &v1.JobCommand{Job: idText(o.Job.UUID), By: o.By, Reason: text(o.Reason), Revert: o.Revert,
+		Steps: string(o.Steps), Grace: DurationToProto(o.Grace)}
 }
 
 // JobCommandFromProto converts a command about a job. Nil is the zero command.
@@ -20,6 +21,7 @@ func JobCommandFromProto(message *v1.JobCommand) (jobs.JobCommand, error) {
 	o := jobs.JobCommand{
 		Job: jobs.JobID{UUID: r.id("command job", message.GetJob())},
 		By:  message.GetBy(), Reason: message.GetReason(), Revert: message.GetRevert(),
+		Steps: jobs.StepsPolicy(message.GetSteps()), Grace: r.duration("command grace", message.GetGrace()),
 	}
 	if r.err != nil {
 		return jobs.JobCommand{}, r.err
@@ -32,7 +34,8 @@ func OperatorRequestToProto(o *jobs.OperatorRequest) *v1.OperatorRequest {
 	if o == nil {
 		return nil
 	}
-	return &v1.OperatorRequest{Kind: string(o.Kind), Revert: o.Revert, By: o.By, Reason: text(o.Reason), At: TimeToProto(o.At)}
+	return &v1.OperatorRequest{Kind: string(o.Kind), Revert: o.Revert, By: o.By, Reason: text(o.Reason), At: TimeToProto(o.At),
+		Steps: string(o.Steps), Grace: DurationToProto(o.Grace)}
 }
 
 // OperatorRequestFromProto converts what a person has asked for; nil stays nil.
@@ -44,7 +47,8 @@ func OperatorRequestFromProto(message *v1.OperatorRequest) (*jobs.OperatorReques
 	o := &jobs.OperatorRequest{
 		Kind:   word(&r, "request kind", message.GetKind(), knownRequestKind),
 		Revert: message.GetRevert(), By: message.GetBy(), Reason: message.GetReason(),
-		At: r.time("request at", message.GetAt()),
+		At:    r.time("request at", message.GetAt()),
+		Steps: jobs.StepsPolicy(message.GetSteps()), Grace: r.duration("request grace", message.GetGrace()),
 	}
 	if r.err != nil {
 		return nil, r.err
@@ -57,10 +61,18 @@ func knownRequestKind(k jobs.RequestKind) bool {
 		k == jobs.RequestIntervene || k == jobs.RequestRestore || k == jobs.RequestPurge
 }
 
-// checkPlainCommand checks a command that undoes nothing.
-func checkPlainCommand(limits logbook.Limits, c *v1.JobCommand) error {
+// checkSuspension checks a command that undoes nothing.
+func checkSuspension(limits logbook.Limits, c *v1.JobCommand) error {
 	if c.GetRevert() {
 		return &logbook.InvalidError{Field: "command revert", Reason: "set; only a cancellation has it"}
 	}
 	return checkJobCommand(limits, c)
+}
+
+// checkPlainCommand checks a command that stops nothing either.
+func checkPlainCommand(limits logbook.Limits, c *v1.JobCommand) error {
+	if c.GetSteps() != "" || c.GetGrace() != nil {
+		return &logbook.InvalidError{Field: "command steps", Reason: "set; only a suspension and a cancellation have them, and a grace"}
+	}
+	return checkSuspension(limits, c)
 }

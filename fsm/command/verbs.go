@@ -54,7 +54,7 @@ var verbs = []Verb{
 	verb("abandon", Work, "BoardService/Abandon", (*v1.Command).GetAbandon, checkAbandon),
 	verb("trash", Work, "BoardService/Trash", (*v1.Command).GetTrash, checkTrash),
 
-	verb("suspend", Operate, "BoardService/Suspend", (*v1.Command).GetSuspend, checkPlainCommand),
+	verb("suspend", Operate, "BoardService/Suspend", (*v1.Command).GetSuspend, checkSuspension),
 	verb("resume", Operate, "BoardService/Resume", (*v1.Command).GetResume, checkPlainCommand),
 	verb("cancel", Operate, "BoardService/Cancel", (*v1.Command).GetCancel, checkJobCommand),
 	verb("change", Operate, "BoardService/Change", (*v1.Command).GetChange, converted(ChangeFromProto, jobs.CheckChange)),

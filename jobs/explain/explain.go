@@ -102,6 +102,11 @@ func (e *explanation) claimed(s *Situation) {
 	e.say(jobs.CauseClaimed, "%s has it since %s, under token %s", claim.Owner, moment(claim.Since), claim.Token)
 	if s.Job.StopRequest != nil {
 		e.Text += fmt.Sprintf(", and is told to %s it", s.Job.StopRequest.Kind)
+		if s.Job.StopRequest.Interrupts() {
+			e.Text += "; running steps are interrupted, except for those that must finish"
+		} else {
+			e.Text += " when its running steps have finished"
+		}
 	}
 	if e.Remedy = e.does(jobs.RemedyCancel); !s.Job.Flow.IsZero() {
 		e.Remedy = showFlow(&s.Job)

@@ -94,21 +94,31 @@ func ownerIsTold(k *kit) {
 	claimed := k.owned(k.session("worker 8"), "a")
 	k.wants("Suspend", k.Board.Suspend(k.ctx, command(claimed.Job.ID)), nil)
 	k.wants("Suspend again", k.Board.Suspend(k.ctx, command(claimed.Job.ID)), nil)
+	interrupting := command(claimed.Job.ID)
+	interrupting.Steps, interrupting.Grace = jobs.StepsInterrupt, time.Minute
+	for range 2 {
+		k.wants("Suspend and interrupt", k.Board.Suspend(k.ctx, interrupting), nil)
+	}
 	k.under(claimed.Job.ID, jobs.StateClaimed, jobs.RequestSuspend)
 	k.wants("Resume", k.Board.Resume(k.ctx, command(claimed.Job.ID)), nil)
 	k.under(claimed.Job.ID, jobs.StateClaimed, "")
 	k.wants("Cancel", k.Board.Cancel(k.ctx, undo(claimed.Job.ID)), nil)
+	patient := undo(claimed.Job.ID)
+	patient.Steps = jobs.StepsFinish
+	k.wants("Cancel when its steps have finished", k.Board.Cancel(k.ctx, patient), nil)
 	k.wants("Cancel otherwise", k.Board.Cancel(k.ctx, command(claimed.Job.ID)), nil)
 	k.under(claimed.Job.ID, jobs.StateClaimed, jobs.RequestCancel)
-	events := k.events(jobs.Watch{Job: claimed.Job.ID}, 6)
+	events := k.events(jobs.Watch{Job: claimed.Job.ID}, 8)
 	k.same("events", stories(events), []string{
-		"posted a claimable", "claimed a claimed", "stop_requested a claimed", "resumed a claimed", "stop_requested a claimed", "stop_requested a claimed",
+		"posted a claimable", "claimed a claimed", "stop_requested a claimed", "stop_requested a claimed", "resumed a claimed",
+		"stop_requested a claimed", "stop_requested a claimed", "stop_requested a claimed",
 	})
 	for i, want := range []jobs.OperatorRequest{
-		{Kind: jobs.RequestSuspend}, {Kind: jobs.RequestResume}, {Kind: jobs.RequestCancel, Revert: true}, {Kind: jobs.RequestCancel},
+		{Kind: jobs.RequestSuspend}, {Kind: jobs.RequestSuspend, Steps: jobs.StepsInterrupt, Grace: time.Minute}, {Kind: jobs.RequestResume},
+		{Kind: jobs.RequestCancel, Revert: true}, {Kind: jobs.RequestCancel, Revert: true, Steps: jobs.StepsFinish}, {Kind: jobs.RequestCancel},
 	} {
 		event := events[i+2]
-		if event.Request == nil || event.Request.Kind != want.Kind || event.Request.Revert != want.Revert || event.Request.By != "ann" {
+		if got := event.Request; got == nil || got.Kind != want.Kind || got.Revert != want.Revert || got.By != "ann" || got.Steps != want.Steps || got.Grace != want.Grace {
 			k.Errorf("event %d tells of the stop request %s", i+2, render(event.Request))
 		}
 		if event.Owner != "worker 8" || event.Token != claimed.Job.Token || event.Reason != "so it is to be" {
@@ -226,6 +236,11 @@ func senselessCommands(k *kit) {
 		k.wants(name+" of a finished job", command(jobs.JobCommand{Job: done.Job.ID}), jobs.ErrConflict)
 		long := jobs.JobCommand{Job: dying.Job.ID, Reason: strings.Repeat("x", jobs.MaxReason+1)}
 		k.wantsLimit(name+" with a long reason", command(long), jobs.MaxReason, jobs.MaxReason+1)
+		k.wantsInvalid(name+" with steps that do what nobody knows", command(jobs.JobCommand{Job: dying.Job.ID, Steps: "stop"}))
+		k.wantsInvalid(name+" with a long grace", command(jobs.JobCommand{Job: dying.Job.ID, Grace: jobs.MaxGrace + 1}))
+		if name == "Resume" {
+			k.wantsInvalid("Resume with steps", command(jobs.JobCommand{Job: dying.Job.ID, Steps: jobs.StepsFinish}))
+		}
 		if name == "Cancel" {
 			continue
 		}

@@ -1640,6 +1640,8 @@ type JobCommand struct {
 	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Revert        bool                   `protobuf:"varint,4,opt,name=revert,proto3" json:"revert,omitempty"` // of cancel only
+	Steps         string                 `protobuf:"bytes,5,opt,name=steps,proto3" json:"steps,omitempty"`    // of suspend and cancel: interrupt or finish those that run; unset: interrupt for cancel, finish for suspend
+	Grace         *durationpb.Duration   `protobuf:"bytes,6,opt,name=grace,proto3" json:"grace,omitempty"`    // of interrupted steps; unset: 10 s
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1700,6 +1702,20 @@ func (x *JobCommand) GetRevert() bool {
 		return x.Revert
 	}
 	return false
+}
+
+func (x *JobCommand) GetSteps() string {
+	if x != nil {
+		return x.Steps
+	}
+	return ""
+}
+
+func (x *JobCommand) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
 }
 
 // RaiseVersion lets the cluster use what this version of the vocabulary has.
@@ -3485,13 +3501,15 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\asession\x18\x01 \x01(\tR\asession\x12-\n" +
 	"\x06entity\x18\x02 \x01(\v2\x15.conductord.v1.EntityR\x06entity\"(\n" +
 	"\x12DestroyBookCommand\x12\x12\n" +
-	"\x04book\x18\x01 \x01(\tR\x04book\"^\n" +
+	"\x04book\x18\x01 \x01(\tR\x04book\"\xa5\x01\n" +
 	"\n" +
 	"JobCommand\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06revert\x18\x04 \x01(\bR\x06revert\"/\n" +
+	"\x06revert\x18\x04 \x01(\bR\x06revert\x12\x14\n" +
+	"\x05steps\x18\x05 \x01(\tR\x05steps\x12/\n" +
+	"\x05grace\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"/\n" +
 	"\x13RaiseVersionCommand\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\",\n" +
 	"\x16BeginLeadershipCommand\x12\x12\n" +
@@ -3744,40 +3762,41 @@ var file_conductord_v1_command_proto_depIdxs = []int32{
 	53, // 52: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
 	50, // 53: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
 	54, // 54: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
-	50, // 55: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
-	53, // 56: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
-	50, // 57: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
-	50, // 58: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
-	50, // 59: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
-	55, // 60: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
-	56, // 61: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
-	52, // 62: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
-	52, // 63: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	57, // 64: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	57, // 65: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	52, // 66: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	57, // 67: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
-	52, // 68: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	52, // 69: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
-	58, // 70: conductord.v1.Result.error:type_name -> conductord.v1.Error
-	35, // 71: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
-	37, // 72: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
-	59, // 73: conductord.v1.Result.session:type_name -> conductord.v1.Session
-	39, // 74: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
-	40, // 75: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
-	41, // 76: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
-	36, // 77: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
-	58, // 78: conductord.v1.Posted.error:type_name -> conductord.v1.Error
-	60, // 79: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
-	38, // 80: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
-	53, // 81: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	56, // 82: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
-	61, // 83: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
-	84, // [84:84] is the sub-list for method output_type
-	84, // [84:84] is the sub-list for method input_type
-	84, // [84:84] is the sub-list for extension type_name
-	84, // [84:84] is the sub-list for extension extendee
-	0,  // [0:84] is the sub-list for field type_name
+	50, // 55: conductord.v1.JobCommand.grace:type_name -> google.protobuf.Duration
+	50, // 56: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
+	53, // 57: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
+	50, // 58: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
+	50, // 59: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
+	50, // 60: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
+	55, // 61: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
+	56, // 62: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
+	52, // 63: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
+	52, // 64: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	57, // 65: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	57, // 66: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	52, // 67: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	57, // 68: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
+	52, // 69: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	52, // 70: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
+	58, // 71: conductord.v1.Result.error:type_name -> conductord.v1.Error
+	35, // 72: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
+	37, // 73: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
+	59, // 74: conductord.v1.Result.session:type_name -> conductord.v1.Session
+	39, // 75: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
+	40, // 76: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
+	41, // 77: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
+	36, // 78: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
+	58, // 79: conductord.v1.Posted.error:type_name -> conductord.v1.Error
+	60, // 80: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
+	38, // 81: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
+	53, // 82: conductord.v1.Granted.token:type_name -> conductord.v1.Token
+	56, // 83: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
+	61, // 84: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
+	85, // [85:85] is the sub-list for method output_type
+	85, // [85:85] is the sub-list for method input_type
+	85, // [85:85] is the sub-list for extension type_name
+	85, // [85:85] is the sub-list for extension extendee
+	0,  // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_command_proto_init() }

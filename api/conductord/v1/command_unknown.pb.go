@@ -334,6 +334,9 @@ func (m *JobCommand) UnknownField() (name string, found bool) {
 	if len(m.unknownFields) > 0 {
 		return "conductord.v1.JobCommand", true
 	}
+	if name, found = unknownIn(m.GetGrace()); found {
+		return name, found
+	}
 	return "", false
 }
 

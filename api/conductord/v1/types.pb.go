@@ -2715,6 +2715,8 @@ type OperatorRequest struct {
 	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	At            *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
+	Steps         string                 `protobuf:"bytes,6,opt,name=steps,proto3" json:"steps,omitempty"` // as in JobCommand
+	Grace         *durationpb.Duration   `protobuf:"bytes,7,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2780,6 +2782,20 @@ func (x *OperatorRequest) GetReason() string {
 func (x *OperatorRequest) GetAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.At
+	}
+	return nil
+}
+
+func (x *OperatorRequest) GetSteps() string {
+	if x != nil {
+		return x.Steps
+	}
+	return ""
+}
+
+func (x *OperatorRequest) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
 	}
 	return nil
 }
@@ -5253,13 +5269,15 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\vno_deadline\x18\x15 \x01(\bR\n" +
 	"noDeadline\x12\x0e\n" +
 	"\x02id\x18\x16 \x01(\tR\x02idB\v\n" +
-	"\t_priority\"\x91\x01\n" +
+	"\t_priority\"\xd8\x01\n" +
 	"\x0fOperatorRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06revert\x18\x02 \x01(\bR\x06revert\x12\x0e\n" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12*\n" +
-	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x80\x02\n" +
+	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
+	"\x05steps\x18\x06 \x01(\tR\x05steps\x12/\n" +
+	"\x05grace\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x80\x02\n" +
 	"\x05Claim\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12*\n" +
@@ -5619,67 +5637,68 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	52,  // 78: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
 	52,  // 79: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
 	52,  // 80: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
-	2,   // 81: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	52,  // 82: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	53,  // 83: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	26,  // 84: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	53,  // 85: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	53,  // 86: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	22,  // 87: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	4,   // 88: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	11,  // 89: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	2,   // 90: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	18,  // 91: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	3,   // 92: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	53,  // 93: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	53,  // 94: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	53,  // 95: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	52,  // 96: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	1,   // 97: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
-	52,  // 98: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	52,  // 99: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	34,  // 100: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	52,  // 101: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,   // 102: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	36,  // 103: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	25,  // 104: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
-	20,  // 105: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	53,  // 106: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	52,  // 107: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	52,  // 108: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	52,  // 109: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	52,  // 110: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	52,  // 111: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	52,  // 112: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	38,  // 113: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	52,  // 114: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	52,  // 115: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	52,  // 116: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	52,  // 117: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	52,  // 118: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	52,  // 119: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	34,  // 120: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	52,  // 121: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	44,  // 122: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	45,  // 123: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	46,  // 124: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	43,  // 125: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	53,  // 126: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	52,  // 127: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	52,  // 128: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	50,  // 129: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	52,  // 130: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	52,  // 131: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	47,  // 132: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	47,  // 133: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	48,  // 134: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	49,  // 135: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	51,  // 136: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	137, // [137:137] is the sub-list for method output_type
-	137, // [137:137] is the sub-list for method input_type
-	137, // [137:137] is the sub-list for extension type_name
-	137, // [137:137] is the sub-list for extension extendee
-	0,   // [0:137] is the sub-list for field type_name
+	53,  // 81: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
+	2,   // 82: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	52,  // 83: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	53,  // 84: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	26,  // 85: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	53,  // 86: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	53,  // 87: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	22,  // 88: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	4,   // 89: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	11,  // 90: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	2,   // 91: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	18,  // 92: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	3,   // 93: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	53,  // 94: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	53,  // 95: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	53,  // 96: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	52,  // 97: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 98: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	52,  // 99: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	52,  // 100: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	34,  // 101: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	52,  // 102: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 103: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	36,  // 104: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	25,  // 105: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
+	20,  // 106: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	53,  // 107: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	52,  // 108: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	52,  // 109: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	52,  // 110: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	52,  // 111: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	52,  // 112: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	52,  // 113: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	38,  // 114: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	52,  // 115: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	52,  // 116: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	52,  // 117: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	52,  // 118: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	52,  // 119: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	52,  // 120: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	34,  // 121: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	52,  // 122: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	44,  // 123: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	45,  // 124: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	46,  // 125: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	43,  // 126: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	53,  // 127: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	52,  // 128: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	52,  // 129: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	50,  // 130: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	52,  // 131: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	52,  // 132: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	47,  // 133: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	47,  // 134: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	48,  // 135: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	49,  // 136: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	51,  // 137: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	138, // [138:138] is the sub-list for method output_type
+	138, // [138:138] is the sub-list for method input_type
+	138, // [138:138] is the sub-list for extension type_name
+	138, // [138:138] is the sub-list for extension extendee
+	0,   // [0:138] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/jobs"
 )
 
@@ -18,8 +20,9 @@ func stopCommands() []stopping {
 	return []stopping{
 		{
 			"suspend", "Suspend a job until it is resumed",
-			"Running steps finish first, and no more start. A job that is not claimed is suspended at once, a\n" +
-				"claimed one when its conductor has stopped it.",
+			"No more steps start, and running ones finish first. With --interrupt-steps these are interrupted, and\n" +
+				"executed again when the job is resumed; those that may run only once finish all the same. A job that is\n" +
+				"not claimed is suspended at once, a claimed one when its conductor has stopped it.",
 			jobs.Controller.Suspend,
 		},
 		{
@@ -29,9 +32,10 @@ func stopCommands() []stopping {
 		},
 		{
 			"cancel", "Cancel a job, and undo what it has done",
-			"With --revert, the default, a conductor first undoes all that its flow has done, even if none holds the\n" +
-				"job now. With --revert=false the flow is left as it is, and another job can continue it. A job whose\n" +
-				"flow has not begun is cancelled at once.",
+			"Running steps are interrupted: a handler gets SIGTERM, and SIGKILL after the grace. With --wait-for-steps\n" +
+				"they finish first, as steps do that must not be interrupted. With --revert, the default, a conductor then\n" +
+				"undoes all that the flow has done, even if none holds the job now. With --revert=false the flow is left\n" +
+				"as it is, and another job can continue it. A job whose flow has not begun is cancelled at once.",
 			jobs.Controller.Cancel,
 		},
 	}
@@ -39,21 +43,42 @@ func stopCommands() []stopping {
 
 func (p *Program) jobOrderCommand(how stopping) *cobra.Command {
 	request := jobs.JobCommand{}
+	var steps func() jobs.StepsPolicy
 	cmd := &cobra.Command{
 		Use:   how.verb + " ID",
 		Short: how.short,
 		Long:  how.short + ".\n\n" + how.long + "\n\nWho requested it, when and why is kept with the job. To repeat it is harmless.",
 		Args:  cobra.ExactArgs(1),
 		RunE: about(p, jobs.ParseJobID, func(ctx context.Context, cluster Cluster, id jobs.JobID) error {
-			request.Job, request.By = id, operatorName()
+			request.Job, request.By, request.Steps = id, operatorName(), steps()
 			return p.requestStop(ctx, cluster, how, request)
 		}),
 	}
 	cmd.Flags().StringVar(&request.Reason, "reason", "", "why, in one sentence")
-	if how.verb == string(jobs.RequestCancel) {
-		cmd.Flags().BoolVar(&request.Revert, "revert", true, "undo what was done")
-	}
+	steps = stepsFlags(cmd, jobs.RequestKind(how.verb), &request)
 	return cmd
+}
+
+// stepsFlags adds the flags of a stop request, and returns what reads its policy.
+func stepsFlags(cmd *cobra.Command, kind jobs.RequestKind, request *jobs.JobCommand) func() jobs.StepsPolicy {
+	asked, policy := new(bool), jobs.StepsFinish
+	switch kind {
+	case jobs.RequestCancel:
+		cmd.Flags().BoolVar(&request.Revert, "revert", true, "undo what was done")
+		cmd.Flags().BoolVar(asked, "wait-for-steps", false, "let running steps finish first")
+	case jobs.RequestSuspend:
+		cmd.Flags().BoolVar(asked, "interrupt-steps", false, "interrupt running steps")
+		policy = jobs.StepsInterrupt
+	default:
+		return func() jobs.StepsPolicy { return jobs.StepsDefault }
+	}
+	cmd.Flags().DurationVar(&request.Grace, "grace", 0, fmt.Sprintf("how long interrupted steps may take to end before handlers are killed, at most %s (%s)", jobs.MaxGrace, flow.DefaultGrace))
+	return func() jobs.StepsPolicy {
+		if *asked {
+			return policy
+		}
+		return jobs.StepsDefault
+	}
 }
 
 // requestStop sends a request, and shows where the job stands then.
@@ -89,6 +114,9 @@ func stopText(request *jobs.OperatorRequest) string {
 	said := string(request.Kind)
 	if request.Kind == jobs.RequestCancel && request.Revert {
 		said += " and undo"
+	}
+	if request.Interrupts() {
+		said += ", with its running steps interrupted"
 	}
 	said += ", at " + timeText(request.At)
 	if request.By != "" {
