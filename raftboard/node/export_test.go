@@ -59,6 +59,12 @@ func SetMaxConnections(n *Node, limit int) {
 	n.api.connections.limit = limit
 }
 
+// RefusalText is a reason as it is kept and logged.
+func RefusalText(reason error) string { return refusalText(reason) }
+
+// SetRequestRate lowers the requests a second on each connection that is made from now on.
+func SetRequestRate(n *Node, rate int64) { n.api.requestRate.Store(rate) }
+
 // Connections is how many there are to the HTTP port.
 func Connections(n *Node) int {
 	n.api.connections.mu.Lock()
@@ -297,6 +303,7 @@ const (
 	RefusalLines   = refusalLines
 	RefusalPeriod  = refusalPeriod
 	MaxRefusalText = maxRefusalText
+	MaxStreams     = maxStreams
 )
 
 // TimerEpoch is that of the present leader.

@@ -148,7 +148,7 @@ func (g *guard) authenticate(next http.Handler) http.Handler {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // net/http reads the end of a short body
 			g.log.warn(g.logger, "refused a call", r.RemoteAddr, err)
 			if errors.Is(err, access.ErrUnknown) {
-				g.refused.note(access.Refusal{From: hostOf(r.RemoteAddr), Verb: procedureName(r.URL.Path), Error: err.Error()}, g.now())
+				g.refused.note(access.Refusal{From: hostOf(r.RemoteAddr), Verb: refusedVerb(r.URL.Path), Error: refusalText(err)}, g.now())
 				w.Header().Set("WWW-Authenticate", "Bearer")
 			}
 			_ = g.refuse.Write(w, r, wire.ErrorToConnect(err))

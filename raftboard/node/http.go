@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -34,20 +35,25 @@ const (
 	readyPath  = "/readyz"
 )
 
+const metricsPath = "/metrics"
+
 // apiServer is the HTTP port.
 type apiServer struct {
 	exchanges   *exchanges
 	connections *connections
+	requestRate atomic.Int64       // of each connection; tests lower it
 	server      *http.Server       // nil: not opened
 	stopCalls   context.CancelFunc // ends long polls and watches
 	address     net.Addr
 }
 
 func newAPIServer(logger hclog.Logger, memory int64) *apiServer {
-	return &apiServer{
+	a := &apiServer{
 		exchanges:   newExchanges(logger, memory/exchangeShare),
 		connections: &connections{logger: logger, limit: maxConnections, idle: make(map[net.Conn]time.Time)},
 	}
+	a.requestRate.Store(maxRequestRate)
+	return a
 }
 
 // serve answers calls at the listeners until stop. Its goroutines end then.
@@ -67,8 +73,10 @@ func (a *apiServer) serve(listeners []net.Listener, handler http.Handler, logger
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          log.New(&httpErrors{logger: logger}, "", 0),
 		ConnState:         a.connections.changed,
-		ConnContext:       withClient,
-		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return a.withPace(withClient(ctx, conn), conn)
+		},
+		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	a.server.RegisterOnShutdown(cancel) // long polls and watches end, so that Shutdown can
 	a.stopCalls = cancel
@@ -127,7 +135,7 @@ func (s *services) handler(metrics *nodeMetrics, registry *prometheus.Registry, 
 		}
 		_, _ = fmt.Fprintln(w, "ok")
 	})
-	mux.Handle("GET /metrics", s.router.guard.page(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
+	mux.Handle("GET "+metricsPath, s.router.guard.page(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 	return mux
 }
 

@@ -223,7 +223,8 @@ func (n *Node) open() error {
 		}
 		listeners = append(listeners, local)
 	}
-	handler := n.services.router.guard.authenticate(n.api.exchanges.bound(n.services.handler(n.metrics, n.options.Metrics, n.logger)))
+	guard := n.services.router.guard
+	handler := guard.paced(guard.authenticate(n.api.exchanges.bound(n.services.handler(n.metrics, n.options.Metrics, n.logger))))
 	n.api.serve(listeners, handler, n.logger.Named("http"), &n.routines, n.fatal)
 	return nil
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -13,7 +14,7 @@ const (
 	// times a second, and must not fill the disk with log lines.
 	refusalLines  = 5
 	refusalPeriod = 10 * time.Second
-	// maxRefusalText bounds a logged reason, in bytes: it contains names that the
+	// maxRefusalText bounds a reason that is logged or remembered, in bytes: it contains names that the
 	// stranger chose.
 	maxRefusalText = 256
 )
@@ -37,10 +38,15 @@ func (r *refusalLog) warn(logger hclog.Logger, message string, remote any, reaso
 		return
 	}
 	r.lines++
+	logger.Warn(message, "remote", remote, "reason", refusalText(reason), "omitted", r.omitted)
+	r.omitted = 0
+}
+
+// refusalText is a reason as it is kept and logged.
+func refusalText(reason error) string {
 	text := reason.Error()
 	if len(text) > maxRefusalText {
 		text = text[:maxRefusalText] + "..."
 	}
-	logger.Warn(message, "remote", remote, "reason", text, "omitted", r.omitted)
-	r.omitted = 0
+	return strings.ToValidUTF8(text, "\uFFFD") // the cut and the stranger may leave parts of characters
 }

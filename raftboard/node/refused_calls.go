@@ -3,12 +3,16 @@ package node
 import (
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // socketHost is where calls by a node's socket come from.
@@ -34,6 +38,23 @@ func newRefusals(registry *prometheus.Registry) *refusals {
 	return &refusals{
 		unknown: counts.WithLabelValues("unknown"), notAllowed: counts.WithLabelValues("not_allowed"), kinds: make(map[access.Refusal]*access.Refusal),
 	}
+}
+
+// otherVerb stands for all paths that are no call of the API.
+const otherVerb = "other"
+
+// refusedVerb is what a refusal says of a path. A stranger can send any number of paths, of any
+// bytes, so those that name no call are alike.
+func refusedVerb(path string) string {
+	if path == metricsPath {
+		return path
+	}
+	name := strings.Replace(strings.TrimPrefix(path, "/"), "/", ".", 1)
+	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+	if _, isCall := found.(protoreflect.MethodDescriptor); err != nil || !isCall || !strings.HasPrefix(path, wire.Prefix) {
+		return otherVerb
+	}
+	return procedureName(path)
 }
 
 // note remembers a refusal. A kind that is new takes the place of the one that was last seen

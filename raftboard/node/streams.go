@@ -24,6 +24,7 @@ func (s *services) streams(calls []call, metrics *nodeMetrics, logger hclog.Logg
 		Panicked: func(procedure string, cause any, stack []byte) {
 			logger.Error("a call panicked", "call", procedureName(procedure), "cause", cause, "stack", string(stack))
 		},
+		Pace:     keepPace,
 		Short:    s.router.memory.short.Load,
 		Patience: clientPatience,
 	})

@@ -26,6 +26,9 @@ type ServerOptions struct {
 	// Panicked is told of a handler that has panicked, and its stack. Its
 	// stream ends then, as the exchange of a plain call does.
 	Panicked func(procedure string, cause any, stack []byte)
+	// Pace is called with the stream's context for each message of calls, and returns when the
+	// message may be taken. nil: at once
+	Pace func(ctx context.Context)
 	// Short reports that the node is short of memory: each stream has a smaller budget then.
 	// nil: never
 	Short func() bool

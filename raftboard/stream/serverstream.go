@@ -135,12 +135,19 @@ func (s *serverStream) receive() error {
 			return nil
 		}
 		if err == nil {
+			s.keepPace()
 			err = s.take(message)
 		}
 		if err != nil {
 			s.cancel()
 			return err
 		}
+	}
+}
+
+func (s *serverStream) keepPace() {
+	if s.server.options.Pace != nil {
+		s.server.options.Pace(s.ctx)
 	}
 }
 

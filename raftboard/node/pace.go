@@ -1,0 +1,83 @@
+package node
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/conductord/conductord/raftboard/credentials"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// maxRequestRate bounds the requests a second on one connection to the HTTP port, and how many
+// it may make at once after it was idle. A message of a stream counts as one request. The client
+// library packs calls: on two processors 64 callers post 28,000 jobs a second in 500 messages,
+// and read 45,000 in 2,700.
+const maxRequestRate = 10_000
+
+// pace is the token bucket of a connection. Over the rate, a request waits before it is
+// authenticated or read. At most maxStreams requests of a connection wait, so none waits longer
+// than a tenth of a second. The wait goes on when the client gives the request up: otherwise
+// requests that are reset at once would have no bound.
+type pace struct {
+	rate int64 // a second, and at once
+
+	mu   sync.Mutex
+	next time.Time // when the bucket holds one token more than it has given; under mu
+}
+
+// delay takes a token and returns how long its request must wait.
+func (p *pace) delay(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if full := now.Add(-time.Second); p.next.Before(full) {
+		p.next = full
+	}
+	p.next = p.next.Add(time.Second / time.Duration(p.rate))
+	return p.next.Sub(now)
+}
+
+// paceKey is the key of the connection's pace in a call's context.
+type paceKey struct{}
+
+// withPace puts a new connection's pace into the context of its calls. Calls by the node's
+// socket have none.
+func (a *apiServer) withPace(ctx context.Context, conn net.Conn) context.Context {
+	if _, local := conn.(*net.UnixConn); local {
+		return ctx
+	}
+	return context.WithValue(ctx, paceKey{}, &pace{rate: a.requestRate.Load()})
+}
+
+// keepPace waits until the connection's pace allows one request more.
+func keepPace(ctx context.Context) {
+	if p, ok := ctx.Value(paceKey{}).(*pace); ok {
+		time.Sleep(p.delay(time.Now()))
+	}
+}
+
+// paced wraps a handler so that the requests of a connection keep its pace. Nodes need not:
+// their connections carry the calls of many clients.
+func (g *guard) paced(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !g.fromNode(r) {
+			keepPace(r.Context())
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// fromNode reports whether a node of the cluster has sent a request. Without TLS its word for
+// that must do.
+func (g *guard) fromNode(r *http.Request) bool {
+	if r.TLS == nil {
+		return r.Header.Get(wire.HeaderHops) != ""
+	}
+	if len(r.TLS.PeerCertificates) == 0 {
+		return false
+	}
+	cluster, _, err := credentials.Node(r.TLS.PeerCertificates[0])
+	return err == nil && cluster == g.cluster
+}
