@@ -163,7 +163,7 @@ func (v *view) tell() {
 		if waits := !atom.RetryAt.IsZero(); settled(atom) || waits || atom.Kind == logbook.KindRetry {
 			text = strings.Join(slices.DeleteFunc([]string{text, t.facts(&treeRow{}, atom), t.outcome(atom)}, func(part string) bool { return part == "" }), " ")
 		}
-		fmt.Fprintln(v.program.Err, text)
+		fmt.Fprintln(v.program.Err, Clean(text))
 	}
 	if state := string(v.detail.State); v.told[""] != state {
 		v.told[""] = state

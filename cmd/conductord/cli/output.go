@@ -131,6 +131,33 @@ func cleanJSON(document []byte) []byte {
 	return shown.Bytes()
 }
 
+// CleanLog returns a writer for a log, of lines of text or of JSON. Loggers escape control
+// characters. They pass on bytes that are not UTF-8, and in JSON marks of writing direction.
+func CleanLog(to io.Writer, asJSON bool) io.Writer { return &cleanLog{to, asJSON} }
+
+type cleanLog struct {
+	to     io.Writer
+	asJSON bool
+}
+
+// Write implements io.Writer. It gets whole records.
+func (l *cleanLog) Write(record []byte) (int, error) {
+	shown := record
+	if l.asJSON {
+		shown = cleanJSON(record)
+	} else if !utf8.Valid(record) {
+		lines := strings.Split(string(record), "\n")
+		for i, line := range lines {
+			lines[i] = Clean(line)
+		}
+		shown = []byte(strings.Join(lines, "\n"))
+	}
+	if _, err := l.to.Write(shown); err != nil {
+		return 0, err
+	}
+	return len(record), nil
+}
+
 // WriteTable writes rows below a header, in columns that are as wide as they
 // need to be. Without rows there is the header alone.
 func (p *Program) WriteTable(header []string, rows [][]string) error {
@@ -179,11 +206,11 @@ func (p *Program) writeFields(fields []field) error {
 	return p.WriteLines(lines)
 }
 
-// WriteLines writes text that is clean already.
+// WriteLines writes lines, each of them clean.
 func (p *Program) WriteLines(lines []string) error {
 	var text strings.Builder
 	for _, line := range lines {
-		text.WriteString(strings.TrimRight(line, " ") + "\n")
+		text.WriteString(strings.TrimRight(Clean(line), " ") + "\n")
 	}
 	_, err := p.Out.Write([]byte(text.String()))
 	return err

@@ -3,10 +3,17 @@ package cli_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/raftboard"
 )
 
@@ -42,6 +49,63 @@ func TestHiddenCharacters(t *testing.T) {
 				t.Errorf("it does not mean the same: %v, %+v", err, shown)
 			}
 		})
+	}
+}
+
+// TestNamesReachNoTerminalRaw: names may hold marks of writing direction. No command writes them
+// raw, whatever it shows: a table, a line, JSON, a note or an error.
+func TestNamesReachNoTerminalRaw(t *testing.T) {
+	const evil = "a\u202eb\u200bc"
+	cluster := openCluster(t)
+	ctx := t.Context()
+	cluster.nodes = []raftboard.NodeStatus{{Endpoint: evil, Status: raftboard.Status{Node: evil, Leader: evil, Cluster: evil, Ready: true}}}
+	id := post(t, cluster, "--flow", examples+"hello.toml", "--set", "guest="+evil, "--name", evil, "--board", evil, "--tag", evil, "--key", evil, "--label", evil).String()
+	done := newWorker(t, cluster, post(t, cluster, "--flow", examples+"hello.toml", "--set", "guest=x", "--name", evil, "--board", evil))
+	entity := jobs.Entity{Kind: jobs.EntityConductor, Name: evil, Boards: []string{evil}, JobKinds: []string{evil}, Labels: []string{evil}, MaxJobs: 4, Host: evil, PID: 7}
+	done.must(cluster.Register(ctx, done.session, entity))
+	done.must(cluster.DrainConductor(ctx, jobs.DrainCommand{Conductor: evil, By: evil, Reason: evil}))
+	done.must(cluster.SavePrincipal(ctx, access.Principal{Name: evil, Grants: []access.Grant{{Role: access.Viewer, Boards: evil}}}))
+	shown := 0
+	for _, words := range []string{
+		"job list", "job get ID", "job explain ID", "job errors", "job list --key EVIL", "job cancel ID --reason EVIL", "job post --kind EVIL --board EVIL --name EVIL",
+		"board list", "board show EVIL", "board pause EVIL", "board resume EVIL", "board create EVIL2", "claim list", "session list", "conductor list", "conductor get EVIL",
+		"conductor undrain EVIL", "conductor drain EVIL3", "access list", "access save EVIL --grant viewer=EVIL", "access delete EVIL", "audit search", "audit tail", "audit refusals",
+		"schedule set EVIL --board EVIL --rule @daily --kind EVIL", "schedule list", "schedule show EVIL --board EVIL", "schedule pause EVIL --board EVIL",
+		"cluster status", "cluster transfer-leader EVIL", "cluster remove EVIL", "book list", "trash list", "flow show ID", "bulk cancel --board EVIL --dry-run", "EVIL", "job EVIL", "job list --EVIL",
+	} {
+		for _, format := range []string{"table", "json"} {
+			args := strings.Fields(strings.NewReplacer("EVIL", evil, "ID", id).Replace(words))
+			got := run(t, cluster, append(args, "-o", format)...)
+			if strings.ContainsAny(got.out+got.err, "\u202e\u200b") {
+				t.Errorf("%s: %d %+q %+q", words, got.code, got.out, got.err)
+			}
+			if strings.Contains(got.out+got.err, `\u202e`) {
+				shown++
+			}
+		}
+	}
+	if shown < 50 {
+		t.Errorf("only %d commands have shown the names: the test hardly tests anything", shown)
+	}
+}
+
+// A log, too, has nothing raw: neither bytes that are no text, nor what JSON leaves alone.
+func TestLogsAreClean(t *testing.T) {
+	for _, asJSON := range []bool{false, true} {
+		var log bytes.Buffer
+		logger := hclog.New(&hclog.LoggerOptions{Output: cli.CleanLog(&log, asJSON), JSONFormat: asJSON})
+		const evil = "a\u202eb\u009bc\x9bd\x1b[31me"
+		logger.Warn("refused", "name", evil, "only bytes", "x\x9b31m", "lines", "x\x9b\n"+evil, "list", []string{evil}, "error", errors.New(evil))
+		if !utf8.Valid(log.Bytes()) || bytes.ContainsFunc(log.Bytes(), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
+			t.Errorf("JSON %v: %q", asJSON, log.String())
+		}
+		if !asJSON {
+			continue
+		}
+		var record struct{ Name string }
+		if err := json.Unmarshal(log.Bytes(), &record); err != nil || !strings.HasPrefix(record.Name, "a\u202eb\u009bc") {
+			t.Errorf("%v, %+q", err, record)
+		}
 	}
 }
 

@@ -134,7 +134,7 @@ func restoreBackupCommand(p *cli.Program) *cobra.Command {
 			}
 			defer source.Close()
 			tightenUmask()
-			logger := hclog.New(&hclog.LoggerOptions{Name: "conductord", Level: hclog.Warn, Output: p.Err})
+			logger := hclog.New(&hclog.LoggerOptions{Name: "conductord", Level: hclog.Warn, Output: cli.CleanLog(p.Err, false)})
 			options, err := nodeOptions(loaded, false, logger, prometheus.NewRegistry())
 			if err != nil {
 				return err

@@ -320,7 +320,7 @@ func (d *daemon) stop() error {
 func daemonLogger(c config.Config, to io.Writer) hclog.Logger {
 	alone := len(c.Cluster.Members) == 1
 	return hclog.New(&hclog.LoggerOptions{
-		Name: "conductord", Level: hclog.LevelFromString(c.Log.Level), Output: to, JSONFormat: c.Log.JSON,
+		Name: "conductord", Level: hclog.LevelFromString(c.Log.Level), Output: cli.CleanLog(to, c.Log.JSON), JSONFormat: c.Log.JSON,
 		// A cluster of one has no leader to hear from at its start: that is no warning.
 		Exclude: func(_ hclog.Level, message string, _ ...any) bool {
 			return alone && message == "heartbeat timeout reached, starting election"

@@ -90,7 +90,7 @@ func join(ctx context.Context, p *cli.Program, loaded config.Config, how node.Jo
 	p.ServersOr(others)
 	p.CredentialsOr(filesOf(loaded))
 	tightenUmask()
-	logger := hclog.New(&hclog.LoggerOptions{Name: "conductord", Level: hclog.Warn, Output: p.Err})
+	logger := hclog.New(&hclog.LoggerOptions{Name: "conductord", Level: hclog.Warn, Output: cli.CleanLog(p.Err, false)})
 	options, err := nodeOptions(loaded, false, logger, prometheus.NewRegistry())
 	if err != nil {
 		return err

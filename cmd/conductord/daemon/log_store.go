@@ -97,7 +97,7 @@ func stoppedNode(p *cli.Program, dataDir string) (path string, logger hclog.Logg
 	if err != nil {
 		return "", nil, fmt.Errorf("cannot use the data directory %q: %w", dataDir, err)
 	}
-	return path, hclog.New(&hclog.LoggerOptions{Name: "conductord", Level: hclog.Warn, Output: p.Err}), nil
+	return path, hclog.New(&hclog.LoggerOptions{Name: "conductord", Level: hclog.Warn, Output: cli.CleanLog(p.Err, false)}), nil
 }
 
 func convertLog(ctx context.Context, p *cli.Program, dataDir string, to logstore.Kind) error {
