@@ -1,0 +1,196 @@
+// Package attack sets hostile clients and would-be members on a cluster with TLS and access
+// control, at a bounded rate and on loopback alone.
+//
+// A Cluster has an honest client beside what attackers can have: the addresses, certificates
+// that are not right for what they try, and tokens that are wrong, over, or of a principal
+// that may do little. Run makes one try after another and reports those that got in.
+package attack
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/conductord/conductord/cmd/local"
+	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/credentials"
+	"github.com/conductord/conductord/raftboard/node/transport"
+)
+
+// Board is the board that the honest client may use, and no attacker.
+const Board = "orders"
+
+const (
+	guestBoard = "guests" // that the guest may read
+	valid      = time.Hour
+)
+
+// Cluster is a cluster of processes under attack.
+type Cluster struct {
+	*local.Cluster
+	Honest   *raftboard.Client // posts on Board
+	Operator *raftboard.Client // by the socket of a node: may do everything
+
+	dir          string
+	authority    credentials.Issued
+	certificates map[string]tls.Certificate // of would-be members, by what is wrong
+	tokens       map[string]string          // by what is wrong
+	hello        transport.Hello            // as a member says it
+	client       *tls.Config                // trusts the nodes, and has no certificate
+}
+
+// Start starts a cluster of three nodes without conductors. Close it.
+func Start(ctx context.Context, options local.Options) (*Cluster, error) {
+	c := &Cluster{dir: options.Dir, certificates: map[string]tls.Certificate{}, tokens: map[string]string{}}
+	var err error
+	if c.authority, err = credentials.NewAuthority("cluster", 2*valid); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(c.file("ca.pem"), c.authority.Cert, 0o600); err != nil {
+		return nil, err
+	}
+	options.Configure = func(settings *config.Config) {
+		settings.Conductor.Enabled = false
+		settings.TLS = config.TLS{CA: c.file("ca.pem"), Cert: c.file(settings.Node + ".pem"), Key: c.file(settings.Node + ".key")}
+	}
+	if c.Cluster, err = local.New(options); err != nil {
+		return nil, err
+	}
+	if err := c.start(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context) error {
+	for _, node := range c.Nodes {
+		if err := c.issueNode(node.Name); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(c.Cluster.Start(), c.WaitReady(ctx), c.forge()); err != nil {
+		return err
+	}
+	var err error
+	if c.Operator, err = raftboard.Dial(ctx, "unix://"+filepath.Join(c.Nodes[0].DataDir, "api.sock")); err != nil {
+		return err
+	}
+	return c.admit(ctx)
+}
+
+// Close kills the cluster. It may be called twice.
+func (c *Cluster) Close() {
+	for _, client := range []*raftboard.Client{c.Honest, c.Operator} {
+		if client != nil {
+			client.Close()
+		}
+	}
+	c.Cluster.Close()
+}
+
+func (c *Cluster) file(name string) string { return filepath.Join(c.dir, name) }
+
+func (c *Cluster) issueNode(name string) error {
+	made, err := credentials.Issue(c.authority, credentials.Subject{Name: name, Cluster: "local", Hosts: []string{"127.0.0.1"}, Valid: valid})
+	return errors.Join(err, os.WriteFile(c.file(name+".pem"), made.Cert, 0o600), os.WriteFile(c.file(name+".key"), made.Key, 0o600))
+}
+
+// forge makes the certificates of would-be members, each of which says that it is the last node.
+func (c *Cluster) forge() error {
+	other, err := credentials.NewAuthority("other", 2*valid)
+	if err != nil {
+		return err
+	}
+	last := c.Nodes[len(c.Nodes)-1].Name
+	right := credentials.Subject{Name: last, Cluster: "local", Hosts: []string{"127.0.0.1"}, Valid: valid}
+	expired, elsewhere, wrong, client := right, right, right, right
+	expired.Valid, elsewhere.Cluster, wrong.Name, client.Cluster = time.Nanosecond, "others", "node9", ""
+	for name, row := range map[string]struct {
+		authority credentials.Issued
+		subject   credentials.Subject
+	}{
+		"right": {c.authority, right}, "expired": {c.authority, expired}, "of another cluster": {c.authority, elsewhere},
+		"of another name": {c.authority, wrong}, "of a client": {c.authority, client}, "of another authority": {other, right},
+	} {
+		made, err := credentials.Issue(row.authority, row.subject)
+		if err != nil {
+			return err
+		}
+		if c.certificates[name], err = tls.X509KeyPair(made.Cert, made.Key); err != nil {
+			return err
+		}
+	}
+	roster := transport.Roster{}
+	for _, node := range c.Nodes {
+		roster[node.Name] = transport.Member{Name: node.Name, Incarnation: transport.FirstIncarnation, Raft: node.Raft, API: node.API}.Address()
+	}
+	c.hello = transport.Hello{
+		Cluster: "local", Name: last, Incarnation: transport.FirstIncarnation, Instance: uuid.New(), Start: 1_000, Run: uuid.New(), Members: roster, Agreed: true, Joined: true,
+	}
+	return nil
+}
+
+// admit makes the principals and the tokens, and the honest client.
+func (c *Cluster) admit(ctx context.Context) error {
+	const shortly = 200 * time.Millisecond
+	var honest string
+	for _, row := range []struct {
+		principal string
+		grant     access.Grant
+		tokens    map[string]time.Time // by name: when they expire
+	}{
+		{"shop", access.Grant{Role: access.Poster, Boards: Board}, map[string]time.Time{"right": {}}},
+		{"guest", access.Grant{Role: access.Viewer, Boards: guestBoard}, map[string]time.Time{"guest": {}, "expired": time.Now().Add(shortly), "revoked": {}}},
+	} {
+		if err := c.Operator.SavePrincipal(ctx, access.Principal{Name: row.principal, Grants: []access.Grant{row.grant}}); err != nil {
+			return err
+		}
+		for name, expires := range row.tokens {
+			text, token := access.Draw(expires)
+			if err := c.Operator.AddAccessToken(ctx, row.principal, token); err != nil {
+				return err
+			}
+			if name == "revoked" {
+				if err := c.Operator.RevokeAccessToken(ctx, row.principal, token.ID); err != nil {
+					return err
+				}
+			}
+			c.tokens[name] = text
+		}
+	}
+	honest = c.tokens["right"]
+	delete(c.tokens, "right")
+	c.tokens["wrong"], _ = access.Draw(time.Time{})
+	time.Sleep(shortly)
+	store, err := credentials.Open(credentials.Files{CA: c.file("ca.pem")}, func(error) {})
+	if err != nil {
+		return err
+	}
+	c.client = store.Client()
+	if c.Honest, err = raftboard.Open(ctx, raftboard.Options{Endpoints: c.Endpoints(), Credentials: store, Token: honest}); err != nil {
+		return err
+	}
+	_, err = jobs.PostOne(ctx, c.Honest, Posting())
+	return err
+}
+
+// Posting is a job that nobody runs.
+func Posting() jobs.Posting {
+	return jobs.Posting{ID: jobs.NewJobID(), Board: Board, Name: "order", Kind: "none"}
+}
+
+// node is one of the nodes, in turns.
+func (c *Cluster) node(n int) *local.Node { return c.Nodes[n%len(c.Nodes)] }
+
+// errIn marks an attack that got in.
+func errIn(format string, args ...any) error { return fmt.Errorf("it got in: "+format, args...) }
