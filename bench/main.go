@@ -13,6 +13,9 @@
 // with few, again in turns. The benchmark also measures memory and files of the nodes, the
 // time that one takes to start, and for how long a snapshot holds up writes.
 //
+// At last clients and members that attack a cluster with TLS and access control are measured by
+// what they cost honest callers.
+//
 // Results appear on stderr one by one, and together at the end on stdout, as a table or as
 // JSON. A work that fails is reported, and the others go on; an interrupted run shows what
 // it has. Only loopback addresses are used, and
@@ -83,6 +86,9 @@ func measureAll(ctx context.Context, o options, out io.Writer) (err error) {
 	r := &report{Began: time.Now().UTC(), Machine: thisMachine(), Options: o}
 	b := &bench{o: o, dir: dir, report: r}
 	b.againstFloor(ctx)
+	if ctx.Err() == nil && b.o.chosen[hostileName] {
+		b.hostile(ctx)
+	}
 	if o.Fill > 0 {
 		b.amongMany(ctx)
 	}

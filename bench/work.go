@@ -91,6 +91,7 @@ const (
 	restartName  = "restart"
 	backupName   = "backup"
 	replaceName  = "replace"
+	hostileName  = "hostile"
 )
 
 // names are all that can be asked for.
@@ -102,7 +103,7 @@ func names() []string {
 	for _, w := range works() {
 		all = append(all, fillPrefix+w.name)
 	}
-	return append(all, idleName, memoryName, backupName, replaceName, snapshotName, restartName)
+	return append(all, idleName, hostileName, memoryName, backupName, replaceName, snapshotName, restartName)
 }
 
 // wanted are the names of the works to do.

@@ -43,7 +43,7 @@ type Cluster struct {
 	dir          string
 	authority    credentials.Issued
 	certificates map[string]tls.Certificate // of would-be members, by what is wrong
-	tokens       map[string]string          // by what is wrong
+	tokens       map[string]string          // by what is wrong; "right" is the honest client's
 	hello        transport.Hello            // as a member says it
 	client       *tls.Config                // trusts the nodes, and has no certificate
 }
@@ -143,14 +143,14 @@ func (c *Cluster) forge() error {
 // admit makes the principals and the tokens, and the honest client.
 func (c *Cluster) admit(ctx context.Context) error {
 	const shortly = 200 * time.Millisecond
-	var honest string
 	for _, row := range []struct {
 		principal string
 		grant     access.Grant
 		tokens    map[string]time.Time // by name: when they expire
 	}{
 		{"shop", access.Grant{Role: access.Poster, Boards: Board}, map[string]time.Time{"right": {}}},
-		{"guest", access.Grant{Role: access.Viewer, Boards: guestBoard}, map[string]time.Time{"guest": {}, "expired": time.Now().Add(shortly), "revoked": {}}},
+		{"former", access.Grant{Role: access.Poster, Boards: Board}, map[string]time.Time{"expired": time.Now().Add(shortly), "revoked": {}}},
+		{"guest", access.Grant{Role: access.Viewer, Boards: guestBoard}, map[string]time.Time{"guest": {}}},
 	} {
 		if err := c.Operator.SavePrincipal(ctx, access.Principal{Name: row.principal, Grants: []access.Grant{row.grant}}); err != nil {
 			return err
@@ -168,8 +168,6 @@ func (c *Cluster) admit(ctx context.Context) error {
 			c.tokens[name] = text
 		}
 	}
-	honest = c.tokens["right"]
-	delete(c.tokens, "right")
 	c.tokens["wrong"], _ = access.Draw(time.Time{})
 	time.Sleep(shortly)
 	store, err := credentials.Open(credentials.Files{CA: c.file("ca.pem")}, func(error) {})
@@ -177,7 +175,7 @@ func (c *Cluster) admit(ctx context.Context) error {
 		return err
 	}
 	c.client = store.Client()
-	if c.Honest, err = raftboard.Open(ctx, raftboard.Options{Endpoints: c.Endpoints(), Credentials: store, Token: honest}); err != nil {
+	if c.Honest, err = raftboard.Open(ctx, raftboard.Options{Endpoints: c.Endpoints(), Credentials: store, Token: c.tokens["right"]}); err != nil {
 		return err
 	}
 	_, err = jobs.PostOne(ctx, c.Honest, Posting())
