@@ -15,7 +15,7 @@ const (
 	hostileCallers = 64
 	// hostileRate is tries a second. The attackers share the processors with the nodes, so more
 	// would measure the machine.
-	hostileRate = 100
+	hostileRate = 30 // tries a second: each attack once
 )
 
 // hostile measures what attackers cost honest callers of a cluster with TLS and access control:
