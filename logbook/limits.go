@@ -22,6 +22,21 @@ type Limits struct {
 // MaxLimits are the largest limits there are, and the defaults.
 var MaxLimits = Limits{Name: 255, Value: 256 << 10, Command: 1 << 20, Steps: 10_000}
 
+// Encrypting is a store that encrypts values on their way to the cluster, which makes them longer.
+type Encrypting interface {
+	// PlainLimits are the limits for what a program gives it, under the limits of the cluster.
+	PlainLimits(cluster Limits) Limits
+}
+
+// PlainLimits are the limits for what a program gives to a store: those of the cluster, unless the
+// store is Encrypting.
+func PlainLimits(store any, cluster Limits) Limits {
+	if encrypting, ok := store.(Encrypting); ok {
+		return encrypting.PlainLimits(cluster)
+	}
+	return cluster
+}
+
 // Bounds that follow from how things are stored, and are not configurable.
 const (
 	// MaxStderr is how many bytes of a handler's stderr are kept with an attempt: the end, where

@@ -45,7 +45,7 @@ func (c *core) sendCommands(ctx context.Context, p *peer, commands []*v1.Command
 
 // submit checks one command, sends it and returns its result.
 func submit(ctx context.Context, b *batcher[*v1.Command, *v1.Result], name string, c *v1.Command) (*v1.Result, error) {
-	if err := command.Check(logbook.MaxLimits, c); err != nil {
+	if err := b.core.prepare(c); err != nil {
 		return nil, fmt.Errorf("cannot %s: %w", name, err)
 	}
 	return execute(ctx, b, name, c)
@@ -93,7 +93,7 @@ func (c *Client) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Pos
 		}
 		posted[i].Job.ID = posting.ID
 		message := command.PostingToProto(&posting)
-		if posted[i].Err = checkPosting(&posting, message); posted[i].Err == nil {
+		if posted[i].Err = c.preparePosting(&posting, message); posted[i].Err == nil {
 			messages, places = append(messages, message), append(places, i)
 		}
 	}
@@ -117,13 +117,24 @@ func (c *Client) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Pos
 	return posted, nil
 }
 
-// checkPosting refuses here what no node would accept, so that it does not keep
-// the other postings from being sent.
-func checkPosting(posting *jobs.Posting, message *v1.Posting) error {
+// preparePosting refuses here what no node would accept, so that it does not keep
+// the other postings from being sent, and encrypts the values of the message.
+func (c *core) preparePosting(posting *jobs.Posting, message *v1.Posting) error {
+	if err := checkPostingSize(message); err != nil {
+		return err
+	}
+	if err := jobs.CheckPosting(c.plainLimits(), posting); err != nil || c.options.ValueKeys == nil {
+		return err
+	}
+	c.encrypt(message)
+	return checkPostingSize(message)
+}
+
+func checkPostingSize(message *v1.Posting) error {
 	if size := command.SizeOf(message); size > wire.MaxCommand {
 		return &logbook.LimitError{Field: "posting", Limit: wire.MaxCommand, Size: int64(size), Unit: "bytes"}
 	}
-	return jobs.CheckPosting(logbook.MaxLimits, posting)
+	return nil
 }
 
 // checkSize refuses a command that no node would accept.

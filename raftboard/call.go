@@ -198,6 +198,9 @@ func exchange[Req, Res any](ctx context.Context, c *core, p *peer, op operation,
 	if op.over != "" {
 		answer := new(Res)
 		failed, sent := c.tryStream(timed, p, op, message, answer)
+		if sent && failed == nil {
+			c.decrypt(any(answer).(proto.Message))
+		}
 		if sent {
 			return answer, failed
 		}
@@ -210,6 +213,7 @@ func exchange[Req, Res any](ctx context.Context, c *core, p *peer, op operation,
 	answer, err := do(reach.trace(timed), request)
 	if err == nil {
 		c.heard(p, answer.Header())
+		c.decrypt(any(answer.Msg).(proto.Message))
 		return answer.Msg, nil
 	}
 	return nil, c.classify(p, &reach, err)

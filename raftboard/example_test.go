@@ -22,6 +22,7 @@ import (
 	"github.com/conductord/conductord/raftboard"
 	daemon "github.com/conductord/conductord/raftboard/node"
 	"github.com/conductord/conductord/raftboard/node/backup"
+	"github.com/conductord/conductord/valuekeys"
 )
 
 // startOne runs a cluster of one node for an example, and gives its endpoint.
@@ -184,6 +185,30 @@ func ExampleOpen() {
 	_, err := raftboard.Open(ctx, raftboard.Options{Endpoints: []string{"127.0.0.1:1"}, Patience: 100 * time.Millisecond})
 	fmt.Println(errors.Is(err, jobs.ErrUnavailable)) // nothing has happened
 	// Output: true
+}
+
+// With a file of keys, the cluster and its backups hold no value in plain text. A client without the
+// key gets values as they are stored.
+func ExampleClient_PlainLimits() {
+	ctx := context.Background()
+	endpoint, stop := startOne()
+	defer stop()
+	dir := value(os.MkdirTemp("", "example"))
+	defer os.RemoveAll(dir)
+	keys := value(valuekeys.Add(dir+"/keys", "2026-11")) // later: valuekeys.Open
+	client := value(raftboard.Open(ctx, raftboard.Options{Endpoints: []string{endpoint}, ValueKeys: keys}))
+	defer client.Close()
+	plain := value(raftboard.Dial(ctx, endpoint))
+	defer plain.Close()
+	job := value(jobs.PostOne(ctx, client, jobs.Posting{Kind: "pay", Name: "pay", Details: json.RawMessage(`"card 4711"`)}))
+	fmt.Println(string(value(client.Job(ctx, job.ID)).Details))
+	fmt.Println(valuekeys.KeyID(value(plain.Job(ctx, job.ID)).Details))
+	// Encrypted values are longer, so less of them fits.
+	fmt.Println(client.PlainLimits(logbook.MaxLimits).Value, "of", logbook.MaxLimits.Value)
+	// Output:
+	// "card 4711"
+	// 2026-11 true
+	// 196541 of 262144
 }
 
 // A job is posted together with the book that says what to do. The id is made first, so

@@ -20,9 +20,10 @@ const maxRereads = 8
 func (c *Client) SaveBook(ctx context.Context, book logbook.Book) error {
 	name := "save book " + book.ID.String()
 	message := &v1.Command{Kind: &v1.Command_SaveBook{SaveBook: command.BookToProto(&book)}}
-	if err := logbook.MaxLimits.CheckBook(&book); err != nil {
+	if err := c.plainLimits().CheckBook(&book); err != nil {
 		return fmt.Errorf("cannot %s: %w", name, err)
 	}
+	c.encrypt(message)
 	_, err := execute(ctx, c.others, name, message)
 	return err
 }
@@ -118,10 +119,11 @@ func (c *Client) Update(ctx context.Context, updates ...logbook.Update) ([]error
 	var commands []*v1.Command
 	var places []int // of the commands, in verdicts
 	for i := range updates {
-		if verdicts[i] = logbook.MaxLimits.CheckUpdate(&updates[i]); verdicts[i] != nil {
+		if verdicts[i] = c.plainLimits().CheckUpdate(&updates[i]); verdicts[i] != nil {
 			continue
 		}
 		message := &v1.Command{Kind: &v1.Command_UpdateFlow{UpdateFlow: command.UpdateToProto(&updates[i])}}
+		c.encrypt(message)
 		if verdicts[i] = checkSize(message); verdicts[i] == nil {
 			commands, places = append(commands, message), append(places, i)
 		}

@@ -43,6 +43,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/stream"
+	"github.com/conductord/conductord/valuekeys"
 )
 
 // MaxEndpoints bounds Options.Endpoints. No cluster is nearly so large, so a
@@ -71,6 +72,9 @@ type Options struct {
 	// Token is shown with every call. Endpoints must be https then: in plain text,
 	// everybody on the way could read it.
 	Token string
+	// ValueKeys encrypt the values of jobs and flows before they are sent, and decrypt those of answers.
+	// What they cannot decrypt stays as it is; see valuekeys.KeyID. Nil: values are sent as they are.
+	ValueKeys *valuekeys.Keys
 	// HTTPClient replaces the client that is made by default, which speaks
 	// HTTP/2 with and without TLS; then TLS only decides about schemes.
 	HTTPClient connect.HTTPClient

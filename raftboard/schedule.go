@@ -16,6 +16,13 @@ import (
 func (c *Client) SaveSchedule(ctx context.Context, schedule schedules.Schedule) (schedules.Schedule, error) {
 	op := operation{name: "save schedule " + schedule.Name}
 	message := &v1.SaveScheduleRequest{Schedule: command.ScheduleToProto(&schedule)}
+	if c.options.ValueKeys != nil {
+		// The node cannot see what is wrong with a value that is encrypted.
+		if err := schedules.Check(c.plainLimits(), &schedule); err != nil {
+			return schedules.Schedule{}, fmt.Errorf("cannot %s: %w", op.name, err)
+		}
+		c.encrypt(message)
+	}
 	answer, err := call(ctx, c.core, op, message, func(p *peer) unary[v1.SaveScheduleRequest, v1.SaveScheduleResponse] { return p.schedule.Save })
 	if err != nil {
 		return schedules.Schedule{}, err

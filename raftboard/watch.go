@@ -119,6 +119,7 @@ func (w *watcher) pass(message *v1.WatchResponse) error {
 			return errEnough
 		}
 	}
+	w.client.decrypt(message)
 	for _, wired := range message.GetEvents() {
 		event, err := command.EventFromProto(wired)
 		if err != nil {

@@ -126,8 +126,11 @@ func text(size int) json.RawMessage {
 	return json.RawMessage(`"` + strings.Repeat("x", size-2) + `"`)
 }
 
+// longest is how long a value may be that is given to the board.
+func (k *kit) longest() int { return logbook.PlainLimits(k.Board, logbook.MaxLimits).Value }
+
 func valuesAtLimit(k *kit) {
-	most := logbook.MaxLimits.Value
+	most := k.longest()
 	for what, set := range map[string]func(*jobs.Posting, json.RawMessage){
 		"details": func(p *jobs.Posting, value json.RawMessage) { p.Details = value },
 		"store":   func(p *jobs.Posting, value json.RawMessage) { p.Store = logbook.Values{"v": value} },
@@ -163,8 +166,8 @@ func valuesMustBeJSON(k *kit) {
 func postingTooLarge(k *kit) {
 	posting := k.posting("huge")
 	posting.Store = make(logbook.Values)
-	for i := range logbook.MaxLimits.Command/logbook.MaxLimits.Value + 1 {
-		posting.Store[fmt.Sprint("v", i)] = text(logbook.MaxLimits.Value)
+	for i := range logbook.MaxLimits.Command/k.longest() + 1 {
+		posting.Store[fmt.Sprint("v", i)] = text(k.longest())
 	}
 	k.wantsLimit("the posting", k.verdict(posting), logbook.MaxLimits.Command, logbook.MaxLimits.Command+1)
 	_, err := k.Board.Job(k.ctx, posting.ID)
@@ -237,7 +240,7 @@ func boundsOfRequest(k *kit) {
 func manyLargeJobs(k *kit) {
 	session := k.session("worker")
 	const count = 20
-	large := strings.Repeat("x", logbook.MaxLimits.Value-2)
+	large := strings.Repeat("x", k.longest()-2)
 	var want []string
 	for i := range count {
 		posting := k.posting(fmt.Sprint("large ", i))

@@ -20,8 +20,8 @@ func definitionStays(k *kit) {
 	}
 	bad := logbook.Update{Flow: id, Sequence: 6, Definition: &logbook.Definition{}}
 	k.wantsInvalid("a definition without a hash", k.verdict(bad))
-	bad.Definition = &logbook.Definition{Hash: "third", Packed: make([]byte, logbook.MaxLimits.Value+1)}
-	k.wantsLimit("a definition that is too long", k.verdict(bad), logbook.MaxLimits.Value, logbook.MaxLimits.Value+1)
+	bad.Definition = &logbook.Definition{Hash: "third", Packed: make([]byte, k.longest()+1)}
+	k.wantsLimit("a definition that is too long", k.verdict(bad), k.longest(), k.longest()+1)
 	k.same("definition after the refusals", k.flow(id).Definition, second)
 }
 

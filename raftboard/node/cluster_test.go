@@ -21,6 +21,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/valuekeys"
 )
 
 // patience is how long a test waits for what must happen on a busy machine.
@@ -157,7 +158,10 @@ func (c *cluster) endpoints() []string {
 }
 
 // client dials the given nodes, or all of them.
-func (c *cluster) client(which ...int) *raftboard.Client {
+func (c *cluster) client(which ...int) *raftboard.Client { return c.clientWith(nil, which...) }
+
+// clientWith is a client that encrypts values.
+func (c *cluster) clientWith(keys *valuekeys.Keys, which ...int) *raftboard.Client {
 	c.t.Helper()
 	endpoints := c.endpoints()
 	if len(which) > 0 {
@@ -168,7 +172,7 @@ func (c *cluster) client(which ...int) *raftboard.Client {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	client, err := raftboard.Dial(ctx, endpoints...)
+	client, err := raftboard.Open(ctx, raftboard.Options{Endpoints: endpoints, ValueKeys: keys})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/conductord/conductord/logbook/logbooktest"
 	"github.com/conductord/conductord/raftboard/node"
 	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/valuekeys"
 )
 
 // The promises of jobs.Board and logbook.Connection hold through the client,
@@ -21,15 +22,18 @@ import (
 // that every call is also forwarded at first.
 func TestConformance(t *testing.T) {
 	t.Parallel()
+	noKeys := func(*testing.T) *valuekeys.Keys { return nil }
 	for _, row := range []struct {
 		name   string
 		nodes  int
 		stores func(*node.Options)
+		keys   func(*testing.T) *valuekeys.Keys
 	}{
-		{"one node", 1, onStore(logstore.Bolt)},
-		{"one node with raft-wal", 1, onStore(logstore.WAL)},
-		{"three nodes", 3, onStore(logstore.Bolt)},
-		{"three nodes with different log stores", 3, bothStores},
+		{"one node", 1, onStore(logstore.Bolt), noKeys},
+		{"one node with raft-wal", 1, onStore(logstore.WAL), noKeys},
+		{"three nodes", 3, onStore(logstore.Bolt), noKeys},
+		{"three nodes with different log stores", 3, bothStores, noKeys},
+		{"one node with encrypted values", 1, onStore(logstore.Bolt), func(t *testing.T) *valuekeys.Keys { return someKeys(t, "a") }},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -37,7 +41,7 @@ func TestConformance(t *testing.T) {
 				o.Raft.Heartbeat = time.Second // the rows take one leader for granted, and many run at once
 				o.Sessions = node.SessionTimings{Grace: 200 * time.Millisecond, CoolDown: 100 * time.Millisecond}
 			}).startAll()
-			client := c.client((c.leader() + 1) % row.nodes)
+			client := c.clientWith(row.keys(t), (c.leader()+1)%row.nodes)
 			t.Run("board", func(t *testing.T) {
 				t.Parallel()
 				jobstest.Exercise(t, func(t *testing.T) jobstest.Harness {

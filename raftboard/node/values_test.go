@@ -1,0 +1,209 @@
+package node_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/valuekeys"
+)
+
+// someKeys are keys of these ids, of one letter each; a key follows from its id.
+func someKeys(t *testing.T, ids ...string) *valuekeys.Keys {
+	t.Helper()
+	text := ""
+	for _, id := range ids {
+		text += fmt.Sprintf("%s = %q\n", id, base64.StdEncoding.EncodeToString([]byte(strings.Repeat(id, 32))))
+	}
+	keys, err := valuekeys.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// canaries makes values that are easy to find, and counts them.
+type canaries struct{ made int }
+
+func (c *canaries) text() string {
+	c.made++
+	return fmt.Sprintf("canary %d", c.made)
+}
+
+func (c *canaries) value() json.RawMessage {
+	return json.RawMessage(fmt.Sprintf(`{"v":"%s"}`, c.text()))
+}
+
+func (c *canaries) failure() *logbook.Failure {
+	return &logbook.Failure{Kind: logbook.FailureError, Message: c.text(), Stack: c.text(), Causes: []logbook.Failure{{Kind: "other", Message: c.text()}}}
+}
+
+// everything is all that a client can read of a job, its book and its flow.
+func everything(t *testing.T, client *raftboard.Client, job jobs.JobID, schedule schedules.Ref) string {
+	t.Helper()
+	var all strings.Builder
+	add := func(value any, err error) {
+		text, encodeErr := json.Marshal(value)
+		if err := errors.Join(err, encodeErr); err != nil {
+			t.Fatal(err)
+		}
+		all.Write(append(text, '\n'))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	read, err := client.Job(ctx, job)
+	add(read, err)
+	add(client.Jobs(ctx, jobs.Query{}))
+	add(client.Wait(ctx, job))
+	add(client.Explain(ctx, job))
+	add(client.Errors(ctx, jobs.ErrorQuery{}))
+	add(client.Book(ctx, read.Book))
+	add(client.Books(ctx, "", 0))
+	add(client.FlowDetail(ctx, read.Flow))
+	add(client.Schedule(ctx, schedule, schedules.Look{}))
+	for event, err := range client.Watch(ctx, jobs.Watch{After: &jobs.Position{}, Job: job}) {
+		add(event, err)
+		if event.Kind == jobs.EventTrashed {
+			break
+		}
+	}
+	return all.String()
+}
+
+// TestValuesAreEncrypted: whatever holds a value of a program is plain for a client with the key, and
+// for no other; names, states and kinds stay readable.
+func TestValuesAreEncrypted(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1).startAll()
+	with, without := c.clientWith(someKeys(t, "a")), c.client()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var made canaries
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	flow := logbook.FlowDetail{ID: logbook.NewFlowID(), Name: "flow", Factory: logbook.Factory{Name: "factory", Args: made.value()},
+		Store: logbook.Values{"s": made.value()}, Meta: logbook.Values{"m": made.value()}}
+	book := logbook.Book{ID: logbook.NewBookID(), Name: "book", Meta: logbook.Values{"m": made.value()}, Flows: []logbook.FlowDetail{flow}}
+	posting := jobs.Posting{ID: jobs.NewJobID(), Name: "job", Book: &book, Details: made.value(), Store: logbook.Values{"s": made.value()}}
+	for range 2 { // a repeat is the same posting
+		posted, err := jobs.PostOne(ctx, with, posting)
+		must(err)
+		if string(posted.Details) != string(posting.Details) {
+			t.Errorf("the answer has %s", posted.Details)
+		}
+	}
+	must(with.SaveBook(ctx, book)) // no difference, although the job is unfinished
+
+	session, err := with.OpenSession(ctx, jobs.Opening{ID: jobs.NewSessionID(), Name: "conductor"})
+	must(err)
+	claimed, err := with.Claim(ctx, session.ID, posting.ID, jobs.NewNonce())
+	must(err)
+	if string(claimed.Flow.Factory.Args) != string(flow.Factory.Args) || string(claimed.Job.Store["s"]) != string(posting.Store["s"]) {
+		t.Errorf("claimed %s and %s", claimed.Flow.Factory.Args, claimed.Job.Store)
+	}
+	token, at := claimed.Job.Claim.Token, claimed.Job.ModifiedAt
+	update := logbook.Update{Flow: flow.ID, Token: token, Sequence: 1, State: logbook.FlowRunning,
+		Definition: &logbook.Definition{Hash: made.text(), Packed: []byte("steps")},
+		Atoms: []logbook.AtomChange{{Name: "step", Kind: logbook.KindTask, State: logbook.AtomRunning,
+			Progress: &logbook.Progress{Done: 1, Details: made.value(), At: at},
+			Attempts: []logbook.Attempt{
+				{Action: logbook.ActionExecute, Number: 1, Token: token, StartedAt: at, EndedAt: at, Result: made.value(), Stderr: made.text()},
+				{Action: logbook.ActionRevert, Number: 1, Token: token, StartedAt: at, EndedAt: at, Failure: made.failure(), Failures: []logbook.Failure{*made.failure()}},
+			}}}}
+	for range 2 {
+		verdicts, err := with.Update(ctx, update)
+		must(errors.Join(append(verdicts, err)...))
+	}
+	last := logbook.Update{Flow: flow.ID, Token: token, Sequence: 2, State: logbook.FlowFailure, Cause: made.failure()}
+	ending := jobs.Ending{Job: posting.ID, Token: token, Update: &last, Reason: made.text(), Failure: made.failure()}
+	must(with.Trash(ctx, ending))
+	must(with.Trash(ctx, ending))
+	_, err = with.Intervene(ctx, logbook.Intervention{ID: uuid.New(), Flow: flow.ID, Kind: logbook.InterveneComplete, Step: "step", By: "ann", Hold: true, Result: made.value()})
+	must(err)
+	ref := schedules.Ref{Board: jobs.DefaultBoard, Name: "schedule"}
+	schedule := schedules.Schedule{Board: ref.Board, Name: ref.Name, Rule: "@yearly", Posting: jobs.Posting{Name: "slot", Details: made.value(), Store: logbook.Values{"s": made.value()},
+		Book: &logbook.Book{Name: "book", Flows: []logbook.FlowDetail{{Name: "flow", Factory: logbook.Factory{Name: "factory", Args: made.value()}}}}}}
+	_, err = with.SaveSchedule(ctx, schedule)
+	must(err)
+
+	stored := everything(t, without, posting.ID, ref)
+	if strings.Contains(stored, "canary") {
+		t.Errorf("plain values: %s", stored)
+	}
+	for _, readable := range []string{`"step"`, `"other"`, `"factory"`, "trashed"} {
+		if !strings.Contains(stored, readable) {
+			t.Errorf("%s cannot be read", readable)
+		}
+	}
+	plain := everything(t, with, posting.ID, ref)
+	if strings.Contains(plain, "$encrypted") {
+		t.Errorf("encrypted values: %s", plain)
+	}
+	for n := range made.made {
+		if !strings.Contains(plain, fmt.Sprintf("canary %d", n+1)) {
+			t.Errorf("canary %d is lost", n+1)
+		}
+	}
+	// With other keys, values are as without any. With the key among others, they are plain.
+	if got := everything(t, c.clientWith(someKeys(t, "b")), posting.ID, ref); got != stored {
+		t.Errorf("with another key: %s", got)
+	}
+	if got := everything(t, c.clientWith(someKeys(t, "b", "a")), posting.ID, ref); got != plain {
+		t.Errorf("after a rotation: %s", got)
+	}
+
+	// The jobs of a schedule: a node has made their ids, and an object of their details.
+	slot, err := with.RunSchedule(ctx, schedules.Command{Ref: ref})
+	must(err)
+	job, err := with.Job(ctx, slot.Job)
+	must(err)
+	detail, err := with.FlowDetail(ctx, job.Flow)
+	must(err)
+	if !strings.HasSuffix(string(job.Details), `,"details":`+string(schedule.Posting.Details)+"}") ||
+		string(job.Store["s"]) != string(schedule.Posting.Store["s"]) || string(detail.Factory.Args) != string(schedule.Posting.Book.Flows[0].Factory.Args) {
+		t.Errorf("the job of a slot has %s, %s and %s", job.Details, job.Store, detail.Factory.Args)
+	}
+}
+
+// TestMovedValuesAreRefused: a value that was moved to another name, job or step stays encrypted.
+func TestMovedValuesAreRefused(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1).startAll()
+	with, without := c.clientWith(someKeys(t, "a")), c.client()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	first, err := jobs.PostOne(ctx, with, jobs.Posting{Kind: "none", Name: "first", Store: logbook.Values{"price": json.RawMessage(`1`), "limit": json.RawMessage(`1`)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := without.Job(ctx, first.ID)
+	if err != nil || string(stored.Store["price"]) == string(stored.Store["limit"]) {
+		t.Fatalf("%s, %v", stored.Store, err)
+	}
+	moved, err := jobs.PostOne(ctx, without, jobs.Posting{Kind: "none", Name: "second", Details: stored.Store["price"], Store: logbook.Values{"price": stored.Store["price"]}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := with.Job(ctx, moved.ID)
+	if id, encrypted := valuekeys.KeyID(read.Store["price"]); err != nil || !encrypted || id != "a" {
+		t.Errorf("it is %s, %v", read.Store["price"], err)
+	}
+	if _, encrypted := valuekeys.KeyID(read.Details); !encrypted {
+		t.Errorf("it is %s", read.Details)
+	}
+}

@@ -1,0 +1,220 @@
+package raftboard
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/valuekeys"
+)
+
+// valueTexts are the fields with texts of programs: encrypted ones, or texts that nodes made of such.
+// All fields with JSON are of type Value or NamedValue.
+var valueTexts = map[protoreflect.FullName]bool{
+	"conductord.v1.Failure.message": true, "conductord.v1.Failure.stack": true, "conductord.v1.Attempt.stderr": true,
+	"conductord.v1.Ending.reason": true, "conductord.v1.Job.reason": true, "conductord.v1.JobError.reason": true,
+	"conductord.v1.Event.reason": true, "conductord.v1.ExplainResponse.text": true,
+}
+
+// valueWalk encrypts or decrypts all values in a message.
+type valueWalk struct {
+	keys     *valuekeys.Keys
+	encrypts bool
+}
+
+// encrypt encrypts the values of a message that was made for one call. Without keys it does nothing.
+func (c *core) encrypt(message proto.Message) {
+	if keys := c.options.ValueKeys; keys != nil {
+		walk := valueWalk{keys: keys, encrypts: true}
+		walk.message(message.ProtoReflect(), valuekeys.Place{})
+	}
+}
+
+// decrypt decrypts the values of an answer. What it cannot decrypt stays as it is.
+func (c *core) decrypt(message proto.Message) {
+	if keys := c.options.ValueKeys; keys != nil {
+		walk := valueWalk{keys: keys}
+		walk.message(message.ProtoReflect(), valuekeys.Place{})
+	}
+}
+
+// textPlace is that of all texts: nodes copy them between a job, its flow and their records.
+var textPlace = valuekeys.Place{Field: "text"}
+
+// inside is the place of what a message holds, in a message at another place.
+func inside(message proto.Message, at valuekeys.Place) valuekeys.Place {
+	switch m := message.(type) {
+	case *v1.Posting:
+		return valuekeys.Place{Owner: m.GetId()}
+	case *v1.Job:
+		return valuekeys.Place{Owner: m.GetId()}
+	case *v1.Book:
+		return valuekeys.Place{Owner: m.GetId()}
+	case *v1.FlowDetail:
+		return valuekeys.Place{Owner: m.GetId()}
+	case *v1.Update:
+		return valuekeys.Place{Owner: m.GetFlow()}
+	case *v1.Intervention:
+		return valuekeys.Place{Owner: m.GetFlow(), Step: m.GetStep(), Name: m.GetId()}
+	case *v1.AtomDetail:
+		at.Step = m.GetName()
+	case *v1.AtomChange:
+		at.Step = m.GetName()
+	case *v1.Attempt:
+		at.Name = fmt.Sprintf("%s %d", m.GetAction(), m.GetNumber())
+	}
+	return at
+}
+
+func (w valueWalk) message(message protoreflect.Message, at valuekeys.Place) {
+	switch m := message.Interface().(type) {
+	case *v1.Entity:
+		return // its metadata is of a conductor, and of no job
+	case *v1.Definition:
+		w.definition(m, at)
+		return
+	case *v1.Attempt:
+		if w.encrypts {
+			cutStderr(m)
+		}
+	}
+	at = inside(message.Interface(), at)
+	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		switch {
+		case valueTexts[field.FullName()]:
+			message.Set(field, protoreflect.ValueOfString(w.text(message.Interface(), value.String())))
+		case field.Message() == nil || field.IsMap():
+		case field.IsList():
+			for i := range value.List().Len() {
+				w.field(field, value.List().Get(i).Message(), at)
+			}
+		default:
+			w.field(field, value.Message(), at)
+		}
+		return true
+	})
+}
+
+// field is a field that is a message, or one of a list.
+func (w valueWalk) field(field protoreflect.FieldDescriptor, message protoreflect.Message, at valuekeys.Place) {
+	at.Field = string(field.Name())
+	switch m := message.Interface().(type) {
+	case *v1.Value:
+		w.value(m, at)
+	case *v1.NamedValue:
+		at.Name = m.GetName()
+		w.value(m.GetValue(), at)
+	default:
+		w.message(message, at)
+	}
+}
+
+func (w valueWalk) value(value *v1.Value, at valuekeys.Place) {
+	switch {
+	case len(value.GetJson()) == 0:
+	case w.encrypts:
+		value.Json = w.keys.EncryptJSON(at, value.GetJson())
+	default:
+		// The values of a schedule have no owner, because nodes make the ids of its jobs.
+		scheduled := at
+		scheduled.Owner = ""
+		value.Json = w.decrypted(value.GetJson(), at, scheduled)
+	}
+}
+
+// definition encrypts or decrypts what a flow was built as: it has hashes of the values in the flow's
+// document, which would let anybody test guesses.
+func (w valueWalk) definition(definition *v1.Definition, at valuekeys.Place) {
+	hash, packed := at, at
+	hash.Field, packed.Field = "definition hash", "definition steps"
+	if w.encrypts {
+		definition.Hash = w.keys.Encrypt(hash, []byte(definition.GetHash()))
+		if len(definition.GetPacked()) > 0 {
+			definition.Packed = []byte(w.keys.Encrypt(packed, definition.GetPacked()))
+		}
+		return
+	}
+	definition.Hash = w.keys.DecryptWithin(definition.GetHash(), hash)
+	if steps, err := w.keys.Decrypt(string(definition.GetPacked()), packed); err == nil {
+		definition.Packed = steps
+	}
+}
+
+// decrypted is a value in plain text, if it can be decrypted. The details of a scheduled job are an
+// object that a node has made of the schedule's details; see schedules.Schedule.Expand.
+func (w valueWalk) decrypted(value json.RawMessage, places ...valuekeys.Place) json.RawMessage {
+	if plain, err := w.keys.DecryptJSON(value, places...); err == nil {
+		return plain
+	}
+	const member = `,"details":`
+	begin := bytes.Index(value, []byte(member))
+	if begin < 0 || !bytes.HasPrefix(value, []byte(`{"schedule":`)) {
+		return value
+	}
+	begin += len(member)
+	plain, err := w.keys.DecryptJSON(value[begin:len(value)-1], places...)
+	if err != nil {
+		return value
+	}
+	return bytes.Join([][]byte{value[:begin], plain, []byte("}")}, nil)
+}
+
+func (w valueWalk) text(of proto.Message, text string) string {
+	if !w.encrypts {
+		return w.keys.DecryptWithin(text, textPlace)
+	}
+	if ending, ok := of.(*v1.Ending); ok {
+		// A reason without a failure says what the conductor or an operator has decided.
+		if ending.GetFailure() == nil {
+			return text
+		}
+		text = keepBeginning(text, valuekeys.PlainSize(jobs.MaxReason))
+	}
+	return w.keys.Encrypt(textPlace, []byte(text))
+}
+
+func keepBeginning(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	const mark = "…"
+	return strings.ToValidUTF8(text[:most-len(mark)], "") + mark
+}
+
+// cutStderr keeps as much of the end of stderr as fits when it is encrypted.
+func cutStderr(attempt *v1.Attempt) {
+	most := valuekeys.PlainSize(logbook.MaxStderr)
+	if text := attempt.GetStderr(); len(text) > most {
+		attempt.Stderr, attempt.StderrTruncated = strings.ToValidUTF8(text[len(text)-most:], ""), true
+	}
+}
+
+// plainLimits are those of values in this program, before they are encrypted.
+func (c *core) plainLimits() logbook.Limits {
+	limits := c.options.ValueKeys.PlainLimits(logbook.MaxLimits)
+	limits.Command = logbook.MaxLimits.Command // that of what is sent is checked later
+	return limits
+}
+
+// PlainLimits are the limits for values that a program gives to the client, under the limits of the
+// cluster: encrypted values are longer.
+func (c *Client) PlainLimits(cluster logbook.Limits) logbook.Limits {
+	return c.options.ValueKeys.PlainLimits(cluster)
+}
+
+// prepare checks a command and encrypts its values.
+func (c *core) prepare(message *v1.Command) error {
+	if err := command.Check(c.plainLimits(), message); err != nil || c.options.ValueKeys == nil {
+		return err
+	}
+	c.encrypt(message)
+	return checkSize(message)
+}

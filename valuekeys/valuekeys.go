@@ -1,0 +1,246 @@
+// Package valuekeys encrypts the values of jobs and flows, so that the nodes of a cluster and its
+// backups hold none in plain text.
+//
+// Keys are read from a file that only its owner can read. The first key encrypts, and all decrypt.
+// So a new key is put in front of the old ones, and these stay as long as something encrypted with
+// them is kept. An encrypted value is a text
+//
+//	$encrypted:1:KEY:BASE64$
+//
+// of the format's number, the key's id, and a nonce with the ciphertext of AES-256-GCM. Where the
+// value was JSON, the text is a JSON string.
+//
+// Guarantees: equal values in the same Place have equal texts, so a call that is repeated writes the
+// same bytes. A text that was changed, or moved to another Place, is refused. Without the key, a text
+// reveals the key's id, the length of the value, and whether two values in one Place are equal.
+//
+// It assumes that fewer than 2^48 different values are encrypted with one key.
+package valuekeys
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// The errors of Decrypt.
+var (
+	// ErrNoKey: the value was encrypted with a key that is not among the keys.
+	ErrNoKey = errors.New("there is no such key")
+	// ErrRefused: the text is none that the key has made for this place.
+	ErrRefused = errors.New("the encrypted value was changed or moved, or its key is another one of the same id")
+)
+
+// Place is where a value stands. It is part of what the encryption protects: a value that is moved to
+// another place is refused there, and does not look equal to the same value in its own.
+type Place struct {
+	Owner string // id of the job, book or flow; empty where the value is written before there is one
+	Step  string // of a flow
+	Field string // store, args, result, …
+	Name  string // of a value among several
+}
+
+// Keys are the keys of one file. They never change, and may be used concurrently.
+type Keys struct {
+	keys []key // the first one encrypts
+}
+
+type key struct {
+	id     string
+	secret []byte // as it stands in the file
+	nonces []byte // the key of HMAC
+	aead   cipher.AEAD
+}
+
+const (
+	// secretSize is that of a key of AES-256, in bytes.
+	secretSize = 32
+	prefix     = "$encrypted:1:"
+	suffix     = "$"
+)
+
+// newKey derives two keys from one secret, because one key must not serve two algorithms.
+func newKey(id string, secret []byte) (key, error) {
+	encrypting, err := hkdf.Key(sha256.New, secret, nil, "conductord values: encrypt", secretSize)
+	if err != nil {
+		return key{}, err
+	}
+	nonces, err := hkdf.Key(sha256.New, secret, nil, "conductord values: nonce", secretSize)
+	if err != nil {
+		return key{}, err
+	}
+	block, err := aes.NewCipher(encrypting)
+	if err != nil {
+		return key{}, err
+	}
+	aead, err := cipher.NewGCM(block)
+	return key{id: id, secret: secret, nonces: nonces, aead: aead}, err
+}
+
+// Current is the id of the key that encrypts.
+func (k *Keys) Current() string { return k.keys[0].id }
+
+// IDs are the ids of all keys, in the order of the file.
+func (k *Keys) IDs() []string {
+	ids := make([]string, len(k.keys))
+	for i := range k.keys {
+		ids[i] = k.keys[i].id
+	}
+	return ids
+}
+
+// Encrypt makes the text of a value, with the current key.
+func (k *Keys) Encrypt(place Place, plain []byte) string {
+	current := &k.keys[0]
+	protected := current.protected(place)
+	nonce := current.nonce(protected, plain)
+	text := current.aead.Seal(nonce, nonce, plain, protected)
+	return prefix + current.id + ":" + base64.StdEncoding.EncodeToString(text) + suffix
+}
+
+// EncryptJSON makes a JSON value of a JSON value.
+func (k *Keys) EncryptJSON(place Place, plain json.RawMessage) json.RawMessage {
+	return json.RawMessage(`"` + k.Encrypt(place, plain) + `"`) // nothing in the text needs an escape
+}
+
+// Decrypt is the opposite of Encrypt. The value may be of any of the places. ErrNoKey, ErrRefused.
+func (k *Keys) Decrypt(text string, places ...Place) ([]byte, error) {
+	match := pattern.FindStringSubmatch(text)
+	if match == nil || match[0] != text {
+		return nil, fmt.Errorf("%w: it is no encrypted value", ErrRefused)
+	}
+	for i := range k.keys {
+		if one := &k.keys[i]; one.id == match[1] {
+			return one.decrypt(match[2], places)
+		}
+	}
+	return nil, fmt.Errorf("%w: %s", ErrNoKey, match[1])
+}
+
+// DecryptJSON is the opposite of EncryptJSON. ErrNoKey, ErrRefused.
+func (k *Keys) DecryptJSON(value json.RawMessage, places ...Place) (json.RawMessage, error) {
+	text, ok := textOf(value)
+	if !ok {
+		return nil, fmt.Errorf("%w: it is no encrypted value", ErrRefused)
+	}
+	return k.Decrypt(text, places...)
+}
+
+// DecryptWithin decrypts what is encrypted within a text: nodes make texts of others. What it cannot
+// decrypt stays.
+func (k *Keys) DecryptWithin(text string, places ...Place) string {
+	if !strings.Contains(text, prefix) {
+		return text
+	}
+	return pattern.ReplaceAllStringFunc(text, func(encrypted string) string {
+		plain, err := k.Decrypt(encrypted, places...)
+		if err != nil {
+			return encrypted
+		}
+		return string(plain)
+	})
+}
+
+func (k *key) decrypt(encoded string, places []Place) ([]byte, error) {
+	text, err := base64.StdEncoding.Strict().DecodeString(encoded)
+	if err != nil || len(text) < k.aead.NonceSize() {
+		return nil, ErrRefused
+	}
+	nonce, ciphertext := text[:k.aead.NonceSize()], text[k.aead.NonceSize():]
+	for _, place := range places {
+		if plain, err := k.aead.Open(nil, nonce, ciphertext, k.protected(place)); err == nil {
+			return plain, nil
+		}
+	}
+	return nil, ErrRefused
+}
+
+// protected is what the ciphertext is bound to: each part with its length in front, so that no two
+// places give the same bytes.
+func (k *key) protected(place Place) []byte {
+	var bound []byte
+	for _, part := range []string{k.id, place.Owner, place.Step, place.Field, place.Name} {
+		bound = binary.BigEndian.AppendUint32(bound, uint32(len(part)))
+		bound = append(bound, part...)
+	}
+	return bound
+}
+
+// nonce is a function of the value and its place. A random one would make a repeated call another
+// call, and the state machine compares repeats to the byte.
+func (k *key) nonce(protected, plain []byte) []byte {
+	mac := hmac.New(sha256.New, k.nonces)
+	mac.Write(binary.BigEndian.AppendUint32(nil, uint32(len(protected))))
+	mac.Write(protected)
+	mac.Write(plain)
+	return mac.Sum(nil)[:k.aead.NonceSize()]
+}
+
+// pattern finds an encrypted text. What follows it is no part of it: base64 has no $.
+var pattern = regexp.MustCompile(`\$encrypted:1:(` + idPattern + `):([A-Za-z0-9+/=]+)\$`)
+
+// shortened finds one also where its end was cut off.
+var shortened = regexp.MustCompile(`"?\$encrypted:1:(` + idPattern + `):[A-Za-z0-9+/=]*(?:\$"?|…)?`)
+
+// KeyID is the id of the key with which a JSON value was encrypted, and false for a plain value.
+func KeyID(value json.RawMessage) (id string, encrypted bool) {
+	text, ok := textOf(value)
+	if !ok {
+		return "", false
+	}
+	match := pattern.FindStringSubmatch(text)
+	if match == nil || match[0] != text {
+		return "", false
+	}
+	return match[1], true
+}
+
+// textOf is the text in a JSON string that holds nothing else.
+func textOf(value json.RawMessage) (string, bool) {
+	value = bytes.TrimSpace(value)
+	if !bytes.HasPrefix(value, []byte(`"`+prefix)) || !bytes.HasSuffix(value, []byte(suffix+`"`)) {
+		return "", false
+	}
+	return string(value[1 : len(value)-1]), true
+}
+
+// Shown is a text for people: what is encrypted in it stands as "[encrypted with key ID]".
+func Shown(text string) string {
+	if !strings.Contains(text, prefix) {
+		return text
+	}
+	return shortened.ReplaceAllString(text, "[encrypted with key $1]")
+}
+
+// overhead is how much longer than base64 an encrypted JSON value is at most.
+const overhead = len(`"`+prefix+":"+suffix+`"`) + maxID
+
+// PlainSize is how long a value may be so that its text is not longer than a size.
+func PlainSize(size int) int {
+	const nonceAndTag = 12 + 16
+	return max(0, (size-overhead)/4*3-nonceAndTag)
+}
+
+// PlainLimits are the limits for plain values whose encrypted ones keep to the limits of a cluster. An
+// update of a flow may have many small values, which grow most, so less of a command is left to it.
+// Nil keys leave the limits as they are.
+func (k *Keys) PlainLimits(limits logbook.Limits) logbook.Limits {
+	if k == nil {
+		return limits
+	}
+	limits.Value = PlainSize(limits.Value)
+	limits.Command = limits.Command / 5 * 2
+	return limits
+}
