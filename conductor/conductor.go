@@ -137,6 +137,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Limits.Value, logbook.MaxLimits.Value)
 	setDefault(&o.Limits.Command, logbook.MaxLimits.Command)
 	setDefault(&o.Limits.Steps, logbook.MaxLimits.Steps)
+	o.Limits = logbook.PlainLimits(o.Logbook, o.Limits)
 	setDefault(&o.MaxJobs, DefaultMaxJobs)
 	setDefault(&o.Steps, DefaultSteps)
 	setDefault(&o.MaxIdle, DefaultMaxIdle)

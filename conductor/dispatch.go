@@ -115,6 +115,9 @@ func (r *run) runFlow(ctx context.Context, journal engine.Journal) result {
 		store = logbook.Values{}
 	}
 	maps.Copy(store, r.claimed.Job.Store)
+	if err := checkDecrypted(detail, store); err != nil {
+		return result{err: err}
+	}
 	plan, err := r.plan(detail, store)
 	if err != nil {
 		return r.cannotBuild(ctx, detail, err)

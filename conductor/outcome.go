@@ -70,6 +70,9 @@ var errElsewhere = errors.New("its flow cannot be built here")
 //	fenced, or the claim is over                let go       nothing: another may own it
 //	no flow, cannot be built or compiled        trashed      failure flow.build, naming all faults
 //	the same, but another conductor could       abandoned    no update, a delay that grows with its claims
+//	a value of it cannot be decrypted here      abandoned    no update, a delay that grows with its claims:
+//	                                                         another conductor may have the key, and this
+//	                                                         one when it is started again
 //	pinned to how it was begun, and built       abandoned    no update, a delay: another conductor may
 //	otherwise here                                           have the code; counted as no failure
 //	refuses to be built otherwise than it       trashed      failure flow.changed, naming all differences
@@ -95,7 +98,7 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 		errors.Is(r.err, errPaused), errors.Is(r.err, errTimeOver):
 		ending.Reason = clip(r.err.Error())
 		return decision{abandon, ending}
-	case errors.Is(r.err, errElsewhere):
+	case errors.Is(r.err, errElsewhere), errors.Is(r.err, errEncrypted):
 		// Other conductors that wait come first. If they are busy and this one claims the
 		// job again, they get more time.
 		ending.Reason, ending.Delay = clip(r.err.Error()), o.delay(job.Claims)

@@ -1,0 +1,121 @@
+package conductor_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/conductord/conductord/conductor"
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/valuekeys"
+)
+
+// TestEncryptedValues: a job with a value that could not be decrypted is given back with the key and
+// the remedy, as often as it takes, and nothing of it is begun, undone or trashed.
+func TestEncryptedValues(t *testing.T) {
+	keys, err := valuekeys.Parse([]byte(`old = "` + base64.StdEncoding.EncodeToString(make([]byte, 32)) + `"`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := keys.EncryptJSON(valuekeys.Place{}, json.RawMessage(`1`))
+	text := string(value[1 : len(value)-1])
+	begun := func(change logbook.AtomChange, definition *logbook.Definition) *logbook.Update {
+		change.Name, change.Kind, change.State = "a", logbook.KindTask, logbook.AtomRunning
+		return &logbook.Update{Sequence: 1, State: logbook.FlowRunning, Definition: definition, Atoms: []logbook.AtomChange{change}}
+	}
+	for name, row := range map[string]struct {
+		what    string
+		flow    logbook.FlowDetail
+		update  *logbook.Update
+		posting jobs.Posting
+	}{
+		"arguments":  {what: "the arguments of its flow", flow: logbook.FlowDetail{Factory: logbook.Factory{Args: value}}},
+		"flow store": {what: `"v" of its store`, flow: logbook.FlowDetail{Store: logbook.Values{"v": value}}},
+		"job store":  {what: `"v" of its store`, posting: jobs.Posting{Store: logbook.Values{"v": value}}},
+		"result": {what: "a result of step a", update: begun(logbook.AtomChange{Attempts: []logbook.Attempt{
+			{Action: logbook.ActionExecute, Number: 1, StartedAt: time.Unix(1, 0), EndedAt: time.Unix(2, 0), Result: value}}}, nil)},
+		"definition": {what: "what its flow was built as", update: begun(logbook.AtomChange{}, &logbook.Definition{Hash: text})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := openCluster(t)
+				detail := row.flow
+				detail.ID, detail.Name, detail.Factory.Name = logbook.NewFlowID(), "flow", "f"
+				book := logbook.Book{ID: logbook.NewBookID(), Name: "book", Flows: []logbook.FlowDetail{detail}}
+				if err := c.SaveBook(t.Context(), book); err != nil {
+					t.Fatal(err)
+				}
+				if row.update != nil {
+					update := *row.update
+					update.Flow = detail.ID
+					if verdicts, err := c.Update(t.Context(), update); err != nil || verdicts[0] != nil {
+						t.Fatal(verdicts, err)
+					}
+				}
+				before, err := c.FlowDetail(t.Context(), detail.ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				posting := row.posting
+				posting.Name, posting.BookID = "job", book.ID
+				job := postOne(t, c, posting)
+
+				factory := factories{"f": func() ([]flow.Node, error) {
+					return []flow.Node{do("a", func(context.Context) error { t.Error("a step was begun"); return nil })}, nil
+				}}
+				o := options(c, factory.registry(t))
+				o.MaxTries = 2
+				var notices diary
+				o.Notify = notices.note
+				working := running(t, o)
+				until(t, "the job is given back", func() bool { return notices.count(conductor.MomentAbandoned) > 2 })
+				drain(t, working)
+				got, err := c.Job(t.Context(), job.ID)
+				for _, says := range []string{row.what, "with key old", "give the conductor a file of value keys"} {
+					if err != nil || !strings.Contains(got.Reason, says) {
+						t.Errorf("the reason is %q, without %q: %v", got.Reason, says, err)
+					}
+				}
+				if got.State.Finished() || got.Failures != 0 {
+					t.Errorf("it is %s after %d failures", got.State, got.Failures)
+				}
+				if after, err := c.FlowDetail(t.Context(), detail.ID); err != nil || after.State != before.State || after.Sequence != before.Sequence {
+					t.Errorf("its flow is %s, %v", after.State, err)
+				}
+			})
+		})
+	}
+}
+
+// growing is a logbook that encrypts: values become longer on their way.
+type growing struct{ cluster }
+
+// PlainLimits implements logbook.Encrypting.
+func (growing) PlainLimits(cluster logbook.Limits) logbook.Limits {
+	cluster.Value /= 2
+	return cluster
+}
+
+// TestResultsFitWhenEncrypted: a result that would be too long when it is encrypted is the step's
+// failure, as one that is too long for the cluster.
+func TestResultsFitWhenEncrypted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := openCluster(t)
+		most := logbook.MaxLimits.Value / 2
+		factory := factories{"f": func() ([]flow.Node, error) {
+			return []flow.Node{flow.Func("a", func(context.Context, nothing) (string, error) { return strings.Repeat("x", most), nil })}, nil
+		}}
+		o := options(c, factory.registry(t))
+		o.Logbook = growing{c}
+		running(t, o)
+		if got := finished(t, c, post(t, c, "f", nil).ID); got.Outcome != jobs.OutcomeReverted || kindOf(got.Failure) != logbook.FailureResult {
+			t.Errorf("it is %s with %+v", got.Outcome, got.Failure)
+		}
+	})
+}
