@@ -118,6 +118,8 @@ type Options struct {
 	Limits    logbook.Limits // of the cluster, for names, results and updates; fields that are zero: those of logbook.MaxLimits
 	Logger    hclog.Logger   // nil: none
 
+	encrypts bool // the logbook encrypts values, so the log must not hold them either
+
 	// Notify is called with what happens, from several goroutines at once. It
 	// must not block: the job waits for it. A panic in it is logged and ignored.
 	Notify func(Notice)
@@ -137,7 +139,8 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Limits.Value, logbook.MaxLimits.Value)
 	setDefault(&o.Limits.Command, logbook.MaxLimits.Command)
 	setDefault(&o.Limits.Steps, logbook.MaxLimits.Steps)
-	o.Limits = logbook.PlainLimits(o.Logbook, o.Limits)
+	plain := logbook.PlainLimits(o.Logbook, o.Limits)
+	o.Limits, o.encrypts = plain, plain != o.Limits
 	setDefault(&o.MaxJobs, DefaultMaxJobs)
 	setDefault(&o.Steps, DefaultSteps)
 	setDefault(&o.MaxIdle, DefaultMaxIdle)

@@ -124,7 +124,7 @@ func (r *run) runFlow(ctx context.Context, journal engine.Journal) result {
 	}
 	r.notify(Notice{Moment: MomentStarted, FlowState: detail.State})
 	end, err := r.runEngine(ctx, plan, detail, store, journal)
-	r.logger.Debug("flow ended", "flow", detail.ID, "state", end.State, "error", err)
+	r.logger.Debug("flow ended", "flow", detail.ID, "state", end.State, "error", r.loop.options.loggable(err))
 	r.notify(Notice{Moment: MomentFlowEnded, FlowState: end.State, Err: err})
 	return result{end: end, err: err}
 }
@@ -227,7 +227,7 @@ func (r *run) runEngine(ctx context.Context, plan *flow.Plan, detail *logbook.Fl
 		Job: r.claimed.Job.ID.String(), Token: r.token, Owner: options.Name, Begins: claim.Begins,
 		Journal: journal, Workers: options.Workers, Pool: r.loop.pool, MaxIdle: options.MaxIdle,
 		Suspend: r.suspended.Done(), Revert: r.reverting.Done(), Interrupt: r.interrupts, RevertCause: r.revertCause, Gate: r.session.admit,
-		Secrets: r.secret, Now: r.now, Limits: options.Limits, Logger: r.logger.Named("engine"),
+		Secrets: r.secret, Now: r.now, Limits: options.Limits, Logger: r.logger.Named("engine"), HideFailures: options.encrypts,
 	})
 	if err != nil && ctx.Err() != nil && !errors.Is(err, logbook.ErrFenced) {
 		err = context.Cause(ctx)

@@ -11,6 +11,14 @@ import (
 	"github.com/conductord/conductord/valuekeys"
 )
 
+// loggable is a text or an error as the log may hold it: with values, only if these are not encrypted.
+func (o *Options) loggable(text any) any {
+	if o.encrypts && text != nil {
+		return "left out: values are encrypted"
+	}
+	return text
+}
+
 // errEncrypted: a value that the flow may need could not be decrypted.
 var errEncrypted = errors.New("a value is encrypted")
 

@@ -280,7 +280,11 @@ func (r *run) ended(d decision, res result) {
 	if d.ending.Outcome == jobs.OutcomeSuccess {
 		level = hclog.Debug // there may be thousands of these a second
 	}
-	r.logger.Log(level, "job ended", "by", d.verb, "outcome", d.ending.Outcome, "state", res.end.State, "reason", d.ending.Reason, "delay", d.ending.Delay)
+	var reason any = d.ending.Reason
+	if d.ending.Failure != nil {
+		reason = r.loop.options.loggable(reason)
+	}
+	r.logger.Log(level, "job ended", "by", d.verb, "outcome", d.ending.Outcome, "state", res.end.State, "reason", reason, "delay", d.ending.Delay)
 	moment := map[verb]Moment{consume: MomentConsumed, abandon: MomentAbandoned, trash: MomentTrashed}[d.verb]
 	notice := Notice{Moment: moment, FlowState: res.end.State, Outcome: d.ending.Outcome, Err: res.err}
 	if d.ending.Failure != nil {

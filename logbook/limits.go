@@ -24,7 +24,8 @@ var MaxLimits = Limits{Name: 255, Value: 256 << 10, Command: 1 << 20, Steps: 10_
 
 // Encrypting is a store that encrypts values on their way to the cluster, which makes them longer.
 type Encrypting interface {
-	// PlainLimits are the limits for what a program gives it, under the limits of the cluster.
+	// PlainLimits are the limits for what a program gives it, under the limits of the cluster. They are
+	// those of the cluster if it has no keys, and lower ones otherwise.
 	PlainLimits(cluster Limits) Limits
 }
 

@@ -164,6 +164,8 @@ type Options struct {
 	Now    func() time.Time
 	Limits logbook.Limits // fields that are zero: those of logbook.MaxLimits
 	Logger hclog.Logger   // nil: none
+	// HideFailures keeps the texts of failures out of the log: they may hold values.
+	HideFailures bool
 }
 
 // Journal takes updates in order and makes them durable.

@@ -426,6 +426,10 @@ func (l *loop) log(o *outcome) {
 		return
 	}
 	attempt := l.core.vertices[o.step].attempt
-	l.options.Logger.Warn("step failed", "flow", l.options.Detail.ID.String(), "step", l.core.plan.Step(o.step).Name(),
-		"action", string(attempt.Action), "attempt", attempt.Number, "kind", o.failure.Kind, "error", o.failure.Message)
+	facts := []any{"flow", l.options.Detail.ID.String(), "step", l.core.plan.Step(o.step).Name(),
+		"action", string(attempt.Action), "attempt", attempt.Number, "kind", o.failure.Kind}
+	if !l.options.HideFailures {
+		facts = append(facts, "error", o.failure.Message)
+	}
+	l.options.Logger.Warn("step failed", facts...)
 }
