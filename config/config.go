@@ -124,6 +124,8 @@ type Conductor struct {
 	Workers  int
 	Steps    int
 	Handlers []string // the directories in which handlers are looked for
+	// ValueKeys is the file of the keys with which values are encrypted; empty: they are not.
+	ValueKeys string
 }
 
 // Handlers says how handlers are confined. A limit of 0 limits nothing.

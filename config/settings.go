@@ -197,6 +197,8 @@ func conductorSettings() []setting {
 			doc: "How many steps of all jobs it runs at once; the jobs take turns"},
 		{key: "conductor.handlers", target: func(c *Config) any { return &c.Conductor.Handlers },
 			doc: "The directories in which executables that do steps are looked for, and nowhere else"},
+		{key: "conductor.value_keys", target: func(c *Config) any { return &c.Conductor.ValueKeys },
+			doc: "File of the keys with which the conductor decrypts the values of jobs and encrypts what it records, which nobody else may read: see conductord value-key add; read at the start of the node"},
 	}
 }
 

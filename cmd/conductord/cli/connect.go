@@ -14,6 +14,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/credentials"
+	"github.com/conductord/conductord/valuekeys"
 )
 
 // Cluster is what the commands need of a cluster: its board, its logbook, and
@@ -133,6 +134,9 @@ func (p *Program) token() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
+// ValueKeys is the file of the keys for values: by flag, else by environment; empty: none.
+func (p *Program) ValueKeys() string { return cmp.Or(p.valueKeys, p.Value("CONDUCTORD_VALUE_KEYS")) }
+
 // With does something with a cluster, within the usual time of a call.
 func (p *Program) With(ctx context.Context, do func(ctx context.Context, cluster Cluster) error) error {
 	return p.within(ctx, callTimeout, callPatience, do)
@@ -177,6 +181,11 @@ func (p *Program) connect(ctx context.Context, first, patience time.Duration) (C
 	var err error
 	if options.Token, err = p.token(); err != nil {
 		return nil, UsageError(err)
+	}
+	if path := p.ValueKeys(); path != "" {
+		if options.ValueKeys, err = valuekeys.Open(path); err != nil {
+			return nil, UsageError(err)
+		}
 	}
 	cluster, err := p.Dial(dialling, options)
 	if err != nil {

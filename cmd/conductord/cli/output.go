@@ -14,13 +14,16 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conductord/conductord/raftboard/wire"
+	"github.com/conductord/conductord/valuekeys"
 )
 
 // Clean shows what a terminal would obey instead of showing: control
 // characters, marks of writing direction and other invisible ones, and bytes
-// that are not UTF-8. Names and messages come from anybody.
+// that are not UTF-8. Names and messages come from anybody. For a value that
+// is encrypted it names the key.
 func Clean(text string) string {
 	var shown strings.Builder
+	text = valuekeys.Shown(text)
 	for i, r := range text {
 		switch {
 		case r == utf8.RuneError && !strings.HasPrefix(text[i:], "\uFFFD"):

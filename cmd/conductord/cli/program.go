@@ -57,6 +57,7 @@ type Program struct {
 	servers   []string
 	files     credentials.Files
 	tokenFile string
+	valueKeys string
 	output    string
 	timeout   time.Duration
 
@@ -142,12 +143,13 @@ func (p *Program) rootCommand() *cobra.Command {
 	flags.StringVar(&p.files.Cert, "cert-file", "", "PEM file of the certificate to show to nodes (CONDUCTORD_CERT_FILE)")
 	flags.StringVar(&p.files.Key, "key-file", "", "PEM file of its private key (CONDUCTORD_KEY_FILE)")
 	flags.StringVar(&p.tokenFile, "token-file", "", "file with the token to show to nodes (CONDUCTORD_TOKEN_FILE, or the token itself in CONDUCTORD_TOKEN)")
+	flags.StringVar(&p.valueKeys, "value-keys", "", "file of the keys that encrypt and decrypt the values of jobs and flows (CONDUCTORD_VALUE_KEYS)")
 	flags.StringVarP(&p.output, "output", "o", "table", "table or json")
 	flags.DurationVar(&p.timeout, "timeout", 0, "give up after this long (30s; commands that wait for a job: never)")
 	root.AddCommand(
 		p.boardCommand(), p.jobCommand(), p.trashCommand(), p.bulkCommand(), p.flowCommand(), p.bookCommand(), p.scheduleCommand(), p.conductorCommand(),
 		p.sessionCommand(), p.claimCommand(), p.eventsCommand(),
-		p.selftestCommand(), p.certCommand(), p.accessCommand(), p.tokenCommand(), p.auditCommand(), p.benchCommand(), p.versionCommand(),
+		p.selftestCommand(), p.certCommand(), p.valueKeyCommand(), p.accessCommand(), p.tokenCommand(), p.auditCommand(), p.benchCommand(), p.versionCommand(),
 	)
 	root.AddCommand(p.Commands...)
 	return root

@@ -33,6 +33,7 @@ import (
 	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/node"
 	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/valuekeys"
 )
 
 const (
@@ -198,7 +199,21 @@ func documentCheck(limits logbook.Limits) (func(*logbook.FlowDetail, logbook.Val
 		}
 		return document.Build(nil)
 	})
-	return flow.NewChecker(registry, limits).Check, err
+	checker := flow.NewChecker(registry, limits)
+	return func(detail *logbook.FlowDetail, store logbook.Values) error {
+		if _, encrypted := valuekeys.KeyID(detail.Factory.Args); encrypted {
+			return nil // only a conductor with the key can tell
+		}
+		return checker.Check(detail, store)
+	}, err
+}
+
+// valueKeysOf opens the keys of the configuration; nil: there are none.
+func valueKeysOf(c config.Config) (*valuekeys.Keys, error) {
+	if c.Conductor.ValueKeys == "" {
+		return nil, nil
+	}
+	return valuekeys.Open(c.Conductor.ValueKeys)
 }
 
 func limitsOf(c config.Config) logbook.Limits {
@@ -220,8 +235,12 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	keys, err := valueKeysOf(d.config)
+	if err != nil {
+		return err
+	}
 	registry := flow.NewRegistry()
-	factory := spec.Factory(handlers, handler.Limits(limitsOf(d.config)), handler.Grace(handlerGrace), confined)
+	factory := spec.Factory(handlers, handler.Limits(keys.PlainLimits(limitsOf(d.config))), handler.Grace(handlerGrace), confined)
 	if err := registry.Register(spec.Kind, factory); err != nil {
 		return err
 	}
@@ -235,7 +254,7 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	dialing, cancel := context.WithTimeout(ctx, dialPatience)
 	defer cancel()
 	own := raftboard.Options{
-		Endpoints: []string{localAddress(d.node.APIAddress())}, Logger: d.logger.Named("client"),
+		Endpoints: []string{localAddress(d.node.APIAddress())}, Logger: d.logger.Named("client"), ValueKeys: keys,
 	}
 	if d.secure != nil {
 		own.TLS = d.secure.Members(d.config.Cluster.ID)

@@ -95,7 +95,7 @@ func dev(ctx context.Context, p *cli.Program, dataDir, api, level string, handle
 		return err
 	}
 	c := devConfig(filepath.Join(dataDir, devNode), free[0], api, append(handlers, installed))
-	c.Log.Level = level
+	c.Log.Level, c.Conductor.ValueKeys = level, p.ValueKeys()
 	began := time.Now()
 	// Every start may be the first: here no second cluster can come of a
 	// directory that is missing, and a first start may have been cut off.

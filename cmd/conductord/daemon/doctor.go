@@ -82,6 +82,7 @@ func doctorCommand(p *cli.Program) *cobra.Command {
 			e.directory()
 			e.limits()
 			e.handlers()
+			e.valueKeys()
 			e.backups()
 			e.members(cmd.Context())
 			return writeFindings(p, e.findings)
@@ -227,6 +228,18 @@ func (e *examination) handlers() {
 	_, err := handler.Open(e.config.Conductor.Handlers...)
 	err = errors.Join(err, confinement(e.config.Handlers).Check())
 	e.say("handlers", err, fmt.Sprint(e.config.Conductor.Handlers), "correct conductor.handlers, the modes of the directories, or [handlers]")
+}
+
+func (e *examination) valueKeys() {
+	if e.config.Conductor.ValueKeys == "" || !e.config.Conductor.Enabled {
+		return
+	}
+	keys, err := valueKeysOf(e.config)
+	text := ""
+	if err == nil {
+		text = fmt.Sprintf("%d in %s; %s encrypts", len(keys.IDs()), e.config.Conductor.ValueKeys, keys.Current())
+	}
+	e.say("value keys", err, text, "correct conductor.value_keys, or the file and its mode")
 }
 
 func (e *examination) backups() {

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/valuekeys"
+)
+
+// valueKeyList is the document of the commands for value keys. It never holds a key.
+type valueKeyList struct {
+	Keys []listedValueKey `json:"keys"`
+}
+
+type listedValueKey struct {
+	ID      string `json:"id"`
+	Current bool   `json:"current"` // it encrypts
+}
+
+func (p *Program) valueKeyCommand() *cobra.Command {
+	return Noun("value-key", "Make and list the keys that encrypt the values of jobs and flows",
+		p.valueKeyAddCommand(), p.valueKeyUseCommand(), p.valueKeyListCommand())
+}
+
+func (p *Program) valueKeyAddCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "add FILE ID",
+		Short: "Make a key and add it to a file, which is made if it does not exist",
+		Long: "Make a key and add it to a file. The first key of a new file is the current one, which encrypts. A later one only\n" +
+			"decrypts until value-key use makes it the current one: give the file to every conductor and reader before that.",
+		Args: cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			keys, err := valuekeys.Add(args[0], args[1])
+			if err != nil {
+				return because(err, "add a value key")
+			}
+			return p.writeValueKeys(keys)
+		},
+	}
+}
+
+func (p *Program) valueKeyUseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "use FILE ID",
+		Short: "Make a key of a file the current one, which encrypts",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			keys, err := valuekeys.Use(args[0], args[1])
+			if err != nil {
+				return because(err, "use value key %s", args[1])
+			}
+			return p.writeValueKeys(keys)
+		},
+	}
+}
+
+func (p *Program) valueKeyListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list FILE",
+		Short: "List the ids of the keys in a file, and which one is current",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			keys, err := valuekeys.Open(args[0])
+			if err != nil {
+				return err
+			}
+			return p.writeValueKeys(keys)
+		},
+	}
+}
+
+func (p *Program) writeValueKeys(keys *valuekeys.Keys) error {
+	list := valueKeyList{}
+	rows := make([][]string, 0, len(keys.IDs()))
+	for _, id := range keys.IDs() {
+		key, use := listedValueKey{ID: id, Current: id == keys.Current()}, "decrypts"
+		if key.Current {
+			use = "encrypts and decrypts"
+		}
+		list.Keys, rows = append(list.Keys, key), append(rows, []string{id, use})
+	}
+	if p.JSON() {
+		return p.WriteJSON(list)
+	}
+	return p.WriteTable([]string{"key", "use"}, rows)
+}
