@@ -120,6 +120,7 @@ func TestFaults(t *testing.T) {
 		{"too few trailing logs", good + "[raft]\ntrailing_logs = 32767", []string{"18: raft.trailing_logs: is 32767, and must be at least twice"}},
 		{"session shorter than an election", good + "[sessions]\nttl = \"1999ms\"", []string{"18: sessions.ttl: is 1.999s, and must be at least twice"}},
 		{"no time to hand over", good + "[sessions]\nttl = \"2s\"\ngrace = \"0s\"\ncool_down = \"99ms\"", []string{"19: sessions.grace: is too short"}},
+		{"values too small to be encrypted", good + "[limits]\nvalue = 65_535\n[conductor]\nvalue_keys = \"/k\"", []string{"18: limits.value: is 65535, and must be at least 65536 with conductor.value_keys"}},
 		{"values larger than commands", good + "[limits]\ncommand = 500_000", []string{"0: limits.value: is 262144, and must be at most half"}},
 		{"log store", "log_store = \"WAL\"\n" + good, []string{`1: log_store: must be bolt or wal, not "WAL"`}},
 		{"log level", good + "[log]\nlevel = \"loud\"", []string{`18: log.level: must be trace, debug`}},

@@ -209,6 +209,10 @@ func checkTimes(c *Config, blame func(key, message string)) {
 	}
 }
 
+// minEncrypted is room for the longest failure that a conductor records, which has 96 texts of its own
+// and its causes, when all of them are encrypted.
+const minEncrypted = 64 << 10
+
 func checkConductor(c *Config, blame func(key, message string)) {
 	if c.Conductor.Name != "" {
 		checkPlainName("conductor.name", c.Conductor.Name, blame)
@@ -216,6 +220,9 @@ func checkConductor(c *Config, blame func(key, message string)) {
 	checkList("conductor.boards", c.Conductor.Boards, maxBoards, blame)
 	checkList("conductor.labels", c.Conductor.Labels, maxLabels, blame)
 	checkList("conductor.handlers", c.Conductor.Handlers, maxHandlerDirs, blame)
+	if c.Conductor.ValueKeys != "" && c.Limits.Value < minEncrypted {
+		blame("limits.value", fmt.Sprintf("is %d, and must be at least %d with conductor.value_keys: encrypted values are longer", c.Limits.Value, minEncrypted))
+	}
 	if c.Conductor.Enabled && len(c.Conductor.Boards) == 0 {
 		blame("conductor.boards", "must name a board, or set conductor.enabled to false")
 	}

@@ -192,7 +192,7 @@ func (k *key) nonce(protected, plain []byte) []byte {
 var pattern = regexp.MustCompile(`\$encrypted:1:(` + idPattern + `):([A-Za-z0-9+/=]+)\$`)
 
 // shortened finds one also where its end was cut off.
-var shortened = regexp.MustCompile(`"?\$encrypted:1:(` + idPattern + `):[A-Za-z0-9+/=]*(?:\$"?|…)?`)
+var shortened = regexp.MustCompile(`"?\$encrypted:1:(` + idPattern + `):[A-Za-z0-9+/=]*(\$"?|…)?`)
 
 // KeyID is the id of the key with which a JSON value was encrypted, and false for a plain value.
 func KeyID(value json.RawMessage) (id string, encrypted bool) {
@@ -216,12 +216,19 @@ func textOf(value json.RawMessage) (string, bool) {
 	return string(value[1 : len(value)-1]), true
 }
 
-// Shown is a text for people: what is encrypted in it stands as "[encrypted with key ID]".
+// Shown is a text for people: what is encrypted in it stands as "[encrypted with key ID]". Nodes cut
+// long texts where they make one of several, and then no key decrypts the rest.
 func Shown(text string) string {
 	if !strings.Contains(text, prefix) {
 		return text
 	}
-	return shortened.ReplaceAllString(text, "[encrypted with key $1]")
+	return shortened.ReplaceAllStringFunc(text, func(encrypted string) string {
+		match := shortened.FindStringSubmatch(encrypted)
+		if !strings.HasPrefix(match[2], suffix) {
+			return "[encrypted with key " + match[1] + ", and cut short]"
+		}
+		return "[encrypted with key " + match[1] + "]"
+	})
 }
 
 // overhead is how much longer than base64 an encrypted JSON value is at most.

@@ -131,8 +131,8 @@ func TestWithinTexts(t *testing.T) {
 		"plain":                             "plain",
 		text:                                "[encrypted with key k]",
 		`a = "` + text + `", b`:             "a = [encrypted with key k], b",
-		"failed: " + text[:len(text)-9]:     "failed: [encrypted with key k]",
-		text[:len(text)-9] + "…":            "[encrypted with key k]",
+		"failed: " + text[:len(text)-9]:     "failed: [encrypted with key k, and cut short]",
+		text[:len(text)-9] + "…":            "[encrypted with key k, and cut short]",
 		text + " and " + other:              "[encrypted with key k] and [encrypted with key l]",
 		"$encrypted:2:k:AAAA$ is of no use": "$encrypted:2:k:AAAA$ is of no use",
 	} {

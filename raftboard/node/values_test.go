@@ -8,13 +8,16 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/node"
 	"github.com/conductord/conductord/valuekeys"
 )
 
@@ -205,5 +208,44 @@ func TestMovedValuesAreRefused(t *testing.T) {
 	}
 	if _, encrypted := valuekeys.KeyID(read.Details); !encrypted {
 		t.Errorf("it is %s", read.Details)
+	}
+}
+
+// TestLongTextsFitWhenEncrypted: the longest failure that a conductor records, and the longest stderr,
+// fit when they are encrypted; the end of the stderr is kept.
+func TestLongTextsFitWhenEncrypted(t *testing.T) {
+	t.Parallel()
+	const smallest = 64 << 10 // that a configuration with keys may have
+	c := newCluster(t, 1, func(o *node.Options) { o.Limits = logbook.MaxLimits; o.Limits.Value = smallest }).startAll()
+	client := c.clientWith(someKeys(t, "a"))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	long := strings.Repeat("long ", 50_000)
+	failure := &logbook.Failure{Kind: logbook.FailureError, Message: long, Stack: long}
+	for range 100 {
+		failure.Causes = append(failure.Causes, logbook.Failure{Kind: logbook.FailureError, Message: "short", Stack: "short", Causes: failure.Causes[:min(1, len(failure.Causes))]})
+	}
+	limits := logbook.MaxLimits
+	limits.Value = smallest
+	failure = flow.FitFailure(failure, client.PlainLimits(limits))
+	detail := logbook.FlowDetail{ID: logbook.NewFlowID(), Name: "flow", Factory: logbook.Factory{Name: "factory"}}
+	if err := client.SaveBook(ctx, logbook.Book{ID: logbook.NewBookID(), Name: "book", Flows: []logbook.FlowDetail{detail}}); err != nil {
+		t.Fatal(err)
+	}
+	attempt := logbook.Attempt{Action: logbook.ActionExecute, Number: 1, StartedAt: time.Unix(1, 0), EndedAt: time.Unix(2, 0),
+		Failure: failure, Stderr: strings.Repeat("x", logbook.MaxStderr-3) + "end"}
+	update := logbook.Update{Flow: detail.ID, Sequence: 1, State: logbook.FlowRunning, Cause: failure,
+		Atoms: []logbook.AtomChange{{Name: "step", Kind: logbook.KindTask, State: logbook.AtomRunning, Attempts: []logbook.Attempt{attempt}}}}
+	verdicts, err := client.Update(ctx, update)
+	if err := errors.Join(append(verdicts, err)...); err != nil {
+		t.Fatal(err)
+	}
+	read, err := client.FlowDetail(ctx, detail.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := read.Atoms[0].Attempts[0]
+	if !strings.HasSuffix(kept.Stderr, "xend") || !kept.StderrTruncated || len(kept.Stderr) != valuekeys.PlainSize(logbook.MaxStderr) || kept.Failure.Message != failure.Message {
+		t.Errorf("%d bytes of stderr, %d of the message", len(kept.Stderr), len(kept.Failure.Message))
 	}
 }

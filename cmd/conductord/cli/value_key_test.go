@@ -97,7 +97,7 @@ func flagUnlessEmpty(flag, dir, name string) []string {
 func TestEncryptedIsShown(t *testing.T) {
 	for text, want := range map[string]string{
 		`"$encrypted:1:k:AAAA$"`:          "[encrypted with key k]",
-		"failed: $encrypted:1:k:AA…":      "failed: [encrypted with key k]",
+		"failed: $encrypted:1:k:AA…":      "failed: [encrypted with key k, and cut short]",
 		"\x1b[1m\"$encrypted:1:k:AAAA$\"": `\u001b[1m[encrypted with key k]`,
 	} {
 		if got := cli.Clean(text); got != want {
