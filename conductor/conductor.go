@@ -118,11 +118,11 @@ type Options struct {
 	Limits    logbook.Limits // of the cluster, for names, results and updates; fields that are zero: those of logbook.MaxLimits
 	Logger    hclog.Logger   // nil: none
 
-	encrypts bool // the logbook encrypts values, so the log must not hold them either
-
 	// Notify is called with what happens, from several goroutines at once. It
 	// must not block: the job waits for it. A panic in it is logged and ignored.
 	Notify func(Notice)
+
+	encrypts bool // the logbook encrypts values, so the log must not hold them either
 }
 
 func (o Options) withDefaults() Options {

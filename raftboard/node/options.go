@@ -73,7 +73,8 @@ type Options struct {
 
 	// CheckFlow checks the flow of each posting that brings its book, with the job's
 	// own store, before anything is written; an error refuses the posting. It may be
-	// called concurrently. nil: every flow passes.
+	// called concurrently. nil: every flow passes. It is not called where the arguments
+	// of the flow's factory are encrypted.
 	CheckFlow func(flow *logbook.FlowDetail, store logbook.Values) error
 
 	// WallClock reads the wall clock of this machine, which is one vote about

@@ -249,3 +249,20 @@ func TestLongTextsFitWhenEncrypted(t *testing.T) {
 		t.Errorf("%d bytes of stderr, %d of the message", len(kept.Stderr), len(kept.Failure.Message))
 	}
 }
+
+// TestEncryptedFlowsAreNotChecked: a node cannot tell what is wrong with a flow that it cannot read.
+func TestEncryptedFlowsAreNotChecked(t *testing.T) {
+	t.Parallel()
+	refuse := func(*logbook.FlowDetail, logbook.Values) error { return logbook.ErrInvalid }
+	c := newCluster(t, 1, func(o *node.Options) { o.CheckFlow = refuse }).startAll()
+	for _, row := range []struct {
+		client *raftboard.Client
+		want   error
+	}{{c.client(), logbook.ErrInvalid}, {c.clientWith(someKeys(t, "a")), nil}} {
+		detail := logbook.FlowDetail{ID: logbook.NewFlowID(), Name: "flow", Factory: logbook.Factory{Name: "factory", Args: json.RawMessage(`1`)}}
+		posting := jobs.Posting{Name: "job", Book: &logbook.Book{ID: logbook.NewBookID(), Name: "book", Flows: []logbook.FlowDetail{detail}}}
+		if _, err := jobs.PostOne(t.Context(), row.client, posting); !errors.Is(err, row.want) {
+			t.Errorf("%v, want %v", err, row.want)
+		}
+	}
+}

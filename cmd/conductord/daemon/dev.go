@@ -39,7 +39,7 @@ func devCommand(p *cli.Program) *cobra.Command {
 		Short: "Run a cluster of one node to try things out",
 		Long: "Run a cluster of one node on this machine, with its data in a given directory, or in a temporary one that is\n" +
 			"removed at the end, or by the next dev if this one is killed. The handlers of the examples are installed, so that\n" +
-			"`conductord flow run examples/travel.toml --wait` works at once.",
+			"`conductord flow run examples/travel.toml --wait` works at once. With --value-keys, its conductor encrypts values.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkDevFlags(api, level, insecure); err != nil {
