@@ -58,7 +58,7 @@ func (m *Machine) begin(on *tables.DB, from ledger) (*txn, error) {
 	return &txn{
 		view: view{reader: &writer.Reader, heads: make(heads)}, writer: writer, ledger: from,
 		eventsKept: uint64(m.options.EventsKept), queues: make(map[Queue]bool), memory: &m.memory, messages: &m.messages,
-		counterCache: newCounterCache(), claimants: make(claimants),
+		counterCache: newCounterCache(), claimants: make(claimants), quotas: new(quotas),
 	}, nil
 }
 
@@ -71,7 +71,7 @@ func (m *Machine) applyBatch(entries []Entry) (results [][]*v1.Result, changes *
 	}
 	defer t.writer.Rollback() //nolint:errcheck // after the commit it does nothing, before it there is nothing to lose
 	defer m.memory.again()
-	t.counterCache, t.heads, t.claimants = m.counterCache, m.heads, m.claimants // if the batch fails nobody looks at them any more
+	t.counterCache, t.heads, t.claimants, t.quotas = m.counterCache, m.heads, m.claimants, m.quotas // if the batch fails nobody looks at them any more
 	results = make([][]*v1.Result, len(entries))
 	for i := range entries {
 		if results[i], err = t.entry(&entries[i]); err != nil {

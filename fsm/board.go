@@ -199,22 +199,19 @@ func (t *txn) deleteBoard(c *v1.BoardCommand) error {
 }
 
 // admit makes the board of a new job if need be, and refuses the job if the
-// board has no room for it. It decides first: after it, the job is posted.
+// board or a quota has no room for it. It decides first: after it, the job is posted.
 func (t *txn) admit(j *jobRecord) error {
 	board, _ := t.board(j.Board)
 	counted := t.countersOf(j.Board, countersOfBoard, nil)
-	limits, charged := &board.Limits, counted.bucket
-	if err := roomIn(limits, counted, j); err != nil {
-		return err
+	if over := overLoad(board.Limits.Jobs, board.Limits.Bytes, counted.unfinished(), counted.bytes, j.Size); over != nil {
+		return ofBoard(j.Board, over)
 	}
-	if limits.PostingsPerSecond > 0 {
-		room := false
-		if charged, room = counted.bucket.charge(t.now, limits.PostingsPerSecond); !room {
-			return &logbook.LimitError{
-				Field: fmt.Sprintf("board %q postings_per_second", j.Board),
-				Limit: int64(limits.PostingsPerSecond), Size: int64(limits.PostingsPerSecond) + 1, Unit: "postings a second",
-			}
-		}
+	charged, over := overRate(counted.bucket, t.now, board.Limits.PostingsPerSecond)
+	if over != nil {
+		return ofBoard(j.Board, over)
+	}
+	if err := t.checkQuotas(j, true); err != nil {
+		return err
 	}
 	if t.heads[j.Board] == nil && t.get(tableBoard, []byte(j.Board)) == nil {
 		if err := t.roomForBoard(j.Board); err != nil {
@@ -225,29 +222,52 @@ func (t *txn) admit(j *jobRecord) error {
 	if charged != counted.bucket {
 		t.changedCounters(j.Board, countersOfBoard, nil).bucket = charged
 	}
+	t.chargeQuotas(j)
 	return nil
 }
 
-// roomIn refuses a job that would be one too many of its board's unfinished
-// ones, or too large beside them.
-func roomIn(limits *jobs.BoardLimits, counted *counters, j *jobRecord) error {
-	switch unfinished := counted.unfinished(); {
-	case limits.Jobs > 0 && unfinished >= limits.Jobs:
-		return &logbook.LimitError{Field: fmt.Sprintf("board %q jobs", j.Board), Limit: int64(limits.Jobs), Size: int64(unfinished) + 1, Unit: "unfinished jobs"}
-	case limits.Bytes > 0 && counted.bytes+j.Size > limits.Bytes:
-		return &logbook.LimitError{Field: fmt.Sprintf("board %q bytes", j.Board), Limit: int64(limits.Bytes), Size: int64(counted.bytes + j.Size), Unit: "bytes of unfinished jobs"}
-	}
-	return nil
-}
-
-// roomAgain refuses to put a finished job back on a board without room for it. A job
-// that is only undone further needs no room.
+// roomAgain refuses to put a finished job back on a board if the board or a quota has no
+// room for it. A job that is only undone further needs no room.
 func (t *txn) roomAgain(j *jobRecord) error {
 	if j.isUnder(jobs.RequestCancel) {
 		return nil
 	}
 	board, _ := t.board(j.Board)
-	return roomIn(&board.Limits, t.countersOf(j.Board, countersOfBoard, nil), j)
+	counted := t.countersOf(j.Board, countersOfBoard, nil)
+	if over := overLoad(board.Limits.Jobs, board.Limits.Bytes, counted.unfinished(), counted.bytes, j.Size); over != nil {
+		return ofBoard(j.Board, over)
+	}
+	return t.checkQuotas(j, false)
+}
+
+func ofBoard(name string, over *logbook.LimitError) error {
+	over.Field = fmt.Sprintf("board %q %s", name, over.Field)
+	return over
+}
+
+// overLoad is the limit over which one more unfinished job of a size would be; nil if
+// there is room for it. A limit of 0 is none.
+func overLoad(most, mostBytes, unfinished, bytes, size uint64) *logbook.LimitError {
+	switch {
+	case most > 0 && unfinished >= most:
+		return &logbook.LimitError{Field: "jobs", Limit: int64(most), Size: int64(unfinished) + 1, Unit: "unfinished jobs"}
+	case mostBytes > 0 && bytes+size > mostBytes:
+		return &logbook.LimitError{Field: "bytes", Limit: int64(mostBytes), Size: int64(bytes + size), Unit: "bytes of unfinished jobs"}
+	}
+	return nil
+}
+
+// overRate is a bucket after one more posting, or the limit over which that would be. A
+// limit of 0 is none.
+func overRate(b bucket, now time.Time, perSecond uint64) (bucket, *logbook.LimitError) {
+	if perSecond == 0 {
+		return b, nil
+	}
+	charged, room := b.charge(now, perSecond)
+	if room {
+		return charged, nil
+	}
+	return b, &logbook.LimitError{Field: "postings_per_second", Limit: int64(perSecond), Size: int64(perSecond) + 1, Unit: "postings a second"}
 }
 
 // BoardStatus reads a board with its kinds and holders, at a time that is the

@@ -12,40 +12,51 @@ import (
 // A board has a row of counters for all its jobs, one for each kind, and one for
 // each session that holds claims. The key of a row is the board, one of these, and
 // the kind or the session.
+//
+// A principal has a row, and so have the boards of a quota. Their keys begin with the
+// empty name, which no board has.
 const (
-	countersOfBoard  = 'b'
-	countersOfKind   = 'k'
-	countersOfHolder = 's'
+	countersOfBoard     = 'b'
+	countersOfKind      = 'k'
+	countersOfHolder    = 's'
+	countersOfPrincipal = 'p'
+	countersOfQuota     = 'q'
 )
 
 func countersKey(board string, what byte, of []byte) []byte {
 	return append(append(boardKey(board), what), of...)
 }
 
-// counters are the numbers of a board or of a part of it. They change with the jobs,
+// counters are the numbers of a board or of a part of it, or of a principal or a quota. They change with the jobs,
 // so that reading them needs no scan, and are written once at the end of a batch.
 type counters struct {
 	jobs             [stateCount]uint64 // of a board and of a kind, by state; of a holder, the claimed ones
-	bytes            uint64             // of the postings of unfinished jobs; of a board only
+	bytes            uint64             // of the postings of unfinished jobs; not of a kind or a holder
 	posted, finished rate               // of a board only
-	bucket           bucket             // of a board only
+	bucket           bucket             // not of a kind or a holder
+	active           uint64             // unfinished jobs; of a principal and of a quota only
+	sessions         uint64             // open ones; of a principal only
 	changed          bool
 }
 
 func (t *counters) empty() bool {
-	return t.jobs == [stateCount]uint64{} && t.bytes == 0 && t.posted == rate{} && t.finished == rate{} && t.bucket == bucket{}
+	return t.jobs == [stateCount]uint64{} && t.bytes == 0 && t.posted == rate{} && t.finished == rate{} && t.bucket == bucket{} &&
+		t.active == 0 && t.sessions == 0
 }
 
 // message shares memory with the counters: encode it before they change.
 func (t *counters) message() *v1.Counters {
 	return &v1.Counters{
 		Jobs: t.jobs[:], Bytes: t.bytes, Posted: t.posted.message(), Finished: t.finished.message(),
-		Debt: t.bucket.debt, Charged: t.bucket.charged,
+		Debt: t.bucket.debt, Charged: t.bucket.charged, Active: t.active, Sessions: t.sessions,
 	}
 }
 
 func countersFromProto(message *v1.Counters) (*counters, error) {
-	t := &counters{bytes: message.GetBytes(), bucket: bucket{debt: message.GetDebt(), charged: message.GetCharged()}}
+	t := &counters{
+		bytes: message.GetBytes(), bucket: bucket{debt: message.GetDebt(), charged: message.GetCharged()},
+		active: message.GetActive(), sessions: message.GetSessions(),
+	}
 	if len(message.GetJobs()) != stateCount {
 		return nil, fmt.Errorf("it counts %d states", len(message.GetJobs()))
 	}

@@ -17,6 +17,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -74,7 +75,8 @@ func Verify(m *Machine) error {
 		if err != nil {
 			return err
 		}
-		seen := &census{view: v, rows: make(map[table]uint64), books: make(map[logbook.BookID]uint64), counterCache: make(map[string]*counters), parked: make(map[string]uint64), indexed: make(map[table]uint64)}
+		quotas := &txn{view: *v, quotas: new(quotas)}
+		seen := &census{view: v, quotas: quotas.knownQuotas(), rows: make(map[table]uint64), books: make(map[logbook.BookID]uint64), counterCache: make(map[string]*counters), parked: make(map[string]uint64), indexed: make(map[table]uint64)}
 		for t := range tableNames {
 			var err error
 			v.scan(table(t), nil, func(key, value []byte) bool {
@@ -98,6 +100,17 @@ func (m *Machine) remembers(v *view) error {
 			return fmt.Errorf("board %q is %+v (%t), and is remembered as %+v", name, stored, found, *known)
 		}
 	}
+	if m.quotas.read {
+		stored := (&txn{view: *v, quotas: new(quotas)}).knownQuotas()
+		if !reflect.DeepEqual(stored.ofPrincipal, m.quotas.ofPrincipal) || !reflect.DeepEqual(stored.ofBoards, m.quotas.ofBoards) {
+			return fmt.Errorf("the quotas are %+v, and they are remembered as %+v", stored, m.quotas)
+		}
+		for board, covering := range m.quotas.onBoard {
+			if !reflect.DeepEqual(stored.on(board), covering) {
+				return fmt.Errorf("quotas of board %q are remembered as %+v", board, covering)
+			}
+		}
+	}
 	for session, known := range m.claimants {
 		stored := v.claims(session)
 		if !slices.Equal(stored.held, known.held) || !slices.Equal(stored.over, known.over) {
@@ -110,6 +123,7 @@ func (m *Machine) remembers(v *view) error {
 // census is what Verify has counted.
 type census struct {
 	*view
+	quotas       *quotas
 	rows         map[table]uint64
 	jobs         [stateCount]uint64
 	held         uint64
@@ -129,6 +143,10 @@ func (c *census) row(t table, key, value []byte) error {
 	switch t {
 	case tableJob:
 		return c.countJob(value)
+	case tableSession:
+		if s := decode(value, &v1.Session{}, command.SessionFromProto); s.Principal != "" {
+			c.usedBy(access.Subject{Principal: s.Principal}).sessions++
+		}
 	case tableClaim:
 		return c.countClaim(key, value)
 	case tableFlow:
@@ -289,6 +307,28 @@ func (c *census) countOnBoard(j *jobRecord) {
 	if j.Claim != nil {
 		countersOf(countersOfHolder, j.Claim.Session.UUID[:]).jobs[state]++
 	}
+	if j.State.Finished() {
+		return
+	}
+	subjects := []access.Subject{{Principal: j.PostedBy}}
+	for _, quota := range c.quotas.on(j.Board) {
+		subjects = append(subjects, quota.Subject)
+	}
+	for _, subject := range subjects {
+		if subject != (access.Subject{}) {
+			used := c.usedBy(subject)
+			used.active, used.bytes = used.active+1, used.bytes+j.Size
+		}
+	}
+}
+
+// usedBy are the counters of the subject of a quota, as counted.
+func (c *census) usedBy(subject access.Subject) *counters {
+	key := string(countersKey(quotaCounters(subject)))
+	if c.counterCache[key] == nil {
+		c.counterCache[key] = &counters{}
+	}
+	return c.counterCache[key]
 }
 
 // checkCounters: what is kept is what was counted, and nothing else is kept but
@@ -300,11 +340,20 @@ func (c *census) checkCounters(key, value []byte) error {
 		counted = &counters{}
 	}
 	delete(c.counterCache, string(key))
-	if kept.jobs != counted.jobs || kept.bytes != counted.bytes || kept.empty() {
-		return fmt.Errorf("counters %q is %v with %d bytes, and the jobs are %v with %d", key, kept.jobs, kept.bytes, counted.jobs, counted.bytes)
+	if kept.jobs != counted.jobs || kept.bytes != counted.bytes || kept.active != counted.active || kept.sessions != counted.sessions || kept.empty() {
+		return fmt.Errorf("counters %q are %+v, and the jobs and sessions are %+v", key, *kept, *counted)
 	}
 	board := string(key[1:][:key[0]])
-	if c.get(tableBoard, []byte(board)) == nil {
+	if board == "" && kept.bucket != (bucket{}) {
+		quota := c.get(tableQuota, quotaKey(access.Subject{Principal: string(key[2:])}))
+		if key[1] == countersOfQuota {
+			quota = c.get(tableQuota, quotaKey(access.Subject{Boards: string(key[2:])}))
+		}
+		if quota == nil {
+			return fmt.Errorf("counters %q have a rate, and there is no quota", key)
+		}
+	}
+	if board != "" && c.get(tableBoard, []byte(board)) == nil {
 		return fmt.Errorf("board %q is counted, and not kept", board)
 	}
 	return nil

@@ -25,7 +25,8 @@
 //   - nouns, what is stored of each, its indexes and how it is read: job.go first (the
 //     state of a job follows from its facts), job_index.go (and so do its indexes and
 //     counters), claim_order.go (which job comes next), ageing.go, flow.go, atom.go,
-//     book.go, board.go, schedule.go, event.go, presence.go (sessions, entities, drains);
+//     book.go, board.go, quota.go, schedule.go, event.go, presence.go (sessions, entities,
+//     drains);
 //   - commands, what each may do: post.go, claim.go; for the end of a claim ending.go (by
 //     its owner), session.go (crash: the owner died), expiry.go (the claim's own time),
 //     stop_request.go (settle: where the job goes then, and suspend, resume, cancel),
@@ -34,7 +35,7 @@
 //   - the machine: apply.go (a batch of entries), verbs.go (how each command is applied),
 //     read.go, snapshot.go, digest.go;
 //   - the transaction below: keys.go (all tables and keys), tx.go, view.go, ledger.go,
-//     counters.go, session_claims.go, entry_use.go, event_buffer.go, memory.go.
+//     counters.go, quota_cache.go, session_claims.go, entry_use.go, event_buffer.go, memory.go.
 package fsm
 
 import (
@@ -139,6 +140,7 @@ type Machine struct {
 	counterCache *counterCache // as the present state has them; see counterCache
 	heads        heads         // the same
 	claimants    claimants
+	quotas       *quotas
 
 	// mu guards which database is the present one.
 	mu       sync.RWMutex
@@ -171,7 +173,7 @@ func Open(options Options) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{options: options, database: opened, advance: make(chan struct{}), counterCache: newCounterCache(), heads: make(heads), claimants: make(claimants)}
+	m := &Machine{options: options, database: opened, advance: make(chan struct{}), counterCache: newCounterCache(), heads: make(heads), claimants: make(claimants), quotas: new(quotas)}
 	if err := m.initialise(); err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}

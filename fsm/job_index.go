@@ -114,7 +114,16 @@ func (t *txn) recount(was, is *jobFacts) {
 	}
 	t.count(was, before, -1)
 	t.count(is, after, 1)
+	switch {
+	case after.active() && !before.active():
+		t.countUse(is, 1)
+	case before.active() && !after.active():
+		t.countUse(was, -1)
+	}
 }
+
+// active reports whether the job counts as unfinished.
+func (c *countedAs) active() bool { return c.stored && !c.state.Finished() }
 
 // count adds a job to the counters, or takes it from them.
 func (t *txn) count(j *jobFacts, as countedAs, by int) {

@@ -92,6 +92,7 @@ const (
 
 	tablePrincipal // name → principal
 	tableAudit     // index, number in the entry → record of the audit log
+	tableQuota     // 'b' and boards, or 'p' and a principal → quota without what is used
 
 	tableEvent // position of the first → events of one entry, one after the other; see eventBuffer
 )
@@ -116,6 +117,7 @@ var tableNames = [...]string{
 	tableLabelledLine: "labelled_line",
 	tablePrincipal:    "principal",
 	tableAudit:        "audit",
+	tableQuota:        "quota",
 }
 
 const (

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -15,10 +14,9 @@ import (
 
 // modelBoard is a board that somebody has made, or posted to.
 type modelBoard struct {
-	jobs.BoardStatus              // without what is counted, and without ageing
-	missing          uint64       // what postings have taken out of a second's bucket, in billionths of one
-	charged          time.Time    // when that was so
-	spans            []ageingSpan // see model.age
+	jobs.BoardStatus // without what is counted, and without ageing
+	modelBucket
+	spans []ageingSpan // see model.age
 }
 
 func boardNamed(name string) string { return cmp.Or(name, jobs.DefaultBoard) }
@@ -120,19 +118,26 @@ func (m *model) admit(name string, size uint64) error {
 	if err := m.room(name, size); err != nil {
 		return err
 	}
-	if perSecond := m.limits(name).PostingsPerSecond; perSecond > 0 {
-		board := m.boards[name]
-		const one = uint64(time.Second)
-		missing := min(board.missing, perSecond*one)
-		refilled := perSecond * uint64(min(m.now.Sub(board.charged), time.Second))
-		missing -= min(missing, refilled)
-		if missing+one > perSecond*one {
-			return overLimit(name, "postings_per_second", perSecond, perSecond+1, "postings a second")
-		}
-		board.missing, board.charged = missing+one, m.now
+	perSecond := m.limits(name).PostingsPerSecond
+	if perSecond > 0 && m.boards[name].full(m.now, perSecond) {
+		return overLimit(name, "postings_per_second", perSecond, perSecond+1, "postings a second")
 	}
-	m.stored(name)
+	if err := m.quotasHold(name, m.by, size, true); err != nil {
+		return err
+	}
+	m.stored(name).charge(m.now, perSecond)
+	for _, q := range m.covering(name, m.by) {
+		q.charge(m.now, q.Limits.PostingsPerSecond)
+	}
 	return nil
+}
+
+// roomAgain refuses to put a finished job back where there is no room for it.
+func (m *model) roomAgain(j *modelJob) error {
+	if err := m.room(j.Board, j.Size); err != nil {
+		return err
+	}
+	return m.quotasHold(j.Board, j.PostedBy, j.Size, false)
 }
 
 // load is what is not finished on a board.

@@ -16,9 +16,9 @@ import (
 
 // modelBook is a book that is kept.
 type modelBook struct {
-	id, name string
-	made     time.Time
-	flows    []*modelFlow // in the order in which they were added
+	id, name, board string
+	made            time.Time
+	flows           []*modelFlow // in the order in which they were added
 }
 
 // modelFlow is a flow of a book.
@@ -43,12 +43,16 @@ func (m *model) ownBook(j *modelJob) bool {
 type plannedBook struct {
 	given *v1.Book // nil: a saved one, which stays as it is
 	id    string
+	board string // of a new one
 	fresh []*v1.FlowDetail
 	other []*v1.FlowDetail // that are there, and are to be changed
 }
 
-func (m *model) planBook(given *v1.Book) (*plannedBook, error) {
-	plan := &plannedBook{given: given, id: given.Id}
+func (m *model) planBook(given *v1.Book, board string) (*plannedBook, error) {
+	plan := &plannedBook{given: given, id: given.Id, board: board}
+	if m.foreign(m.books[given.Id], board) {
+		return nil, jobs.ErrNotFound
+	}
 	for _, f := range given.Flows {
 		known := m.flows[f.Id]
 		switch {
@@ -66,13 +70,19 @@ func (m *model) planBook(given *v1.Book) (*plannedBook, error) {
 	return plan, nil
 }
 
+// foreign reports whether a book is there, and the principal of the present command may not
+// use it for a board.
+func (m *model) foreign(book *modelBook, board string) bool {
+	return book != nil && m.by != "" && book.board != board
+}
+
 func (m *model) writeBook(plan *plannedBook) {
 	if plan == nil || plan.given == nil {
 		return
 	}
 	book := m.books[plan.id]
 	if book == nil {
-		book = &modelBook{id: plan.id, made: m.now}
+		book = &modelBook{id: plan.id, board: plan.board, made: m.now}
 		m.books[plan.id] = book
 	}
 	book.name = plan.given.Name
@@ -92,7 +102,7 @@ func (m *model) writeBook(plan *plannedBook) {
 }
 
 func (m *model) saveBook(given *v1.Book) error {
-	plan, err := m.planBook(given)
+	plan, err := m.planBook(given, given.Board)
 	if err == nil {
 		m.writeBook(plan)
 	}
@@ -132,7 +142,7 @@ func (m *model) planWork(p *v1.Posting) (*modelWork, error) {
 	switch known := m.books[p.BookId]; {
 	case p.Book != nil:
 		var err error
-		if work.book, err = m.planBook(p.Book); err != nil {
+		if work.book, err = m.planBook(p.Book, boardNamed(p.Board)); err != nil {
 			return nil, err
 		}
 		if known = m.books[p.Book.Id]; known != nil {
@@ -143,7 +153,7 @@ func (m *model) planWork(p *v1.Posting) (*modelWork, error) {
 		}
 	case p.BookId == "":
 		return nil, nil
-	case known == nil:
+	case known == nil, m.foreign(known, boardNamed(p.Board)):
 		return nil, jobs.ErrNotFound
 	default:
 		work.book, flows = &plannedBook{id: p.BookId}, flowIDs(known)

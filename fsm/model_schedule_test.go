@@ -67,7 +67,7 @@ func (m *model) saveSchedule(c *v1.SaveScheduleCommand) (string, error) {
 		s.Decided, s.Next = c.From.AsTime(), c.Next.AsTime()
 	}
 	s.given, s.Posting, s.Overlap, s.Rule = said, given.Posting, given.Overlap, given.Rule
-	s.Revision, s.UpdatedAt = m.index, m.now
+	s.Revision, s.UpdatedAt, s.SavedBy = m.index, m.now, m.by
 	return scheduleSaid(s), nil
 }
 
@@ -191,7 +191,10 @@ func (m *model) comes(s *modelSchedule, r *schedules.SlotRecord, overlap schedul
 // postSlot posts the job of a slot, or says why there is none.
 func (m *model) postSlot(s *modelSchedule, r *schedules.SlotRecord) {
 	posting := s.Expand(r.Job, r.Slot)
+	by := m.by
+	m.by = s.SavedBy
 	job, existed, err := m.postOne(command.PostingToProto(&posting))
+	m.by = by
 	r.At = m.now
 	switch {
 	case err != nil:
@@ -368,8 +371,8 @@ func scheduleLine(s *schedules.Schedule, records []*schedules.SlotRecord) string
 	if s.Pause != nil {
 		pause = fmt.Sprint(s.Pause.By, " at ", ago(s.Pause.At))
 	}
-	return fmt.Sprintf("schedule %s of %s, revision %d, %s %s, made %s, decided %s, next %s, paused by %s, %d active, %d waiting, %d posted, %d skipped: %s",
-		s.Name, s.Board, s.Revision, s.Rule, s.Overlap, ago(s.CreatedAt), ago(s.Decided), ago(s.Next), pause, s.Active, s.Waiting, s.Posted, s.Skipped, slotsSaid(records...))
+	return fmt.Sprintf("schedule %s of %s, saved by %q, revision %d, %s %s, made %s, decided %s, next %s, paused by %s, %d active, %d waiting, %d posted, %d skipped: %s",
+		s.Name, s.Board, s.SavedBy, s.Revision, s.Rule, s.Overlap, ago(s.CreatedAt), ago(s.Decided), ago(s.Next), pause, s.Active, s.Waiting, s.Posted, s.Skipped, slotsSaid(records...))
 }
 
 func (m *model) scheduleLines() (lines []string) {
@@ -463,7 +466,7 @@ func (w *walker) savedSchedule(name schedules.Ref, known *schedules.Schedule, is
 	if err != nil {
 		w.Fatal(err)
 	}
-	return c
+	return w.as(c)
 }
 
 // scheduleLines are the lines of schedules that the machine must show.

@@ -11,6 +11,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -20,8 +21,14 @@ func (m *model) open(c *v1.Opening) (string, error) {
 	if m.ended[c.Id] {
 		return "", jobs.ErrSessionExpired
 	}
-	if m.sessions[c.Id] == nil {
-		m.sessions[c.Id] = &modelSession{name: c.Name, nonces: map[string]bool{}}
+	switch known := m.sessions[c.Id]; {
+	case known == nil:
+		if q := m.quotas[access.Subject{Principal: m.by}]; q != nil && q.Limits.Sessions > 0 && m.used(q).Sessions >= q.Limits.Sessions {
+			return "", jobs.ErrLimit
+		}
+		m.sessions[c.Id] = &modelSession{name: c.Name, principal: m.by, nonces: map[string]bool{}}
+	case m.by != "" && known.principal != "" && m.by != known.principal:
+		return "", jobs.ErrConflict
 	}
 	return fmt.Sprint("session with ", len(m.heldBy(c.Id)), " claims"), nil
 }

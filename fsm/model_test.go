@@ -13,6 +13,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 )
@@ -25,7 +26,7 @@ import (
 // times, deadlines, labels, tags and retry policies; claims, by job and next, with times of
 // their own; their ends; orders, changes and bulk operations, which are one of
 // these for each job; trash, restore and purge; books, flows, updates and
-// interventions; boards with limits, pauses, ageing and what is counted of them;
+// interventions; boards with limits, pauses, ageing and what is counted of them; quotas;
 // schedules with their slots; sessions, entities, drains, leaders, expiry,
 // retention.
 //
@@ -45,6 +46,8 @@ type model struct {
 	sessions map[string]*modelSession
 	entities map[string]*modelEntity
 	drains   map[string]*jobs.Drain // by the names of conductors
+	quotas   map[access.Subject]*modelQuota
+	by       string // the principal of the present command; of a slot, that of its schedule
 
 	schedules map[schedules.Ref]*modelSchedule
 	vacated   []*modelSchedule // whose last unfinished job the present command has finished
@@ -68,15 +71,16 @@ type modelJob struct {
 }
 
 type modelSession struct {
-	name   string
-	nonces map[string]bool // of requests that were given jobs
+	name, principal string
+	nonces          map[string]bool // of requests that were given jobs
 }
 
 func newModel() *model {
 	return &model{
 		jobs: map[string]*modelJob{}, books: map[string]*modelBook{}, flows: map[string]*modelFlow{}, boards: map[string]*modelBoard{},
 		sessions: map[string]*modelSession{}, entities: map[string]*modelEntity{}, drains: map[string]*jobs.Drain{}, schedules: map[schedules.Ref]*modelSchedule{},
-		ended: map[string]bool{}, tokens: map[string]logbook.Token{},
+		quotas: map[access.Subject]*modelQuota{},
+		ended:  map[string]bool{}, tokens: map[string]logbook.Token{},
 	}
 }
 
@@ -84,6 +88,7 @@ func newModel() *model {
 func (m *model) apply(c *v1.Command) string {
 	var said string
 	var err error
+	m.by = c.Principal
 	switch kind := c.Kind.(type) {
 	case *v1.Command_Post:
 		said = m.post(kind.Post)
@@ -165,6 +170,10 @@ func (m *model) applyOther(c *v1.Command) (said string, err error) {
 		err = m.drain(kind.DrainConductor)
 	case *v1.Command_UndrainConductor:
 		err = m.undrain(kind.UndrainConductor.Conductor)
+	case *v1.Command_SaveQuota:
+		m.saveQuota(kind.SaveQuota)
+	case *v1.Command_DeleteQuota:
+		err = m.deleteQuota(kind.DeleteQuota)
 	case *v1.Command_SaveSchedule:
 		said, err = m.saveSchedule(kind.SaveSchedule)
 	case *v1.Command_DeleteSchedule:
@@ -233,7 +242,7 @@ func (m *model) postOne(p *v1.Posting) (job string, existed bool, err error) {
 		ID: posting.ID, Board: posting.Board, Name: posting.Name, Kind: posting.Kind, Priority: posting.Priority,
 		Sequence: m.sequence, NotBefore: posting.NotBefore, Held: posting.Hold, Key: posting.Key, Tags: posting.Tags,
 		MaxCrashes: posting.MaxCrashes, Labels: slices.Sorted(slices.Values(posting.Labels)), Deadline: posting.Deadline,
-		PostedAt: m.now, ModifiedAt: m.now, Retry: posting.Retry, Retention: posting.Retention,
+		PostedAt: m.now, PostedBy: m.by, ModifiedAt: m.now, Retry: posting.Retry, Retention: posting.Retention,
 	}}
 	if posting.Front {
 		j.Front = m.index
@@ -672,7 +681,7 @@ func (m *model) intervene(c *v1.Intervention) (string, error) {
 	j, released := flow.last, flow.Resumable()
 	all := append(slices.Clone(flow.Interventions), intervention)
 	if opens := intervention.Kind != logbook.InterveneTakeBack && !intervention.Hold; opens && j.State.Finished() && !m.onlyUndone(j, flow, all) {
-		if err := m.room(j.Board, j.Size); err != nil {
+		if err := m.roomAgain(j); err != nil {
 			return "", err
 		}
 	}
@@ -747,7 +756,7 @@ func (m *model) restore(c *v1.JobCommand) error {
 		return jobs.ErrConflict
 	}
 	if !under(j, jobs.RequestCancel) { // one that is only to be undone further needs no room
-		if err := m.room(j.Board, j.Size); err != nil {
+		if err := m.roomAgain(j); err != nil {
 			return err
 		}
 	}
@@ -997,5 +1006,6 @@ func (m *model) listing() []string {
 	lines = append(lines, m.bookLines()...)
 	lines = append(lines, m.boardLines()...)
 	lines = append(lines, m.scheduleLines()...)
+	lines = append(lines, m.quotaLines()...)
 	return append(lines, m.sessionLines()...)
 }

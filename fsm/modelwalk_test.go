@@ -34,9 +34,9 @@ func jobLine(j jobs.Job) string {
 		order = fmt.Sprint(j.StopRequest.Kind, " revert=", j.StopRequest.Revert, " by ", j.StopRequest.By, " at ", ago(j.StopRequest.At))
 	}
 	return fmt.Sprintf("%s #%d on %s, %s, priority %d, front %d, key %q, labels %v, is %s for %s; not before %s, held=%t, deadline %s, due %s; "+
-		"posted %s, %d bytes, modified %s, finished %s; token %s, %d claims, %d crashes of %d, %d failures; outcome %q, order %s, reason=%t, evidence=%t; %d attempts, the last %q, parked=%t",
+		"posted %s by %q, %d bytes, modified %s, finished %s; token %s, %d claims, %d crashes of %d, %d failures; outcome %q, order %s, reason=%t, evidence=%t; %d attempts, the last %q, parked=%t",
 		j.Name, j.Sequence, j.Board, j.Kind, j.Priority, j.Front, j.Key, j.Labels, j.State, owner, ago(j.NotBefore), j.Held, ago(j.Deadline), ago(j.DueAt),
-		ago(j.PostedAt), j.Size, ago(j.ModifiedAt), ago(j.FinishedAt), j.Token, j.Claims, j.Crashes, j.MaxCrashes, j.Failures,
+		ago(j.PostedAt), j.PostedBy, j.Size, ago(j.ModifiedAt), ago(j.FinishedAt), j.Token, j.Claims, j.Crashes, j.MaxCrashes, j.Failures,
 		j.Outcome, order, j.Reason != "", j.Failure != nil, j.Attempts, j.Attempted, j.Parked)
 }
 
@@ -231,7 +231,7 @@ func (w *walker) next() *v1.Command {
 		w.post, w.post, w.post, w.claim, w.claim, w.claimNext, w.claimNext, w.claimNext, w.claimNext, w.ending, w.ending, w.ending, w.ending,
 		w.update, w.update, w.open, w.open, w.open, w.open, w.close, w.leader, w.leader, w.leader, w.leader, w.leader,
 		w.order, w.order, w.order, w.undo, w.change, w.change, w.intervention, w.intervention, w.correction, w.correction, w.extend, w.extend, w.again, w.again, w.failed, w.failed,
-		w.savedPost, w.saveBook, w.destroyBook, w.register, w.boards, w.boards, w.age, w.age, w.drains, w.planned, w.planned, w.planned, w.planned, w.planned,
+		w.savedPost, w.saveBook, w.destroyBook, w.register, w.boards, w.boards, w.quotas, w.age, w.age, w.drains, w.planned, w.planned, w.planned, w.planned, w.planned,
 	}
 	return draws[w.draw("command", len(draws)-1)]()
 }
@@ -415,6 +415,7 @@ func (w *walker) listing() []string {
 	lines = append(lines, w.bookLines()...)
 	lines = append(lines, w.boardLines()...)
 	lines = append(lines, w.scheduleLines()...)
+	lines = append(lines, w.quotaLines()...)
 	return append(lines, w.sessionLines()...)
 }
 
@@ -553,6 +554,7 @@ var (
 		"claim_next session_expired", "close_session", "close_session session_expired", "consume", "consume fenced", "consume invalid",
 		"expire_claim", "expire_claim fenced", "expire_session", "expire_session session_expired", "extend_claim", "extend_claim fenced", "expire_claim", "expire_claim conflict", "expire_claim fenced", "extend_claim", "extend_claim fenced",
 		"intervene", "intervene conflict", "intervene not_found",
+		"delete_quota", "delete_quota not_found", "save_quota", "open_session over_limit", "open_session conflict",
 		"open_session", "open_session session_expired", "post", "posting", "posting conflict", "posting existed",
 		"backfill_schedule", "backfill_schedule conflict", "backfill_schedule invalid", "create_board", "delete_board", "delete_board conflict", "delete_board not_found",
 		"delete_schedule", "drain_conductor", "drain_conductor not_found", "undrain_conductor", "undrain_conductor not_found", "destroy_book", "destroy_book conflict", "destroy_book not_found", "fire_schedule", "fire_schedule conflict", "limit_board", "limit_board not_found",

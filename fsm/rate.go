@@ -88,15 +88,27 @@ type bucket struct {
 	charged int64 // when the debt was what it is; Unix nanoseconds
 }
 
+// bucketUnit is one time, as a bucket counts it.
+const bucketUnit = uint64(time.Second)
+
+// owed is the debt that is left at a time. perSecond is at most jobs.MaxPostingRate, which
+// keeps the products within 64 bits.
+func (b bucket) owed(now time.Time, perSecond uint64) uint64 {
+	debt := min(b.debt, perSecond*bucketUnit)
+	elapsed := uint64(min(max(now.UnixNano()-b.charged, 0), int64(bucketUnit)))
+	return debt - min(debt, elapsed*perSecond)
+}
+
 // charge is the bucket after one more, if there is room for it.
 func (b bucket) charge(now time.Time, perSecond uint64) (bucket, bool) {
-	const one = uint64(time.Second)
-	full := perSecond * one // at most jobs.MaxPostingRate times a billion
-	debt := min(b.debt, full)
-	elapsed := uint64(min(max(now.UnixNano()-b.charged, 0), int64(one)))
-	debt -= min(debt, elapsed*perSecond)
-	if debt+one > full {
+	debt := b.owed(now, perSecond)
+	if debt+bucketUnit > perSecond*bucketUnit {
 		return b, false
 	}
-	return bucket{debt: debt + one, charged: now.UnixNano()}, true
+	return bucket{debt: debt + bucketUnit, charged: now.UnixNano()}, true
+}
+
+// taken is how many times of those that may happen at once are taken at a time, rounded up.
+func (b bucket) taken(now time.Time, perSecond uint64) uint64 {
+	return (b.owed(now, perSecond) + bucketUnit - 1) / bucketUnit
 }

@@ -53,7 +53,7 @@ func (a *author) next() *v1.Command {
 		a.intervention, a.intervention, a.correction, a.correction,
 		a.extend,
 		a.schedule, a.fire, a.fire, a.fire,
-		a.boards, a.drains, a.age,
+		a.boards, a.drains, a.age, a.quotas,
 	}
 	return draws[a.draw("command", len(draws)-1)]()
 }
@@ -127,7 +127,7 @@ func (a *author) post() *v1.Command {
 		}
 		c.Postings = append(c.Postings, p)
 	}
-	return &v1.Command{Kind: &v1.Command_Post{Post: c}}
+	return a.as(&v1.Command{Kind: &v1.Command_Post{Post: c}})
 }
 
 func (a *author) claim() *v1.Command {
@@ -351,7 +351,7 @@ func (a *author) updateOf(id logbook.FlowID, token logbook.Token) *v1.Update {
 	return u
 }
 
-func (a *author) open() *v1.Command  { return open(a.session()) }
+func (a *author) open() *v1.Command  { return a.as(open(a.session())) }
 func (a *author) close() *v1.Command { return closing(a.session()) }
 
 func (a *author) register() *v1.Command {

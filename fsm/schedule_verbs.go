@@ -136,7 +136,7 @@ func sameDefinition(a, b *schedules.Schedule) bool {
 // definitions of a schedule share one, since a leader has to have seen the one
 // that it replaces.
 func (t *txn) define(s *scheduleRecord, given *schedules.Schedule) {
-	s.Revision, s.UpdatedAt = t.Index, t.now
+	s.Revision, s.UpdatedAt, s.SavedBy = t.Index, t.now, t.by
 	t.putMessage(tableTemplate, s.ID.UUID[:], nil, command.PostingToProto(&given.Posting))
 	t.putSchedule(s)
 }
@@ -361,7 +361,9 @@ func refuse(s *scheduleRecord, record *schedules.SlotRecord, reason string) {
 	s.Skipped++
 }
 
-// postJob posts the job of a slot. It answers with the reason of a refusal.
+// postJob posts the job of a slot, in the name of the principal that has defined the
+// schedule: its grants and quotas hold for it, whichever command brings the slot. It answers
+// with the reason of a refusal.
 func (t *txn) postJob(s *scheduleRecord, record *schedules.SlotRecord) (refusal string) {
 	if s.Active >= schedules.MaxScheduleJobs {
 		return fmt.Sprintf("%d jobs of the schedule are not finished", s.Active)
@@ -369,8 +371,10 @@ func (t *txn) postJob(s *scheduleRecord, record *schedules.SlotRecord) (refusal 
 	whole := s.Schedule
 	whole.Posting = t.template(s.ID)
 	posting := whole.Expand(record.Job, record.Slot)
-	before := t.writes
+	before, by := t.writes, t.by
+	t.by = s.SavedBy
 	posted, err := t.postOne(command.PostingToProto(&posting))
+	t.by = by
 	switch {
 	case err != nil && t.writes != before:
 		panic(corrupt("cannot post job %s: %w", record.Job, err))

@@ -45,11 +45,15 @@ func (t *txn) openSession(c *v1.Opening) (*v1.Result, error) {
 	case t.OpenSessions >= maxSessions:
 		return nil, &logbook.LimitError{Field: "sessions", Limit: maxSessions, Size: int64(t.OpenSessions) + 1, Unit: "sessions"}
 	}
+	if err := t.roomForSession(); err != nil {
+		return nil, err
+	}
 	session = jobs.Session{
 		ID: opening.ID, Name: opening.Name, Host: opening.Host, PID: opening.PID, TTL: opening.TTL, OpenedAt: t.now, Principal: t.by,
 	}
 	t.putMessage(tableSession, session.ID.UUID[:], nil, command.SessionToProto(&session))
 	t.OpenSessions++
+	t.countSession(session.Principal, 1)
 	t.changes.Opened = append(t.changes.Opened, session)
 	t.record(jobs.Event{Kind: jobs.EventSessionOpened, Session: session.ID, Owner: session.Name})
 	return t.sessionResult(session), nil
@@ -178,6 +182,7 @@ func (t *txn) endSession(session jobs.Session, how jobs.EventKind) {
 	t.delete(tableSession, id)
 	t.record(jobs.Event{Kind: how, Session: session.ID, Owner: session.Name})
 	t.OpenSessions--
+	t.countSession(session.Principal, -1)
 	t.changes.Ended = append(t.changes.Ended, session.ID)
 
 	t.SessionEnds++

@@ -66,6 +66,7 @@ type txn struct {
 	queues       map[Queue]bool // those in changes.Claimable
 	counterCache *counterCache
 	claimants    claimants
+	quotas       *quotas
 	vacated      []schedules.ID // whose last unfinished job the present command has finished
 
 	writes int // so far

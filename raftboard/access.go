@@ -73,6 +73,42 @@ func (c *Client) Principals(ctx context.Context, after string) (logbook.Page[acc
 	return page, err
 }
 
+// SaveQuota is access.Quotas.SaveQuota.
+func (c *Client) SaveQuota(ctx context.Context, q access.Quota) error {
+	name := "save the quota of " + q.Subject.String()
+	if err := access.CheckQuota(logbook.MaxLimits, &q); err != nil {
+		return fmt.Errorf("cannot %s: %w", name, err)
+	}
+	_, err := execute(ctx, c.others, name, &v1.Command{Kind: &v1.Command_SaveQuota{SaveQuota: command.SaveQuotaToProto(&q)}})
+	return err
+}
+
+// DeleteQuota is access.Quotas.DeleteQuota.
+func (c *Client) DeleteQuota(ctx context.Context, of access.Subject) error {
+	name := "delete the quota of " + of.String()
+	if err := access.CheckSubject(logbook.MaxLimits, of); err != nil {
+		return fmt.Errorf("cannot %s: %w", name, err)
+	}
+	message := &v1.Command{Kind: &v1.Command_DeleteQuota{DeleteQuota: &v1.DeleteQuotaCommand{Principal: of.Principal, Boards: of.Boards}}}
+	return c.remove(ctx, name, message, logbook.ErrNotFound)
+}
+
+// Quotas is access.Quotas.Quotas.
+func (c *Client) Quotas(ctx context.Context, after string) (logbook.Page[access.Quota], error) {
+	op := operation{name: "list quotas", reads: true, stale: c.stale}
+	request := &v1.ListQuotasRequest{After: after, Stale: c.stale}
+	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListQuotasRequest, v1.ListQuotasResponse] { return p.access.ListQuotas })
+	if err != nil {
+		return logbook.Page[access.Quota]{}, err
+	}
+	page := logbook.Page[access.Quota]{}
+	if page.Items, err = listed(op, nil, answer.GetQuotas(), command.QuotaFromProto); err != nil {
+		return page, err
+	}
+	page.Next, err = onward(op, len(page.Items), answer.GetNext())
+	return page, err
+}
+
 // Audit reads a page of the audit log, the latest records first.
 func (c *Client) Audit(ctx context.Context, query access.RecordQuery) (logbook.Page[access.Record], error) {
 	op := operation{name: "read the audit log", reads: true, stale: c.stale}
@@ -120,9 +156,17 @@ func (c *Client) WhoAmI(ctx context.Context) (access.Identity, error) {
 	if err != nil {
 		return access.Identity{}, err
 	}
-	return access.Identity{
+	who := access.Identity{
 		Enforced: answer.GetEnforced(), Name: answer.GetName(), Grants: command.GrantsFromProto(answer.GetGrants()), HideValues: answer.GetHideValues(),
-	}, nil
+	}
+	if answer.GetQuota() != nil {
+		quota, err := command.QuotaFromProto(answer.GetQuota())
+		if err != nil {
+			return who, cannot(op.name, err)
+		}
+		who.Quota = &quota
+	}
+	return who, nil
 }
 
 // authorized shows a token with every call.

@@ -163,6 +163,30 @@ func ExampleClient_AddAccessToken() {
 	// <nil> <nil>
 }
 
+// The team "orders" may have so many unfinished jobs on its boards together. A posting over a
+// quota is refused and has not happened.
+func ExampleClient_SaveQuota() {
+	ctx := context.Background()
+	client, done := dial(ctx)
+	defer done()
+	orders := access.Subject{Boards: "orders/*"}
+	fmt.Println(client.SaveQuota(ctx, access.Quota{Subject: orders, Limits: access.Amounts{Jobs: 1, PostingsPerSecond: 50}}))
+	for _, board := range []string{"orders/eu", "orders/us"} {
+		_, err := jobs.PostOne(ctx, client, jobs.Posting{Board: board, Name: "n", Kind: "k"})
+		fmt.Println(board, "over the limit:", errors.Is(err, jobs.ErrLimit))
+	}
+	for _, quota := range value(client.Quotas(ctx, "")).Items {
+		fmt.Println(quota.Subject, quota.Used.Jobs, "of", quota.Limits.Jobs)
+	}
+	fmt.Println(client.DeleteQuota(ctx, orders))
+	// Output:
+	// <nil>
+	// orders/eu over the limit: false
+	// orders/us over the limit: true
+	// boards "orders/*" 1 of 1
+	// <nil>
+}
+
 // A backup is a tar archive. The one that reads it keeps it only if it is whole: the
 // package raftboard/node/backup checks that.
 func ExampleClient_Backup() {

@@ -33,7 +33,7 @@ var plugins = []string{"protoc-gen-go", "protoc-gen-connect-go"}
 var fast = []string{
 	"Entry", "Result",
 	"AtomDetail", "Attempt", "AuditRecord", "Book", "Drain", "Entity", "Event", "Failure", "FlowDetail", "Intervention", "Job",
-	"JobError", "Posting", "Principal", "Schedule", "Session", "SlotRecord",
+	"JobError", "Posting", "Principal", "Quota", "Schedule", "Session", "SlotRecord",
 	"JobRow", "PostingRow", "FlowRow", "FlowBodyRow", "BoardRow", "Counters",
 	"CarryRequest", "CarryResponse", "PostRequest", "PostResponse", "GetJobRequest", "GetJobResponse", "WaitJobRequest", "WaitJobResponse",
 	"ClaimResponse", "ClaimNextRequest", "ClaimNextResponse", "ExecuteRequest", "ExecuteResponse", "KeepAliveRequest", "Done",

@@ -34,6 +34,20 @@ var principals = rapid.Custom(func(t *rapid.T) access.Principal {
 	}
 })
 
+var amounts = rapid.Custom(func(t *rapid.T) access.Amounts {
+	return access.Amounts{
+		Jobs: rapid.Uint64().Draw(t, "jobs"), Bytes: rapid.Uint64().Draw(t, "bytes"), PostingsPerSecond: rapid.Uint64().Draw(t, "rate"),
+		Sessions: rapid.Uint64().Draw(t, "sessions"), Watches: rapid.Uint64().Draw(t, "watches"),
+	}
+})
+
+var quotas = rapid.Custom(func(t *rapid.T) access.Quota {
+	return access.Quota{
+		Subject: access.Subject{Principal: rapid.String().Draw(t, "principal"), Boards: rapid.String().Draw(t, "boards")},
+		Limits:  amounts.Draw(t, "limits"), Used: amounts.Draw(t, "used"), UpdatedAt: times.Draw(t, "updated"), By: rapid.String().Draw(t, "by"),
+	}
+})
+
 var auditRecords = rapid.Custom(func(t *rapid.T) access.Record {
 	return access.Record{
 		Position: jobs.Position{Index: rapid.Uint64().Draw(t, "index"), Item: rapid.Uint32().Draw(t, "item")}, At: times.Draw(t, "at"),
@@ -41,6 +55,12 @@ var auditRecords = rapid.Custom(func(t *rapid.T) access.Record {
 		Target: rapid.String().Draw(t, "target"), Error: rapid.String().Draw(t, "error"),
 	}
 })
+
+// ofBoards makes a quota of a principal one of boards.
+func ofBoards(c *v1.Command) *v1.SaveQuotaCommand {
+	c.GetSaveQuota().Principal, c.GetSaveQuota().Boards = "", "orders/*"
+	return c.GetSaveQuota()
+}
 
 // TestAccessCommandsAreChecked spoils each sample in one place.
 func TestAccessCommandsAreChecked(t *testing.T) {
@@ -64,6 +84,16 @@ func TestAccessCommandsAreChecked(t *testing.T) {
 		{"add_access_token", func(c *v1.Command) { c.GetAddAccessToken().Hash = []byte("short") }, logbook.ErrInvalid},
 		{"revoke_access_token", func(c *v1.Command) { c.GetRevokeAccessToken().Principal = "" }, logbook.ErrInvalid},
 		{"revoke_access_token", func(c *v1.Command) { c.GetRevokeAccessToken().Id = "none" }, logbook.ErrInvalid},
+		{"save_quota", func(c *v1.Command) { c.GetSaveQuota().Principal = "" }, logbook.ErrInvalid},
+		{"save_quota", func(c *v1.Command) { c.GetSaveQuota().Boards = "orders" }, logbook.ErrInvalid},
+		{"save_quota", func(c *v1.Command) { c.GetSaveQuota().Principal = "node/node1" }, logbook.ErrInvalid},
+		{"save_quota", func(c *v1.Command) { c.GetSaveQuota().Limits = nil }, logbook.ErrInvalid},
+		{"save_quota", func(c *v1.Command) { c.GetSaveQuota().Limits.Jobs = jobs.MaxBoardLimit + 1 }, logbook.ErrLimit},
+		{"save_quota", func(c *v1.Command) { c.GetSaveQuota().Limits.PostingsPerSecond = jobs.MaxPostingRate + 1 }, logbook.ErrLimit},
+		{"save_quota", func(c *v1.Command) { ofBoards(c).Limits.Watches = 0 }, logbook.ErrInvalid},
+		{"save_quota", func(c *v1.Command) { ofBoards(c).Limits.Sessions = 0 }, logbook.ErrInvalid},
+		{"delete_quota", func(c *v1.Command) { c.GetDeleteQuota().Boards = "" }, logbook.ErrInvalid},
+		{"delete_quota", func(c *v1.Command) { c.GetDeleteQuota().Boards = "a*b" }, logbook.ErrInvalid},
 		{"record_act", func(c *v1.Command) { c.GetRecordAct().Verb = "" }, logbook.ErrInvalid},
 		{"record_act", func(c *v1.Command) { c.GetRecordAct().Target = strings.Repeat("x", 1<<10+1) }, logbook.ErrLimit},
 	} {

@@ -37,6 +37,7 @@ func TestEveryNounSurvivesTheWire(t *testing.T) {
 	t.Run("Board", func(t *testing.T) { roundTrip(t, boardStatuses, command.BoardToProto, command.BoardFromProto) })
 	t.Run("AuditRecord", func(t *testing.T) { roundTrip(t, auditRecords, command.RecordToProto, command.RecordFromProto) })
 	t.Run("Principal", func(t *testing.T) { roundTrip(t, principals, command.PrincipalToProto, command.PrincipalFromProto) })
+	t.Run("Quota", func(t *testing.T) { roundTrip(t, quotas, command.QuotaToProto, command.QuotaFromProto) })
 	t.Run("Drain", func(t *testing.T) { roundTrip(t, drains, command.DrainToProto, command.DrainFromProto) })
 	t.Run("DrainCommand", func(t *testing.T) {
 		roundTrip(t, drainOrders, command.DrainCommandToProto, func(m *v1.DrainCommand) (jobs.DrainCommand, error) {

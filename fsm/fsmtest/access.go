@@ -43,6 +43,24 @@ func (b *Board) Principals(ctx context.Context, _ string) (logbook.Page[access.P
 	return logbook.Page[access.Principal]{Items: all}, err
 }
 
+// SaveQuota makes a quota, or replaces its limits.
+func (b *Board) SaveQuota(ctx context.Context, q access.Quota) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_SaveQuota{SaveQuota: command.SaveQuotaToProto(&q)}})
+	return err
+}
+
+// DeleteQuota removes a quota.
+func (b *Board) DeleteQuota(ctx context.Context, of access.Subject) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_DeleteQuota{DeleteQuota: &v1.DeleteQuotaCommand{Principal: of.Principal, Boards: of.Boards}}})
+	return err
+}
+
+// Quotas reads a page of the quotas.
+func (b *Board) Quotas(_ context.Context, after string) (logbook.Page[access.Quota], error) {
+	page, next, err := b.machine.QuotaPage(after, b.now())
+	return logbook.Page[access.Quota]{Items: page, Next: next}, err
+}
+
 // Audit reads a page of the audit log.
 func (b *Board) Audit(_ context.Context, query access.RecordQuery) (logbook.Page[access.Record], error) {
 	return b.machine.Audit(query)

@@ -1,4 +1,4 @@
-// Package access has the nouns of access control: principals, their grants and their tokens.
+// Package access has the nouns of access control: principals, their grants, tokens and quotas.
 //
 // A principal is a person or a program that calls the API. It proves its name by a client
 // certificate, whose common name it is, or by a token, which stands for it. A grant gives it
@@ -59,12 +59,7 @@ type Grant struct {
 }
 
 // Covers reports whether the grant is for a board.
-func (g Grant) Covers(board string) bool {
-	if prefix, isPrefix := strings.CutSuffix(g.Boards, "*"); isPrefix {
-		return strings.HasPrefix(board, prefix)
-	}
-	return board == g.Boards
-}
+func (g Grant) Covers(board string) bool { return Covers(g.Boards, board) }
 
 // String is the grant as commands show it and take it.
 func (g Grant) String() string { return string(g.Role) + "=" + g.Boards }
@@ -83,13 +78,7 @@ func (g Grant) check(l logbook.Limits) error {
 	if !slices.Contains(Roles, g.Role) {
 		return &logbook.InvalidError{Field: "grant role", Reason: fmt.Sprintf("%.64q is none of %v", g.Role, Roles)}
 	}
-	if err := l.CheckName("grant boards", g.Boards); err != nil {
-		return err
-	}
-	if strings.Contains(strings.TrimSuffix(g.Boards, "*"), "*") {
-		return &logbook.InvalidError{Field: "grant boards", Reason: fmt.Sprintf("%q has a * before its end; only a prefix of names can be given", g.Boards)}
-	}
-	return nil
+	return checkBoards(l, "grant boards", g.Boards)
 }
 
 // Principal is a person or a program that calls the API.
@@ -178,6 +167,7 @@ type Identity struct {
 	Name       string
 	Grants     []Grant
 	HideValues bool
+	Quota      *Quota // of the principal; nil: it has none
 }
 
 // ErrUnknown: the caller is not authenticated. It has shown nothing, or a certificate or token

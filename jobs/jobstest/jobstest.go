@@ -90,6 +90,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Harness) {
 		{"retries", retryRows},
 		{"history", historyRows},
 		{"boards", boardRows},
+		{"quotas", quotaRows},
 		{"sessions", sessionRows},
 		{"conductors", conductorRows},
 		{"watching", watchRows},

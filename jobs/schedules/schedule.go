@@ -105,6 +105,7 @@ type Schedule struct {
 	Posted    uint64    // jobs, in all
 	Skipped   uint64    // slots, in all
 	Records   int       // of its slots, that are kept
+	SavedBy   string    // the principal that has defined it last, in whose name its jobs are posted; empty without access control
 }
 
 // SameTimes reports whether two schedules have the same slots.

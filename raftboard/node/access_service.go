@@ -19,7 +19,7 @@ import (
 // recordPatience is how long recordSoon waits for a leader.
 const recordPatience = 2 * time.Second
 
-// accessService answers calls about principals and the audit log.
+// accessService answers calls about principals, quotas and the audit log.
 type accessService struct {
 	machine *fsm.Machine
 	router  *router
@@ -36,6 +36,18 @@ func (s *accessService) listPrincipals(message *conductordv1.ListPrincipalsReque
 		}
 	}
 	return &conductordv1.ListPrincipalsResponse{Next: next, Principals: toProto(page, command.PrincipalToProto)}, err
+}
+
+// listQuotas adds the watches that this node counts.
+func (s *accessService) listQuotas(message *conductordv1.ListQuotasRequest) (*conductordv1.ListQuotasResponse, error) {
+	guard := s.router.guard
+	page, next, err := s.machine.QuotaPage(message.After, guard.now())
+	for i := range page {
+		if page[i].Principal != "" {
+			page[i].Used.Watches = guard.watchers.of(page[i].Principal)
+		}
+	}
+	return &conductordv1.ListQuotasResponse{Next: next, Quotas: toProto(page, command.QuotaToProto)}, err
 }
 
 func (s *accessService) listAudit(message *conductordv1.ListAuditRequest) (*conductordv1.ListAuditResponse, error) {

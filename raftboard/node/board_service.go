@@ -81,6 +81,11 @@ func (s *boardService) wait(ctx context.Context, message *conductordv1.WaitJobRe
 	if err != nil {
 		return nil, 0, err
 	}
+	release, err := s.submit.guard.holdPoll(ctx, timeout)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer release()
 	finished, leave := s.polls.awaitFinish(id)
 	defer leave()
 	index, err := s.reads.wait(ctx)

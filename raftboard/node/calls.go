@@ -83,6 +83,7 @@ func (s *services) calls() []call {
 		plain("ClusterService/Verify", command.Administer, recorded(r, s.access, s.verify.verify)),
 		plain("ClusterService/TableSums", command.Read, here(r, s.verify.tableSums)),
 		plain("AccessService/ListPrincipals", command.Administer, reading(r, s.access.listPrincipals)),
+		plain("AccessService/ListQuotas", command.Read, reading(r, s.access.listQuotas)),
 		plain("AccessService/ListAudit", command.Administer, reading(r, s.access.listAudit)),
 		plain("AccessService/ListRefusals", command.Administer, here(r, s.access.listRefusals)),
 		plain("AccessService/RecordAct", command.Administer, leading(r, s.access.recordAct)),

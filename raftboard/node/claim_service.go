@@ -96,6 +96,11 @@ func (s *claimService) claimNext(ctx context.Context, message *conductordv1.Clai
 	if err != nil {
 		return nil, 0, err
 	}
+	release, err := s.submit.guard.holdPoll(ctx, wait)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer release()
 	if err := s.awaitEarlierTry(ctx, idOf(&request)); err != nil {
 		return nil, 0, err
 	}

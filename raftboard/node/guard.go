@@ -79,6 +79,7 @@ type guard struct {
 	logger   hclog.Logger
 	log      refusalLog
 	refused  *refusals
+	watchers watchers
 	tokens   *webTokens // nil: JSON web tokens do not count
 	// applied waits until this node has applied what the leader had committed.
 	applied func(ctx context.Context) error
@@ -91,15 +92,16 @@ func newGuard(o Options, machine *fsm.Machine, now func() time.Time, applied fun
 	return &guard{
 		enforced: o.AccessControl, cluster: o.Cluster, node: o.Name, machine: machine, now: now,
 		refuse: connect.NewErrorWriter(wire.HandlerOptions()...), logger: o.Logger, tokens: newWebTokens(o.Issuer, now),
-		refused: newRefusals(o.Metrics), applied: applied,
+		refused: newRefusals(o.Metrics), watchers: watchers{count: make(map[string]uint64)}, applied: applied,
 	}
 }
 
-// principals are those of the state at one entry.
+// principals are those of the state at one entry, and their limits on watches.
 type principals struct {
 	index   uint64
 	byName  map[string]*access.Principal
 	byToken map[[sha256.Size]byte]tokenOf
+	watches map[string]uint64 // limits, by principal
 }
 
 type tokenOf struct {
@@ -121,7 +123,16 @@ func (g *guard) current() (*principals, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := &principals{index: index, byName: make(map[string]*access.Principal), byToken: make(map[[sha256.Size]byte]tokenOf)}
+	quotas, err := g.machine.Quotas()
+	if err != nil {
+		return nil, err
+	}
+	list := &principals{
+		index: index, byName: make(map[string]*access.Principal), byToken: make(map[[sha256.Size]byte]tokenOf), watches: make(map[string]uint64),
+	}
+	for i := range quotas { // newer ones than the index says are read again
+		list.watches[quotas[i].Principal] = quotas[i].Limits.Watches
+	}
 	for i := range all {
 		p := &all[i]
 		list.byName[p.Name] = p
@@ -297,7 +308,14 @@ func (g *guard) whoAmI(ctx context.Context, _ *connect.Request[conductordv1.WhoA
 	case p == nil:
 		answer.Grants = command.GrantsToProto([]access.Grant{{Role: access.Administrator, Boards: access.AllBoards}})
 	default:
-		answer.Grants, answer.HideValues = command.GrantsToProto(p.Grants), p.HideValues
+		quota, err := g.machine.Quota(who.name, g.now())
+		if err != nil {
+			return nil, wire.ErrorToConnect(err)
+		}
+		if quota != nil {
+			quota.Used.Watches = g.watchers.of(who.name)
+		}
+		answer.Grants, answer.HideValues, answer.Quota = command.GrantsToProto(p.Grants), p.HideValues, command.QuotaToProto(quota)
 	}
 	return connect.NewResponse(answer), nil
 }

@@ -25,7 +25,7 @@
 //   - the HTTP port: http.go, socket.go, streams.go, exchange.go and connections.go (bounds),
 //     session_shares.go, refusals.go, metrics.go;
 //   - protection: tls.go, guard.go (who calls), permission.go (what each caller may do),
-//     refused_calls.go.
+//     refused_calls.go, quotas.go (watches of each principal).
 //
 // Node wires parts together. Each part and each service has only the others that it
 // uses, as fields.

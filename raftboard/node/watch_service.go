@@ -55,6 +55,11 @@ func (s *watchService) watch(ctx context.Context, message *conductordv1.WatchReq
 	if err := s.guard.allowWatch(ctx, &wanted); err != nil {
 		return err
 	}
+	release, err := s.guard.holdWatch(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
 	position := s.machine.LastPosition()
 	if wanted.After != nil {
 		position = *wanted.After

@@ -87,6 +87,11 @@ var guards = []guard{
 		pkg: "raftboard/node", test: "TestTenantsDoNotMeet",
 	},
 	{
+		name: "quotas", holds: "a posting over a quota makes no job",
+		file: "fsm/board.go", keep: "if err := t.checkQuotas(j, true); err != nil {", remove: "if err := t.checkQuotas(j, true); false {",
+		pkg: "fsm", test: "TestQuotaOfPrincipal",
+	},
+	{
 		name: "vouching", holds: "a node that does not ask its callers who they are passes no call on",
 		file: "raftboard/node/guard.go", keep: "if name == \"\" && header.Get(wire.HeaderHops) != \"\" {", remove: "if false {",
 		pkg: "raftboard/node", test: "TestOpenNodeCannotVouch",

@@ -242,6 +242,8 @@ type Command struct {
 	//	*Command_AddAccessToken
 	//	*Command_RevokeAccessToken
 	//	*Command_RecordAct
+	//	*Command_SaveQuota
+	//	*Command_DeleteQuota
 	Kind isCommand_Kind `protobuf_oneof:"kind"`
 	// The authenticated sender; empty: the leader itself, or any caller of a cluster without
 	// access control. The node replaces what a caller writes here.
@@ -702,6 +704,24 @@ func (x *Command) GetRecordAct() *AuditRecord {
 	return nil
 }
 
+func (x *Command) GetSaveQuota() *SaveQuotaCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_SaveQuota); ok {
+			return x.SaveQuota
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetDeleteQuota() *DeleteQuotaCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_DeleteQuota); ok {
+			return x.DeleteQuota
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetPrincipal() string {
 	if x != nil {
 		return x.Principal
@@ -908,6 +928,14 @@ type Command_RecordAct struct {
 	RecordAct *AuditRecord `protobuf:"bytes,74,opt,name=record_act,json=recordAct,proto3,oneof"` // of the leader; with verb and target alone
 }
 
+type Command_SaveQuota struct {
+	SaveQuota *SaveQuotaCommand `protobuf:"bytes,75,opt,name=save_quota,json=saveQuota,proto3,oneof"`
+}
+
+type Command_DeleteQuota struct {
+	DeleteQuota *DeleteQuotaCommand `protobuf:"bytes,76,opt,name=delete_quota,json=deleteQuota,proto3,oneof"`
+}
+
 func (*Command_Post) isCommand_Kind() {}
 
 func (*Command_Claim) isCommand_Kind() {}
@@ -999,6 +1027,10 @@ func (*Command_AddAccessToken) isCommand_Kind() {}
 func (*Command_RevokeAccessToken) isCommand_Kind() {}
 
 func (*Command_RecordAct) isCommand_Kind() {}
+
+func (*Command_SaveQuota) isCommand_Kind() {}
+
+func (*Command_DeleteQuota) isCommand_Kind() {}
 
 type PostCommand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1432,6 +1464,121 @@ func (x *RevokeAccessTokenCommand) GetId() string {
 	return ""
 }
 
+// SaveQuota makes a quota, or replaces its limits. Its subject is a principal or boards: one of
+// the two is set.
+type SaveQuotaCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Principal     string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	Boards        string                 `protobuf:"bytes,2,opt,name=boards,proto3" json:"boards,omitempty"` // a name, or the beginning of names and "*"
+	Limits        *Amounts               `protobuf:"bytes,3,opt,name=limits,proto3" json:"limits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SaveQuotaCommand) Reset() {
+	*x = SaveQuotaCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SaveQuotaCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SaveQuotaCommand) ProtoMessage() {}
+
+func (x *SaveQuotaCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SaveQuotaCommand.ProtoReflect.Descriptor instead.
+func (*SaveQuotaCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SaveQuotaCommand) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *SaveQuotaCommand) GetBoards() string {
+	if x != nil {
+		return x.Boards
+	}
+	return ""
+}
+
+func (x *SaveQuotaCommand) GetLimits() *Amounts {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// DeleteQuota removes a quota and its limits.
+type DeleteQuotaCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Principal     string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	Boards        string                 `protobuf:"bytes,2,opt,name=boards,proto3" json:"boards,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteQuotaCommand) Reset() {
+	*x = DeleteQuotaCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteQuotaCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteQuotaCommand) ProtoMessage() {}
+
+func (x *DeleteQuotaCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteQuotaCommand.ProtoReflect.Descriptor instead.
+func (*DeleteQuotaCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *DeleteQuotaCommand) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *DeleteQuotaCommand) GetBoards() string {
+	if x != nil {
+		return x.Boards
+	}
+	return ""
+}
+
 // ExtendClaim gives a claim a time of its own from now on, or another one.
 type ExtendClaimCommand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1444,7 +1591,7 @@ type ExtendClaimCommand struct {
 
 func (x *ExtendClaimCommand) Reset() {
 	*x = ExtendClaimCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[11]
+	mi := &file_conductord_v1_command_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1456,7 +1603,7 @@ func (x *ExtendClaimCommand) String() string {
 func (*ExtendClaimCommand) ProtoMessage() {}
 
 func (x *ExtendClaimCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[11]
+	mi := &file_conductord_v1_command_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1469,7 +1616,7 @@ func (x *ExtendClaimCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendClaimCommand.ProtoReflect.Descriptor instead.
 func (*ExtendClaimCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{11}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExtendClaimCommand) GetJob() string {
@@ -1502,7 +1649,7 @@ type CloseSessionCommand struct {
 
 func (x *CloseSessionCommand) Reset() {
 	*x = CloseSessionCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[12]
+	mi := &file_conductord_v1_command_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1514,7 +1661,7 @@ func (x *CloseSessionCommand) String() string {
 func (*CloseSessionCommand) ProtoMessage() {}
 
 func (x *CloseSessionCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[12]
+	mi := &file_conductord_v1_command_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1527,7 +1674,7 @@ func (x *CloseSessionCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionCommand.ProtoReflect.Descriptor instead.
 func (*CloseSessionCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{12}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CloseSessionCommand) GetSession() string {
@@ -1547,7 +1694,7 @@ type RegisterCommand struct {
 
 func (x *RegisterCommand) Reset() {
 	*x = RegisterCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[13]
+	mi := &file_conductord_v1_command_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1559,7 +1706,7 @@ func (x *RegisterCommand) String() string {
 func (*RegisterCommand) ProtoMessage() {}
 
 func (x *RegisterCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[13]
+	mi := &file_conductord_v1_command_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1572,7 +1719,7 @@ func (x *RegisterCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterCommand.ProtoReflect.Descriptor instead.
 func (*RegisterCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{13}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RegisterCommand) GetSession() string {
@@ -1598,7 +1745,7 @@ type DestroyBookCommand struct {
 
 func (x *DestroyBookCommand) Reset() {
 	*x = DestroyBookCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[14]
+	mi := &file_conductord_v1_command_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1757,7 @@ func (x *DestroyBookCommand) String() string {
 func (*DestroyBookCommand) ProtoMessage() {}
 
 func (x *DestroyBookCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[14]
+	mi := &file_conductord_v1_command_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1770,7 @@ func (x *DestroyBookCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookCommand.ProtoReflect.Descriptor instead.
 func (*DestroyBookCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{14}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DestroyBookCommand) GetBook() string {
@@ -1648,7 +1795,7 @@ type JobCommand struct {
 
 func (x *JobCommand) Reset() {
 	*x = JobCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[15]
+	mi := &file_conductord_v1_command_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1660,7 +1807,7 @@ func (x *JobCommand) String() string {
 func (*JobCommand) ProtoMessage() {}
 
 func (x *JobCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[15]
+	mi := &file_conductord_v1_command_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1673,7 +1820,7 @@ func (x *JobCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCommand.ProtoReflect.Descriptor instead.
 func (*JobCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *JobCommand) GetJob() string {
@@ -1728,7 +1875,7 @@ type RaiseVersionCommand struct {
 
 func (x *RaiseVersionCommand) Reset() {
 	*x = RaiseVersionCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[16]
+	mi := &file_conductord_v1_command_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1740,7 +1887,7 @@ func (x *RaiseVersionCommand) String() string {
 func (*RaiseVersionCommand) ProtoMessage() {}
 
 func (x *RaiseVersionCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[16]
+	mi := &file_conductord_v1_command_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1753,7 +1900,7 @@ func (x *RaiseVersionCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseVersionCommand.ProtoReflect.Descriptor instead.
 func (*RaiseVersionCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RaiseVersionCommand) GetVersion() uint32 {
@@ -1774,7 +1921,7 @@ type BeginLeadershipCommand struct {
 
 func (x *BeginLeadershipCommand) Reset() {
 	*x = BeginLeadershipCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	mi := &file_conductord_v1_command_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1786,7 +1933,7 @@ func (x *BeginLeadershipCommand) String() string {
 func (*BeginLeadershipCommand) ProtoMessage() {}
 
 func (x *BeginLeadershipCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	mi := &file_conductord_v1_command_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1799,7 +1946,7 @@ func (x *BeginLeadershipCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginLeadershipCommand.ProtoReflect.Descriptor instead.
 func (*BeginLeadershipCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *BeginLeadershipCommand) GetNode() string {
@@ -1823,7 +1970,7 @@ type ExpireSessionCommand struct {
 
 func (x *ExpireSessionCommand) Reset() {
 	*x = ExpireSessionCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[18]
+	mi := &file_conductord_v1_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1835,7 +1982,7 @@ func (x *ExpireSessionCommand) String() string {
 func (*ExpireSessionCommand) ProtoMessage() {}
 
 func (x *ExpireSessionCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[18]
+	mi := &file_conductord_v1_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1848,7 +1995,7 @@ func (x *ExpireSessionCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireSessionCommand.ProtoReflect.Descriptor instead.
 func (*ExpireSessionCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExpireSessionCommand) GetSession() string {
@@ -1895,7 +2042,7 @@ type ExpireClaimCommand struct {
 
 func (x *ExpireClaimCommand) Reset() {
 	*x = ExpireClaimCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[19]
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +2054,7 @@ func (x *ExpireClaimCommand) String() string {
 func (*ExpireClaimCommand) ProtoMessage() {}
 
 func (x *ExpireClaimCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[19]
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +2067,7 @@ func (x *ExpireClaimCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireClaimCommand.ProtoReflect.Descriptor instead.
 func (*ExpireClaimCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExpireClaimCommand) GetJob() string {
@@ -1977,7 +2124,7 @@ type WakeDueCommand struct {
 
 func (x *WakeDueCommand) Reset() {
 	*x = WakeDueCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[20]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2136,7 @@ func (x *WakeDueCommand) String() string {
 func (*WakeDueCommand) ProtoMessage() {}
 
 func (x *WakeDueCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[20]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2149,7 @@ func (x *WakeDueCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeDueCommand.ProtoReflect.Descriptor instead.
 func (*WakeDueCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WakeDueCommand) GetTimerEpoch() uint64 {
@@ -2034,7 +2181,7 @@ type SweepCommand struct {
 
 func (x *SweepCommand) Reset() {
 	*x = SweepCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2046,7 +2193,7 @@ func (x *SweepCommand) String() string {
 func (*SweepCommand) ProtoMessage() {}
 
 func (x *SweepCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2059,7 +2206,7 @@ func (x *SweepCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepCommand.ProtoReflect.Descriptor instead.
 func (*SweepCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SweepCommand) GetTimerEpoch() uint64 {
@@ -2100,7 +2247,7 @@ type DeleteScheduleCommand struct {
 
 func (x *DeleteScheduleCommand) Reset() {
 	*x = DeleteScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[22]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2112,7 +2259,7 @@ func (x *DeleteScheduleCommand) String() string {
 func (*DeleteScheduleCommand) ProtoMessage() {}
 
 func (x *DeleteScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[22]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2125,7 +2272,7 @@ func (x *DeleteScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleCommand.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DeleteScheduleCommand) GetBoard() string {
@@ -2154,7 +2301,7 @@ type BoardCommand struct {
 
 func (x *BoardCommand) Reset() {
 	*x = BoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[23]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +2313,7 @@ func (x *BoardCommand) String() string {
 func (*BoardCommand) ProtoMessage() {}
 
 func (x *BoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[23]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2179,7 +2326,7 @@ func (x *BoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCommand.ProtoReflect.Descriptor instead.
 func (*BoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *BoardCommand) GetBoard() string {
@@ -2213,7 +2360,7 @@ type AgeBoardCommand struct {
 
 func (x *AgeBoardCommand) Reset() {
 	*x = AgeBoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[24]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2225,7 +2372,7 @@ func (x *AgeBoardCommand) String() string {
 func (*AgeBoardCommand) ProtoMessage() {}
 
 func (x *AgeBoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[24]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2238,7 +2385,7 @@ func (x *AgeBoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgeBoardCommand.ProtoReflect.Descriptor instead.
 func (*AgeBoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AgeBoardCommand) GetBoard() string {
@@ -2269,7 +2416,7 @@ type DrainCommand struct {
 
 func (x *DrainCommand) Reset() {
 	*x = DrainCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[25]
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2281,7 +2428,7 @@ func (x *DrainCommand) String() string {
 func (*DrainCommand) ProtoMessage() {}
 
 func (x *DrainCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[25]
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2294,7 +2441,7 @@ func (x *DrainCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCommand.ProtoReflect.Descriptor instead.
 func (*DrainCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DrainCommand) GetConductor() string {
@@ -2342,7 +2489,7 @@ type LimitBoardCommand struct {
 
 func (x *LimitBoardCommand) Reset() {
 	*x = LimitBoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[26]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2354,7 +2501,7 @@ func (x *LimitBoardCommand) String() string {
 func (*LimitBoardCommand) ProtoMessage() {}
 
 func (x *LimitBoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[26]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2367,7 +2514,7 @@ func (x *LimitBoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitBoardCommand.ProtoReflect.Descriptor instead.
 func (*LimitBoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *LimitBoardCommand) GetBoard() string {
@@ -2396,7 +2543,7 @@ type PauseScheduleCommand struct {
 
 func (x *PauseScheduleCommand) Reset() {
 	*x = PauseScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2408,7 +2555,7 @@ func (x *PauseScheduleCommand) String() string {
 func (*PauseScheduleCommand) ProtoMessage() {}
 
 func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2421,7 +2568,7 @@ func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleCommand.ProtoReflect.Descriptor instead.
 func (*PauseScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PauseScheduleCommand) GetBoard() string {
@@ -2468,7 +2615,7 @@ type SaveScheduleCommand struct {
 
 func (x *SaveScheduleCommand) Reset() {
 	*x = SaveScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[28]
+	mi := &file_conductord_v1_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2480,7 +2627,7 @@ func (x *SaveScheduleCommand) String() string {
 func (*SaveScheduleCommand) ProtoMessage() {}
 
 func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[28]
+	mi := &file_conductord_v1_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2493,7 +2640,7 @@ func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleCommand.ProtoReflect.Descriptor instead.
 func (*SaveScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SaveScheduleCommand) GetSchedule() *Schedule {
@@ -2545,7 +2692,7 @@ type ResumeScheduleCommand struct {
 
 func (x *ResumeScheduleCommand) Reset() {
 	*x = ResumeScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[29]
+	mi := &file_conductord_v1_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2557,7 +2704,7 @@ func (x *ResumeScheduleCommand) String() string {
 func (*ResumeScheduleCommand) ProtoMessage() {}
 
 func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[29]
+	mi := &file_conductord_v1_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2570,7 +2717,7 @@ func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleCommand.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ResumeScheduleCommand) GetBoard() string {
@@ -2624,7 +2771,7 @@ type FireScheduleCommand struct {
 
 func (x *FireScheduleCommand) Reset() {
 	*x = FireScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[30]
+	mi := &file_conductord_v1_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2636,7 +2783,7 @@ func (x *FireScheduleCommand) String() string {
 func (*FireScheduleCommand) ProtoMessage() {}
 
 func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[30]
+	mi := &file_conductord_v1_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2649,7 +2796,7 @@ func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FireScheduleCommand.ProtoReflect.Descriptor instead.
 func (*FireScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FireScheduleCommand) GetTimerEpoch() uint64 {
@@ -2700,7 +2847,7 @@ type RunScheduleCommand struct {
 
 func (x *RunScheduleCommand) Reset() {
 	*x = RunScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[31]
+	mi := &file_conductord_v1_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2712,7 +2859,7 @@ func (x *RunScheduleCommand) String() string {
 func (*RunScheduleCommand) ProtoMessage() {}
 
 func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[31]
+	mi := &file_conductord_v1_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2725,7 +2872,7 @@ func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleCommand.ProtoReflect.Descriptor instead.
 func (*RunScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RunScheduleCommand) GetBoard() string {
@@ -2772,7 +2919,7 @@ type BackfillScheduleCommand struct {
 
 func (x *BackfillScheduleCommand) Reset() {
 	*x = BackfillScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[32]
+	mi := &file_conductord_v1_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2784,7 +2931,7 @@ func (x *BackfillScheduleCommand) String() string {
 func (*BackfillScheduleCommand) ProtoMessage() {}
 
 func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[32]
+	mi := &file_conductord_v1_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +2944,7 @@ func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleCommand.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *BackfillScheduleCommand) GetBoard() string {
@@ -2861,7 +3008,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_conductord_v1_command_proto_msgTypes[33]
+	mi := &file_conductord_v1_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2873,7 +3020,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[33]
+	mi := &file_conductord_v1_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2886,7 +3033,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Result) GetError() *Error {
@@ -3006,7 +3153,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_conductord_v1_command_proto_msgTypes[34]
+	mi := &file_conductord_v1_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3018,7 +3165,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[34]
+	mi := &file_conductord_v1_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3031,7 +3178,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{36}
 }
 
 type PostResult struct {
@@ -3043,7 +3190,7 @@ type PostResult struct {
 
 func (x *PostResult) Reset() {
 	*x = PostResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[35]
+	mi := &file_conductord_v1_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3055,7 +3202,7 @@ func (x *PostResult) String() string {
 func (*PostResult) ProtoMessage() {}
 
 func (x *PostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[35]
+	mi := &file_conductord_v1_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3068,7 +3215,7 @@ func (x *PostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostResult.ProtoReflect.Descriptor instead.
 func (*PostResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PostResult) GetPosted() []*Posted {
@@ -3090,7 +3237,7 @@ type Posted struct {
 
 func (x *Posted) Reset() {
 	*x = Posted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[36]
+	mi := &file_conductord_v1_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3102,7 +3249,7 @@ func (x *Posted) String() string {
 func (*Posted) ProtoMessage() {}
 
 func (x *Posted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[36]
+	mi := &file_conductord_v1_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3115,7 +3262,7 @@ func (x *Posted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posted.ProtoReflect.Descriptor instead.
 func (*Posted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Posted) GetJob() string {
@@ -3155,7 +3302,7 @@ type ClaimResult struct {
 
 func (x *ClaimResult) Reset() {
 	*x = ClaimResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[37]
+	mi := &file_conductord_v1_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3167,7 +3314,7 @@ func (x *ClaimResult) String() string {
 func (*ClaimResult) ProtoMessage() {}
 
 func (x *ClaimResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[37]
+	mi := &file_conductord_v1_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3180,7 +3327,7 @@ func (x *ClaimResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResult.ProtoReflect.Descriptor instead.
 func (*ClaimResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ClaimResult) GetGranted() []*Granted {
@@ -3200,7 +3347,7 @@ type Granted struct {
 
 func (x *Granted) Reset() {
 	*x = Granted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[38]
+	mi := &file_conductord_v1_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3212,7 +3359,7 @@ func (x *Granted) String() string {
 func (*Granted) ProtoMessage() {}
 
 func (x *Granted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[38]
+	mi := &file_conductord_v1_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3225,7 +3372,7 @@ func (x *Granted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Granted.ProtoReflect.Descriptor instead.
 func (*Granted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Granted) GetJob() string {
@@ -3252,7 +3399,7 @@ type CountResult struct {
 
 func (x *CountResult) Reset() {
 	*x = CountResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[39]
+	mi := &file_conductord_v1_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3264,7 +3411,7 @@ func (x *CountResult) String() string {
 func (*CountResult) ProtoMessage() {}
 
 func (x *CountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[39]
+	mi := &file_conductord_v1_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3277,7 +3424,7 @@ func (x *CountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResult.ProtoReflect.Descriptor instead.
 func (*CountResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CountResult) GetDone() uint32 {
@@ -3303,7 +3450,7 @@ type InterveneResult struct {
 
 func (x *InterveneResult) Reset() {
 	*x = InterveneResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[40]
+	mi := &file_conductord_v1_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3315,7 +3462,7 @@ func (x *InterveneResult) String() string {
 func (*InterveneResult) ProtoMessage() {}
 
 func (x *InterveneResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[40]
+	mi := &file_conductord_v1_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3328,7 +3475,7 @@ func (x *InterveneResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterveneResult.ProtoReflect.Descriptor instead.
 func (*InterveneResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *InterveneResult) GetJob() string {
@@ -3348,7 +3495,7 @@ type ScheduleResult struct {
 
 func (x *ScheduleResult) Reset() {
 	*x = ScheduleResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[41]
+	mi := &file_conductord_v1_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3360,7 +3507,7 @@ func (x *ScheduleResult) String() string {
 func (*ScheduleResult) ProtoMessage() {}
 
 func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[41]
+	mi := &file_conductord_v1_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3373,7 +3520,7 @@ func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleResult.ProtoReflect.Descriptor instead.
 func (*ScheduleResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ScheduleResult) GetSchedule() *Schedule {
@@ -3404,7 +3551,7 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x04sums\x18\x02 \x03(\v2\x17.conductord.v1.TableSumR\x04sums\"2\n" +
 	"\bTableSum\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
-	"\x03sum\x18\x02 \x01(\x04R\x03sum\"\xb3\x18\n" +
+	"\x03sum\x18\x02 \x01(\x04R\x03sum\"\xbd\x19\n" +
 	"\aCommand\x120\n" +
 	"\x04post\x18\x01 \x01(\v2\x1a.conductord.v1.PostCommandH\x00R\x04post\x123\n" +
 	"\x05claim\x18\x02 \x01(\v2\x1b.conductord.v1.ClaimCommandH\x00R\x05claim\x12@\n" +
@@ -3457,7 +3604,10 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x10add_access_token\x18H \x01(\v2$.conductord.v1.AddAccessTokenCommandH\x00R\x0eaddAccessToken\x12Y\n" +
 	"\x13revoke_access_token\x18I \x01(\v2'.conductord.v1.RevokeAccessTokenCommandH\x00R\x11revokeAccessToken\x12;\n" +
 	"\n" +
-	"record_act\x18J \x01(\v2\x1a.conductord.v1.AuditRecordH\x00R\trecordAct\x12\x1c\n" +
+	"record_act\x18J \x01(\v2\x1a.conductord.v1.AuditRecordH\x00R\trecordAct\x12@\n" +
+	"\n" +
+	"save_quota\x18K \x01(\v2\x1f.conductord.v1.SaveQuotaCommandH\x00R\tsaveQuota\x12F\n" +
+	"\fdelete_quota\x18L \x01(\v2!.conductord.v1.DeleteQuotaCommandH\x00R\vdeleteQuota\x12\x1c\n" +
 	"\tprincipal\x18d \x01(\tR\tprincipal\x12\x12\n" +
 	"\x04from\x18e \x01(\tR\x04fromB\x06\n" +
 	"\x04kind\"A\n" +
@@ -3490,7 +3640,14 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\aexpires\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"H\n" +
 	"\x18RevokeAccessTokenCommand\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\x85\x01\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"x\n" +
+	"\x10SaveQuotaCommand\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x16\n" +
+	"\x06boards\x18\x02 \x01(\tR\x06boards\x12.\n" +
+	"\x06limits\x18\x03 \x01(\v2\x16.conductord.v1.AmountsR\x06limits\"J\n" +
+	"\x12DeleteQuotaCommand\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x16\n" +
+	"\x06boards\x18\x02 \x01(\tR\x06boards\"\x85\x01\n" +
 	"\x12ExtendClaimCommand\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12*\n" +
 	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenR\x05token\x121\n" +
@@ -3641,7 +3798,7 @@ func file_conductord_v1_command_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_command_proto_rawDescData
 }
 
-var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_conductord_v1_command_proto_goTypes = []any{
 	(*Entry)(nil),                    // 0: conductord.v1.Entry
 	(*StateCheck)(nil),               // 1: conductord.v1.StateCheck
@@ -3654,57 +3811,60 @@ var file_conductord_v1_command_proto_goTypes = []any{
 	(*DeletePrincipalCommand)(nil),   // 8: conductord.v1.DeletePrincipalCommand
 	(*AddAccessTokenCommand)(nil),    // 9: conductord.v1.AddAccessTokenCommand
 	(*RevokeAccessTokenCommand)(nil), // 10: conductord.v1.RevokeAccessTokenCommand
-	(*ExtendClaimCommand)(nil),       // 11: conductord.v1.ExtendClaimCommand
-	(*CloseSessionCommand)(nil),      // 12: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 13: conductord.v1.RegisterCommand
-	(*DestroyBookCommand)(nil),       // 14: conductord.v1.DestroyBookCommand
-	(*JobCommand)(nil),               // 15: conductord.v1.JobCommand
-	(*RaiseVersionCommand)(nil),      // 16: conductord.v1.RaiseVersionCommand
-	(*BeginLeadershipCommand)(nil),   // 17: conductord.v1.BeginLeadershipCommand
-	(*ExpireSessionCommand)(nil),     // 18: conductord.v1.ExpireSessionCommand
-	(*ExpireClaimCommand)(nil),       // 19: conductord.v1.ExpireClaimCommand
-	(*WakeDueCommand)(nil),           // 20: conductord.v1.WakeDueCommand
-	(*SweepCommand)(nil),             // 21: conductord.v1.SweepCommand
-	(*DeleteScheduleCommand)(nil),    // 22: conductord.v1.DeleteScheduleCommand
-	(*BoardCommand)(nil),             // 23: conductord.v1.BoardCommand
-	(*AgeBoardCommand)(nil),          // 24: conductord.v1.AgeBoardCommand
-	(*DrainCommand)(nil),             // 25: conductord.v1.DrainCommand
-	(*LimitBoardCommand)(nil),        // 26: conductord.v1.LimitBoardCommand
-	(*PauseScheduleCommand)(nil),     // 27: conductord.v1.PauseScheduleCommand
-	(*SaveScheduleCommand)(nil),      // 28: conductord.v1.SaveScheduleCommand
-	(*ResumeScheduleCommand)(nil),    // 29: conductord.v1.ResumeScheduleCommand
-	(*FireScheduleCommand)(nil),      // 30: conductord.v1.FireScheduleCommand
-	(*RunScheduleCommand)(nil),       // 31: conductord.v1.RunScheduleCommand
-	(*BackfillScheduleCommand)(nil),  // 32: conductord.v1.BackfillScheduleCommand
-	(*Result)(nil),                   // 33: conductord.v1.Result
-	(*Done)(nil),                     // 34: conductord.v1.Done
-	(*PostResult)(nil),               // 35: conductord.v1.PostResult
-	(*Posted)(nil),                   // 36: conductord.v1.Posted
-	(*ClaimResult)(nil),              // 37: conductord.v1.ClaimResult
-	(*Granted)(nil),                  // 38: conductord.v1.Granted
-	(*CountResult)(nil),              // 39: conductord.v1.CountResult
-	(*InterveneResult)(nil),          // 40: conductord.v1.InterveneResult
-	(*ScheduleResult)(nil),           // 41: conductord.v1.ScheduleResult
-	(*Ending)(nil),                   // 42: conductord.v1.Ending
-	(*Opening)(nil),                  // 43: conductord.v1.Opening
-	(*Book)(nil),                     // 44: conductord.v1.Book
-	(*Update)(nil),                   // 45: conductord.v1.Update
-	(*Change)(nil),                   // 46: conductord.v1.Change
-	(*Intervention)(nil),             // 47: conductord.v1.Intervention
-	(*AuditRecord)(nil),              // 48: conductord.v1.AuditRecord
-	(*Posting)(nil),                  // 49: conductord.v1.Posting
-	(*durationpb.Duration)(nil),      // 50: google.protobuf.Duration
-	(*Grant)(nil),                    // 51: conductord.v1.Grant
-	(*timestamppb.Timestamp)(nil),    // 52: google.protobuf.Timestamp
-	(*Token)(nil),                    // 53: conductord.v1.Token
-	(*Entity)(nil),                   // 54: conductord.v1.Entity
-	(*BoardLimits)(nil),              // 55: conductord.v1.BoardLimits
-	(*Schedule)(nil),                 // 56: conductord.v1.Schedule
-	(*SlotDecision)(nil),             // 57: conductord.v1.SlotDecision
-	(*Error)(nil),                    // 58: conductord.v1.Error
-	(*Session)(nil),                  // 59: conductord.v1.Session
-	(*Job)(nil),                      // 60: conductord.v1.Job
-	(*SlotRecord)(nil),               // 61: conductord.v1.SlotRecord
+	(*SaveQuotaCommand)(nil),         // 11: conductord.v1.SaveQuotaCommand
+	(*DeleteQuotaCommand)(nil),       // 12: conductord.v1.DeleteQuotaCommand
+	(*ExtendClaimCommand)(nil),       // 13: conductord.v1.ExtendClaimCommand
+	(*CloseSessionCommand)(nil),      // 14: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 15: conductord.v1.RegisterCommand
+	(*DestroyBookCommand)(nil),       // 16: conductord.v1.DestroyBookCommand
+	(*JobCommand)(nil),               // 17: conductord.v1.JobCommand
+	(*RaiseVersionCommand)(nil),      // 18: conductord.v1.RaiseVersionCommand
+	(*BeginLeadershipCommand)(nil),   // 19: conductord.v1.BeginLeadershipCommand
+	(*ExpireSessionCommand)(nil),     // 20: conductord.v1.ExpireSessionCommand
+	(*ExpireClaimCommand)(nil),       // 21: conductord.v1.ExpireClaimCommand
+	(*WakeDueCommand)(nil),           // 22: conductord.v1.WakeDueCommand
+	(*SweepCommand)(nil),             // 23: conductord.v1.SweepCommand
+	(*DeleteScheduleCommand)(nil),    // 24: conductord.v1.DeleteScheduleCommand
+	(*BoardCommand)(nil),             // 25: conductord.v1.BoardCommand
+	(*AgeBoardCommand)(nil),          // 26: conductord.v1.AgeBoardCommand
+	(*DrainCommand)(nil),             // 27: conductord.v1.DrainCommand
+	(*LimitBoardCommand)(nil),        // 28: conductord.v1.LimitBoardCommand
+	(*PauseScheduleCommand)(nil),     // 29: conductord.v1.PauseScheduleCommand
+	(*SaveScheduleCommand)(nil),      // 30: conductord.v1.SaveScheduleCommand
+	(*ResumeScheduleCommand)(nil),    // 31: conductord.v1.ResumeScheduleCommand
+	(*FireScheduleCommand)(nil),      // 32: conductord.v1.FireScheduleCommand
+	(*RunScheduleCommand)(nil),       // 33: conductord.v1.RunScheduleCommand
+	(*BackfillScheduleCommand)(nil),  // 34: conductord.v1.BackfillScheduleCommand
+	(*Result)(nil),                   // 35: conductord.v1.Result
+	(*Done)(nil),                     // 36: conductord.v1.Done
+	(*PostResult)(nil),               // 37: conductord.v1.PostResult
+	(*Posted)(nil),                   // 38: conductord.v1.Posted
+	(*ClaimResult)(nil),              // 39: conductord.v1.ClaimResult
+	(*Granted)(nil),                  // 40: conductord.v1.Granted
+	(*CountResult)(nil),              // 41: conductord.v1.CountResult
+	(*InterveneResult)(nil),          // 42: conductord.v1.InterveneResult
+	(*ScheduleResult)(nil),           // 43: conductord.v1.ScheduleResult
+	(*Ending)(nil),                   // 44: conductord.v1.Ending
+	(*Opening)(nil),                  // 45: conductord.v1.Opening
+	(*Book)(nil),                     // 46: conductord.v1.Book
+	(*Update)(nil),                   // 47: conductord.v1.Update
+	(*Change)(nil),                   // 48: conductord.v1.Change
+	(*Intervention)(nil),             // 49: conductord.v1.Intervention
+	(*AuditRecord)(nil),              // 50: conductord.v1.AuditRecord
+	(*Posting)(nil),                  // 51: conductord.v1.Posting
+	(*durationpb.Duration)(nil),      // 52: google.protobuf.Duration
+	(*Grant)(nil),                    // 53: conductord.v1.Grant
+	(*timestamppb.Timestamp)(nil),    // 54: google.protobuf.Timestamp
+	(*Amounts)(nil),                  // 55: conductord.v1.Amounts
+	(*Token)(nil),                    // 56: conductord.v1.Token
+	(*Entity)(nil),                   // 57: conductord.v1.Entity
+	(*BoardLimits)(nil),              // 58: conductord.v1.BoardLimits
+	(*Schedule)(nil),                 // 59: conductord.v1.Schedule
+	(*SlotDecision)(nil),             // 60: conductord.v1.SlotDecision
+	(*Error)(nil),                    // 61: conductord.v1.Error
+	(*Session)(nil),                  // 62: conductord.v1.Session
+	(*Job)(nil),                      // 63: conductord.v1.Job
+	(*SlotRecord)(nil),               // 64: conductord.v1.SlotRecord
 }
 var file_conductord_v1_command_proto_depIdxs = []int32{
 	3,  // 0: conductord.v1.Entry.commands:type_name -> conductord.v1.Command
@@ -3712,91 +3872,94 @@ var file_conductord_v1_command_proto_depIdxs = []int32{
 	4,  // 2: conductord.v1.Command.post:type_name -> conductord.v1.PostCommand
 	5,  // 3: conductord.v1.Command.claim:type_name -> conductord.v1.ClaimCommand
 	6,  // 4: conductord.v1.Command.claim_next:type_name -> conductord.v1.ClaimNextCommand
-	42, // 5: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
-	42, // 6: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
-	42, // 7: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
-	43, // 8: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
-	12, // 9: conductord.v1.Command.close_session:type_name -> conductord.v1.CloseSessionCommand
-	13, // 10: conductord.v1.Command.register:type_name -> conductord.v1.RegisterCommand
-	44, // 11: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
-	45, // 12: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
-	14, // 13: conductord.v1.Command.destroy_book:type_name -> conductord.v1.DestroyBookCommand
-	15, // 14: conductord.v1.Command.suspend:type_name -> conductord.v1.JobCommand
-	15, // 15: conductord.v1.Command.resume:type_name -> conductord.v1.JobCommand
-	15, // 16: conductord.v1.Command.cancel:type_name -> conductord.v1.JobCommand
-	46, // 17: conductord.v1.Command.change:type_name -> conductord.v1.Change
-	47, // 18: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
-	15, // 19: conductord.v1.Command.restore:type_name -> conductord.v1.JobCommand
-	15, // 20: conductord.v1.Command.purge:type_name -> conductord.v1.JobCommand
-	11, // 21: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
-	22, // 22: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
-	27, // 23: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
-	23, // 24: conductord.v1.Command.create_board:type_name -> conductord.v1.BoardCommand
-	26, // 25: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
-	23, // 26: conductord.v1.Command.pause_board:type_name -> conductord.v1.BoardCommand
-	23, // 27: conductord.v1.Command.resume_board:type_name -> conductord.v1.BoardCommand
-	23, // 28: conductord.v1.Command.delete_board:type_name -> conductord.v1.BoardCommand
-	24, // 29: conductord.v1.Command.age_board:type_name -> conductord.v1.AgeBoardCommand
-	25, // 30: conductord.v1.Command.drain_conductor:type_name -> conductord.v1.DrainCommand
-	25, // 31: conductord.v1.Command.undrain_conductor:type_name -> conductord.v1.DrainCommand
-	17, // 32: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
-	16, // 33: conductord.v1.Command.raise_version:type_name -> conductord.v1.RaiseVersionCommand
-	18, // 34: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
-	20, // 35: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
-	21, // 36: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
-	19, // 37: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
-	28, // 38: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
-	29, // 39: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
-	30, // 40: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
-	31, // 41: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
-	32, // 42: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
+	44, // 5: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
+	44, // 6: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
+	44, // 7: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
+	45, // 8: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
+	14, // 9: conductord.v1.Command.close_session:type_name -> conductord.v1.CloseSessionCommand
+	15, // 10: conductord.v1.Command.register:type_name -> conductord.v1.RegisterCommand
+	46, // 11: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
+	47, // 12: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
+	16, // 13: conductord.v1.Command.destroy_book:type_name -> conductord.v1.DestroyBookCommand
+	17, // 14: conductord.v1.Command.suspend:type_name -> conductord.v1.JobCommand
+	17, // 15: conductord.v1.Command.resume:type_name -> conductord.v1.JobCommand
+	17, // 16: conductord.v1.Command.cancel:type_name -> conductord.v1.JobCommand
+	48, // 17: conductord.v1.Command.change:type_name -> conductord.v1.Change
+	49, // 18: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
+	17, // 19: conductord.v1.Command.restore:type_name -> conductord.v1.JobCommand
+	17, // 20: conductord.v1.Command.purge:type_name -> conductord.v1.JobCommand
+	13, // 21: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
+	24, // 22: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
+	29, // 23: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
+	25, // 24: conductord.v1.Command.create_board:type_name -> conductord.v1.BoardCommand
+	28, // 25: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
+	25, // 26: conductord.v1.Command.pause_board:type_name -> conductord.v1.BoardCommand
+	25, // 27: conductord.v1.Command.resume_board:type_name -> conductord.v1.BoardCommand
+	25, // 28: conductord.v1.Command.delete_board:type_name -> conductord.v1.BoardCommand
+	26, // 29: conductord.v1.Command.age_board:type_name -> conductord.v1.AgeBoardCommand
+	27, // 30: conductord.v1.Command.drain_conductor:type_name -> conductord.v1.DrainCommand
+	27, // 31: conductord.v1.Command.undrain_conductor:type_name -> conductord.v1.DrainCommand
+	19, // 32: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
+	18, // 33: conductord.v1.Command.raise_version:type_name -> conductord.v1.RaiseVersionCommand
+	20, // 34: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
+	22, // 35: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
+	23, // 36: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
+	21, // 37: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
+	30, // 38: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
+	31, // 39: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
+	32, // 40: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
+	33, // 41: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
+	34, // 42: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
 	7,  // 43: conductord.v1.Command.save_principal:type_name -> conductord.v1.SavePrincipalCommand
 	8,  // 44: conductord.v1.Command.delete_principal:type_name -> conductord.v1.DeletePrincipalCommand
 	9,  // 45: conductord.v1.Command.add_access_token:type_name -> conductord.v1.AddAccessTokenCommand
 	10, // 46: conductord.v1.Command.revoke_access_token:type_name -> conductord.v1.RevokeAccessTokenCommand
-	48, // 47: conductord.v1.Command.record_act:type_name -> conductord.v1.AuditRecord
-	49, // 48: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
-	50, // 49: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
-	51, // 50: conductord.v1.SavePrincipalCommand.grants:type_name -> conductord.v1.Grant
-	52, // 51: conductord.v1.AddAccessTokenCommand.expires:type_name -> google.protobuf.Timestamp
-	53, // 52: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
-	50, // 53: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
-	54, // 54: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
-	50, // 55: conductord.v1.JobCommand.grace:type_name -> google.protobuf.Duration
-	50, // 56: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
-	53, // 57: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
-	50, // 58: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
-	50, // 59: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
-	50, // 60: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
-	55, // 61: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
-	56, // 62: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
-	52, // 63: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
-	52, // 64: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	57, // 65: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	57, // 66: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	52, // 67: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	57, // 68: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
-	52, // 69: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	52, // 70: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
-	58, // 71: conductord.v1.Result.error:type_name -> conductord.v1.Error
-	35, // 72: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
-	37, // 73: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
-	59, // 74: conductord.v1.Result.session:type_name -> conductord.v1.Session
-	39, // 75: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
-	40, // 76: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
-	41, // 77: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
-	36, // 78: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
-	58, // 79: conductord.v1.Posted.error:type_name -> conductord.v1.Error
-	60, // 80: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
-	38, // 81: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
-	53, // 82: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	56, // 83: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
-	61, // 84: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
-	85, // [85:85] is the sub-list for method output_type
-	85, // [85:85] is the sub-list for method input_type
-	85, // [85:85] is the sub-list for extension type_name
-	85, // [85:85] is the sub-list for extension extendee
-	0,  // [0:85] is the sub-list for field type_name
+	50, // 47: conductord.v1.Command.record_act:type_name -> conductord.v1.AuditRecord
+	11, // 48: conductord.v1.Command.save_quota:type_name -> conductord.v1.SaveQuotaCommand
+	12, // 49: conductord.v1.Command.delete_quota:type_name -> conductord.v1.DeleteQuotaCommand
+	51, // 50: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
+	52, // 51: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
+	53, // 52: conductord.v1.SavePrincipalCommand.grants:type_name -> conductord.v1.Grant
+	54, // 53: conductord.v1.AddAccessTokenCommand.expires:type_name -> google.protobuf.Timestamp
+	55, // 54: conductord.v1.SaveQuotaCommand.limits:type_name -> conductord.v1.Amounts
+	56, // 55: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
+	52, // 56: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
+	57, // 57: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
+	52, // 58: conductord.v1.JobCommand.grace:type_name -> google.protobuf.Duration
+	52, // 59: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
+	56, // 60: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
+	52, // 61: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
+	52, // 62: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
+	52, // 63: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
+	58, // 64: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
+	59, // 65: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
+	54, // 66: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
+	54, // 67: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	60, // 68: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	60, // 69: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	54, // 70: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	60, // 71: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
+	54, // 72: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	54, // 73: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
+	61, // 74: conductord.v1.Result.error:type_name -> conductord.v1.Error
+	37, // 75: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
+	39, // 76: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
+	62, // 77: conductord.v1.Result.session:type_name -> conductord.v1.Session
+	41, // 78: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
+	42, // 79: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
+	43, // 80: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
+	38, // 81: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
+	61, // 82: conductord.v1.Posted.error:type_name -> conductord.v1.Error
+	63, // 83: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
+	40, // 84: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
+	56, // 85: conductord.v1.Granted.token:type_name -> conductord.v1.Token
+	59, // 86: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
+	64, // 87: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
+	88, // [88:88] is the sub-list for method output_type
+	88, // [88:88] is the sub-list for method input_type
+	88, // [88:88] is the sub-list for extension type_name
+	88, // [88:88] is the sub-list for extension extendee
+	0,  // [0:88] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_command_proto_init() }
@@ -3852,8 +4015,10 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_AddAccessToken)(nil),
 		(*Command_RevokeAccessToken)(nil),
 		(*Command_RecordAct)(nil),
+		(*Command_SaveQuota)(nil),
+		(*Command_DeleteQuota)(nil),
 	}
-	file_conductord_v1_command_proto_msgTypes[33].OneofWrappers = []any{
+	file_conductord_v1_command_proto_msgTypes[35].OneofWrappers = []any{
 		(*Result_Post)(nil),
 		(*Result_Claim)(nil),
 		(*Result_Session)(nil),
@@ -3867,7 +4032,7 @@ func file_conductord_v1_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_command_proto_rawDesc), len(file_conductord_v1_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   42,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -165,6 +165,12 @@ func (m *Command) UnknownField() (name string, found bool) {
 	if name, found = m.GetRecordAct().UnknownField(); found {
 		return name, found
 	}
+	if name, found = m.GetSaveQuota().UnknownField(); found {
+		return name, found
+	}
+	if name, found = m.GetDeleteQuota().UnknownField(); found {
+		return name, found
+	}
 	return "", false
 }
 
@@ -264,6 +270,33 @@ func (m *RevokeAccessTokenCommand) UnknownField() (name string, found bool) {
 	}
 	if len(m.unknownFields) > 0 {
 		return "conductord.v1.RevokeAccessTokenCommand", true
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *SaveQuotaCommand) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.SaveQuotaCommand", true
+	}
+	if name, found = m.GetLimits().UnknownField(); found {
+		return name, found
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *DeleteQuotaCommand) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.DeleteQuotaCommand", true
 	}
 	return "", false
 }

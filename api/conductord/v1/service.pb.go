@@ -3620,6 +3620,110 @@ func (x *ListPrincipalsResponse) GetNext() string {
 	return ""
 }
 
+type ListQuotasRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	After         string                 `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"` // the next of the page before
+	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListQuotasRequest) Reset() {
+	*x = ListQuotasRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListQuotasRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListQuotasRequest) ProtoMessage() {}
+
+func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
+func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *ListQuotasRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *ListQuotasRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type ListQuotasResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Quotas        []*Quota               `protobuf:"bytes,1,rep,name=quotas,proto3" json:"quotas,omitempty"` // those of boards first, then those of principals, by name
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`     // empty: none follow
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListQuotasResponse) Reset() {
+	*x = ListQuotasResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListQuotasResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListQuotasResponse) ProtoMessage() {}
+
+func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListQuotasResponse.ProtoReflect.Descriptor instead.
+func (*ListQuotasResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *ListQuotasResponse) GetQuotas() []*Quota {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
+func (x *ListQuotasResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 type ListAuditRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Principal     string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"` // what is unset, here and below, does not matter
@@ -3636,7 +3740,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3648,7 +3752,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3661,7 +3765,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListAuditRequest) GetPrincipal() string {
@@ -3730,7 +3834,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3742,7 +3846,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3755,7 +3859,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -3780,7 +3884,7 @@ type ListRefusalsRequest struct {
 
 func (x *ListRefusalsRequest) Reset() {
 	*x = ListRefusalsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3792,7 +3896,7 @@ func (x *ListRefusalsRequest) String() string {
 func (*ListRefusalsRequest) ProtoMessage() {}
 
 func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3805,7 +3909,7 @@ func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusalsRequest.ProtoReflect.Descriptor instead.
 func (*ListRefusalsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 type ListRefusalsResponse struct {
@@ -3817,7 +3921,7 @@ type ListRefusalsResponse struct {
 
 func (x *ListRefusalsResponse) Reset() {
 	*x = ListRefusalsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3829,7 +3933,7 @@ func (x *ListRefusalsResponse) String() string {
 func (*ListRefusalsResponse) ProtoMessage() {}
 
 func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3842,7 +3946,7 @@ func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusalsResponse.ProtoReflect.Descriptor instead.
 func (*ListRefusalsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListRefusalsResponse) GetRefusals() []*AuditRefusal {
@@ -3860,7 +3964,7 @@ type WhoAmIRequest struct {
 
 func (x *WhoAmIRequest) Reset() {
 	*x = WhoAmIRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3872,7 +3976,7 @@ func (x *WhoAmIRequest) String() string {
 func (*WhoAmIRequest) ProtoMessage() {}
 
 func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3885,7 +3989,7 @@ func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
 func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 type WhoAmIResponse struct {
@@ -3894,13 +3998,14 @@ type WhoAmIResponse struct {
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Grants        []*Grant               `protobuf:"bytes,3,rep,name=grants,proto3" json:"grants,omitempty"`
 	HideValues    bool                   `protobuf:"varint,4,opt,name=hide_values,json=hideValues,proto3" json:"hide_values,omitempty"`
+	Quota         *Quota                 `protobuf:"bytes,5,opt,name=quota,proto3" json:"quota,omitempty"` // of the principal, with what it uses; unset: it has none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WhoAmIResponse) Reset() {
 	*x = WhoAmIResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3912,7 +4017,7 @@ func (x *WhoAmIResponse) String() string {
 func (*WhoAmIResponse) ProtoMessage() {}
 
 func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3925,7 +4030,7 @@ func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIResponse.ProtoReflect.Descriptor instead.
 func (*WhoAmIResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *WhoAmIResponse) GetEnforced() bool {
@@ -3956,6 +4061,13 @@ func (x *WhoAmIResponse) GetHideValues() bool {
 	return false
 }
 
+func (x *WhoAmIResponse) GetQuota() *Quota {
+	if x != nil {
+		return x.Quota
+	}
+	return nil
+}
+
 type CarryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Calls         []*StreamedCall        `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
@@ -3966,7 +4078,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3978,7 +4090,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3991,7 +4103,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CarryRequest) GetCalls() []*StreamedCall {
@@ -4021,7 +4133,7 @@ type StreamedCall struct {
 
 func (x *StreamedCall) Reset() {
 	*x = StreamedCall{}
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4033,7 +4145,7 @@ func (x *StreamedCall) String() string {
 func (*StreamedCall) ProtoMessage() {}
 
 func (x *StreamedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4046,7 +4158,7 @@ func (x *StreamedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedCall.ProtoReflect.Descriptor instead.
 func (*StreamedCall) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *StreamedCall) GetNumber() uint64 {
@@ -4099,7 +4211,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4111,7 +4223,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4124,7 +4236,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CarryResponse) GetAnswers() []*StreamedAnswer {
@@ -4176,7 +4288,7 @@ type StreamedAnswer struct {
 
 func (x *StreamedAnswer) Reset() {
 	*x = StreamedAnswer{}
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4188,7 +4300,7 @@ func (x *StreamedAnswer) String() string {
 func (*StreamedAnswer) ProtoMessage() {}
 
 func (x *StreamedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4201,7 +4313,7 @@ func (x *StreamedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedAnswer.ProtoReflect.Descriptor instead.
 func (*StreamedAnswer) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *StreamedAnswer) GetNumber() uint64 {
@@ -4254,7 +4366,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4266,7 +4378,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4279,7 +4391,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
 }
 
 type UpgradeResponse struct {
@@ -4291,7 +4403,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4303,7 +4415,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4316,7 +4428,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *UpgradeResponse) GetVersion() uint32 {
@@ -4334,7 +4446,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4346,7 +4458,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4359,7 +4471,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
 }
 
 type VerifyResponse struct {
@@ -4372,7 +4484,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4384,7 +4496,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4397,7 +4509,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -4426,7 +4538,7 @@ type MemberCheck struct {
 
 func (x *MemberCheck) Reset() {
 	*x = MemberCheck{}
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4438,7 +4550,7 @@ func (x *MemberCheck) String() string {
 func (*MemberCheck) ProtoMessage() {}
 
 func (x *MemberCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4451,7 +4563,7 @@ func (x *MemberCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberCheck.ProtoReflect.Descriptor instead.
 func (*MemberCheck) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *MemberCheck) GetName() string {
@@ -4491,7 +4603,7 @@ type TableSumsRequest struct {
 
 func (x *TableSumsRequest) Reset() {
 	*x = TableSumsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4503,7 +4615,7 @@ func (x *TableSumsRequest) String() string {
 func (*TableSumsRequest) ProtoMessage() {}
 
 func (x *TableSumsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4516,7 +4628,7 @@ func (x *TableSumsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableSumsRequest.ProtoReflect.Descriptor instead.
 func (*TableSumsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *TableSumsRequest) GetIndex() uint64 {
@@ -4535,7 +4647,7 @@ type TableSumsResponse struct {
 
 func (x *TableSumsResponse) Reset() {
 	*x = TableSumsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4547,7 +4659,7 @@ func (x *TableSumsResponse) String() string {
 func (*TableSumsResponse) ProtoMessage() {}
 
 func (x *TableSumsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4560,7 +4672,7 @@ func (x *TableSumsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableSumsResponse.ProtoReflect.Descriptor instead.
 func (*TableSumsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *TableSumsResponse) GetSums() []*TableSum {
@@ -4584,7 +4696,7 @@ type AddMemberRequest struct {
 
 func (x *AddMemberRequest) Reset() {
 	*x = AddMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4596,7 +4708,7 @@ func (x *AddMemberRequest) String() string {
 func (*AddMemberRequest) ProtoMessage() {}
 
 func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4609,7 +4721,7 @@ func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberRequest.ProtoReflect.Descriptor instead.
 func (*AddMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *AddMemberRequest) GetCluster() string {
@@ -4666,7 +4778,7 @@ type AddMemberResponse struct {
 
 func (x *AddMemberResponse) Reset() {
 	*x = AddMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4678,7 +4790,7 @@ func (x *AddMemberResponse) String() string {
 func (*AddMemberResponse) ProtoMessage() {}
 
 func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4691,7 +4803,7 @@ func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberResponse.ProtoReflect.Descriptor instead.
 func (*AddMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *AddMemberResponse) GetGeneration() uint64 {
@@ -4724,7 +4836,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4736,7 +4848,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4749,7 +4861,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *RemoveMemberRequest) GetName() string {
@@ -4768,7 +4880,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4780,7 +4892,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4793,7 +4905,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RemoveMemberResponse) GetMembers() []*Member {
@@ -4814,7 +4926,7 @@ type SetVoteRequest struct {
 
 func (x *SetVoteRequest) Reset() {
 	*x = SetVoteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4826,7 +4938,7 @@ func (x *SetVoteRequest) String() string {
 func (*SetVoteRequest) ProtoMessage() {}
 
 func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4839,7 +4951,7 @@ func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVoteRequest.ProtoReflect.Descriptor instead.
 func (*SetVoteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SetVoteRequest) GetName() string {
@@ -4872,7 +4984,7 @@ type SetVoteResponse struct {
 
 func (x *SetVoteResponse) Reset() {
 	*x = SetVoteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4884,7 +4996,7 @@ func (x *SetVoteResponse) String() string {
 func (*SetVoteResponse) ProtoMessage() {}
 
 func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4897,7 +5009,7 @@ func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVoteResponse.ProtoReflect.Descriptor instead.
 func (*SetVoteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SetVoteResponse) GetMembers() []*Member {
@@ -4918,7 +5030,7 @@ type MoveMemberRequest struct {
 
 func (x *MoveMemberRequest) Reset() {
 	*x = MoveMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4930,7 +5042,7 @@ func (x *MoveMemberRequest) String() string {
 func (*MoveMemberRequest) ProtoMessage() {}
 
 func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4943,7 +5055,7 @@ func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*MoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *MoveMemberRequest) GetName() string {
@@ -4976,7 +5088,7 @@ type MoveMemberResponse struct {
 
 func (x *MoveMemberResponse) Reset() {
 	*x = MoveMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4988,7 +5100,7 @@ func (x *MoveMemberResponse) String() string {
 func (*MoveMemberResponse) ProtoMessage() {}
 
 func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5001,7 +5113,7 @@ func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*MoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *MoveMemberResponse) GetMembers() []*Member {
@@ -5020,7 +5132,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5032,7 +5144,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5045,7 +5157,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *TransferLeaderRequest) GetTo() string {
@@ -5064,7 +5176,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5076,7 +5188,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5089,7 +5201,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *TransferLeaderResponse) GetLeader() string {
@@ -5107,7 +5219,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5119,7 +5231,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5132,7 +5244,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
 }
 
 type BackupResponse struct {
@@ -5144,7 +5256,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5156,7 +5268,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5169,7 +5281,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *BackupResponse) GetPart() []byte {
@@ -5187,7 +5299,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5199,7 +5311,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5212,7 +5324,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
 }
 
 type StatusResponse struct {
@@ -5249,7 +5361,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[91]
+	mi := &file_conductord_v1_service_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5261,7 +5373,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[91]
+	mi := &file_conductord_v1_service_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5274,7 +5386,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -5458,7 +5570,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[92]
+	mi := &file_conductord_v1_service_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5470,7 +5582,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[92]
+	mi := &file_conductord_v1_service_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5483,7 +5595,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Member) GetName() string {
@@ -5769,6 +5881,12 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"principals\x18\x01 \x03(\v2\x18.conductord.v1.PrincipalR\n" +
 	"principals\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"?\n" +
+	"\x11ListQuotasRequest\x12\x14\n" +
+	"\x05after\x18\x01 \x01(\tR\x05after\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\"V\n" +
+	"\x12ListQuotasResponse\x12,\n" +
+	"\x06quotas\x18\x01 \x03(\v2\x14.conductord.v1.QuotaR\x06quotas\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\"\xfa\x01\n" +
 	"\x10ListAuditRequest\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x12\n" +
@@ -5785,13 +5903,14 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x13ListRefusalsRequest\"O\n" +
 	"\x14ListRefusalsResponse\x127\n" +
 	"\brefusals\x18\x01 \x03(\v2\x1b.conductord.v1.AuditRefusalR\brefusals\"\x0f\n" +
-	"\rWhoAmIRequest\"\x8f\x01\n" +
+	"\rWhoAmIRequest\"\xbb\x01\n" +
 	"\x0eWhoAmIResponse\x12\x1a\n" +
 	"\benforced\x18\x01 \x01(\bR\benforced\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12,\n" +
 	"\x06grants\x18\x03 \x03(\v2\x14.conductord.v1.GrantR\x06grants\x12\x1f\n" +
 	"\vhide_values\x18\x04 \x01(\bR\n" +
-	"hideValues\"\\\n" +
+	"hideValues\x12*\n" +
+	"\x05quota\x18\x05 \x01(\v2\x14.conductord.v1.QuotaR\x05quota\"\\\n" +
 	"\fCarryRequest\x121\n" +
 	"\x05calls\x18\x01 \x03(\v2\x1b.conductord.v1.StreamedCallR\x05calls\x12\x19\n" +
 	"\bgiven_up\x18\x02 \x03(\x04R\agivenUp\"\x9a\x01\n" +
@@ -5974,13 +6093,17 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05Pause\x12#.conductord.v1.PauseScheduleCommand\x1a\x13.conductord.v1.Done\x12C\n" +
 	"\x06Resume\x12$.conductord.v1.ResumeScheduleRequest\x1a\x13.conductord.v1.Done\x12L\n" +
 	"\x03Run\x12!.conductord.v1.RunScheduleRequest\x1a\".conductord.v1.RunScheduleResponse\x12[\n" +
-	"\bBackfill\x12&.conductord.v1.BackfillScheduleRequest\x1a'.conductord.v1.BackfillScheduleResponse2\xd6\x05\n" +
+	"\bBackfill\x12&.conductord.v1.BackfillScheduleRequest\x1a'.conductord.v1.BackfillScheduleResponse2\xb3\a\n" +
 	"\rAccessService\x12I\n" +
 	"\rSavePrincipal\x12#.conductord.v1.SavePrincipalCommand\x1a\x13.conductord.v1.Done\x12M\n" +
 	"\x0fDeletePrincipal\x12%.conductord.v1.DeletePrincipalCommand\x1a\x13.conductord.v1.Done\x12K\n" +
 	"\x0eAddAccessToken\x12$.conductord.v1.AddAccessTokenCommand\x1a\x13.conductord.v1.Done\x12Q\n" +
 	"\x11RevokeAccessToken\x12'.conductord.v1.RevokeAccessTokenCommand\x1a\x13.conductord.v1.Done\x12]\n" +
-	"\x0eListPrincipals\x12$.conductord.v1.ListPrincipalsRequest\x1a%.conductord.v1.ListPrincipalsResponse\x12N\n" +
+	"\x0eListPrincipals\x12$.conductord.v1.ListPrincipalsRequest\x1a%.conductord.v1.ListPrincipalsResponse\x12A\n" +
+	"\tSaveQuota\x12\x1f.conductord.v1.SaveQuotaCommand\x1a\x13.conductord.v1.Done\x12E\n" +
+	"\vDeleteQuota\x12!.conductord.v1.DeleteQuotaCommand\x1a\x13.conductord.v1.Done\x12Q\n" +
+	"\n" +
+	"ListQuotas\x12 .conductord.v1.ListQuotasRequest\x1a!.conductord.v1.ListQuotasResponse\x12N\n" +
 	"\tListAudit\x12\x1f.conductord.v1.ListAuditRequest\x1a .conductord.v1.ListAuditResponse\x12W\n" +
 	"\fListRefusals\x12\".conductord.v1.ListRefusalsRequest\x1a#.conductord.v1.ListRefusalsResponse\x12<\n" +
 	"\tRecordAct\x12\x1a.conductord.v1.AuditRecord\x1a\x13.conductord.v1.Done\x12E\n" +
@@ -6012,7 +6135,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 94)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*GetBoardRequest)(nil),          // 0: conductord.v1.GetBoardRequest
 	(*GetBoardResponse)(nil),         // 1: conductord.v1.GetBoardResponse
@@ -6075,317 +6198,330 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*BackfillScheduleResponse)(nil), // 58: conductord.v1.BackfillScheduleResponse
 	(*ListPrincipalsRequest)(nil),    // 59: conductord.v1.ListPrincipalsRequest
 	(*ListPrincipalsResponse)(nil),   // 60: conductord.v1.ListPrincipalsResponse
-	(*ListAuditRequest)(nil),         // 61: conductord.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),        // 62: conductord.v1.ListAuditResponse
-	(*ListRefusalsRequest)(nil),      // 63: conductord.v1.ListRefusalsRequest
-	(*ListRefusalsResponse)(nil),     // 64: conductord.v1.ListRefusalsResponse
-	(*WhoAmIRequest)(nil),            // 65: conductord.v1.WhoAmIRequest
-	(*WhoAmIResponse)(nil),           // 66: conductord.v1.WhoAmIResponse
-	(*CarryRequest)(nil),             // 67: conductord.v1.CarryRequest
-	(*StreamedCall)(nil),             // 68: conductord.v1.StreamedCall
-	(*CarryResponse)(nil),            // 69: conductord.v1.CarryResponse
-	(*StreamedAnswer)(nil),           // 70: conductord.v1.StreamedAnswer
-	(*UpgradeRequest)(nil),           // 71: conductord.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),          // 72: conductord.v1.UpgradeResponse
-	(*VerifyRequest)(nil),            // 73: conductord.v1.VerifyRequest
-	(*VerifyResponse)(nil),           // 74: conductord.v1.VerifyResponse
-	(*MemberCheck)(nil),              // 75: conductord.v1.MemberCheck
-	(*TableSumsRequest)(nil),         // 76: conductord.v1.TableSumsRequest
-	(*TableSumsResponse)(nil),        // 77: conductord.v1.TableSumsResponse
-	(*AddMemberRequest)(nil),         // 78: conductord.v1.AddMemberRequest
-	(*AddMemberResponse)(nil),        // 79: conductord.v1.AddMemberResponse
-	(*RemoveMemberRequest)(nil),      // 80: conductord.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),     // 81: conductord.v1.RemoveMemberResponse
-	(*SetVoteRequest)(nil),           // 82: conductord.v1.SetVoteRequest
-	(*SetVoteResponse)(nil),          // 83: conductord.v1.SetVoteResponse
-	(*MoveMemberRequest)(nil),        // 84: conductord.v1.MoveMemberRequest
-	(*MoveMemberResponse)(nil),       // 85: conductord.v1.MoveMemberResponse
-	(*TransferLeaderRequest)(nil),    // 86: conductord.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),   // 87: conductord.v1.TransferLeaderResponse
-	(*BackupRequest)(nil),            // 88: conductord.v1.BackupRequest
-	(*BackupResponse)(nil),           // 89: conductord.v1.BackupResponse
-	(*StatusRequest)(nil),            // 90: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),           // 91: conductord.v1.StatusResponse
-	(*Member)(nil),                   // 92: conductord.v1.Member
-	nil,                              // 93: conductord.v1.StatusResponse.JobsEntry
-	(*Board)(nil),                    // 94: conductord.v1.Board
-	(*Posting)(nil),                  // 95: conductord.v1.Posting
-	(*Job)(nil),                      // 96: conductord.v1.Job
-	(*Error)(nil),                    // 97: conductord.v1.Error
-	(*timestamppb.Timestamp)(nil),    // 98: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 99: google.protobuf.Duration
-	(*Position)(nil),                 // 100: conductord.v1.Position
-	(*Event)(nil),                    // 101: conductord.v1.Event
-	(*Claimed)(nil),                  // 102: conductord.v1.Claimed
-	(*ClaimNextCommand)(nil),         // 103: conductord.v1.ClaimNextCommand
-	(*HeldClaim)(nil),                // 104: conductord.v1.HeldClaim
-	(*JobError)(nil),                 // 105: conductord.v1.JobError
-	(*Command)(nil),                  // 106: conductord.v1.Command
-	(*Result)(nil),                   // 107: conductord.v1.Result
-	(*Drain)(nil),                    // 108: conductord.v1.Drain
-	(*Opening)(nil),                  // 109: conductord.v1.Opening
-	(*Session)(nil),                  // 110: conductord.v1.Session
-	(*Entity)(nil),                   // 111: conductord.v1.Entity
-	(*Book)(nil),                     // 112: conductord.v1.Book
-	(*FlowDetail)(nil),               // 113: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 114: conductord.v1.Update
-	(*Schedule)(nil),                 // 115: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 116: conductord.v1.SlotRecord
-	(*Principal)(nil),                // 117: conductord.v1.Principal
-	(*AuditRecord)(nil),              // 118: conductord.v1.AuditRecord
-	(*AuditRefusal)(nil),             // 119: conductord.v1.AuditRefusal
-	(*Grant)(nil),                    // 120: conductord.v1.Grant
-	(*TableSum)(nil),                 // 121: conductord.v1.TableSum
-	(*ClaimCommand)(nil),             // 122: conductord.v1.ClaimCommand
-	(*ExtendClaimCommand)(nil),       // 123: conductord.v1.ExtendClaimCommand
-	(*Ending)(nil),                   // 124: conductord.v1.Ending
-	(*JobCommand)(nil),               // 125: conductord.v1.JobCommand
-	(*Change)(nil),                   // 126: conductord.v1.Change
-	(*Intervention)(nil),             // 127: conductord.v1.Intervention
-	(*BoardCommand)(nil),             // 128: conductord.v1.BoardCommand
-	(*LimitBoardCommand)(nil),        // 129: conductord.v1.LimitBoardCommand
-	(*AgeBoardCommand)(nil),          // 130: conductord.v1.AgeBoardCommand
-	(*CloseSessionCommand)(nil),      // 131: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 132: conductord.v1.RegisterCommand
-	(*DrainCommand)(nil),             // 133: conductord.v1.DrainCommand
-	(*DestroyBookCommand)(nil),       // 134: conductord.v1.DestroyBookCommand
-	(*DeleteScheduleCommand)(nil),    // 135: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),     // 136: conductord.v1.PauseScheduleCommand
-	(*SavePrincipalCommand)(nil),     // 137: conductord.v1.SavePrincipalCommand
-	(*DeletePrincipalCommand)(nil),   // 138: conductord.v1.DeletePrincipalCommand
-	(*AddAccessTokenCommand)(nil),    // 139: conductord.v1.AddAccessTokenCommand
-	(*RevokeAccessTokenCommand)(nil), // 140: conductord.v1.RevokeAccessTokenCommand
-	(*Done)(nil),                     // 141: conductord.v1.Done
-	(*InterveneResult)(nil),          // 142: conductord.v1.InterveneResult
+	(*ListQuotasRequest)(nil),        // 61: conductord.v1.ListQuotasRequest
+	(*ListQuotasResponse)(nil),       // 62: conductord.v1.ListQuotasResponse
+	(*ListAuditRequest)(nil),         // 63: conductord.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),        // 64: conductord.v1.ListAuditResponse
+	(*ListRefusalsRequest)(nil),      // 65: conductord.v1.ListRefusalsRequest
+	(*ListRefusalsResponse)(nil),     // 66: conductord.v1.ListRefusalsResponse
+	(*WhoAmIRequest)(nil),            // 67: conductord.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),           // 68: conductord.v1.WhoAmIResponse
+	(*CarryRequest)(nil),             // 69: conductord.v1.CarryRequest
+	(*StreamedCall)(nil),             // 70: conductord.v1.StreamedCall
+	(*CarryResponse)(nil),            // 71: conductord.v1.CarryResponse
+	(*StreamedAnswer)(nil),           // 72: conductord.v1.StreamedAnswer
+	(*UpgradeRequest)(nil),           // 73: conductord.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),          // 74: conductord.v1.UpgradeResponse
+	(*VerifyRequest)(nil),            // 75: conductord.v1.VerifyRequest
+	(*VerifyResponse)(nil),           // 76: conductord.v1.VerifyResponse
+	(*MemberCheck)(nil),              // 77: conductord.v1.MemberCheck
+	(*TableSumsRequest)(nil),         // 78: conductord.v1.TableSumsRequest
+	(*TableSumsResponse)(nil),        // 79: conductord.v1.TableSumsResponse
+	(*AddMemberRequest)(nil),         // 80: conductord.v1.AddMemberRequest
+	(*AddMemberResponse)(nil),        // 81: conductord.v1.AddMemberResponse
+	(*RemoveMemberRequest)(nil),      // 82: conductord.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 83: conductord.v1.RemoveMemberResponse
+	(*SetVoteRequest)(nil),           // 84: conductord.v1.SetVoteRequest
+	(*SetVoteResponse)(nil),          // 85: conductord.v1.SetVoteResponse
+	(*MoveMemberRequest)(nil),        // 86: conductord.v1.MoveMemberRequest
+	(*MoveMemberResponse)(nil),       // 87: conductord.v1.MoveMemberResponse
+	(*TransferLeaderRequest)(nil),    // 88: conductord.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),   // 89: conductord.v1.TransferLeaderResponse
+	(*BackupRequest)(nil),            // 90: conductord.v1.BackupRequest
+	(*BackupResponse)(nil),           // 91: conductord.v1.BackupResponse
+	(*StatusRequest)(nil),            // 92: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 93: conductord.v1.StatusResponse
+	(*Member)(nil),                   // 94: conductord.v1.Member
+	nil,                              // 95: conductord.v1.StatusResponse.JobsEntry
+	(*Board)(nil),                    // 96: conductord.v1.Board
+	(*Posting)(nil),                  // 97: conductord.v1.Posting
+	(*Job)(nil),                      // 98: conductord.v1.Job
+	(*Error)(nil),                    // 99: conductord.v1.Error
+	(*timestamppb.Timestamp)(nil),    // 100: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 101: google.protobuf.Duration
+	(*Position)(nil),                 // 102: conductord.v1.Position
+	(*Event)(nil),                    // 103: conductord.v1.Event
+	(*Claimed)(nil),                  // 104: conductord.v1.Claimed
+	(*ClaimNextCommand)(nil),         // 105: conductord.v1.ClaimNextCommand
+	(*HeldClaim)(nil),                // 106: conductord.v1.HeldClaim
+	(*JobError)(nil),                 // 107: conductord.v1.JobError
+	(*Command)(nil),                  // 108: conductord.v1.Command
+	(*Result)(nil),                   // 109: conductord.v1.Result
+	(*Drain)(nil),                    // 110: conductord.v1.Drain
+	(*Opening)(nil),                  // 111: conductord.v1.Opening
+	(*Session)(nil),                  // 112: conductord.v1.Session
+	(*Entity)(nil),                   // 113: conductord.v1.Entity
+	(*Book)(nil),                     // 114: conductord.v1.Book
+	(*FlowDetail)(nil),               // 115: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 116: conductord.v1.Update
+	(*Schedule)(nil),                 // 117: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 118: conductord.v1.SlotRecord
+	(*Principal)(nil),                // 119: conductord.v1.Principal
+	(*Quota)(nil),                    // 120: conductord.v1.Quota
+	(*AuditRecord)(nil),              // 121: conductord.v1.AuditRecord
+	(*AuditRefusal)(nil),             // 122: conductord.v1.AuditRefusal
+	(*Grant)(nil),                    // 123: conductord.v1.Grant
+	(*TableSum)(nil),                 // 124: conductord.v1.TableSum
+	(*ClaimCommand)(nil),             // 125: conductord.v1.ClaimCommand
+	(*ExtendClaimCommand)(nil),       // 126: conductord.v1.ExtendClaimCommand
+	(*Ending)(nil),                   // 127: conductord.v1.Ending
+	(*JobCommand)(nil),               // 128: conductord.v1.JobCommand
+	(*Change)(nil),                   // 129: conductord.v1.Change
+	(*Intervention)(nil),             // 130: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 131: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 132: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 133: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 134: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 135: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 136: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 137: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 138: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 139: conductord.v1.PauseScheduleCommand
+	(*SavePrincipalCommand)(nil),     // 140: conductord.v1.SavePrincipalCommand
+	(*DeletePrincipalCommand)(nil),   // 141: conductord.v1.DeletePrincipalCommand
+	(*AddAccessTokenCommand)(nil),    // 142: conductord.v1.AddAccessTokenCommand
+	(*RevokeAccessTokenCommand)(nil), // 143: conductord.v1.RevokeAccessTokenCommand
+	(*SaveQuotaCommand)(nil),         // 144: conductord.v1.SaveQuotaCommand
+	(*DeleteQuotaCommand)(nil),       // 145: conductord.v1.DeleteQuotaCommand
+	(*Done)(nil),                     // 146: conductord.v1.Done
+	(*InterveneResult)(nil),          // 147: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	94,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
-	94,  // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
-	95,  // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	96,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	96,  // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	97,  // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	6,   // 3: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	96,  // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	97,  // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	96,  // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	98,  // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
-	98,  // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
-	98,  // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
-	98,  // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
-	96,  // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	99,  // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	96,  // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	98,  // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	98,  // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	99,  // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	98,  // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	100, // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	100, // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	100, // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	100, // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	98,  // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	101, // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	98,  // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	100, // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
 	14,  // 15: conductord.v1.ExplainResponse.remedy:type_name -> conductord.v1.Remedy
-	100, // 16: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	101, // 17: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	100, // 18: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	102, // 19: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	103, // 20: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
-	99,  // 21: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	102, // 22: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	104, // 23: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	98,  // 24: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	98,  // 25: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	105, // 26: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	102, // 16: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	103, // 17: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	102, // 18: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	104, // 19: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	105, // 20: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
+	101, // 21: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	104, // 22: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	106, // 23: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	100, // 24: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	100, // 25: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	107, // 26: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
 	9,   // 27: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
 	27,  // 28: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	97,  // 29: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	106, // 30: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	107, // 31: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	108, // 32: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	109, // 33: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	110, // 34: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	110, // 35: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	111, // 36: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	112, // 37: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	112, // 38: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	113, // 39: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	114, // 40: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	99,  // 29: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	108, // 30: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	109, // 31: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	110, // 32: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	111, // 33: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	112, // 34: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	112, // 35: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	113, // 36: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	114, // 37: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	114, // 38: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	115, // 39: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	116, // 40: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
 	47,  // 41: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	97,  // 42: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	115, // 43: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	115, // 44: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	115, // 45: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	98,  // 46: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	116, // 47: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	115, // 48: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	116, // 49: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	98,  // 50: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	98,  // 51: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	116, // 52: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	98,  // 53: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
-	117, // 54: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
-	98,  // 55: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
-	98,  // 56: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
-	118, // 57: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
-	119, // 58: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
-	120, // 59: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
-	68,  // 60: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
-	70,  // 61: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
-	97,  // 62: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
-	75,  // 63: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
-	121, // 64: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
-	92,  // 65: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
-	92,  // 66: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
-	92,  // 67: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
-	92,  // 68: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
-	92,  // 69: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	98,  // 70: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	93,  // 71: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	99,  // 72: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	99,  // 73: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
-	4,   // 74: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	7,   // 75: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	9,   // 76: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	11,  // 77: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	13,  // 78: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	16,  // 79: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	122, // 80: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
-	19,  // 81: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	123, // 82: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
-	21,  // 83: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	124, // 84: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
-	124, // 85: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
-	124, // 86: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
-	125, // 87: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
-	125, // 88: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
-	125, // 89: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
-	126, // 90: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	127, // 91: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	125, // 92: conductord.v1.BoardService.Restore:input_type -> conductord.v1.JobCommand
-	125, // 93: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
-	23,  // 94: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	25,  // 95: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	28,  // 96: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	128, // 97: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
-	0,   // 98: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	2,   // 99: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	129, // 100: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	130, // 101: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	128, // 102: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	128, // 103: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	128, // 104: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
-	32,  // 105: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	34,  // 106: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	131, // 107: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	132, // 108: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
-	35,  // 109: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	37,  // 110: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	133, // 111: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	133, // 112: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
-	30,  // 113: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	112, // 114: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
-	39,  // 115: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	41,  // 116: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	43,  // 117: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	45,  // 118: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	134, // 119: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
-	48,  // 120: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	135, // 121: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
-	50,  // 122: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	52,  // 123: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	136, // 124: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
-	54,  // 125: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	55,  // 126: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	57,  // 127: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	137, // 128: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
-	138, // 129: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
-	139, // 130: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
-	140, // 131: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
-	59,  // 132: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
-	61,  // 133: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
-	63,  // 134: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
-	118, // 135: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
-	65,  // 136: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
-	67,  // 137: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	90,  // 138: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	88,  // 139: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
-	86,  // 140: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
-	71,  // 141: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
-	73,  // 142: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
-	76,  // 143: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
-	78,  // 144: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
-	80,  // 145: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
-	82,  // 146: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
-	84,  // 147: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
-	5,   // 148: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	8,   // 149: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	10,  // 150: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	12,  // 151: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	15,  // 152: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	17,  // 153: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	18,  // 154: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	20,  // 155: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	141, // 156: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	22,  // 157: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	141, // 158: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	141, // 159: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	141, // 160: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	141, // 161: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	141, // 162: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	141, // 163: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	141, // 164: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	142, // 165: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	141, // 166: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
-	141, // 167: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	24,  // 168: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	26,  // 169: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	29,  // 170: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	141, // 171: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	1,   // 172: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	3,   // 173: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	141, // 174: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	141, // 175: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	141, // 176: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	141, // 177: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	141, // 178: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	33,  // 179: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	141, // 180: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	141, // 181: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	141, // 182: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	36,  // 183: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	38,  // 184: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	141, // 185: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	141, // 186: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	31,  // 187: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	141, // 188: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	40,  // 189: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	42,  // 190: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	44,  // 191: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	46,  // 192: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	141, // 193: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	49,  // 194: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	141, // 195: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	51,  // 196: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	53,  // 197: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	141, // 198: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	141, // 199: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	56,  // 200: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	58,  // 201: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	141, // 202: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
-	141, // 203: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
-	141, // 204: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
-	141, // 205: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
-	60,  // 206: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
-	62,  // 207: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
-	64,  // 208: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
-	141, // 209: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
-	66,  // 210: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
-	69,  // 211: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	91,  // 212: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	89,  // 213: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
-	87,  // 214: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
-	72,  // 215: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
-	74,  // 216: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
-	77,  // 217: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
-	79,  // 218: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
-	81,  // 219: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
-	83,  // 220: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
-	85,  // 221: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
-	148, // [148:222] is the sub-list for method output_type
-	74,  // [74:148] is the sub-list for method input_type
-	74,  // [74:74] is the sub-list for extension type_name
-	74,  // [74:74] is the sub-list for extension extendee
-	0,   // [0:74] is the sub-list for field type_name
+	99,  // 42: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	117, // 43: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	117, // 44: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	117, // 45: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	100, // 46: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	118, // 47: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	117, // 48: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	118, // 49: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	100, // 50: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	100, // 51: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	118, // 52: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	100, // 53: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
+	119, // 54: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
+	120, // 55: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
+	100, // 56: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
+	100, // 57: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
+	121, // 58: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
+	122, // 59: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
+	123, // 60: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
+	120, // 61: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
+	70,  // 62: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
+	72,  // 63: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
+	99,  // 64: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
+	77,  // 65: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
+	124, // 66: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
+	94,  // 67: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
+	94,  // 68: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
+	94,  // 69: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
+	94,  // 70: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
+	94,  // 71: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	100, // 72: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	95,  // 73: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	101, // 74: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	101, // 75: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
+	4,   // 76: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	7,   // 77: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	9,   // 78: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	11,  // 79: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	13,  // 80: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	16,  // 81: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	125, // 82: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
+	19,  // 83: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	126, // 84: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
+	21,  // 85: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	127, // 86: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
+	127, // 87: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
+	127, // 88: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
+	128, // 89: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
+	128, // 90: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
+	128, // 91: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
+	129, // 92: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	130, // 93: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	128, // 94: conductord.v1.BoardService.Restore:input_type -> conductord.v1.JobCommand
+	128, // 95: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
+	23,  // 96: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	25,  // 97: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	28,  // 98: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	131, // 99: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	0,   // 100: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	2,   // 101: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	132, // 102: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	133, // 103: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	131, // 104: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	131, // 105: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	131, // 106: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	32,  // 107: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	34,  // 108: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	134, // 109: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	135, // 110: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	35,  // 111: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	37,  // 112: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	136, // 113: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	136, // 114: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	30,  // 115: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	114, // 116: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	39,  // 117: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	41,  // 118: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	43,  // 119: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	45,  // 120: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	137, // 121: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	48,  // 122: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	138, // 123: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	50,  // 124: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	52,  // 125: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	139, // 126: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	54,  // 127: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	55,  // 128: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	57,  // 129: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	140, // 130: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
+	141, // 131: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
+	142, // 132: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
+	143, // 133: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
+	59,  // 134: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
+	144, // 135: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
+	145, // 136: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
+	61,  // 137: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
+	63,  // 138: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
+	65,  // 139: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
+	121, // 140: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
+	67,  // 141: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
+	69,  // 142: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	92,  // 143: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	90,  // 144: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
+	88,  // 145: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
+	73,  // 146: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
+	75,  // 147: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
+	78,  // 148: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
+	80,  // 149: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
+	82,  // 150: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
+	84,  // 151: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
+	86,  // 152: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
+	5,   // 153: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	8,   // 154: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	10,  // 155: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	12,  // 156: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	15,  // 157: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	17,  // 158: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	18,  // 159: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	20,  // 160: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	146, // 161: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	22,  // 162: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	146, // 163: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	146, // 164: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	146, // 165: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	146, // 166: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	146, // 167: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	146, // 168: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	146, // 169: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	147, // 170: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	146, // 171: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
+	146, // 172: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	24,  // 173: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	26,  // 174: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	29,  // 175: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	146, // 176: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	1,   // 177: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	3,   // 178: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	146, // 179: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	146, // 180: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	146, // 181: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	146, // 182: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	146, // 183: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	33,  // 184: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	146, // 185: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	146, // 186: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	146, // 187: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	36,  // 188: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	38,  // 189: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	146, // 190: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	146, // 191: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	31,  // 192: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	146, // 193: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	40,  // 194: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	42,  // 195: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	44,  // 196: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	46,  // 197: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	146, // 198: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	49,  // 199: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	146, // 200: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	51,  // 201: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	53,  // 202: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	146, // 203: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	146, // 204: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	56,  // 205: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	58,  // 206: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	146, // 207: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
+	146, // 208: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
+	146, // 209: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
+	146, // 210: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
+	60,  // 211: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
+	146, // 212: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
+	146, // 213: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
+	62,  // 214: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
+	64,  // 215: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
+	66,  // 216: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
+	146, // 217: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
+	68,  // 218: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
+	71,  // 219: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	93,  // 220: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	91,  // 221: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
+	89,  // 222: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
+	74,  // 223: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
+	76,  // 224: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
+	79,  // 225: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
+	81,  // 226: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
+	83,  // 227: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
+	85,  // 228: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
+	87,  // 229: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
+	153, // [153:230] is the sub-list for method output_type
+	76,  // [76:153] is the sub-list for method input_type
+	76,  // [76:76] is the sub-list for extension type_name
+	76,  // [76:76] is the sub-list for extension extendee
+	0,   // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -6402,7 +6538,7 @@ func file_conductord_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   94,
+			NumMessages:   96,
 			NumExtensions: 0,
 			NumServices:   7,
 		},

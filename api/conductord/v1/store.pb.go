@@ -473,8 +473,10 @@ type Counters struct {
 	Bytes         uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	Posted        *CountersRate          `protobuf:"bytes,3,opt,name=posted,proto3" json:"posted,omitempty"`
 	Finished      *CountersRate          `protobuf:"bytes,4,opt,name=finished,proto3" json:"finished,omitempty"`
-	Debt          uint64                 `protobuf:"varint,5,opt,name=debt,proto3" json:"debt,omitempty"`       // of the bucket that bounds postings a second
-	Charged       int64                  `protobuf:"varint,6,opt,name=charged,proto3" json:"charged,omitempty"` // when the debt was what it is; Unix nanoseconds
+	Debt          uint64                 `protobuf:"varint,5,opt,name=debt,proto3" json:"debt,omitempty"`         // of the bucket that bounds postings a second
+	Charged       int64                  `protobuf:"varint,6,opt,name=charged,proto3" json:"charged,omitempty"`   // when the debt was what it is; Unix nanoseconds
+	Active        uint64                 `protobuf:"varint,7,opt,name=active,proto3" json:"active,omitempty"`     // unfinished jobs; of a principal, and of the boards of a quota
+	Sessions      uint64                 `protobuf:"varint,8,opt,name=sessions,proto3" json:"sessions,omitempty"` // open ones; of a principal
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -547,6 +549,20 @@ func (x *Counters) GetDebt() uint64 {
 func (x *Counters) GetCharged() int64 {
 	if x != nil {
 		return x.Charged
+	}
+	return 0
+}
+
+func (x *Counters) GetActive() uint64 {
+	if x != nil {
+		return x.Active
+	}
+	return 0
+}
+
+func (x *Counters) GetSessions() uint64 {
+	if x != nil {
+		return x.Sessions
 	}
 	return 0
 }
@@ -653,14 +669,16 @@ const file_conductord_v1_store_proto_rawDesc = "" +
 	"created_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x122\n" +
 	"\x06limits\x18\x02 \x01(\v2\x1a.conductord.v1.BoardLimitsR\x06limits\x12/\n" +
 	"\x05pause\x18\x03 \x01(\v2\x19.conductord.v1.BoardPauseR\x05pause\x122\n" +
-	"\x06ageing\x18\x04 \x01(\v2\x1a.conductord.v1.BoardAgeingR\x06ageing\"\xd0\x01\n" +
+	"\x06ageing\x18\x04 \x01(\v2\x1a.conductord.v1.BoardAgeingR\x06ageing\"\x84\x02\n" +
 	"\bCounters\x12\x12\n" +
 	"\x04jobs\x18\x01 \x03(\x04R\x04jobs\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x123\n" +
 	"\x06posted\x18\x03 \x01(\v2\x1b.conductord.v1.CountersRateR\x06posted\x127\n" +
 	"\bfinished\x18\x04 \x01(\v2\x1b.conductord.v1.CountersRateR\bfinished\x12\x12\n" +
 	"\x04debt\x18\x05 \x01(\x04R\x04debt\x12\x18\n" +
-	"\acharged\x18\x06 \x01(\x03R\acharged\":\n" +
+	"\acharged\x18\x06 \x01(\x03R\acharged\x12\x16\n" +
+	"\x06active\x18\a \x01(\x04R\x06active\x12\x1a\n" +
+	"\bsessions\x18\b \x01(\x04R\bsessions\":\n" +
 	"\fCountersRate\x12\x12\n" +
 	"\x04slot\x18\x01 \x01(\x03R\x04slot\x12\x16\n" +
 	"\x06counts\x18\x02 \x03(\x04R\x06countsBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"

@@ -387,6 +387,16 @@ func (m *Counters) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Sessions != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Sessions))
+		i--
+		dAtA[i] = 0x40
+	}
+	if m.Active != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Active))
+		i--
+		dAtA[i] = 0x38
+	}
 	if m.Charged != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Charged))
 		i--
@@ -692,6 +702,12 @@ func (m *Counters) SizeVT() (n int) {
 	}
 	if m.Charged != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Charged))
+	}
+	if m.Active != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Active))
+	}
+	if m.Sessions != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Sessions))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -2195,6 +2211,44 @@ func (m *Counters) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.Charged |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 7:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Active", wireType)
+			}
+			m.Active = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Active |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 8:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Sessions", wireType)
+			}
+			m.Sessions = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Sessions |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

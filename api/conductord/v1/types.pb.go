@@ -458,6 +458,169 @@ func (x *Principal) GetBy() string {
 	return ""
 }
 
+// Quota bounds what a principal, or boards together, may use. Its subject is a principal or
+// boards: one of the two is set.
+type Quota struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Principal     string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	Boards        string                 `protobuf:"bytes,2,opt,name=boards,proto3" json:"boards,omitempty"` // a name, or the beginning of names and "*"
+	Limits        *Amounts               `protobuf:"bytes,3,opt,name=limits,proto3" json:"limits,omitempty"`
+	Used          *Amounts               `protobuf:"bytes,4,opt,name=used,proto3" json:"used,omitempty"` // left out of what is stored
+	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"` // the principal that changed it last
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quota) Reset() {
+	*x = Quota{}
+	mi := &file_conductord_v1_types_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quota) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quota) ProtoMessage() {}
+
+func (x *Quota) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quota.ProtoReflect.Descriptor instead.
+func (*Quota) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Quota) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *Quota) GetBoards() string {
+	if x != nil {
+		return x.Boards
+	}
+	return ""
+}
+
+func (x *Quota) GetLimits() *Amounts {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *Quota) GetUsed() *Amounts {
+	if x != nil {
+		return x.Used
+	}
+	return nil
+}
+
+func (x *Quota) GetUpdatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdatedAt
+	}
+	return nil
+}
+
+func (x *Quota) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+// Amounts are the limits of a quota, where 0 is no limit, or what its subject uses.
+type Amounts struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Jobs              uint64                 `protobuf:"varint,1,opt,name=jobs,proto3" json:"jobs,omitempty"`                                                      // unfinished ones
+	Bytes             uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`                                                    // of the postings of unfinished ones
+	PostingsPerSecond uint64                 `protobuf:"varint,3,opt,name=postings_per_second,json=postingsPerSecond,proto3" json:"postings_per_second,omitempty"` // used: of the second that may come at once
+	Sessions          uint64                 `protobuf:"varint,4,opt,name=sessions,proto3" json:"sessions,omitempty"`                                              // open ones; of a principal only
+	Watches           uint64                 `protobuf:"varint,5,opt,name=watches,proto3" json:"watches,omitempty"`                                                // and long polls; of a principal only, at each node
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *Amounts) Reset() {
+	*x = Amounts{}
+	mi := &file_conductord_v1_types_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Amounts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Amounts) ProtoMessage() {}
+
+func (x *Amounts) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Amounts.ProtoReflect.Descriptor instead.
+func (*Amounts) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Amounts) GetJobs() uint64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+func (x *Amounts) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Amounts) GetPostingsPerSecond() uint64 {
+	if x != nil {
+		return x.PostingsPerSecond
+	}
+	return 0
+}
+
+func (x *Amounts) GetSessions() uint64 {
+	if x != nil {
+		return x.Sessions
+	}
+	return 0
+}
+
+func (x *Amounts) GetWatches() uint64 {
+	if x != nil {
+		return x.Watches
+	}
+	return 0
+}
+
 // AuditRecord is a change, or another deed, of a principal.
 type AuditRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -474,7 +637,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_conductord_v1_types_proto_msgTypes[6]
+	mi := &file_conductord_v1_types_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -486,7 +649,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[6]
+	mi := &file_conductord_v1_types_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -499,7 +662,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{6}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AuditRecord) GetPosition() *Position {
@@ -567,7 +730,7 @@ type AuditRefusal struct {
 
 func (x *AuditRefusal) Reset() {
 	*x = AuditRefusal{}
-	mi := &file_conductord_v1_types_proto_msgTypes[7]
+	mi := &file_conductord_v1_types_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -579,7 +742,7 @@ func (x *AuditRefusal) String() string {
 func (*AuditRefusal) ProtoMessage() {}
 
 func (x *AuditRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[7]
+	mi := &file_conductord_v1_types_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -592,7 +755,7 @@ func (x *AuditRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRefusal.ProtoReflect.Descriptor instead.
 func (*AuditRefusal) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{7}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AuditRefusal) GetNode() string {
@@ -655,7 +818,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_conductord_v1_types_proto_msgTypes[8]
+	mi := &file_conductord_v1_types_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -667,7 +830,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[8]
+	mi := &file_conductord_v1_types_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -680,7 +843,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{8}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Grant) GetRole() string {
@@ -711,7 +874,7 @@ type AccessToken struct {
 
 func (x *AccessToken) Reset() {
 	*x = AccessToken{}
-	mi := &file_conductord_v1_types_proto_msgTypes[9]
+	mi := &file_conductord_v1_types_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -723,7 +886,7 @@ func (x *AccessToken) String() string {
 func (*AccessToken) ProtoMessage() {}
 
 func (x *AccessToken) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[9]
+	mi := &file_conductord_v1_types_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -736,7 +899,7 @@ func (x *AccessToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessToken.ProtoReflect.Descriptor instead.
 func (*AccessToken) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{9}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AccessToken) GetId() string {
@@ -784,7 +947,7 @@ type Factory struct {
 
 func (x *Factory) Reset() {
 	*x = Factory{}
-	mi := &file_conductord_v1_types_proto_msgTypes[10]
+	mi := &file_conductord_v1_types_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -796,7 +959,7 @@ func (x *Factory) String() string {
 func (*Factory) ProtoMessage() {}
 
 func (x *Factory) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[10]
+	mi := &file_conductord_v1_types_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -809,7 +972,7 @@ func (x *Factory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Factory.ProtoReflect.Descriptor instead.
 func (*Factory) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{10}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Factory) GetName() string {
@@ -853,7 +1016,7 @@ type FlowDetail struct {
 
 func (x *FlowDetail) Reset() {
 	*x = FlowDetail{}
-	mi := &file_conductord_v1_types_proto_msgTypes[11]
+	mi := &file_conductord_v1_types_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -865,7 +1028,7 @@ func (x *FlowDetail) String() string {
 func (*FlowDetail) ProtoMessage() {}
 
 func (x *FlowDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[11]
+	mi := &file_conductord_v1_types_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -878,7 +1041,7 @@ func (x *FlowDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowDetail.ProtoReflect.Descriptor instead.
 func (*FlowDetail) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{11}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FlowDetail) GetId() string {
@@ -1025,7 +1188,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_conductord_v1_types_proto_msgTypes[12]
+	mi := &file_conductord_v1_types_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1200,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[12]
+	mi := &file_conductord_v1_types_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1213,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{12}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Definition) GetHash() string {
@@ -1086,7 +1249,7 @@ type Intervention struct {
 
 func (x *Intervention) Reset() {
 	*x = Intervention{}
-	mi := &file_conductord_v1_types_proto_msgTypes[13]
+	mi := &file_conductord_v1_types_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1098,7 +1261,7 @@ func (x *Intervention) String() string {
 func (*Intervention) ProtoMessage() {}
 
 func (x *Intervention) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[13]
+	mi := &file_conductord_v1_types_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1111,7 +1274,7 @@ func (x *Intervention) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Intervention.ProtoReflect.Descriptor instead.
 func (*Intervention) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{13}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Intervention) GetId() string {
@@ -1201,7 +1364,7 @@ type AtomDetail struct {
 
 func (x *AtomDetail) Reset() {
 	*x = AtomDetail{}
-	mi := &file_conductord_v1_types_proto_msgTypes[14]
+	mi := &file_conductord_v1_types_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1213,7 +1376,7 @@ func (x *AtomDetail) String() string {
 func (*AtomDetail) ProtoMessage() {}
 
 func (x *AtomDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[14]
+	mi := &file_conductord_v1_types_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1226,7 +1389,7 @@ func (x *AtomDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AtomDetail.ProtoReflect.Descriptor instead.
 func (*AtomDetail) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{14}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AtomDetail) GetName() string {
@@ -1306,7 +1469,7 @@ type Folded struct {
 
 func (x *Folded) Reset() {
 	*x = Folded{}
-	mi := &file_conductord_v1_types_proto_msgTypes[15]
+	mi := &file_conductord_v1_types_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +1481,7 @@ func (x *Folded) String() string {
 func (*Folded) ProtoMessage() {}
 
 func (x *Folded) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[15]
+	mi := &file_conductord_v1_types_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1331,7 +1494,7 @@ func (x *Folded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Folded.ProtoReflect.Descriptor instead.
 func (*Folded) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Folded) GetExecutions() uint32 {
@@ -1382,7 +1545,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_conductord_v1_types_proto_msgTypes[16]
+	mi := &file_conductord_v1_types_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1394,7 +1557,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[16]
+	mi := &file_conductord_v1_types_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1407,7 +1570,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Progress) GetDone() int64 {
@@ -1463,7 +1626,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1638,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[17]
+	mi := &file_conductord_v1_types_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,7 +1651,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Attempt) GetAction() string {
@@ -1598,7 +1761,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1773,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[18]
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1786,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Update) GetFlow() string {
@@ -1691,7 +1854,7 @@ type AtomChange struct {
 
 func (x *AtomChange) Reset() {
 	*x = AtomChange{}
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1866,7 @@ func (x *AtomChange) String() string {
 func (*AtomChange) ProtoMessage() {}
 
 func (x *AtomChange) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[19]
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1879,7 @@ func (x *AtomChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AtomChange.ProtoReflect.Descriptor instead.
 func (*AtomChange) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AtomChange) GetName() string {
@@ -1804,7 +1967,7 @@ type Posting struct {
 
 func (x *Posting) Reset() {
 	*x = Posting{}
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1816,7 +1979,7 @@ func (x *Posting) String() string {
 func (*Posting) ProtoMessage() {}
 
 func (x *Posting) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1829,7 +1992,7 @@ func (x *Posting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posting.ProtoReflect.Descriptor instead.
 func (*Posting) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Posting) GetId() string {
@@ -1990,7 +2153,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2002,7 +2165,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2015,7 +2178,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RetryPolicy) GetAttempts() uint32 {
@@ -2126,7 +2289,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2138,7 +2301,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2151,7 +2314,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Job) GetId() string {
@@ -2471,7 +2634,7 @@ type JobError struct {
 
 func (x *JobError) Reset() {
 	*x = JobError{}
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2483,7 +2646,7 @@ func (x *JobError) String() string {
 func (*JobError) ProtoMessage() {}
 
 func (x *JobError) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2496,7 +2659,7 @@ func (x *JobError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobError.ProtoReflect.Descriptor instead.
 func (*JobError) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *JobError) GetPosition() *Position {
@@ -2615,7 +2778,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2627,7 +2790,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2640,7 +2803,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Change) GetJob() string {
@@ -2723,7 +2886,7 @@ type OperatorRequest struct {
 
 func (x *OperatorRequest) Reset() {
 	*x = OperatorRequest{}
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2735,7 +2898,7 @@ func (x *OperatorRequest) String() string {
 func (*OperatorRequest) ProtoMessage() {}
 
 func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2748,7 +2911,7 @@ func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorRequest.ProtoReflect.Descriptor instead.
 func (*OperatorRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *OperatorRequest) GetKind() string {
@@ -2815,7 +2978,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2827,7 +2990,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2840,7 +3003,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Claim) GetSession() string {
@@ -2910,7 +3073,7 @@ type HeldClaim struct {
 
 func (x *HeldClaim) Reset() {
 	*x = HeldClaim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2922,7 +3085,7 @@ func (x *HeldClaim) String() string {
 func (*HeldClaim) ProtoMessage() {}
 
 func (x *HeldClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2935,7 +3098,7 @@ func (x *HeldClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldClaim.ProtoReflect.Descriptor instead.
 func (*HeldClaim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *HeldClaim) GetJob() string {
@@ -3009,7 +3172,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3021,7 +3184,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3034,7 +3197,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Claimed) GetJob() *Job {
@@ -3082,7 +3245,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3094,7 +3257,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3107,7 +3270,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Ending) GetJob() string {
@@ -3179,7 +3342,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3191,7 +3354,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3204,7 +3367,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Opening) GetId() string {
@@ -3258,7 +3421,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3270,7 +3433,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3283,7 +3446,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Session) GetId() string {
@@ -3361,7 +3524,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3373,7 +3536,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3386,7 +3549,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Entity) GetKind() string {
@@ -3480,7 +3643,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3492,7 +3655,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3505,7 +3668,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Drain) GetConductor() string {
@@ -3553,7 +3716,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3565,7 +3728,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3578,7 +3741,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Position) GetIndex() uint64 {
@@ -3624,7 +3787,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3636,7 +3799,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3649,7 +3812,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -3809,7 +3972,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3821,7 +3984,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3834,7 +3997,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *StepEvent) GetName() string {
@@ -3873,18 +4036,19 @@ type Schedule struct {
 	Decided       *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=decided,proto3" json:"decided,omitempty"` // every slot up to this has been decided
 	Next          *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=next,proto3" json:"next,omitempty"`       // unset: there is none
 	Pause         *SchedulePause         `protobuf:"bytes,26,opt,name=pause,proto3" json:"pause,omitempty"`
-	Active        uint32                 `protobuf:"varint,27,opt,name=active,proto3" json:"active,omitempty"`   // unfinished jobs
-	Waiting       uint32                 `protobuf:"varint,28,opt,name=waiting,proto3" json:"waiting,omitempty"` // slots that wait for them
-	Posted        uint64                 `protobuf:"varint,29,opt,name=posted,proto3" json:"posted,omitempty"`   // jobs, in all
-	Skipped       uint64                 `protobuf:"varint,30,opt,name=skipped,proto3" json:"skipped,omitempty"` // slots, in all
-	Records       uint32                 `protobuf:"varint,31,opt,name=records,proto3" json:"records,omitempty"` // of its slots, that are kept
+	Active        uint32                 `protobuf:"varint,27,opt,name=active,proto3" json:"active,omitempty"`                 // unfinished jobs
+	Waiting       uint32                 `protobuf:"varint,28,opt,name=waiting,proto3" json:"waiting,omitempty"`               // slots that wait for them
+	Posted        uint64                 `protobuf:"varint,29,opt,name=posted,proto3" json:"posted,omitempty"`                 // jobs, in all
+	Skipped       uint64                 `protobuf:"varint,30,opt,name=skipped,proto3" json:"skipped,omitempty"`               // slots, in all
+	Records       uint32                 `protobuf:"varint,31,opt,name=records,proto3" json:"records,omitempty"`               // of its slots, that are kept
+	SavedBy       string                 `protobuf:"bytes,32,opt,name=saved_by,json=savedBy,proto3" json:"saved_by,omitempty"` // the principal that has defined it last, in whose name its jobs are posted; empty without access control
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3896,7 +4060,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3909,7 +4073,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Schedule) GetBoard() string {
@@ -4073,6 +4237,13 @@ func (x *Schedule) GetRecords() uint32 {
 	return 0
 }
 
+func (x *Schedule) GetSavedBy() string {
+	if x != nil {
+		return x.SavedBy
+	}
+	return ""
+}
+
 type SchedulePause struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
@@ -4084,7 +4255,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4096,7 +4267,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4109,7 +4280,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SchedulePause) GetBy() string {
@@ -4154,7 +4325,7 @@ type SlotRecord struct {
 
 func (x *SlotRecord) Reset() {
 	*x = SlotRecord{}
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4166,7 +4337,7 @@ func (x *SlotRecord) String() string {
 func (*SlotRecord) ProtoMessage() {}
 
 func (x *SlotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4179,7 +4350,7 @@ func (x *SlotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotRecord.ProtoReflect.Descriptor instead.
 func (*SlotRecord) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SlotRecord) GetNumber() uint64 {
@@ -4273,7 +4444,7 @@ type SlotDecision struct {
 
 func (x *SlotDecision) Reset() {
 	*x = SlotDecision{}
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4285,7 +4456,7 @@ func (x *SlotDecision) String() string {
 func (*SlotDecision) ProtoMessage() {}
 
 func (x *SlotDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4298,7 +4469,7 @@ func (x *SlotDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotDecision.ProtoReflect.Descriptor instead.
 func (*SlotDecision) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SlotDecision) GetSlot() *timestamppb.Timestamp {
@@ -4346,7 +4517,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4358,7 +4529,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4371,7 +4542,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Error) GetCode() string {
@@ -4439,7 +4610,7 @@ type Board struct {
 
 func (x *Board) Reset() {
 	*x = Board{}
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4451,7 +4622,7 @@ func (x *Board) String() string {
 func (*Board) ProtoMessage() {}
 
 func (x *Board) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4464,7 +4635,7 @@ func (x *Board) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Board.ProtoReflect.Descriptor instead.
 func (*Board) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Board) GetName() string {
@@ -4521,7 +4692,7 @@ type BoardAgeing struct {
 
 func (x *BoardAgeing) Reset() {
 	*x = BoardAgeing{}
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4533,7 +4704,7 @@ func (x *BoardAgeing) String() string {
 func (*BoardAgeing) ProtoMessage() {}
 
 func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4546,7 +4717,7 @@ func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardAgeing.ProtoReflect.Descriptor instead.
 func (*BoardAgeing) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *BoardAgeing) GetStep() *durationpb.Duration {
@@ -4582,7 +4753,7 @@ type BoardLimits struct {
 
 func (x *BoardLimits) Reset() {
 	*x = BoardLimits{}
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4594,7 +4765,7 @@ func (x *BoardLimits) String() string {
 func (*BoardLimits) ProtoMessage() {}
 
 func (x *BoardLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4607,7 +4778,7 @@ func (x *BoardLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardLimits.ProtoReflect.Descriptor instead.
 func (*BoardLimits) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *BoardLimits) GetJobs() uint64 {
@@ -4643,7 +4814,7 @@ type BoardPause struct {
 
 func (x *BoardPause) Reset() {
 	*x = BoardPause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4655,7 +4826,7 @@ func (x *BoardPause) String() string {
 func (*BoardPause) ProtoMessage() {}
 
 func (x *BoardPause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4668,7 +4839,7 @@ func (x *BoardPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardPause.ProtoReflect.Descriptor instead.
 func (*BoardPause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *BoardPause) GetBy() string {
@@ -4710,7 +4881,7 @@ type BoardCounts struct {
 
 func (x *BoardCounts) Reset() {
 	*x = BoardCounts{}
-	mi := &file_conductord_v1_types_proto_msgTypes[46]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4722,7 +4893,7 @@ func (x *BoardCounts) String() string {
 func (*BoardCounts) ProtoMessage() {}
 
 func (x *BoardCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[46]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4735,7 +4906,7 @@ func (x *BoardCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCounts.ProtoReflect.Descriptor instead.
 func (*BoardCounts) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *BoardCounts) GetJobs() map[string]uint64 {
@@ -4820,7 +4991,7 @@ type BoardRate struct {
 
 func (x *BoardRate) Reset() {
 	*x = BoardRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4832,7 +5003,7 @@ func (x *BoardRate) String() string {
 func (*BoardRate) ProtoMessage() {}
 
 func (x *BoardRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4845,7 +5016,7 @@ func (x *BoardRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRate.ProtoReflect.Descriptor instead.
 func (*BoardRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *BoardRate) GetOne() uint64 {
@@ -4879,7 +5050,7 @@ type BoardKind struct {
 
 func (x *BoardKind) Reset() {
 	*x = BoardKind{}
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4891,7 +5062,7 @@ func (x *BoardKind) String() string {
 func (*BoardKind) ProtoMessage() {}
 
 func (x *BoardKind) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4904,7 +5075,7 @@ func (x *BoardKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardKind.ProtoReflect.Descriptor instead.
 func (*BoardKind) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *BoardKind) GetKind() string {
@@ -4933,7 +5104,7 @@ type BoardHolder struct {
 
 func (x *BoardHolder) Reset() {
 	*x = BoardHolder{}
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4945,7 +5116,7 @@ func (x *BoardHolder) String() string {
 func (*BoardHolder) ProtoMessage() {}
 
 func (x *BoardHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4958,7 +5129,7 @@ func (x *BoardHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHolder.ProtoReflect.Descriptor instead.
 func (*BoardHolder) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *BoardHolder) GetSession() string {
@@ -5026,7 +5197,21 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"updated_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x0e\n" +
-	"\x02by\x18\a \x01(\tR\x02by\"\xe2\x01\n" +
+	"\x02by\x18\a \x01(\tR\x02by\"\xe4\x01\n" +
+	"\x05Quota\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x16\n" +
+	"\x06boards\x18\x02 \x01(\tR\x06boards\x12.\n" +
+	"\x06limits\x18\x03 \x01(\v2\x16.conductord.v1.AmountsR\x06limits\x12*\n" +
+	"\x04used\x18\x04 \x01(\v2\x16.conductord.v1.AmountsR\x04used\x129\n" +
+	"\n" +
+	"updated_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\"\x99\x01\n" +
+	"\aAmounts\x12\x12\n" +
+	"\x04jobs\x18\x01 \x01(\x04R\x04jobs\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12.\n" +
+	"\x13postings_per_second\x18\x03 \x01(\x04R\x11postingsPerSecond\x12\x1a\n" +
+	"\bsessions\x18\x04 \x01(\x04R\bsessions\x12\x18\n" +
+	"\awatches\x18\x05 \x01(\x04R\awatches\"\xe2\x01\n" +
 	"\vAuditRecord\x123\n" +
 	"\bposition\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\bposition\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x1c\n" +
@@ -5375,7 +5560,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x02by\x18\x15 \x01(\tR\x02by\"5\n" +
 	"\tStepEvent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05state\x18\x02 \x01(\tR\x05state\"\xbb\x06\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\"\xd6\x06\n" +
 	"\bSchedule\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -5403,7 +5588,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\awaiting\x18\x1c \x01(\rR\awaiting\x12\x16\n" +
 	"\x06posted\x18\x1d \x01(\x04R\x06posted\x12\x18\n" +
 	"\askipped\x18\x1e \x01(\x04R\askipped\x12\x18\n" +
-	"\arecords\x18\x1f \x01(\rR\arecords\"c\n" +
+	"\arecords\x18\x1f \x01(\rR\arecords\x12\x19\n" +
+	"\bsaved_by\x18  \x01(\tR\asavedBy\"c\n" +
 	"\rSchedulePause\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12*\n" +
@@ -5498,7 +5684,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*NamedValue)(nil),            // 1: conductord.v1.NamedValue
@@ -5506,199 +5692,204 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*Failure)(nil),               // 3: conductord.v1.Failure
 	(*Book)(nil),                  // 4: conductord.v1.Book
 	(*Principal)(nil),             // 5: conductord.v1.Principal
-	(*AuditRecord)(nil),           // 6: conductord.v1.AuditRecord
-	(*AuditRefusal)(nil),          // 7: conductord.v1.AuditRefusal
-	(*Grant)(nil),                 // 8: conductord.v1.Grant
-	(*AccessToken)(nil),           // 9: conductord.v1.AccessToken
-	(*Factory)(nil),               // 10: conductord.v1.Factory
-	(*FlowDetail)(nil),            // 11: conductord.v1.FlowDetail
-	(*Definition)(nil),            // 12: conductord.v1.Definition
-	(*Intervention)(nil),          // 13: conductord.v1.Intervention
-	(*AtomDetail)(nil),            // 14: conductord.v1.AtomDetail
-	(*Folded)(nil),                // 15: conductord.v1.Folded
-	(*Progress)(nil),              // 16: conductord.v1.Progress
-	(*Attempt)(nil),               // 17: conductord.v1.Attempt
-	(*Update)(nil),                // 18: conductord.v1.Update
-	(*AtomChange)(nil),            // 19: conductord.v1.AtomChange
-	(*Posting)(nil),               // 20: conductord.v1.Posting
-	(*RetryPolicy)(nil),           // 21: conductord.v1.RetryPolicy
-	(*Job)(nil),                   // 22: conductord.v1.Job
-	(*JobError)(nil),              // 23: conductord.v1.JobError
-	(*Change)(nil),                // 24: conductord.v1.Change
-	(*OperatorRequest)(nil),       // 25: conductord.v1.OperatorRequest
-	(*Claim)(nil),                 // 26: conductord.v1.Claim
-	(*HeldClaim)(nil),             // 27: conductord.v1.HeldClaim
-	(*Claimed)(nil),               // 28: conductord.v1.Claimed
-	(*Ending)(nil),                // 29: conductord.v1.Ending
-	(*Opening)(nil),               // 30: conductord.v1.Opening
-	(*Session)(nil),               // 31: conductord.v1.Session
-	(*Entity)(nil),                // 32: conductord.v1.Entity
-	(*Drain)(nil),                 // 33: conductord.v1.Drain
-	(*Position)(nil),              // 34: conductord.v1.Position
-	(*Event)(nil),                 // 35: conductord.v1.Event
-	(*StepEvent)(nil),             // 36: conductord.v1.StepEvent
-	(*Schedule)(nil),              // 37: conductord.v1.Schedule
-	(*SchedulePause)(nil),         // 38: conductord.v1.SchedulePause
-	(*SlotRecord)(nil),            // 39: conductord.v1.SlotRecord
-	(*SlotDecision)(nil),          // 40: conductord.v1.SlotDecision
-	(*Error)(nil),                 // 41: conductord.v1.Error
-	(*Board)(nil),                 // 42: conductord.v1.Board
-	(*BoardAgeing)(nil),           // 43: conductord.v1.BoardAgeing
-	(*BoardLimits)(nil),           // 44: conductord.v1.BoardLimits
-	(*BoardPause)(nil),            // 45: conductord.v1.BoardPause
-	(*BoardCounts)(nil),           // 46: conductord.v1.BoardCounts
-	(*BoardRate)(nil),             // 47: conductord.v1.BoardRate
-	(*BoardKind)(nil),             // 48: conductord.v1.BoardKind
-	(*BoardHolder)(nil),           // 49: conductord.v1.BoardHolder
-	nil,                           // 50: conductord.v1.BoardCounts.JobsEntry
-	nil,                           // 51: conductord.v1.BoardKind.JobsEntry
-	(*timestamppb.Timestamp)(nil), // 52: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 53: google.protobuf.Duration
+	(*Quota)(nil),                 // 6: conductord.v1.Quota
+	(*Amounts)(nil),               // 7: conductord.v1.Amounts
+	(*AuditRecord)(nil),           // 8: conductord.v1.AuditRecord
+	(*AuditRefusal)(nil),          // 9: conductord.v1.AuditRefusal
+	(*Grant)(nil),                 // 10: conductord.v1.Grant
+	(*AccessToken)(nil),           // 11: conductord.v1.AccessToken
+	(*Factory)(nil),               // 12: conductord.v1.Factory
+	(*FlowDetail)(nil),            // 13: conductord.v1.FlowDetail
+	(*Definition)(nil),            // 14: conductord.v1.Definition
+	(*Intervention)(nil),          // 15: conductord.v1.Intervention
+	(*AtomDetail)(nil),            // 16: conductord.v1.AtomDetail
+	(*Folded)(nil),                // 17: conductord.v1.Folded
+	(*Progress)(nil),              // 18: conductord.v1.Progress
+	(*Attempt)(nil),               // 19: conductord.v1.Attempt
+	(*Update)(nil),                // 20: conductord.v1.Update
+	(*AtomChange)(nil),            // 21: conductord.v1.AtomChange
+	(*Posting)(nil),               // 22: conductord.v1.Posting
+	(*RetryPolicy)(nil),           // 23: conductord.v1.RetryPolicy
+	(*Job)(nil),                   // 24: conductord.v1.Job
+	(*JobError)(nil),              // 25: conductord.v1.JobError
+	(*Change)(nil),                // 26: conductord.v1.Change
+	(*OperatorRequest)(nil),       // 27: conductord.v1.OperatorRequest
+	(*Claim)(nil),                 // 28: conductord.v1.Claim
+	(*HeldClaim)(nil),             // 29: conductord.v1.HeldClaim
+	(*Claimed)(nil),               // 30: conductord.v1.Claimed
+	(*Ending)(nil),                // 31: conductord.v1.Ending
+	(*Opening)(nil),               // 32: conductord.v1.Opening
+	(*Session)(nil),               // 33: conductord.v1.Session
+	(*Entity)(nil),                // 34: conductord.v1.Entity
+	(*Drain)(nil),                 // 35: conductord.v1.Drain
+	(*Position)(nil),              // 36: conductord.v1.Position
+	(*Event)(nil),                 // 37: conductord.v1.Event
+	(*StepEvent)(nil),             // 38: conductord.v1.StepEvent
+	(*Schedule)(nil),              // 39: conductord.v1.Schedule
+	(*SchedulePause)(nil),         // 40: conductord.v1.SchedulePause
+	(*SlotRecord)(nil),            // 41: conductord.v1.SlotRecord
+	(*SlotDecision)(nil),          // 42: conductord.v1.SlotDecision
+	(*Error)(nil),                 // 43: conductord.v1.Error
+	(*Board)(nil),                 // 44: conductord.v1.Board
+	(*BoardAgeing)(nil),           // 45: conductord.v1.BoardAgeing
+	(*BoardLimits)(nil),           // 46: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 47: conductord.v1.BoardPause
+	(*BoardCounts)(nil),           // 48: conductord.v1.BoardCounts
+	(*BoardRate)(nil),             // 49: conductord.v1.BoardRate
+	(*BoardKind)(nil),             // 50: conductord.v1.BoardKind
+	(*BoardHolder)(nil),           // 51: conductord.v1.BoardHolder
+	nil,                           // 52: conductord.v1.BoardCounts.JobsEntry
+	nil,                           // 53: conductord.v1.BoardKind.JobsEntry
+	(*timestamppb.Timestamp)(nil), // 54: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 55: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	0,   // 0: conductord.v1.NamedValue.value:type_name -> conductord.v1.Value
 	3,   // 1: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
 	1,   // 2: conductord.v1.Book.meta:type_name -> conductord.v1.NamedValue
-	52,  // 3: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	52,  // 4: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
-	11,  // 5: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
-	8,   // 6: conductord.v1.Principal.grants:type_name -> conductord.v1.Grant
-	9,   // 7: conductord.v1.Principal.tokens:type_name -> conductord.v1.AccessToken
-	52,  // 8: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
-	52,  // 9: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
-	34,  // 10: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
-	52,  // 11: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
-	52,  // 12: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
-	52,  // 13: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
-	52,  // 14: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
-	0,   // 15: conductord.v1.Factory.args:type_name -> conductord.v1.Value
-	10,  // 16: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
-	1,   // 17: conductord.v1.FlowDetail.store:type_name -> conductord.v1.NamedValue
-	1,   // 18: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.NamedValue
-	3,   // 19: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	52,  // 20: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	52,  // 21: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
-	2,   // 22: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
-	14,  // 23: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
-	12,  // 24: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
-	13,  // 25: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
-	2,   // 26: conductord.v1.FlowDetail.ended:type_name -> conductord.v1.Token
-	2,   // 27: conductord.v1.FlowDetail.begun:type_name -> conductord.v1.Token
-	0,   // 28: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	52,  // 29: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
-	2,   // 30: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	52,  // 31: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
-	17,  // 32: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
-	16,  // 33: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
-	15,  // 34: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
-	0,   // 35: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	52,  // 36: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	2,   // 37: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	52,  // 38: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	52,  // 39: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	0,   // 40: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
-	3,   // 41: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
-	3,   // 42: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
-	2,   // 43: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	3,   // 44: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	19,  // 45: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	12,  // 46: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	52,  // 47: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	17,  // 48: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	16,  // 49: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
-	4,   // 50: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,   // 51: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	1,   // 52: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
-	52,  // 53: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	52,  // 54: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	21,  // 55: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	53,  // 56: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	53,  // 57: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	53,  // 58: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	0,   // 59: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	1,   // 60: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
-	52,  // 61: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	52,  // 62: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	52,  // 63: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	52,  // 64: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	52,  // 65: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	26,  // 66: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	2,   // 67: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	3,   // 68: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	25,  // 69: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
-	52,  // 70: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	52,  // 71: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	21,  // 72: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	53,  // 73: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	34,  // 74: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	52,  // 75: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	2,   // 76: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	3,   // 77: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	52,  // 78: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	52,  // 79: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	52,  // 80: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
-	53,  // 81: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
-	2,   // 82: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	52,  // 83: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	53,  // 84: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	26,  // 85: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	53,  // 86: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	53,  // 87: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	22,  // 88: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	4,   // 89: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	11,  // 90: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	2,   // 91: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	18,  // 92: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	3,   // 93: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	53,  // 94: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	53,  // 95: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	53,  // 96: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	52,  // 97: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	1,   // 98: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
-	52,  // 99: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	52,  // 100: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	34,  // 101: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	52,  // 102: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,   // 103: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	36,  // 104: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	25,  // 105: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
-	20,  // 106: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	53,  // 107: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	52,  // 108: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	52,  // 109: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	52,  // 110: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	52,  // 111: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	52,  // 112: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	52,  // 113: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	38,  // 114: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	52,  // 115: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	52,  // 116: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	52,  // 117: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	52,  // 118: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	52,  // 119: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	52,  // 120: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	34,  // 121: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	52,  // 122: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	44,  // 123: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	45,  // 124: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	46,  // 125: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	43,  // 126: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	53,  // 127: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	52,  // 128: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	52,  // 129: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	50,  // 130: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	52,  // 131: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	52,  // 132: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	47,  // 133: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	47,  // 134: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	48,  // 135: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	49,  // 136: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	51,  // 137: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	138, // [138:138] is the sub-list for method output_type
-	138, // [138:138] is the sub-list for method input_type
-	138, // [138:138] is the sub-list for extension type_name
-	138, // [138:138] is the sub-list for extension extendee
-	0,   // [0:138] is the sub-list for field type_name
+	54,  // 3: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	54,  // 4: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	13,  // 5: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
+	10,  // 6: conductord.v1.Principal.grants:type_name -> conductord.v1.Grant
+	11,  // 7: conductord.v1.Principal.tokens:type_name -> conductord.v1.AccessToken
+	54,  // 8: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
+	54,  // 9: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
+	7,   // 10: conductord.v1.Quota.limits:type_name -> conductord.v1.Amounts
+	7,   // 11: conductord.v1.Quota.used:type_name -> conductord.v1.Amounts
+	54,  // 12: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
+	36,  // 13: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
+	54,  // 14: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
+	54,  // 15: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
+	54,  // 16: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
+	54,  // 17: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
+	0,   // 18: conductord.v1.Factory.args:type_name -> conductord.v1.Value
+	12,  // 19: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
+	1,   // 20: conductord.v1.FlowDetail.store:type_name -> conductord.v1.NamedValue
+	1,   // 21: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.NamedValue
+	3,   // 22: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
+	54,  // 23: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	54,  // 24: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	2,   // 25: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
+	16,  // 26: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
+	14,  // 27: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
+	15,  // 28: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
+	2,   // 29: conductord.v1.FlowDetail.ended:type_name -> conductord.v1.Token
+	2,   // 30: conductord.v1.FlowDetail.begun:type_name -> conductord.v1.Token
+	0,   // 31: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
+	54,  // 32: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	2,   // 33: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
+	54,  // 34: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	19,  // 35: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
+	18,  // 36: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
+	17,  // 37: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
+	0,   // 38: conductord.v1.Progress.details:type_name -> conductord.v1.Value
+	54,  // 39: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	2,   // 40: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
+	54,  // 41: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	54,  // 42: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	0,   // 43: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
+	3,   // 44: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
+	3,   // 45: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
+	2,   // 46: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	3,   // 47: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	21,  // 48: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	14,  // 49: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
+	54,  // 50: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	19,  // 51: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	18,  // 52: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
+	4,   // 53: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,   // 54: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	1,   // 55: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
+	54,  // 56: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	54,  // 57: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	23,  // 58: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
+	55,  // 59: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	55,  // 60: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	55,  // 61: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 62: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	1,   // 63: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
+	54,  // 64: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	54,  // 65: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	54,  // 66: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	54,  // 67: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	54,  // 68: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	28,  // 69: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	2,   // 70: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	3,   // 71: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	27,  // 72: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
+	54,  // 73: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	54,  // 74: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	23,  // 75: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	55,  // 76: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	36,  // 77: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	54,  // 78: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	2,   // 79: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	3,   // 80: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	54,  // 81: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	54,  // 82: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	54,  // 83: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
+	55,  // 84: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
+	2,   // 85: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	54,  // 86: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	55,  // 87: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	28,  // 88: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	55,  // 89: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	55,  // 90: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	24,  // 91: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	4,   // 92: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	13,  // 93: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	2,   // 94: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	20,  // 95: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	3,   // 96: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	55,  // 97: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	55,  // 98: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	55,  // 99: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	54,  // 100: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 101: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	54,  // 102: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	54,  // 103: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	36,  // 104: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	54,  // 105: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 106: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	38,  // 107: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	27,  // 108: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
+	22,  // 109: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	55,  // 110: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	54,  // 111: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	54,  // 112: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	54,  // 113: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	54,  // 114: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	54,  // 115: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	54,  // 116: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	40,  // 117: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	54,  // 118: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	54,  // 119: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	54,  // 120: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	54,  // 121: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	54,  // 122: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	54,  // 123: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	36,  // 124: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	54,  // 125: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	46,  // 126: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	47,  // 127: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	48,  // 128: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	45,  // 129: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	55,  // 130: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	54,  // 131: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	54,  // 132: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	52,  // 133: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	54,  // 134: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	54,  // 135: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	49,  // 136: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	49,  // 137: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	50,  // 138: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	51,  // 139: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	53,  // 140: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	141, // [141:141] is the sub-list for method output_type
+	141, // [141:141] is the sub-list for method input_type
+	141, // [141:141] is the sub-list for extension type_name
+	141, // [141:141] is the sub-list for extension extendee
+	0,   // [0:141] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -5706,15 +5897,15 @@ func file_conductord_v1_types_proto_init() {
 	if File_conductord_v1_types_proto != nil {
 		return
 	}
-	file_conductord_v1_types_proto_msgTypes[22].OneofWrappers = []any{}
 	file_conductord_v1_types_proto_msgTypes[24].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   52,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -87,6 +87,18 @@ func (m *Book) UnknownField() (name string, found bool) {
 
 // UnknownField names the first message in this one that holds a field which
 // this program does not know.
+func (m *Amounts) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.Amounts", true
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
 func (m *AuditRecord) UnknownField() (name string, found bool) {
 	if m == nil {
 		return "", false

@@ -135,11 +135,14 @@ func (p *Program) whoAmICommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				answer := &v1.WhoAmIResponse{Enforced: who.Enforced, Name: who.Name, Grants: command.GrantsToProto(who.Grants), HideValues: who.HideValues}
+				answer := &v1.WhoAmIResponse{
+					Enforced: who.Enforced, Name: who.Name, Grants: command.GrantsToProto(who.Grants), HideValues: who.HideValues,
+					Quota: command.QuotaToProto(who.Quota),
+				}
 				if !who.Enforced {
 					return p.show(part{answer}, "anybody: this cluster does not ask its callers who they are")
 				}
-				return p.show(part{answer}, "%s: %s", quoted(who.Name), grantsText(who.Grants))
+				return p.show(part{answer}, "%s: %s%s", quoted(who.Name), grantsText(who.Grants), quotaText(who.Quota))
 			})
 		},
 	}

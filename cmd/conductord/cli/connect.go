@@ -22,6 +22,7 @@ import (
 type Cluster interface {
 	jobs.Board
 	logbook.Connection
+	access.Quotas
 
 	// Nodes asks every node for its status. A node that does not answer is in
 	// the list with its error.

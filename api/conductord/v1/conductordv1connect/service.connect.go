@@ -189,6 +189,14 @@ const (
 	// AccessServiceListPrincipalsProcedure is the fully-qualified name of the AccessService's
 	// ListPrincipals RPC.
 	AccessServiceListPrincipalsProcedure = "/conductord.v1.AccessService/ListPrincipals"
+	// AccessServiceSaveQuotaProcedure is the fully-qualified name of the AccessService's SaveQuota RPC.
+	AccessServiceSaveQuotaProcedure = "/conductord.v1.AccessService/SaveQuota"
+	// AccessServiceDeleteQuotaProcedure is the fully-qualified name of the AccessService's DeleteQuota
+	// RPC.
+	AccessServiceDeleteQuotaProcedure = "/conductord.v1.AccessService/DeleteQuota"
+	// AccessServiceListQuotasProcedure is the fully-qualified name of the AccessService's ListQuotas
+	// RPC.
+	AccessServiceListQuotasProcedure = "/conductord.v1.AccessService/ListQuotas"
 	// AccessServiceListAuditProcedure is the fully-qualified name of the AccessService's ListAudit RPC.
 	AccessServiceListAuditProcedure = "/conductord.v1.AccessService/ListAudit"
 	// AccessServiceListRefusalsProcedure is the fully-qualified name of the AccessService's
@@ -1876,6 +1884,11 @@ type AccessServiceClient interface {
 	AddAccessToken(context.Context, *connect.Request[v1.AddAccessTokenCommand]) (*connect.Response[v1.Done], error)
 	RevokeAccessToken(context.Context, *connect.Request[v1.RevokeAccessTokenCommand]) (*connect.Response[v1.Done], error)
 	ListPrincipals(context.Context, *connect.Request[v1.ListPrincipalsRequest]) (*connect.Response[v1.ListPrincipalsResponse], error)
+	// SaveQuota makes a quota, or replaces its limits.
+	SaveQuota(context.Context, *connect.Request[v1.SaveQuotaCommand]) (*connect.Response[v1.Done], error)
+	DeleteQuota(context.Context, *connect.Request[v1.DeleteQuotaCommand]) (*connect.Response[v1.Done], error)
+	// ListQuotas gives the quotas with what their subjects use.
+	ListQuotas(context.Context, *connect.Request[v1.ListQuotasRequest]) (*connect.Response[v1.ListQuotasResponse], error)
 	// ListAudit gives what principals have done to others' work, boards, the cluster and
 	// each other, the latest first.
 	ListAudit(context.Context, *connect.Request[v1.ListAuditRequest]) (*connect.Response[v1.ListAuditResponse], error)
@@ -1930,6 +1943,24 @@ func NewAccessServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(accessServiceMethods.ByName("ListPrincipals")),
 			connect.WithClientOptions(opts...),
 		),
+		saveQuota: connect.NewClient[v1.SaveQuotaCommand, v1.Done](
+			httpClient,
+			baseURL+AccessServiceSaveQuotaProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("SaveQuota")),
+			connect.WithClientOptions(opts...),
+		),
+		deleteQuota: connect.NewClient[v1.DeleteQuotaCommand, v1.Done](
+			httpClient,
+			baseURL+AccessServiceDeleteQuotaProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("DeleteQuota")),
+			connect.WithClientOptions(opts...),
+		),
+		listQuotas: connect.NewClient[v1.ListQuotasRequest, v1.ListQuotasResponse](
+			httpClient,
+			baseURL+AccessServiceListQuotasProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("ListQuotas")),
+			connect.WithClientOptions(opts...),
+		),
 		listAudit: connect.NewClient[v1.ListAuditRequest, v1.ListAuditResponse](
 			httpClient,
 			baseURL+AccessServiceListAuditProcedure,
@@ -1964,6 +1995,9 @@ type accessServiceClient struct {
 	addAccessToken    *connect.Client[v1.AddAccessTokenCommand, v1.Done]
 	revokeAccessToken *connect.Client[v1.RevokeAccessTokenCommand, v1.Done]
 	listPrincipals    *connect.Client[v1.ListPrincipalsRequest, v1.ListPrincipalsResponse]
+	saveQuota         *connect.Client[v1.SaveQuotaCommand, v1.Done]
+	deleteQuota       *connect.Client[v1.DeleteQuotaCommand, v1.Done]
+	listQuotas        *connect.Client[v1.ListQuotasRequest, v1.ListQuotasResponse]
 	listAudit         *connect.Client[v1.ListAuditRequest, v1.ListAuditResponse]
 	listRefusals      *connect.Client[v1.ListRefusalsRequest, v1.ListRefusalsResponse]
 	recordAct         *connect.Client[v1.AuditRecord, v1.Done]
@@ -1995,6 +2029,21 @@ func (c *accessServiceClient) ListPrincipals(ctx context.Context, req *connect.R
 	return c.listPrincipals.CallUnary(ctx, req)
 }
 
+// SaveQuota calls conductord.v1.AccessService.SaveQuota.
+func (c *accessServiceClient) SaveQuota(ctx context.Context, req *connect.Request[v1.SaveQuotaCommand]) (*connect.Response[v1.Done], error) {
+	return c.saveQuota.CallUnary(ctx, req)
+}
+
+// DeleteQuota calls conductord.v1.AccessService.DeleteQuota.
+func (c *accessServiceClient) DeleteQuota(ctx context.Context, req *connect.Request[v1.DeleteQuotaCommand]) (*connect.Response[v1.Done], error) {
+	return c.deleteQuota.CallUnary(ctx, req)
+}
+
+// ListQuotas calls conductord.v1.AccessService.ListQuotas.
+func (c *accessServiceClient) ListQuotas(ctx context.Context, req *connect.Request[v1.ListQuotasRequest]) (*connect.Response[v1.ListQuotasResponse], error) {
+	return c.listQuotas.CallUnary(ctx, req)
+}
+
 // ListAudit calls conductord.v1.AccessService.ListAudit.
 func (c *accessServiceClient) ListAudit(ctx context.Context, req *connect.Request[v1.ListAuditRequest]) (*connect.Response[v1.ListAuditResponse], error) {
 	return c.listAudit.CallUnary(ctx, req)
@@ -2024,6 +2073,11 @@ type AccessServiceHandler interface {
 	AddAccessToken(context.Context, *connect.Request[v1.AddAccessTokenCommand]) (*connect.Response[v1.Done], error)
 	RevokeAccessToken(context.Context, *connect.Request[v1.RevokeAccessTokenCommand]) (*connect.Response[v1.Done], error)
 	ListPrincipals(context.Context, *connect.Request[v1.ListPrincipalsRequest]) (*connect.Response[v1.ListPrincipalsResponse], error)
+	// SaveQuota makes a quota, or replaces its limits.
+	SaveQuota(context.Context, *connect.Request[v1.SaveQuotaCommand]) (*connect.Response[v1.Done], error)
+	DeleteQuota(context.Context, *connect.Request[v1.DeleteQuotaCommand]) (*connect.Response[v1.Done], error)
+	// ListQuotas gives the quotas with what their subjects use.
+	ListQuotas(context.Context, *connect.Request[v1.ListQuotasRequest]) (*connect.Response[v1.ListQuotasResponse], error)
 	// ListAudit gives what principals have done to others' work, boards, the cluster and
 	// each other, the latest first.
 	ListAudit(context.Context, *connect.Request[v1.ListAuditRequest]) (*connect.Response[v1.ListAuditResponse], error)
@@ -2074,6 +2128,24 @@ func NewAccessServiceHandler(svc AccessServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(accessServiceMethods.ByName("ListPrincipals")),
 		connect.WithHandlerOptions(opts...),
 	)
+	accessServiceSaveQuotaHandler := connect.NewUnaryHandler(
+		AccessServiceSaveQuotaProcedure,
+		svc.SaveQuota,
+		connect.WithSchema(accessServiceMethods.ByName("SaveQuota")),
+		connect.WithHandlerOptions(opts...),
+	)
+	accessServiceDeleteQuotaHandler := connect.NewUnaryHandler(
+		AccessServiceDeleteQuotaProcedure,
+		svc.DeleteQuota,
+		connect.WithSchema(accessServiceMethods.ByName("DeleteQuota")),
+		connect.WithHandlerOptions(opts...),
+	)
+	accessServiceListQuotasHandler := connect.NewUnaryHandler(
+		AccessServiceListQuotasProcedure,
+		svc.ListQuotas,
+		connect.WithSchema(accessServiceMethods.ByName("ListQuotas")),
+		connect.WithHandlerOptions(opts...),
+	)
 	accessServiceListAuditHandler := connect.NewUnaryHandler(
 		AccessServiceListAuditProcedure,
 		svc.ListAudit,
@@ -2110,6 +2182,12 @@ func NewAccessServiceHandler(svc AccessServiceHandler, opts ...connect.HandlerOp
 			accessServiceRevokeAccessTokenHandler.ServeHTTP(w, r)
 		case AccessServiceListPrincipalsProcedure:
 			accessServiceListPrincipalsHandler.ServeHTTP(w, r)
+		case AccessServiceSaveQuotaProcedure:
+			accessServiceSaveQuotaHandler.ServeHTTP(w, r)
+		case AccessServiceDeleteQuotaProcedure:
+			accessServiceDeleteQuotaHandler.ServeHTTP(w, r)
+		case AccessServiceListQuotasProcedure:
+			accessServiceListQuotasHandler.ServeHTTP(w, r)
 		case AccessServiceListAuditProcedure:
 			accessServiceListAuditHandler.ServeHTTP(w, r)
 		case AccessServiceListRefusalsProcedure:
@@ -2145,6 +2223,18 @@ func (UnimplementedAccessServiceHandler) RevokeAccessToken(context.Context, *con
 
 func (UnimplementedAccessServiceHandler) ListPrincipals(context.Context, *connect.Request[v1.ListPrincipalsRequest]) (*connect.Response[v1.ListPrincipalsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.AccessService.ListPrincipals is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) SaveQuota(context.Context, *connect.Request[v1.SaveQuotaCommand]) (*connect.Response[v1.Done], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.AccessService.SaveQuota is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) DeleteQuota(context.Context, *connect.Request[v1.DeleteQuotaCommand]) (*connect.Response[v1.Done], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.AccessService.DeleteQuota is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) ListQuotas(context.Context, *connect.Request[v1.ListQuotasRequest]) (*connect.Response[v1.ListQuotasResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.AccessService.ListQuotas is not implemented"))
 }
 
 func (UnimplementedAccessServiceHandler) ListAudit(context.Context, *connect.Request[v1.ListAuditRequest]) (*connect.Response[v1.ListAuditResponse], error) {

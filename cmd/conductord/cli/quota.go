@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/logbook"
+)
+
+func (p *Program) quotaCommand() *cobra.Command {
+	return Noun("quota", "Limit what principals and boards may use", p.quotaSaveCommand(), p.quotaListCommand(), p.quotaDeleteCommand())
+}
+
+// subjectFlags adds the flags that name what a quota bounds.
+func subjectFlags(cmd *cobra.Command, of *access.Subject) {
+	cmd.Flags().StringVar(&of.Principal, "principal", "", "the quota of this principal")
+	cmd.Flags().StringVar(&of.Boards, "boards", "", "the quota of boards together: a name, or the beginning of names and \"*\"")
+}
+
+func (p *Program) quotaSaveCommand() *cobra.Command {
+	var quota access.Quota
+	cmd := &cobra.Command{
+		Use:   "save {--principal NAME | --boards BOARDS} LIMITS",
+		Short: "Make a quota, or replace its limits",
+		Long: "Make a quota, or replace all its limits: one that is not named, or is 0, is none. What would exceed a limit is\n" +
+			"refused, and has not happened. What is there already stays. When several quotas cover a posting, all of them\n" +
+			"hold, beside the limits of its board.",
+		Example: "  conductord quota save --principal shop --jobs 10000 --postings-per-second 50 --sessions 20 --watches 50\n" +
+			"  conductord quota save --boards 'orders/*' --jobs 50000 --bytes 1073741824",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := access.CheckQuota(logbook.MaxLimits, &quota); err != nil {
+				return UsageError(err)
+			}
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				if err := cluster.SaveQuota(ctx, quota); err != nil {
+					return err
+				}
+				return p.show(part{command.QuotaToProto(&quota)}, "saved the quota of %s", quota.Subject)
+			})
+		},
+	}
+	subjectFlags(cmd, &quota.Subject)
+	flags, limits := cmd.Flags(), &quota.Limits
+	flags.Uint64Var(&limits.Jobs, "jobs", 0, "unfinished jobs that the principal has posted, or that are on the boards")
+	flags.Uint64Var(&limits.Bytes, "bytes", 0, "bytes of the postings of these jobs")
+	flags.Uint64Var(&limits.PostingsPerSecond, "postings-per-second", 0, "postings a second; a second's worth may come at once")
+	flags.Uint64Var(&limits.Sessions, "sessions", 0, "open sessions of the principal")
+	flags.Uint64Var(&limits.Watches, "watches", 0, "watches and long polls of the principal, at each node")
+	return cmd
+}
+
+// amount is one number of a quota.
+type amount struct{ used, limit uint64 }
+
+func amountsOf(q *access.Quota) []amount {
+	return []amount{
+		{q.Used.Jobs, q.Limits.Jobs}, {q.Used.Bytes, q.Limits.Bytes}, {q.Used.PostingsPerSecond, q.Limits.PostingsPerSecond},
+		{q.Used.Sessions, q.Limits.Sessions}, {q.Used.Watches, q.Limits.Watches},
+	}
+}
+
+// String is what is used and its limit, and what is used alone where there is none.
+func (a amount) String() string {
+	if a.limit == 0 {
+		return numberText(a.used)
+	}
+	return fmt.Sprintf("%d/%d", a.used, a.limit)
+}
+
+// full is how much of its fullest limit a quota has used, in percent.
+func full(amounts []amount) (percent uint64) {
+	for _, a := range amounts {
+		if a.limit > 0 {
+			percent = max(percent, a.used*100/a.limit)
+		}
+	}
+	return percent
+}
+
+// quotaText is a quota behind the principal that it bounds, and nothing where there is none.
+func quotaText(q *access.Quota) string {
+	if q == nil {
+		return ""
+	}
+	text := "; quota:"
+	for i, name := range []string{"jobs", "bytes", "postings/s", "sessions", "watches"} {
+		text += fmt.Sprintf(" %s %s", name, amountsOf(q)[i])
+	}
+	return text
+}
+
+func (p *Program) quotaListCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "list", Short: "List quotas: what is used, and the limit",
+		Long: "List quotas: what is used, and behind a slash the limit, if there is one. FULL is the share of the limit that is\n" +
+			"used most. Watches are those that the leader answers.",
+	}
+	return list[access.Quota]{
+		what: "quotas",
+		read: func(ctx context.Context, cluster Cluster, after string, _ int) ([]access.Quota, string, error) {
+			page, err := cluster.Quotas(ctx, after)
+			return page.Items, page.Next, err
+		},
+		answer: func(quotas []access.Quota, next string) proto.Message {
+			return &v1.ListQuotasResponse{Quotas: messages(quotas, command.QuotaToProto), Next: next}
+		},
+		header: []string{"QUOTA OF", "FULL", "JOBS", "BYTES", "POSTINGS/S", "SESSIONS", "WATCHES", "UPDATED", "BY"},
+		row: func(q *access.Quota) []string {
+			amounts := amountsOf(q)
+			row := []string{q.Subject.String(), fmt.Sprintf("%d%%", full(amounts))}
+			for _, a := range amounts {
+				row = append(row, a.String())
+			}
+			return append(row, timeText(q.UpdatedAt), q.By)
+		},
+	}.command(p, cmd, nil)
+}
+
+func (p *Program) quotaDeleteCommand() *cobra.Command {
+	var of access.Subject
+	cmd := &cobra.Command{
+		Use:   "delete {--principal NAME | --boards BOARDS}",
+		Short: "Delete a quota: its limits hold no more",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := access.CheckSubject(logbook.MaxLimits, of); err != nil {
+				return UsageError(err)
+			}
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				if err := cluster.DeleteQuota(ctx, of); err != nil {
+					return err
+				}
+				return p.show(part{&v1.Done{}}, "deleted the quota of %s", of)
+			})
+		},
+	}
+	subjectFlags(cmd, &of)
+	return cmd
+}

@@ -1,0 +1,217 @@
+package fsm_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/jobs/schedules"
+)
+
+// by sends a command in the name of a principal.
+func by(principal string, c *v1.Command) *v1.Command {
+	c.Principal = principal
+	return c
+}
+
+var (
+	ofAnn    = access.Subject{Principal: "ann"}
+	ofOrders = access.Subject{Boards: "orders/*"}
+)
+
+func (r *rig) used(of access.Subject) access.Amounts {
+	r.Helper()
+	page, _, err := r.QuotaPage("", r.now)
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, q := range page {
+		if q.Subject == of {
+			return q.Used
+		}
+	}
+	r.Fatalf("there is no quota of %s: %+v", of, page)
+	return access.Amounts{}
+}
+
+// postedBy posts a job in the name of a principal, and answers with the refusal.
+func (r *rig) postedBy(principal string, p *v1.Posting) string {
+	r.Helper()
+	return r.ok(by(principal, post(p))).GetPost().Posted[0].GetError().GetMessage()
+}
+
+func onBoard(name, board string) *v1.Posting {
+	p := posting(name, "k")
+	p.Board = board
+	return p
+}
+
+// TestQuotaOfPrincipal: what a principal has posted counts wherever it is, also from before
+// the quota, and stops counting when it is finished.
+func TestQuotaOfPrincipal(t *testing.T) {
+	r := newRig(t)
+	r.ok(by("worker", open("w")))
+	r.postedBy("ann", onBoard("a", "x"))
+	r.postedBy("bob", onBoard("b", "x"))
+	r.ok(saveQuota(ofAnn, access.Amounts{Jobs: 2}))
+	r.harmless(saveQuota(ofAnn, access.Amounts{Jobs: 2}))
+	if refusal := r.postedBy("ann", onBoard("c", "y")); refusal != "" {
+		t.Error(refusal)
+	}
+	if refusal := r.postedBy("ann", onBoard("d", "z")); !strings.Contains(refusal, `quota of principal "ann": jobs is too large: 3 unfinished jobs, and the limit is 2`) {
+		t.Errorf("refused with %q", refusal)
+	}
+	for _, principal := range []string{"bob", "worker", ""} {
+		if refusal := r.postedBy(principal, onBoard("of "+principal, "y")); refusal != "" {
+			t.Errorf("%s: %s", principal, refusal)
+		}
+	}
+	token := r.claimedAgain("w", id("a"))
+	r.ok(by("worker", consume(success("a", token))))
+	if used := r.used(ofAnn); used.Jobs != 1 {
+		t.Errorf("used %+v", used)
+	}
+	if refusal := r.postedBy("ann", onBoard("d", "z")); refusal != "" {
+		t.Error(refusal)
+	}
+	r.ok(saveQuota(ofAnn, access.Amounts{Bytes: r.used(ofAnn).Bytes}))
+	if refusal := r.postedBy("ann", onBoard("e", "z")); !strings.Contains(refusal, "bytes of unfinished jobs") {
+		t.Errorf("refused with %q", refusal)
+	}
+	r.ok(&v1.Command{Kind: &v1.Command_DeleteQuota{DeleteQuota: &v1.DeleteQuotaCommand{Principal: "ann"}}})
+	r.refused(&v1.Command{Kind: &v1.Command_DeleteQuota{DeleteQuota: &v1.DeleteQuotaCommand{Principal: "ann"}}}, "not_found")
+	if refusal := r.postedBy("ann", onBoard("e", "z")); refusal != "" {
+		t.Error(refusal)
+	}
+}
+
+// TestQuotaOfRate: a second's worth may come at once, and the rest as it becomes free. The
+// time is that of the entries.
+func TestQuotaOfRate(t *testing.T) {
+	r := newRig(t)
+	r.ok(saveQuota(ofAnn, access.Amounts{PostingsPerSecond: 4}))
+	r.ok(saveQuota(ofOrders, access.Amounts{PostingsPerSecond: 100}))
+	n := 0
+	accepted := func() (count int) {
+		for range 6 {
+			if n++; r.postedBy("ann", onBoard(fmt.Sprint("job ", n), "orders/eu")) == "" {
+				count++
+			}
+		}
+		return count
+	}
+	for _, row := range []struct {
+		after time.Duration
+		want  int
+	}{{0, 4}, {0, 0}, {250 * time.Millisecond, 1}, {500 * time.Millisecond, 2}, {time.Hour, 4}} {
+		r.now = r.now.Add(row.after)
+		if got := accepted(); got != row.want {
+			t.Errorf("after %s %d were accepted, and not %d", row.after, got, row.want)
+		}
+		if used := r.used(ofAnn).PostingsPerSecond; used != 4 {
+			t.Errorf("%d of 4 are taken", used)
+		}
+	}
+	if used := r.used(ofOrders); used.Jobs != 11 || used.PostingsPerSecond != 4 {
+		t.Errorf("refused postings count for the boards: %+v", used)
+	}
+}
+
+// TestQuotaOfSessions: a principal opens as many sessions as its quota says; each end makes
+// room. A repeat of an opening needs none.
+func TestQuotaOfSessions(t *testing.T) {
+	r := newRig(t)
+	r.ok(beginLeadership())
+	r.ok(by("ann", open("one")))
+	r.ok(saveQuota(ofAnn, access.Amounts{Sessions: 2}))
+	r.ok(by("ann", open("two")))
+	r.ok(by("ann", open("two")))
+	r.refused(by("ann", open("three")), "over_limit")
+	r.ok(by("bob", open("his")))
+	if used := r.used(ofAnn).Sessions; used != 2 {
+		t.Errorf("%d are open", used)
+	}
+	r.ok(expire("one", r.TimerEpoch(), time.Second, 0))
+	r.ok(by("ann", open("three")))
+	r.refused(by("ann", open("four")), "over_limit")
+	r.ok(by("ann", closing("two")))
+	r.ok(by("ann", open("four")))
+}
+
+// TestQuotaOfSlots: the job of a slot counts for the principal that has saved the schedule,
+// whichever command posts it.
+func TestQuotaOfSlots(t *testing.T) {
+	r := newRig(t)
+	r.ok(by("worker", open("w")))
+	s := every10("s", "queue")
+	s.Posting.Kind = "k"
+	saved := r.ok(by("ann", saveSchedule(s, 0, 0, 10))).GetSchedule().GetSchedule()
+	r.ok(beginLeadership())
+	r.ok(saveQuota(ofAnn, access.Amounts{Jobs: 1}))
+	r.now = start.Add(20 * time.Second)
+	c := fire(r.TimerEpoch(), "s", saved.Revision, 30, posting10(10), posting10(20))
+	c.GetFireSchedule().Schedule = saved.Id
+	r.ok(c)
+	if used := r.used(ofAnn); used.Jobs != 1 {
+		t.Fatalf("used %+v", used)
+	}
+	if refusal := r.postedBy("ann", posting("more", "k")); refusal == "" {
+		t.Error("the job of the slot does not count")
+	}
+	taken := r.ok(by("worker", claimNext("w", "n", 1, []string{"default"}, []string{"k"}))).GetClaim().Granted[0]
+	r.ok(by("worker", consume(&v1.Ending{Job: taken.Job, Token: taken.Token, Outcome: "success"}))) // posts the slot that waits
+	if used := r.used(ofAnn); used.Jobs != 1 {
+		t.Errorf("the slot that waited counts for another principal: %+v", used)
+	}
+	r.ok(by("bob", runSchedule("s", "now")))
+	_, records, err := r.Machine.Schedule(schedules.Ref{Name: "s"}, 10)
+	if err != nil || !strings.Contains(records[0].Reason, `quota of principal "ann"`) {
+		t.Errorf("%+v, %v", records, err)
+	}
+}
+
+// TestQuotasAreBounded: there are so many, and one may be replaced then.
+func TestQuotasAreBounded(t *testing.T) {
+	r := newRig(t)
+	var many []*v1.Command
+	for i := range access.MaxQuotas {
+		many = append(many, saveQuota(access.Subject{Principal: fmt.Sprint("p", i)}, access.Amounts{Jobs: 1}))
+	}
+	r.do(many...)
+	r.refused(saveQuota(ofOrders, access.Amounts{Jobs: 1}), "over_limit")
+	r.ok(saveQuota(access.Subject{Principal: "p7"}, access.Amounts{Jobs: 2}))
+	r.refused(saveQuota(access.Subject{Principal: strings.Repeat("x", 256)}, access.Amounts{Jobs: 2}), "over_limit")
+}
+
+// TestQuotasSurviveSnapshots: a machine that begins with a snapshot counts on from it.
+func TestQuotasSurviveSnapshots(t *testing.T) {
+	r, other := newRig(t), newRig(t)
+	r.ok(saveQuota(ofAnn, access.Amounts{Jobs: 1, PostingsPerSecond: 9}))
+	r.ok(saveQuota(ofOrders, access.Amounts{Jobs: 2}))
+	r.postedBy("ann", onBoard("a", "orders/eu"))
+	other.ok(saveQuota(access.Subject{Principal: "bob"}, access.Amounts{Jobs: 1})) // which the snapshot replaces
+	if err := other.Restore(strings.NewReader(string(snapshot(t, r.Machine)))); err != nil {
+		t.Fatal(err)
+	}
+	other.index, other.now = r.index, r.now
+	for _, machine := range []*rig{r, other} {
+		for _, row := range []struct{ principal, refusal string }{
+			{"ann", `quota of principal "ann"`}, {"bob", ""}, {"eve", `quota of boards "orders/*"`},
+		} {
+			refusal := machine.postedBy(row.principal, onBoard("of "+row.principal, "orders/us"))
+			if (refusal == "") != (row.refusal == "") || !strings.Contains(refusal, row.refusal) {
+				t.Errorf("%s: %q", row.principal, refusal)
+			}
+		}
+	}
+	if digest(t, r.Machine) != digest(t, other.Machine) {
+		t.Error("the states differ")
+	}
+	if err := fsm.Verify(other.Machine); err != nil {
+		t.Error(err)
+	}
+}

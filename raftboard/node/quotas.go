@@ -1,0 +1,74 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/logbook"
+)
+
+// watchers counts the watches and long polls of each principal that this node answers. It
+// is not in the state: they begin and end many times a second, and none outlives its node.
+type watchers struct {
+	mu    sync.Mutex
+	count map[string]uint64 // by principal; under mu
+}
+
+func (w *watchers) of(principal string) uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.count[principal]
+}
+
+// admit counts one until release, or reports how many there would be over a limit. A
+// limit of 0 is none.
+func (w *watchers) admit(principal string, limit uint64) (release func(), over uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := w.count[principal]; limit > 0 && n >= limit {
+		return nil, n + 1
+	}
+	w.count[principal]++
+	return func() { w.release(principal) }, 0
+}
+
+func (w *watchers) release(principal string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.count[principal]--; w.count[principal] == 0 {
+		delete(w.count, principal)
+	}
+}
+
+// holdWatch counts a watch or a long poll of the caller until release is called. It returns
+// an error if the quota of the caller's principal has no room for it.
+func (g *guard) holdWatch(ctx context.Context) (release func(), err error) {
+	who := callerOf(ctx)
+	if who == nil || who.trusted() {
+		return func() {}, nil
+	}
+	list, err := g.current()
+	if err != nil {
+		return nil, err
+	}
+	limit := list.watches[who.name]
+	release, over := g.watchers.admit(who.name, limit)
+	if release != nil {
+		return release, nil
+	}
+	return nil, &logbook.LimitError{
+		Field: fmt.Sprintf("quota of %s: watches", access.Subject{Principal: who.name}), Limit: int64(limit), Size: int64(over),
+		Unit: "watches and long polls at node " + g.node,
+	}
+}
+
+// holdPoll is holdWatch for a call that waits for a time. One that does not wait is not counted.
+func (g *guard) holdPoll(ctx context.Context, wait time.Duration) (release func(), err error) {
+	if wait == 0 {
+		return func() {}, nil
+	}
+	return g.holdWatch(ctx)
+}
