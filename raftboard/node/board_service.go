@@ -81,7 +81,7 @@ func (s *boardService) wait(ctx context.Context, message *conductordv1.WaitJobRe
 	if err != nil {
 		return nil, 0, err
 	}
-	release, err := s.submit.guard.holdPoll(ctx, timeout)
+	release, err := s.submit.guard.holdPoll(ctx, timeout, false)
 	if err != nil {
 		return nil, 0, err
 	}

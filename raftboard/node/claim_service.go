@@ -96,7 +96,7 @@ func (s *claimService) claimNext(ctx context.Context, message *conductordv1.Clai
 	if err != nil {
 		return nil, 0, err
 	}
-	release, err := s.submit.guard.holdPoll(ctx, wait)
+	release, err := s.submit.guard.holdPoll(ctx, wait, s.polls.waits(idOf(&request)))
 	if err != nil {
 		return nil, 0, err
 	}

@@ -109,6 +109,13 @@ func (p *longPolls) add(request jobs.ClaimRequest, claim *conductordv1.Command, 
 	return waiter
 }
 
+// waits reports whether a claim waits that a new call with its nonce would end.
+func (p *longPolls) waits(id requestID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asking[id] != nil
+}
+
 // removeLocked removes a claim, if it still waits.
 func (p *longPolls) removeLocked(waiter *claimWaiter) {
 	if id := idOf(&waiter.request); p.asking[id] == waiter {

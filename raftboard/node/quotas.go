@@ -43,18 +43,34 @@ func (w *watchers) release(principal string) {
 	}
 }
 
-// holdWatch counts a watch or a long poll of the caller until release is called. It returns
-// an error if the quota of the caller's principal has no room for it.
+// holdWatch counts a watch of the caller until release is called. It returns an error if the
+// quota of the caller's principal has no room for it.
 func (g *guard) holdWatch(ctx context.Context) (release func(), err error) {
+	return g.hold(ctx, true)
+}
+
+// holdPoll is holdWatch for a long poll. A call that does not wait is not counted, and one
+// that takes the place of a waiting call needs no room.
+func (g *guard) holdPoll(ctx context.Context, wait time.Duration, replaces bool) (release func(), err error) {
+	if wait == 0 {
+		return func() {}, nil
+	}
+	return g.hold(ctx, !replaces)
+}
+
+func (g *guard) hold(ctx context.Context, limited bool) (release func(), err error) {
 	who := callerOf(ctx)
 	if who == nil || who.trusted() {
 		return func() {}, nil
 	}
-	list, err := g.current()
-	if err != nil {
-		return nil, err
+	limit := uint64(0)
+	if limited {
+		list, err := g.current()
+		if err != nil {
+			return nil, err
+		}
+		limit = list.watches[who.name]
 	}
-	limit := list.watches[who.name]
 	release, over := g.watchers.admit(who.name, limit)
 	if release != nil {
 		return release, nil
@@ -63,12 +79,4 @@ func (g *guard) holdWatch(ctx context.Context) (release func(), err error) {
 		Field: fmt.Sprintf("quota of %s: watches", access.Subject{Principal: who.name}), Limit: int64(limit), Size: int64(over),
 		Unit: "watches and long polls at node " + g.node,
 	}
-}
-
-// holdPoll is holdWatch for a call that waits for a time. One that does not wait is not counted.
-func (g *guard) holdPoll(ctx context.Context, wait time.Duration) (release func(), err error) {
-	if wait == 0 {
-		return func() {}, nil
-	}
-	return g.holdWatch(ctx)
 }

@@ -12,11 +12,13 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/node"
 )
 
 // shop is a tenant with a quota.
 type shop struct {
 	*tenants
+	secret string // its token
 	client *raftboard.Client
 }
 
@@ -25,7 +27,7 @@ var ofShop = access.Subject{Principal: "shop"}
 func newShop(t *testing.T, limits access.Amounts) *shop {
 	c := newTenants(t, 1)
 	token, _ := c.token("shop", time.Time{}, access.Grant{Role: access.Administrator, Boards: "shop/*"})
-	s := &shop{tenants: c, client: c.as(token)}
+	s := &shop{tenants: c, secret: token, client: c.as(token)}
 	s.limit(limits)
 	return s
 }
@@ -179,4 +181,33 @@ func TestQuotaOfWatches(t *testing.T) {
 	if err := claim(time.Millisecond); err != nil {
 		t.Errorf("after the others have ended: %v", err)
 	}
+}
+
+// A claim that is asked for again takes the place of the call that waits, whose connection may
+// be dead, and needs no room beside it.
+func TestQuotaOfRepeatedPolls(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, access.Amounts{Watches: 1})
+	session, err := s.client.OpenSession(t.Context(), jobs.Opening{ID: jobs.NewSessionID(), Name: "s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim := func(nonce jobs.Nonce, wait string) string {
+		_, answer := s.call(0, s.secret, "BoardService/ClaimNext",
+			fmt.Sprintf(`{"claim": {"session": %q, "boards": ["shop/none"], "nonce": %q}, "wait": %q}`, session.ID, nonce, wait))
+		return answer
+	}
+	nonce, first := jobs.NewNonce(), make(chan string, 1)
+	go func() { first <- claim(nonce, "60s") }()
+	eventually(t, "the claim waits", func() bool { return node.Idle(s.nodes[0]) == 1 })
+	if answer := claim(jobs.NewNonce(), "1s"); !strings.Contains(answer, `"over_limit"`) {
+		t.Errorf("another claim: %s", answer)
+	}
+	if answer := claim(nonce, "0.001s"); strings.Contains(answer, "error") || strings.Contains(answer, "code") {
+		t.Errorf("the same claim again: %s", answer)
+	}
+	if answer := <-first; !strings.Contains(answer, `"uncertain"`) {
+		t.Errorf("the claim that waited: %s", answer)
+	}
+	s.watches(0)
 }
