@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -56,6 +58,36 @@ func BenchmarkPost(b *testing.B) {
 				apply(b, r, commands)
 			}
 		})
+	}
+}
+
+// BenchmarkPostUnderQuotas: a posting costs what the quotas that cover it cost, however many
+// others there are.
+func BenchmarkPostUnderQuotas(b *testing.B) {
+	for _, covering := range []int{0, 1, 4} {
+		for _, others := range []int{0, access.MaxQuotas - 4} {
+			b.Run(fmt.Sprint(covering, " that cover, ", others, " others"), func(b *testing.B) {
+				r := newRig(b)
+				limits := access.Amounts{Jobs: 1 << 40, Bytes: 1 << 40, PostingsPerSecond: jobs.MaxPostingRate}
+				subjects := []access.Subject{ofAnn, {Boards: "*"}, {Boards: "orders*"}, {Boards: "orders/eu"}}[:covering]
+				for i := range others {
+					subjects = append(subjects, access.Subject{Boards: fmt.Sprint("other ", i)})
+				}
+				for _, subject := range subjects {
+					apply(b, r, []*v1.Command{saveQuota(subject, limits)})
+				}
+				b.ResetTimer()
+				for done := 0; done < b.N; {
+					r.now = r.now.Add(time.Second)
+					var commands []*v1.Command
+					for ; len(commands) < packed && done < b.N; done++ {
+						p := &v1.Posting{Id: jobs.NewJobID().String(), Name: "job", Kind: "k", Board: "orders/eu"}
+						commands = append(commands, by("ann", post(p)))
+					}
+					apply(b, r, commands)
+				}
+			})
+		}
 	}
 }
 

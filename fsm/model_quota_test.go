@@ -161,7 +161,7 @@ func (a *author) quotas() *v1.Command {
 	}
 	limits := access.Amounts{Jobs: uint64(a.draw("jobs", 6)), Bytes: uint64(150 * a.draw("bytes", 3)), PostingsPerSecond: uint64(1 + a.draw("rate", 2))}
 	if subject.Principal != "" {
-		limits.Sessions = uint64(a.draw("sessions", 1))
+		limits.Sessions = uint64(min(a.draw("sessions", 2), 1))
 	}
 	return a.as(saveQuota(subject, limits))
 }

@@ -231,7 +231,7 @@ func (w *walker) next() *v1.Command {
 		w.post, w.post, w.post, w.claim, w.claim, w.claimNext, w.claimNext, w.claimNext, w.claimNext, w.ending, w.ending, w.ending, w.ending,
 		w.update, w.update, w.open, w.open, w.open, w.open, w.close, w.leader, w.leader, w.leader, w.leader, w.leader,
 		w.order, w.order, w.order, w.undo, w.change, w.change, w.intervention, w.intervention, w.correction, w.correction, w.extend, w.extend, w.again, w.again, w.failed, w.failed,
-		w.savedPost, w.saveBook, w.destroyBook, w.register, w.boards, w.boards, w.quotas, w.age, w.age, w.drains, w.planned, w.planned, w.planned, w.planned, w.planned,
+		w.savedPost, w.saveBook, w.destroyBook, w.register, w.boards, w.boards, w.quotas, w.quotas, w.age, w.age, w.drains, w.planned, w.planned, w.planned, w.planned, w.planned,
 	}
 	return draws[w.draw("command", len(draws)-1)]()
 }

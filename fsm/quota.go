@@ -165,8 +165,8 @@ func (t *txn) load(boards string) (unfinished, bytes uint64) {
 	return unfinished, bytes
 }
 
-// use adds what the subject of a quota uses, apart from watches.
-func (v *view) use(q *access.Quota, now time.Time) {
+// fillUsed adds what the subject of a quota uses, apart from watches.
+func (v *view) fillUsed(q *access.Quota, now time.Time) {
 	counted := v.counters(countersKey(quotaCounters(q.Subject)))
 	q.Used = access.Amounts{
 		Jobs: counted.active, Bytes: counted.bytes, Sessions: counted.sessions,
@@ -189,7 +189,7 @@ func (m *Machine) Quota(principal string, now time.Time) (quota *access.Quota, e
 	err = m.read(func(v *view) error {
 		if value := v.get(tableQuota, quotaKey(access.Subject{Principal: principal})); value != nil {
 			found := decode(value, &v1.Quota{}, command.QuotaFromProto)
-			v.use(&found, now)
+			v.fillUsed(&found, now)
 			quota = &found
 		}
 		return nil
@@ -206,7 +206,7 @@ func (m *Machine) QuotaPage(after string, now time.Time) (page []access.Quota, n
 			page = append(page, decode(value, &v1.Quota{}, command.QuotaFromProto))
 		}))
 		for i := range page {
-			v.use(&page[i], now)
+			v.fillUsed(&page[i], now)
 		}
 		return nil
 	})

@@ -362,8 +362,8 @@ func refuse(s *scheduleRecord, record *schedules.SlotRecord, reason string) {
 }
 
 // postJob posts the job of a slot, in the name of the principal that has defined the
-// schedule: its grants and quotas hold for it, whichever command brings the slot. It answers
-// with the reason of a refusal.
+// schedule: its quota counts, whichever command brings the slot. It answers with the reason
+// of a refusal.
 func (t *txn) postJob(s *scheduleRecord, record *schedules.SlotRecord) (refusal string) {
 	if s.Active >= schedules.MaxScheduleJobs {
 		return fmt.Sprintf("%d jobs of the schedule are not finished", s.Active)
