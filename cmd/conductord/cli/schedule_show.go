@@ -30,7 +30,7 @@ func (p *Program) writeReport(report schedules.Report) error {
 		{"next", timeText(s.Next)}, {"paused", pauseText(s.Pause)},
 		{"active", strconv.Itoa(s.Active)}, {"waiting", strconv.Itoa(s.Waiting)},
 		{"posted", strconv.FormatUint(s.Posted, 10)}, {"skipped", strconv.FormatUint(s.Skipped, 10)},
-		{"created", timeText(s.CreatedAt)}, {"updated", timeText(s.UpdatedAt)},
+		{"created", timeText(s.CreatedAt)}, {"updated", timeText(s.UpdatedAt)}, {"saved by", s.SavedBy},
 	})
 	if err != nil || len(report.History) == 0 {
 		return err
