@@ -118,6 +118,9 @@ func (p *Program) quotaListCommand() *cobra.Command {
 			for _, a := range amounts {
 				row = append(row, a.String())
 			}
+			if q.Boards != "" { // which have no sessions and watches
+				row[5], row[6] = "-", "-"
+			}
 			return append(row, timeText(q.UpdatedAt), q.By)
 		},
 	}.command(p, cmd, nil)

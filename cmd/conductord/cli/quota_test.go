@@ -26,6 +26,7 @@ func TestQuotaCommands(t *testing.T) {
 		{"job post --board orders/us --kind k --name b", 0, ""},
 		{"job post --board orders/eu --kind k --name c", cli.ExitLimit, `quota of boards "orders/*": jobs is too large: 3 unfinished jobs, and the limit is 2`},
 		{"quota list", 0, `boards "orders/*" 100% 2/2 `},
+		{"quota list", 0, ` 0 - - `},
 		{"quota list", 0, `principal "shop" 0% 0/5 0 0 0/3 0/4 `},
 		{"-o json quota list", 0, `"boards": "orders/*"`},
 		{"-o json quota list", 0, `"watches": "4"`},
