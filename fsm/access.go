@@ -109,6 +109,28 @@ func (t *txn) revokeAccessToken(c *v1.RevokeAccessTokenCommand) error {
 	return nil
 }
 
+// noteTokenUses keeps when tokens were used last. It changes nothing that a caller may do, so
+// AccessIndex stays.
+func (t *txn) noteTokenUses(c *v1.NoteTokenUsesCommand) error {
+	for _, use := range c.GetUses() {
+		id, err := command.TokenUseOf(use)
+		if err != nil {
+			return err
+		}
+		known, err := t.findPrincipal(use.GetPrincipal())
+		if err != nil {
+			continue // deleted since
+		}
+		at := slices.IndexFunc(known.Tokens, func(token access.Token) bool { return token.ID == id })
+		if at < 0 || t.now.Sub(known.Tokens[at].LastUsed) < access.TokenUseInterval {
+			continue
+		}
+		known.Tokens[at].LastUsed = t.now
+		t.putMessage(tablePrincipal, []byte(known.Name), nil, command.PrincipalToProto(&known))
+	}
+	return nil
+}
+
 // ownSession reads the session that a command names. That of another principal is answered
 // as if there were none. ErrSessionExpired.
 func (t *txn) ownSession(text string) (jobs.Session, error) {

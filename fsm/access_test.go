@@ -67,6 +67,36 @@ func TestPrincipals(t *testing.T) {
 	}
 }
 
+func noteUses(uses ...*v1.TokenUse) *v1.Command {
+	return &v1.Command{Kind: &v1.Command_NoteTokenUses{NoteTokenUses: &v1.NoteTokenUsesCommand{Uses: uses}}}
+}
+
+// TestTokenUses: the last use of a token is kept to the hour, and changes nothing else.
+func TestTokenUses(t *testing.T) {
+	r := newRig(t)
+	r.ok(savePrincipal("ann"))
+	r.ok(addToken("ann", "t1", 1, time.Time{}))
+	r.ok(addToken("ann", "t2", 2, time.Time{}))
+	index := r.AccessIndex()
+	uses := noteUses(&v1.TokenUse{Principal: "bob", Id: id("t1")}, &v1.TokenUse{Principal: "ann", Id: id("gone")}, &v1.TokenUse{Principal: "ann", Id: id("t1")})
+	first := r.now.Add(time.Minute)
+	for _, row := range []struct{ at, want time.Time }{
+		{first, first},
+		{first.Add(access.TokenUseInterval - 1), first},
+		{first.Add(access.TokenUseInterval), first.Add(access.TokenUseInterval)},
+	} {
+		r.now = row.at
+		r.ok(uses)
+		all, _, err := r.Principals()
+		if err != nil || len(all) != 1 || !all[0].Tokens[0].LastUsed.Equal(row.want) || !all[0].Tokens[1].LastUsed.IsZero() || all[0].UpdatedAt.After(first) {
+			t.Errorf("at %s: %+v, %v", row.at, all, err)
+		}
+	}
+	if r.AccessIndex() != index {
+		t.Error("a use counts as a change of what callers may do")
+	}
+}
+
 // refusedAct is a command that is refused, in the name of a principal: it writes its record
 // alone.
 func refusedAct(number int) *v1.Command {

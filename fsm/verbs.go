@@ -53,6 +53,7 @@ var appliers = map[string]applier{
 	"delete_principal":    done((*v1.Command).GetDeletePrincipal, (*txn).deletePrincipal),
 	"add_access_token":    done((*v1.Command).GetAddAccessToken, (*txn).addAccessToken),
 	"revoke_access_token": done((*v1.Command).GetRevokeAccessToken, (*txn).revokeAccessToken),
+	"note_token_uses":     done((*v1.Command).GetNoteTokenUses, (*txn).noteTokenUses),
 	"save_quota":          done((*v1.Command).GetSaveQuota, (*txn).saveQuota),
 	"delete_quota":        done((*v1.Command).GetDeleteQuota, (*txn).deleteQuota),
 	"backfill_schedule":   answered((*v1.Command).GetBackfillSchedule, (*txn).backfillSchedule),

@@ -83,7 +83,7 @@ func GrantsFromProto(messages []*v1.Grant) []access.Grant {
 }
 
 func accessTokenToProto(t *access.Token) *v1.AccessToken {
-	message := &v1.AccessToken{Id: idText(t.ID.UUID), Expires: TimeToProto(t.Expires), CreatedAt: TimeToProto(t.CreatedAt), By: t.By}
+	message := &v1.AccessToken{Id: idText(t.ID.UUID), Expires: TimeToProto(t.Expires), CreatedAt: TimeToProto(t.CreatedAt), By: t.By, LastUsed: TimeToProto(t.LastUsed)}
 	if t.Hash != [sha256.Size]byte{} {
 		message.Hash = t.Hash[:]
 	}
@@ -94,6 +94,7 @@ func accessTokenFromProto(r *reader, message *v1.AccessToken) access.Token {
 	t := access.Token{
 		ID:      access.TokenID{UUID: r.id("token id", message.GetId())},
 		Expires: r.time("token expires", message.GetExpires()), CreatedAt: r.time("token created_at", message.GetCreatedAt()), By: message.GetBy(),
+		LastUsed: r.time("token last_used", message.GetLastUsed()),
 	}
 	if n := len(message.GetHash()); n != 0 && n != sha256.Size && r.err == nil {
 		r.err = &logbook.InvalidError{Field: "token hash", Reason: fmt.Sprintf("has %d bytes, and a SHA-256 hash has %d", n, sha256.Size)}
@@ -302,7 +303,31 @@ func Target(message proto.Message) string {
 
 // Audited reports whether what the verb does stands in the audit log: all that no event of
 // a job tells.
-func (v *Verb) Audited() bool { return v.Permission != Work && v.Name != "post" }
+func (v *Verb) Audited() bool {
+	return v.Permission != Work && v.Name != "post" && v.Name != "note_token_uses"
+}
+
+// TokenUseOf is the id of a token that was used.
+func TokenUseOf(use *v1.TokenUse) (access.TokenID, error) {
+	var r reader
+	id := access.TokenID{UUID: r.id("token id", use.GetId())}
+	return id, r.err
+}
+
+func checkNoteTokenUses(limits logbook.Limits, c *v1.NoteTokenUsesCommand) error {
+	if n := len(c.GetUses()); n == 0 || n > access.MaxTokenUses {
+		return &logbook.InvalidError{Field: "token uses", Reason: fmt.Sprintf("there are %d, and must be from 1 to %d", n, access.MaxTokenUses)}
+	}
+	for _, use := range c.GetUses() {
+		if err := access.CheckName(limits, use.GetPrincipal()); err != nil {
+			return err
+		}
+		if _, err := TokenUseOf(use); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func checkRecordAct(limits logbook.Limits, r *v1.AuditRecord) error {
 	if err := limits.CheckName("verb", r.GetVerb()); err != nil {

@@ -17,7 +17,7 @@ import (
 
 var accessTokens = rapid.Custom(func(t *rapid.T) access.Token {
 	token := access.Token{
-		ID: access.TokenID{UUID: ids.Draw(t, "id")}, Expires: times.Draw(t, "expires"), CreatedAt: times.Draw(t, "created"), By: rapid.String().Draw(t, "by"),
+		ID: access.TokenID{UUID: ids.Draw(t, "id")}, Expires: times.Draw(t, "expires"), CreatedAt: times.Draw(t, "created"), LastUsed: times.Draw(t, "used"), By: rapid.String().Draw(t, "by"),
 	}
 	copy(token.Hash[:], rapid.SliceOfN(rapid.Byte(), 0, sha256.Size).Draw(t, "hash"))
 	return token
@@ -82,6 +82,10 @@ func TestAccessCommandsAreChecked(t *testing.T) {
 		{"add_access_token", func(c *v1.Command) { c.GetAddAccessToken().Id = "" }, logbook.ErrInvalid},
 		{"add_access_token", func(c *v1.Command) { c.GetAddAccessToken().Hash = nil }, logbook.ErrInvalid},
 		{"add_access_token", func(c *v1.Command) { c.GetAddAccessToken().Hash = []byte("short") }, logbook.ErrInvalid},
+		{"note_token_uses", func(c *v1.Command) { c.GetNoteTokenUses().Uses = nil }, logbook.ErrInvalid},
+		{"note_token_uses", func(c *v1.Command) { c.GetNoteTokenUses().Uses[0].Id = "none" }, logbook.ErrInvalid},
+		{"note_token_uses", func(c *v1.Command) { c.GetNoteTokenUses().Uses[0].Principal = "" }, logbook.ErrInvalid},
+		{"note_token_uses", func(c *v1.Command) { c.GetNoteTokenUses().Uses = make([]*v1.TokenUse, access.MaxTokenUses+1) }, logbook.ErrInvalid},
 		{"revoke_access_token", func(c *v1.Command) { c.GetRevokeAccessToken().Principal = "" }, logbook.ErrInvalid},
 		{"revoke_access_token", func(c *v1.Command) { c.GetRevokeAccessToken().Id = "none" }, logbook.ErrInvalid},
 		{"save_quota", func(c *v1.Command) { c.GetSaveQuota().Principal = "" }, logbook.ErrInvalid},

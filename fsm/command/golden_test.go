@@ -166,6 +166,9 @@ func samples() []*v1.Command {
 		{Kind: &v1.Command_RevokeAccessToken{RevokeAccessToken: &v1.RevokeAccessTokenCommand{
 			Principal: "orders", Id: "5bd43f3b-7a3e-4b55-9d3a-8a2d8f1c0004",
 		}}, Principal: "ann"},
+		{Kind: &v1.Command_NoteTokenUses{NoteTokenUses: &v1.NoteTokenUsesCommand{Uses: []*v1.TokenUse{
+			{Principal: "orders", Id: "5bd43f3b-7a3e-4b55-9d3a-8a2d8f1c0004"},
+		}}}, Principal: "node/node1"},
 		{Kind: &v1.Command_SaveQuota{SaveQuota: &v1.SaveQuotaCommand{
 			Principal: "orders", Limits: &v1.Amounts{Jobs: 1_000, Bytes: 1 << 20, PostingsPerSecond: 50, Sessions: 10, Watches: 20},
 		}}, Principal: "ann"},

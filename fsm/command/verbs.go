@@ -86,6 +86,7 @@ var verbs = []Verb{
 	verb("delete_principal", Administer, "AccessService/DeletePrincipal", (*v1.Command).GetDeletePrincipal, checkDeletePrincipal),
 	verb("add_access_token", Administer, "AccessService/AddAccessToken", (*v1.Command).GetAddAccessToken, checkAddAccessToken),
 	verb("revoke_access_token", Administer, "AccessService/RevokeAccessToken", (*v1.Command).GetRevokeAccessToken, checkRevokeAccessToken),
+	verb("note_token_uses", Administer, "AccessService/NoteTokenUses", (*v1.Command).GetNoteTokenUses, checkNoteTokenUses),
 	verb("save_quota", Administer, "AccessService/SaveQuota", (*v1.Command).GetSaveQuota, checkSaveQuota),
 	verb("delete_quota", Administer, "AccessService/DeleteQuota", (*v1.Command).GetDeleteQuota, checkDeleteQuota),
 

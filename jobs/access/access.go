@@ -32,6 +32,11 @@ const (
 	MaxGrants = 64
 	// MaxTokens bounds the tokens of a principal: one in use, and others while they are exchanged.
 	MaxTokens = 8
+	// MaxTokenUses bounds the token uses that one command notes.
+	MaxTokenUses = 1_000
+	// TokenUseInterval is how exactly the last use of a token is kept: more would cost a log
+	// entry for what nobody needs to know.
+	TokenUseInterval = time.Hour
 )
 
 // Role is what a principal may do on boards.
@@ -100,6 +105,7 @@ type Token struct {
 	Expires   time.Time         // zero: never
 	CreatedAt time.Time
 	By        string // the principal that made it
+	LastUsed  time.Time // less than TokenUseInterval before its last use; zero: never
 }
 
 // TokenID names a token.

@@ -81,6 +81,7 @@ type guard struct {
 	refused  *refusals
 	watchers watchers
 	tokens   *webTokens // nil: JSON web tokens do not count
+	uses     *tokenUses
 	// applied waits until this node has applied what the leader had committed.
 	applied func(ctx context.Context) error
 
@@ -92,7 +93,7 @@ func newGuard(o Options, machine *fsm.Machine, now func() time.Time, applied fun
 	return &guard{
 		enforced: o.AccessControl, cluster: o.Cluster, node: o.Name, machine: machine, now: now,
 		refuse: connect.NewErrorWriter(wire.HandlerOptions()...), logger: o.Logger, tokens: newWebTokens(o.Issuer, now),
-		refused: newRefusals(o.Metrics), watchers: watchers{count: make(map[string]uint64)}, applied: applied,
+		refused: newRefusals(o.Metrics), uses: newTokenUses(), watchers: watchers{count: make(map[string]uint64)}, applied: applied,
 	}
 }
 
@@ -267,7 +268,9 @@ func (g *guard) byToken(ctx context.Context, shown string) (*caller, error) {
 		return nil, errRevoked
 	}
 	who := &caller{name: known.principal, token: known.token.ID, expires: known.token.Expires}
-	_, err = g.rights(who)
+	if _, err = g.rights(who); err == nil {
+		g.uses.note(known, g.now())
+	}
 	return who, err
 }
 

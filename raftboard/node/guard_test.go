@@ -264,6 +264,7 @@ var ofCluster = map[string]string{
 	"AccessService/DeletePrincipal":   `{"name": "nobody"}`,
 	"AccessService/AddAccessToken":    `{"principal": "nobody"}`,
 	"AccessService/RevokeAccessToken": `{"principal": "nobody"}`,
+	"AccessService/NoteTokenUses":     `{"uses": [{"principal": "nobody"}]}`,
 }
 
 // ofAll are the calls that every principal may make, and that answer with what it may see.
@@ -411,6 +412,30 @@ func TestCallersAreKnown(t *testing.T) {
 		if answer.Body.Close(); answer.StatusCode != want {
 			t.Errorf("%s: %d", path, answer.StatusCode)
 		}
+	}
+}
+
+// The last use of a token is kept, whichever node the token was shown to.
+func TestTokenUsesAreKept(t *testing.T) {
+	t.Parallel()
+	c := newTenants(t, 3, func(o *node.Options) { o.TokenUsePeriod = 10 * time.Millisecond })
+	lastUsed := func(name string) time.Time {
+		page, err := c.operator.Principals(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := slices.IndexFunc(page.Items, func(p access.Principal) bool { return p.Name == name })
+		return page.Items[at].Tokens[0].LastUsed
+	}
+	for i, name := range []string{"ann", "ben", "cal"} {
+		token, _ := c.token(name, time.Time{}, access.Grant{Role: access.Viewer, Boards: "*"})
+		if at := lastUsed(name); !at.IsZero() {
+			t.Errorf("the token of %s was used at %s before it was", name, at)
+		}
+		if status, answer := c.call(i, token, "BoardService/ListBoards", `{"stale": true}`); status != http.StatusOK {
+			t.Fatalf("node %d: %d %s", i, status, answer)
+		}
+		eventually(t, "the use of "+name+" is kept", func() bool { return !lastUsed(name).IsZero() })
 	}
 }
 

@@ -301,6 +301,9 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.routines.Go(func() { n.catchUp(ctx) })
 	n.routines.Go(func() { snapshotting.run(ctx) })
 	n.routines.Go(func() { n.services.verify.watch(ctx, n.options.VerifyInterval) })
+	if n.options.AccessControl {
+		n.routines.Go(func() { n.services.access.reportTokenUses(ctx, n.options.TokenUsePeriod) })
+	}
 	if after := n.options.RemoveDeadAfter; after > 0 {
 		n.routines.Go(func() { n.services.members.removeDead(ctx, after) })
 	}

@@ -83,6 +83,10 @@ type Options struct {
 
 	System System // of tests; the zero value: this machine's
 
+	// TokenUsePeriod is how often the node has the leader keep which access tokens were used.
+	// 0: 1 min
+	TokenUsePeriod time.Duration
+
 	Logger  hclog.Logger         // nil: none
 	Metrics *prometheus.Registry // nil: one of the node's own
 	// Fatal ends the process after a fault that the node cannot outlive, such
@@ -127,6 +131,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.DiskReserve, defaultDiskReserve)
 	setDefault(&o.Memory, defaultMemory)
 	setDefault(&o.VerifyInterval, 10*time.Minute)
+	setDefault(&o.TokenUsePeriod, time.Minute)
 	o.Backups = o.Backups.withDefaults()
 	if o.WallClock == nil {
 		o.WallClock = wallTime

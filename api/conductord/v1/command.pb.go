@@ -244,6 +244,7 @@ type Command struct {
 	//	*Command_RecordAct
 	//	*Command_SaveQuota
 	//	*Command_DeleteQuota
+	//	*Command_NoteTokenUses
 	Kind isCommand_Kind `protobuf_oneof:"kind"`
 	// The authenticated sender; empty: the leader itself, or any caller of a cluster without
 	// access control. The node replaces what a caller writes here.
@@ -722,6 +723,15 @@ func (x *Command) GetDeleteQuota() *DeleteQuotaCommand {
 	return nil
 }
 
+func (x *Command) GetNoteTokenUses() *NoteTokenUsesCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_NoteTokenUses); ok {
+			return x.NoteTokenUses
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetPrincipal() string {
 	if x != nil {
 		return x.Principal
@@ -936,6 +946,10 @@ type Command_DeleteQuota struct {
 	DeleteQuota *DeleteQuotaCommand `protobuf:"bytes,76,opt,name=delete_quota,json=deleteQuota,proto3,oneof"`
 }
 
+type Command_NoteTokenUses struct {
+	NoteTokenUses *NoteTokenUsesCommand `protobuf:"bytes,77,opt,name=note_token_uses,json=noteTokenUses,proto3,oneof"`
+}
+
 func (*Command_Post) isCommand_Kind() {}
 
 func (*Command_Claim) isCommand_Kind() {}
@@ -1031,6 +1045,8 @@ func (*Command_RecordAct) isCommand_Kind() {}
 func (*Command_SaveQuota) isCommand_Kind() {}
 
 func (*Command_DeleteQuota) isCommand_Kind() {}
+
+func (*Command_NoteTokenUses) isCommand_Kind() {}
 
 type PostCommand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1464,6 +1480,104 @@ func (x *RevokeAccessTokenCommand) GetId() string {
 	return ""
 }
 
+// NoteTokenUses keeps when access tokens were used last, to the hour. Tokens that are gone are
+// left out.
+type NoteTokenUsesCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uses          []*TokenUse            `protobuf:"bytes,1,rep,name=uses,proto3" json:"uses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoteTokenUsesCommand) Reset() {
+	*x = NoteTokenUsesCommand{}
+	mi := &file_conductord_v1_command_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoteTokenUsesCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoteTokenUsesCommand) ProtoMessage() {}
+
+func (x *NoteTokenUsesCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoteTokenUsesCommand.ProtoReflect.Descriptor instead.
+func (*NoteTokenUsesCommand) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *NoteTokenUsesCommand) GetUses() []*TokenUse {
+	if x != nil {
+		return x.Uses
+	}
+	return nil
+}
+
+type TokenUse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Principal     string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokenUse) Reset() {
+	*x = TokenUse{}
+	mi := &file_conductord_v1_command_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenUse) ProtoMessage() {}
+
+func (x *TokenUse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_command_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenUse.ProtoReflect.Descriptor instead.
+func (*TokenUse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *TokenUse) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *TokenUse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
 // SaveQuota makes a quota, or replaces its limits. Its subject is a principal or boards: one of
 // the two is set.
 type SaveQuotaCommand struct {
@@ -1477,7 +1591,7 @@ type SaveQuotaCommand struct {
 
 func (x *SaveQuotaCommand) Reset() {
 	*x = SaveQuotaCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[11]
+	mi := &file_conductord_v1_command_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1489,7 +1603,7 @@ func (x *SaveQuotaCommand) String() string {
 func (*SaveQuotaCommand) ProtoMessage() {}
 
 func (x *SaveQuotaCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[11]
+	mi := &file_conductord_v1_command_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1502,7 +1616,7 @@ func (x *SaveQuotaCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveQuotaCommand.ProtoReflect.Descriptor instead.
 func (*SaveQuotaCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{11}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SaveQuotaCommand) GetPrincipal() string {
@@ -1537,7 +1651,7 @@ type DeleteQuotaCommand struct {
 
 func (x *DeleteQuotaCommand) Reset() {
 	*x = DeleteQuotaCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[12]
+	mi := &file_conductord_v1_command_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1549,7 +1663,7 @@ func (x *DeleteQuotaCommand) String() string {
 func (*DeleteQuotaCommand) ProtoMessage() {}
 
 func (x *DeleteQuotaCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[12]
+	mi := &file_conductord_v1_command_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1562,7 +1676,7 @@ func (x *DeleteQuotaCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQuotaCommand.ProtoReflect.Descriptor instead.
 func (*DeleteQuotaCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{12}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeleteQuotaCommand) GetPrincipal() string {
@@ -1591,7 +1705,7 @@ type ExtendClaimCommand struct {
 
 func (x *ExtendClaimCommand) Reset() {
 	*x = ExtendClaimCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[13]
+	mi := &file_conductord_v1_command_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +1717,7 @@ func (x *ExtendClaimCommand) String() string {
 func (*ExtendClaimCommand) ProtoMessage() {}
 
 func (x *ExtendClaimCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[13]
+	mi := &file_conductord_v1_command_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +1730,7 @@ func (x *ExtendClaimCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendClaimCommand.ProtoReflect.Descriptor instead.
 func (*ExtendClaimCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{13}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExtendClaimCommand) GetJob() string {
@@ -1649,7 +1763,7 @@ type CloseSessionCommand struct {
 
 func (x *CloseSessionCommand) Reset() {
 	*x = CloseSessionCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[14]
+	mi := &file_conductord_v1_command_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1661,7 +1775,7 @@ func (x *CloseSessionCommand) String() string {
 func (*CloseSessionCommand) ProtoMessage() {}
 
 func (x *CloseSessionCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[14]
+	mi := &file_conductord_v1_command_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1674,7 +1788,7 @@ func (x *CloseSessionCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseSessionCommand.ProtoReflect.Descriptor instead.
 func (*CloseSessionCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{14}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CloseSessionCommand) GetSession() string {
@@ -1694,7 +1808,7 @@ type RegisterCommand struct {
 
 func (x *RegisterCommand) Reset() {
 	*x = RegisterCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[15]
+	mi := &file_conductord_v1_command_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +1820,7 @@ func (x *RegisterCommand) String() string {
 func (*RegisterCommand) ProtoMessage() {}
 
 func (x *RegisterCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[15]
+	mi := &file_conductord_v1_command_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +1833,7 @@ func (x *RegisterCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterCommand.ProtoReflect.Descriptor instead.
 func (*RegisterCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RegisterCommand) GetSession() string {
@@ -1745,7 +1859,7 @@ type DestroyBookCommand struct {
 
 func (x *DestroyBookCommand) Reset() {
 	*x = DestroyBookCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[16]
+	mi := &file_conductord_v1_command_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1757,7 +1871,7 @@ func (x *DestroyBookCommand) String() string {
 func (*DestroyBookCommand) ProtoMessage() {}
 
 func (x *DestroyBookCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[16]
+	mi := &file_conductord_v1_command_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1770,7 +1884,7 @@ func (x *DestroyBookCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyBookCommand.ProtoReflect.Descriptor instead.
 func (*DestroyBookCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DestroyBookCommand) GetBook() string {
@@ -1795,7 +1909,7 @@ type JobCommand struct {
 
 func (x *JobCommand) Reset() {
 	*x = JobCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	mi := &file_conductord_v1_command_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1807,7 +1921,7 @@ func (x *JobCommand) String() string {
 func (*JobCommand) ProtoMessage() {}
 
 func (x *JobCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[17]
+	mi := &file_conductord_v1_command_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1820,7 +1934,7 @@ func (x *JobCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCommand.ProtoReflect.Descriptor instead.
 func (*JobCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *JobCommand) GetJob() string {
@@ -1875,7 +1989,7 @@ type RaiseVersionCommand struct {
 
 func (x *RaiseVersionCommand) Reset() {
 	*x = RaiseVersionCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[18]
+	mi := &file_conductord_v1_command_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1887,7 +2001,7 @@ func (x *RaiseVersionCommand) String() string {
 func (*RaiseVersionCommand) ProtoMessage() {}
 
 func (x *RaiseVersionCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[18]
+	mi := &file_conductord_v1_command_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1900,7 +2014,7 @@ func (x *RaiseVersionCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseVersionCommand.ProtoReflect.Descriptor instead.
 func (*RaiseVersionCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RaiseVersionCommand) GetVersion() uint32 {
@@ -1921,7 +2035,7 @@ type BeginLeadershipCommand struct {
 
 func (x *BeginLeadershipCommand) Reset() {
 	*x = BeginLeadershipCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[19]
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2047,7 @@ func (x *BeginLeadershipCommand) String() string {
 func (*BeginLeadershipCommand) ProtoMessage() {}
 
 func (x *BeginLeadershipCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[19]
+	mi := &file_conductord_v1_command_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2060,7 @@ func (x *BeginLeadershipCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginLeadershipCommand.ProtoReflect.Descriptor instead.
 func (*BeginLeadershipCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *BeginLeadershipCommand) GetNode() string {
@@ -1970,7 +2084,7 @@ type ExpireSessionCommand struct {
 
 func (x *ExpireSessionCommand) Reset() {
 	*x = ExpireSessionCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[20]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1982,7 +2096,7 @@ func (x *ExpireSessionCommand) String() string {
 func (*ExpireSessionCommand) ProtoMessage() {}
 
 func (x *ExpireSessionCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[20]
+	mi := &file_conductord_v1_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1995,7 +2109,7 @@ func (x *ExpireSessionCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireSessionCommand.ProtoReflect.Descriptor instead.
 func (*ExpireSessionCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExpireSessionCommand) GetSession() string {
@@ -2042,7 +2156,7 @@ type ExpireClaimCommand struct {
 
 func (x *ExpireClaimCommand) Reset() {
 	*x = ExpireClaimCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2168,7 @@ func (x *ExpireClaimCommand) String() string {
 func (*ExpireClaimCommand) ProtoMessage() {}
 
 func (x *ExpireClaimCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[21]
+	mi := &file_conductord_v1_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2181,7 @@ func (x *ExpireClaimCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireClaimCommand.ProtoReflect.Descriptor instead.
 func (*ExpireClaimCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExpireClaimCommand) GetJob() string {
@@ -2124,7 +2238,7 @@ type WakeDueCommand struct {
 
 func (x *WakeDueCommand) Reset() {
 	*x = WakeDueCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[22]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2136,7 +2250,7 @@ func (x *WakeDueCommand) String() string {
 func (*WakeDueCommand) ProtoMessage() {}
 
 func (x *WakeDueCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[22]
+	mi := &file_conductord_v1_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2149,7 +2263,7 @@ func (x *WakeDueCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeDueCommand.ProtoReflect.Descriptor instead.
 func (*WakeDueCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WakeDueCommand) GetTimerEpoch() uint64 {
@@ -2181,7 +2295,7 @@ type SweepCommand struct {
 
 func (x *SweepCommand) Reset() {
 	*x = SweepCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[23]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2193,7 +2307,7 @@ func (x *SweepCommand) String() string {
 func (*SweepCommand) ProtoMessage() {}
 
 func (x *SweepCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[23]
+	mi := &file_conductord_v1_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2206,7 +2320,7 @@ func (x *SweepCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepCommand.ProtoReflect.Descriptor instead.
 func (*SweepCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SweepCommand) GetTimerEpoch() uint64 {
@@ -2247,7 +2361,7 @@ type DeleteScheduleCommand struct {
 
 func (x *DeleteScheduleCommand) Reset() {
 	*x = DeleteScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[24]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2259,7 +2373,7 @@ func (x *DeleteScheduleCommand) String() string {
 func (*DeleteScheduleCommand) ProtoMessage() {}
 
 func (x *DeleteScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[24]
+	mi := &file_conductord_v1_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2272,7 +2386,7 @@ func (x *DeleteScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleCommand.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DeleteScheduleCommand) GetBoard() string {
@@ -2301,7 +2415,7 @@ type BoardCommand struct {
 
 func (x *BoardCommand) Reset() {
 	*x = BoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[25]
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2313,7 +2427,7 @@ func (x *BoardCommand) String() string {
 func (*BoardCommand) ProtoMessage() {}
 
 func (x *BoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[25]
+	mi := &file_conductord_v1_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2326,7 +2440,7 @@ func (x *BoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCommand.ProtoReflect.Descriptor instead.
 func (*BoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *BoardCommand) GetBoard() string {
@@ -2360,7 +2474,7 @@ type AgeBoardCommand struct {
 
 func (x *AgeBoardCommand) Reset() {
 	*x = AgeBoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[26]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2372,7 +2486,7 @@ func (x *AgeBoardCommand) String() string {
 func (*AgeBoardCommand) ProtoMessage() {}
 
 func (x *AgeBoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[26]
+	mi := &file_conductord_v1_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2385,7 +2499,7 @@ func (x *AgeBoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgeBoardCommand.ProtoReflect.Descriptor instead.
 func (*AgeBoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AgeBoardCommand) GetBoard() string {
@@ -2416,7 +2530,7 @@ type DrainCommand struct {
 
 func (x *DrainCommand) Reset() {
 	*x = DrainCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2428,7 +2542,7 @@ func (x *DrainCommand) String() string {
 func (*DrainCommand) ProtoMessage() {}
 
 func (x *DrainCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[27]
+	mi := &file_conductord_v1_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2441,7 +2555,7 @@ func (x *DrainCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainCommand.ProtoReflect.Descriptor instead.
 func (*DrainCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DrainCommand) GetConductor() string {
@@ -2489,7 +2603,7 @@ type LimitBoardCommand struct {
 
 func (x *LimitBoardCommand) Reset() {
 	*x = LimitBoardCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[28]
+	mi := &file_conductord_v1_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2501,7 +2615,7 @@ func (x *LimitBoardCommand) String() string {
 func (*LimitBoardCommand) ProtoMessage() {}
 
 func (x *LimitBoardCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[28]
+	mi := &file_conductord_v1_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2514,7 +2628,7 @@ func (x *LimitBoardCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitBoardCommand.ProtoReflect.Descriptor instead.
 func (*LimitBoardCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LimitBoardCommand) GetBoard() string {
@@ -2543,7 +2657,7 @@ type PauseScheduleCommand struct {
 
 func (x *PauseScheduleCommand) Reset() {
 	*x = PauseScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[29]
+	mi := &file_conductord_v1_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2555,7 +2669,7 @@ func (x *PauseScheduleCommand) String() string {
 func (*PauseScheduleCommand) ProtoMessage() {}
 
 func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[29]
+	mi := &file_conductord_v1_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2568,7 +2682,7 @@ func (x *PauseScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleCommand.ProtoReflect.Descriptor instead.
 func (*PauseScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PauseScheduleCommand) GetBoard() string {
@@ -2615,7 +2729,7 @@ type SaveScheduleCommand struct {
 
 func (x *SaveScheduleCommand) Reset() {
 	*x = SaveScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[30]
+	mi := &file_conductord_v1_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2627,7 +2741,7 @@ func (x *SaveScheduleCommand) String() string {
 func (*SaveScheduleCommand) ProtoMessage() {}
 
 func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[30]
+	mi := &file_conductord_v1_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2640,7 +2754,7 @@ func (x *SaveScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleCommand.ProtoReflect.Descriptor instead.
 func (*SaveScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SaveScheduleCommand) GetSchedule() *Schedule {
@@ -2692,7 +2806,7 @@ type ResumeScheduleCommand struct {
 
 func (x *ResumeScheduleCommand) Reset() {
 	*x = ResumeScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[31]
+	mi := &file_conductord_v1_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2704,7 +2818,7 @@ func (x *ResumeScheduleCommand) String() string {
 func (*ResumeScheduleCommand) ProtoMessage() {}
 
 func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[31]
+	mi := &file_conductord_v1_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2717,7 +2831,7 @@ func (x *ResumeScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleCommand.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ResumeScheduleCommand) GetBoard() string {
@@ -2771,7 +2885,7 @@ type FireScheduleCommand struct {
 
 func (x *FireScheduleCommand) Reset() {
 	*x = FireScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[32]
+	mi := &file_conductord_v1_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2783,7 +2897,7 @@ func (x *FireScheduleCommand) String() string {
 func (*FireScheduleCommand) ProtoMessage() {}
 
 func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[32]
+	mi := &file_conductord_v1_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2796,7 +2910,7 @@ func (x *FireScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FireScheduleCommand.ProtoReflect.Descriptor instead.
 func (*FireScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FireScheduleCommand) GetTimerEpoch() uint64 {
@@ -2847,7 +2961,7 @@ type RunScheduleCommand struct {
 
 func (x *RunScheduleCommand) Reset() {
 	*x = RunScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[33]
+	mi := &file_conductord_v1_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2859,7 +2973,7 @@ func (x *RunScheduleCommand) String() string {
 func (*RunScheduleCommand) ProtoMessage() {}
 
 func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[33]
+	mi := &file_conductord_v1_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2872,7 +2986,7 @@ func (x *RunScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleCommand.ProtoReflect.Descriptor instead.
 func (*RunScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RunScheduleCommand) GetBoard() string {
@@ -2919,7 +3033,7 @@ type BackfillScheduleCommand struct {
 
 func (x *BackfillScheduleCommand) Reset() {
 	*x = BackfillScheduleCommand{}
-	mi := &file_conductord_v1_command_proto_msgTypes[34]
+	mi := &file_conductord_v1_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2931,7 +3045,7 @@ func (x *BackfillScheduleCommand) String() string {
 func (*BackfillScheduleCommand) ProtoMessage() {}
 
 func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[34]
+	mi := &file_conductord_v1_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2944,7 +3058,7 @@ func (x *BackfillScheduleCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleCommand.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleCommand) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *BackfillScheduleCommand) GetBoard() string {
@@ -3008,7 +3122,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_conductord_v1_command_proto_msgTypes[35]
+	mi := &file_conductord_v1_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3020,7 +3134,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[35]
+	mi := &file_conductord_v1_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3033,7 +3147,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Result) GetError() *Error {
@@ -3153,7 +3267,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_conductord_v1_command_proto_msgTypes[36]
+	mi := &file_conductord_v1_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3165,7 +3279,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[36]
+	mi := &file_conductord_v1_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3178,7 +3292,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{38}
 }
 
 type PostResult struct {
@@ -3190,7 +3304,7 @@ type PostResult struct {
 
 func (x *PostResult) Reset() {
 	*x = PostResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[37]
+	mi := &file_conductord_v1_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3202,7 +3316,7 @@ func (x *PostResult) String() string {
 func (*PostResult) ProtoMessage() {}
 
 func (x *PostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[37]
+	mi := &file_conductord_v1_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3215,7 +3329,7 @@ func (x *PostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostResult.ProtoReflect.Descriptor instead.
 func (*PostResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PostResult) GetPosted() []*Posted {
@@ -3237,7 +3351,7 @@ type Posted struct {
 
 func (x *Posted) Reset() {
 	*x = Posted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[38]
+	mi := &file_conductord_v1_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3249,7 +3363,7 @@ func (x *Posted) String() string {
 func (*Posted) ProtoMessage() {}
 
 func (x *Posted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[38]
+	mi := &file_conductord_v1_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3262,7 +3376,7 @@ func (x *Posted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posted.ProtoReflect.Descriptor instead.
 func (*Posted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Posted) GetJob() string {
@@ -3302,7 +3416,7 @@ type ClaimResult struct {
 
 func (x *ClaimResult) Reset() {
 	*x = ClaimResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[39]
+	mi := &file_conductord_v1_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3314,7 +3428,7 @@ func (x *ClaimResult) String() string {
 func (*ClaimResult) ProtoMessage() {}
 
 func (x *ClaimResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[39]
+	mi := &file_conductord_v1_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3327,7 +3441,7 @@ func (x *ClaimResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResult.ProtoReflect.Descriptor instead.
 func (*ClaimResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ClaimResult) GetGranted() []*Granted {
@@ -3347,7 +3461,7 @@ type Granted struct {
 
 func (x *Granted) Reset() {
 	*x = Granted{}
-	mi := &file_conductord_v1_command_proto_msgTypes[40]
+	mi := &file_conductord_v1_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3359,7 +3473,7 @@ func (x *Granted) String() string {
 func (*Granted) ProtoMessage() {}
 
 func (x *Granted) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[40]
+	mi := &file_conductord_v1_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3372,7 +3486,7 @@ func (x *Granted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Granted.ProtoReflect.Descriptor instead.
 func (*Granted) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Granted) GetJob() string {
@@ -3399,7 +3513,7 @@ type CountResult struct {
 
 func (x *CountResult) Reset() {
 	*x = CountResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[41]
+	mi := &file_conductord_v1_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3411,7 +3525,7 @@ func (x *CountResult) String() string {
 func (*CountResult) ProtoMessage() {}
 
 func (x *CountResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[41]
+	mi := &file_conductord_v1_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3424,7 +3538,7 @@ func (x *CountResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResult.ProtoReflect.Descriptor instead.
 func (*CountResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CountResult) GetDone() uint32 {
@@ -3450,7 +3564,7 @@ type InterveneResult struct {
 
 func (x *InterveneResult) Reset() {
 	*x = InterveneResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[42]
+	mi := &file_conductord_v1_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3462,7 +3576,7 @@ func (x *InterveneResult) String() string {
 func (*InterveneResult) ProtoMessage() {}
 
 func (x *InterveneResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[42]
+	mi := &file_conductord_v1_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3475,7 +3589,7 @@ func (x *InterveneResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterveneResult.ProtoReflect.Descriptor instead.
 func (*InterveneResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *InterveneResult) GetJob() string {
@@ -3495,7 +3609,7 @@ type ScheduleResult struct {
 
 func (x *ScheduleResult) Reset() {
 	*x = ScheduleResult{}
-	mi := &file_conductord_v1_command_proto_msgTypes[43]
+	mi := &file_conductord_v1_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3507,7 +3621,7 @@ func (x *ScheduleResult) String() string {
 func (*ScheduleResult) ProtoMessage() {}
 
 func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_command_proto_msgTypes[43]
+	mi := &file_conductord_v1_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3520,7 +3634,7 @@ func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleResult.ProtoReflect.Descriptor instead.
 func (*ScheduleResult) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_command_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ScheduleResult) GetSchedule() *Schedule {
@@ -3551,7 +3665,7 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x04sums\x18\x02 \x03(\v2\x17.conductord.v1.TableSumR\x04sums\"2\n" +
 	"\bTableSum\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
-	"\x03sum\x18\x02 \x01(\x04R\x03sum\"\xbd\x19\n" +
+	"\x03sum\x18\x02 \x01(\x04R\x03sum\"\x8c\x1a\n" +
 	"\aCommand\x120\n" +
 	"\x04post\x18\x01 \x01(\v2\x1a.conductord.v1.PostCommandH\x00R\x04post\x123\n" +
 	"\x05claim\x18\x02 \x01(\v2\x1b.conductord.v1.ClaimCommandH\x00R\x05claim\x12@\n" +
@@ -3607,7 +3721,8 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"record_act\x18J \x01(\v2\x1a.conductord.v1.AuditRecordH\x00R\trecordAct\x12@\n" +
 	"\n" +
 	"save_quota\x18K \x01(\v2\x1f.conductord.v1.SaveQuotaCommandH\x00R\tsaveQuota\x12F\n" +
-	"\fdelete_quota\x18L \x01(\v2!.conductord.v1.DeleteQuotaCommandH\x00R\vdeleteQuota\x12\x1c\n" +
+	"\fdelete_quota\x18L \x01(\v2!.conductord.v1.DeleteQuotaCommandH\x00R\vdeleteQuota\x12M\n" +
+	"\x0fnote_token_uses\x18M \x01(\v2#.conductord.v1.NoteTokenUsesCommandH\x00R\rnoteTokenUses\x12\x1c\n" +
 	"\tprincipal\x18d \x01(\tR\tprincipal\x12\x12\n" +
 	"\x04from\x18e \x01(\tR\x04fromB\x06\n" +
 	"\x04kind\"A\n" +
@@ -3639,6 +3754,11 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x04hash\x18\x03 \x01(\fR\x04hash\x124\n" +
 	"\aexpires\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"H\n" +
 	"\x18RevokeAccessTokenCommand\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"C\n" +
+	"\x14NoteTokenUsesCommand\x12+\n" +
+	"\x04uses\x18\x01 \x03(\v2\x17.conductord.v1.TokenUseR\x04uses\"8\n" +
+	"\bTokenUse\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"x\n" +
 	"\x10SaveQuotaCommand\x12\x1c\n" +
@@ -3798,7 +3918,7 @@ func file_conductord_v1_command_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_command_proto_rawDescData
 }
 
-var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_conductord_v1_command_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_conductord_v1_command_proto_goTypes = []any{
 	(*Entry)(nil),                    // 0: conductord.v1.Entry
 	(*StateCheck)(nil),               // 1: conductord.v1.StateCheck
@@ -3811,60 +3931,62 @@ var file_conductord_v1_command_proto_goTypes = []any{
 	(*DeletePrincipalCommand)(nil),   // 8: conductord.v1.DeletePrincipalCommand
 	(*AddAccessTokenCommand)(nil),    // 9: conductord.v1.AddAccessTokenCommand
 	(*RevokeAccessTokenCommand)(nil), // 10: conductord.v1.RevokeAccessTokenCommand
-	(*SaveQuotaCommand)(nil),         // 11: conductord.v1.SaveQuotaCommand
-	(*DeleteQuotaCommand)(nil),       // 12: conductord.v1.DeleteQuotaCommand
-	(*ExtendClaimCommand)(nil),       // 13: conductord.v1.ExtendClaimCommand
-	(*CloseSessionCommand)(nil),      // 14: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 15: conductord.v1.RegisterCommand
-	(*DestroyBookCommand)(nil),       // 16: conductord.v1.DestroyBookCommand
-	(*JobCommand)(nil),               // 17: conductord.v1.JobCommand
-	(*RaiseVersionCommand)(nil),      // 18: conductord.v1.RaiseVersionCommand
-	(*BeginLeadershipCommand)(nil),   // 19: conductord.v1.BeginLeadershipCommand
-	(*ExpireSessionCommand)(nil),     // 20: conductord.v1.ExpireSessionCommand
-	(*ExpireClaimCommand)(nil),       // 21: conductord.v1.ExpireClaimCommand
-	(*WakeDueCommand)(nil),           // 22: conductord.v1.WakeDueCommand
-	(*SweepCommand)(nil),             // 23: conductord.v1.SweepCommand
-	(*DeleteScheduleCommand)(nil),    // 24: conductord.v1.DeleteScheduleCommand
-	(*BoardCommand)(nil),             // 25: conductord.v1.BoardCommand
-	(*AgeBoardCommand)(nil),          // 26: conductord.v1.AgeBoardCommand
-	(*DrainCommand)(nil),             // 27: conductord.v1.DrainCommand
-	(*LimitBoardCommand)(nil),        // 28: conductord.v1.LimitBoardCommand
-	(*PauseScheduleCommand)(nil),     // 29: conductord.v1.PauseScheduleCommand
-	(*SaveScheduleCommand)(nil),      // 30: conductord.v1.SaveScheduleCommand
-	(*ResumeScheduleCommand)(nil),    // 31: conductord.v1.ResumeScheduleCommand
-	(*FireScheduleCommand)(nil),      // 32: conductord.v1.FireScheduleCommand
-	(*RunScheduleCommand)(nil),       // 33: conductord.v1.RunScheduleCommand
-	(*BackfillScheduleCommand)(nil),  // 34: conductord.v1.BackfillScheduleCommand
-	(*Result)(nil),                   // 35: conductord.v1.Result
-	(*Done)(nil),                     // 36: conductord.v1.Done
-	(*PostResult)(nil),               // 37: conductord.v1.PostResult
-	(*Posted)(nil),                   // 38: conductord.v1.Posted
-	(*ClaimResult)(nil),              // 39: conductord.v1.ClaimResult
-	(*Granted)(nil),                  // 40: conductord.v1.Granted
-	(*CountResult)(nil),              // 41: conductord.v1.CountResult
-	(*InterveneResult)(nil),          // 42: conductord.v1.InterveneResult
-	(*ScheduleResult)(nil),           // 43: conductord.v1.ScheduleResult
-	(*Ending)(nil),                   // 44: conductord.v1.Ending
-	(*Opening)(nil),                  // 45: conductord.v1.Opening
-	(*Book)(nil),                     // 46: conductord.v1.Book
-	(*Update)(nil),                   // 47: conductord.v1.Update
-	(*Change)(nil),                   // 48: conductord.v1.Change
-	(*Intervention)(nil),             // 49: conductord.v1.Intervention
-	(*AuditRecord)(nil),              // 50: conductord.v1.AuditRecord
-	(*Posting)(nil),                  // 51: conductord.v1.Posting
-	(*durationpb.Duration)(nil),      // 52: google.protobuf.Duration
-	(*Grant)(nil),                    // 53: conductord.v1.Grant
-	(*timestamppb.Timestamp)(nil),    // 54: google.protobuf.Timestamp
-	(*Amounts)(nil),                  // 55: conductord.v1.Amounts
-	(*Token)(nil),                    // 56: conductord.v1.Token
-	(*Entity)(nil),                   // 57: conductord.v1.Entity
-	(*BoardLimits)(nil),              // 58: conductord.v1.BoardLimits
-	(*Schedule)(nil),                 // 59: conductord.v1.Schedule
-	(*SlotDecision)(nil),             // 60: conductord.v1.SlotDecision
-	(*Error)(nil),                    // 61: conductord.v1.Error
-	(*Session)(nil),                  // 62: conductord.v1.Session
-	(*Job)(nil),                      // 63: conductord.v1.Job
-	(*SlotRecord)(nil),               // 64: conductord.v1.SlotRecord
+	(*NoteTokenUsesCommand)(nil),     // 11: conductord.v1.NoteTokenUsesCommand
+	(*TokenUse)(nil),                 // 12: conductord.v1.TokenUse
+	(*SaveQuotaCommand)(nil),         // 13: conductord.v1.SaveQuotaCommand
+	(*DeleteQuotaCommand)(nil),       // 14: conductord.v1.DeleteQuotaCommand
+	(*ExtendClaimCommand)(nil),       // 15: conductord.v1.ExtendClaimCommand
+	(*CloseSessionCommand)(nil),      // 16: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 17: conductord.v1.RegisterCommand
+	(*DestroyBookCommand)(nil),       // 18: conductord.v1.DestroyBookCommand
+	(*JobCommand)(nil),               // 19: conductord.v1.JobCommand
+	(*RaiseVersionCommand)(nil),      // 20: conductord.v1.RaiseVersionCommand
+	(*BeginLeadershipCommand)(nil),   // 21: conductord.v1.BeginLeadershipCommand
+	(*ExpireSessionCommand)(nil),     // 22: conductord.v1.ExpireSessionCommand
+	(*ExpireClaimCommand)(nil),       // 23: conductord.v1.ExpireClaimCommand
+	(*WakeDueCommand)(nil),           // 24: conductord.v1.WakeDueCommand
+	(*SweepCommand)(nil),             // 25: conductord.v1.SweepCommand
+	(*DeleteScheduleCommand)(nil),    // 26: conductord.v1.DeleteScheduleCommand
+	(*BoardCommand)(nil),             // 27: conductord.v1.BoardCommand
+	(*AgeBoardCommand)(nil),          // 28: conductord.v1.AgeBoardCommand
+	(*DrainCommand)(nil),             // 29: conductord.v1.DrainCommand
+	(*LimitBoardCommand)(nil),        // 30: conductord.v1.LimitBoardCommand
+	(*PauseScheduleCommand)(nil),     // 31: conductord.v1.PauseScheduleCommand
+	(*SaveScheduleCommand)(nil),      // 32: conductord.v1.SaveScheduleCommand
+	(*ResumeScheduleCommand)(nil),    // 33: conductord.v1.ResumeScheduleCommand
+	(*FireScheduleCommand)(nil),      // 34: conductord.v1.FireScheduleCommand
+	(*RunScheduleCommand)(nil),       // 35: conductord.v1.RunScheduleCommand
+	(*BackfillScheduleCommand)(nil),  // 36: conductord.v1.BackfillScheduleCommand
+	(*Result)(nil),                   // 37: conductord.v1.Result
+	(*Done)(nil),                     // 38: conductord.v1.Done
+	(*PostResult)(nil),               // 39: conductord.v1.PostResult
+	(*Posted)(nil),                   // 40: conductord.v1.Posted
+	(*ClaimResult)(nil),              // 41: conductord.v1.ClaimResult
+	(*Granted)(nil),                  // 42: conductord.v1.Granted
+	(*CountResult)(nil),              // 43: conductord.v1.CountResult
+	(*InterveneResult)(nil),          // 44: conductord.v1.InterveneResult
+	(*ScheduleResult)(nil),           // 45: conductord.v1.ScheduleResult
+	(*Ending)(nil),                   // 46: conductord.v1.Ending
+	(*Opening)(nil),                  // 47: conductord.v1.Opening
+	(*Book)(nil),                     // 48: conductord.v1.Book
+	(*Update)(nil),                   // 49: conductord.v1.Update
+	(*Change)(nil),                   // 50: conductord.v1.Change
+	(*Intervention)(nil),             // 51: conductord.v1.Intervention
+	(*AuditRecord)(nil),              // 52: conductord.v1.AuditRecord
+	(*Posting)(nil),                  // 53: conductord.v1.Posting
+	(*durationpb.Duration)(nil),      // 54: google.protobuf.Duration
+	(*Grant)(nil),                    // 55: conductord.v1.Grant
+	(*timestamppb.Timestamp)(nil),    // 56: google.protobuf.Timestamp
+	(*Amounts)(nil),                  // 57: conductord.v1.Amounts
+	(*Token)(nil),                    // 58: conductord.v1.Token
+	(*Entity)(nil),                   // 59: conductord.v1.Entity
+	(*BoardLimits)(nil),              // 60: conductord.v1.BoardLimits
+	(*Schedule)(nil),                 // 61: conductord.v1.Schedule
+	(*SlotDecision)(nil),             // 62: conductord.v1.SlotDecision
+	(*Error)(nil),                    // 63: conductord.v1.Error
+	(*Session)(nil),                  // 64: conductord.v1.Session
+	(*Job)(nil),                      // 65: conductord.v1.Job
+	(*SlotRecord)(nil),               // 66: conductord.v1.SlotRecord
 }
 var file_conductord_v1_command_proto_depIdxs = []int32{
 	3,  // 0: conductord.v1.Entry.commands:type_name -> conductord.v1.Command
@@ -3872,94 +3994,96 @@ var file_conductord_v1_command_proto_depIdxs = []int32{
 	4,  // 2: conductord.v1.Command.post:type_name -> conductord.v1.PostCommand
 	5,  // 3: conductord.v1.Command.claim:type_name -> conductord.v1.ClaimCommand
 	6,  // 4: conductord.v1.Command.claim_next:type_name -> conductord.v1.ClaimNextCommand
-	44, // 5: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
-	44, // 6: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
-	44, // 7: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
-	45, // 8: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
-	14, // 9: conductord.v1.Command.close_session:type_name -> conductord.v1.CloseSessionCommand
-	15, // 10: conductord.v1.Command.register:type_name -> conductord.v1.RegisterCommand
-	46, // 11: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
-	47, // 12: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
-	16, // 13: conductord.v1.Command.destroy_book:type_name -> conductord.v1.DestroyBookCommand
-	17, // 14: conductord.v1.Command.suspend:type_name -> conductord.v1.JobCommand
-	17, // 15: conductord.v1.Command.resume:type_name -> conductord.v1.JobCommand
-	17, // 16: conductord.v1.Command.cancel:type_name -> conductord.v1.JobCommand
-	48, // 17: conductord.v1.Command.change:type_name -> conductord.v1.Change
-	49, // 18: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
-	17, // 19: conductord.v1.Command.restore:type_name -> conductord.v1.JobCommand
-	17, // 20: conductord.v1.Command.purge:type_name -> conductord.v1.JobCommand
-	13, // 21: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
-	24, // 22: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
-	29, // 23: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
-	25, // 24: conductord.v1.Command.create_board:type_name -> conductord.v1.BoardCommand
-	28, // 25: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
-	25, // 26: conductord.v1.Command.pause_board:type_name -> conductord.v1.BoardCommand
-	25, // 27: conductord.v1.Command.resume_board:type_name -> conductord.v1.BoardCommand
-	25, // 28: conductord.v1.Command.delete_board:type_name -> conductord.v1.BoardCommand
-	26, // 29: conductord.v1.Command.age_board:type_name -> conductord.v1.AgeBoardCommand
-	27, // 30: conductord.v1.Command.drain_conductor:type_name -> conductord.v1.DrainCommand
-	27, // 31: conductord.v1.Command.undrain_conductor:type_name -> conductord.v1.DrainCommand
-	19, // 32: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
-	18, // 33: conductord.v1.Command.raise_version:type_name -> conductord.v1.RaiseVersionCommand
-	20, // 34: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
-	22, // 35: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
-	23, // 36: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
-	21, // 37: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
-	30, // 38: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
-	31, // 39: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
-	32, // 40: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
-	33, // 41: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
-	34, // 42: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
+	46, // 5: conductord.v1.Command.consume:type_name -> conductord.v1.Ending
+	46, // 6: conductord.v1.Command.abandon:type_name -> conductord.v1.Ending
+	46, // 7: conductord.v1.Command.trash:type_name -> conductord.v1.Ending
+	47, // 8: conductord.v1.Command.open_session:type_name -> conductord.v1.Opening
+	16, // 9: conductord.v1.Command.close_session:type_name -> conductord.v1.CloseSessionCommand
+	17, // 10: conductord.v1.Command.register:type_name -> conductord.v1.RegisterCommand
+	48, // 11: conductord.v1.Command.save_book:type_name -> conductord.v1.Book
+	49, // 12: conductord.v1.Command.update_flow:type_name -> conductord.v1.Update
+	18, // 13: conductord.v1.Command.destroy_book:type_name -> conductord.v1.DestroyBookCommand
+	19, // 14: conductord.v1.Command.suspend:type_name -> conductord.v1.JobCommand
+	19, // 15: conductord.v1.Command.resume:type_name -> conductord.v1.JobCommand
+	19, // 16: conductord.v1.Command.cancel:type_name -> conductord.v1.JobCommand
+	50, // 17: conductord.v1.Command.change:type_name -> conductord.v1.Change
+	51, // 18: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
+	19, // 19: conductord.v1.Command.restore:type_name -> conductord.v1.JobCommand
+	19, // 20: conductord.v1.Command.purge:type_name -> conductord.v1.JobCommand
+	15, // 21: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
+	26, // 22: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
+	31, // 23: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
+	27, // 24: conductord.v1.Command.create_board:type_name -> conductord.v1.BoardCommand
+	30, // 25: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
+	27, // 26: conductord.v1.Command.pause_board:type_name -> conductord.v1.BoardCommand
+	27, // 27: conductord.v1.Command.resume_board:type_name -> conductord.v1.BoardCommand
+	27, // 28: conductord.v1.Command.delete_board:type_name -> conductord.v1.BoardCommand
+	28, // 29: conductord.v1.Command.age_board:type_name -> conductord.v1.AgeBoardCommand
+	29, // 30: conductord.v1.Command.drain_conductor:type_name -> conductord.v1.DrainCommand
+	29, // 31: conductord.v1.Command.undrain_conductor:type_name -> conductord.v1.DrainCommand
+	21, // 32: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
+	20, // 33: conductord.v1.Command.raise_version:type_name -> conductord.v1.RaiseVersionCommand
+	22, // 34: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
+	24, // 35: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
+	25, // 36: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
+	23, // 37: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
+	32, // 38: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
+	33, // 39: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
+	34, // 40: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
+	35, // 41: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
+	36, // 42: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
 	7,  // 43: conductord.v1.Command.save_principal:type_name -> conductord.v1.SavePrincipalCommand
 	8,  // 44: conductord.v1.Command.delete_principal:type_name -> conductord.v1.DeletePrincipalCommand
 	9,  // 45: conductord.v1.Command.add_access_token:type_name -> conductord.v1.AddAccessTokenCommand
 	10, // 46: conductord.v1.Command.revoke_access_token:type_name -> conductord.v1.RevokeAccessTokenCommand
-	50, // 47: conductord.v1.Command.record_act:type_name -> conductord.v1.AuditRecord
-	11, // 48: conductord.v1.Command.save_quota:type_name -> conductord.v1.SaveQuotaCommand
-	12, // 49: conductord.v1.Command.delete_quota:type_name -> conductord.v1.DeleteQuotaCommand
-	51, // 50: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
-	52, // 51: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
-	53, // 52: conductord.v1.SavePrincipalCommand.grants:type_name -> conductord.v1.Grant
-	54, // 53: conductord.v1.AddAccessTokenCommand.expires:type_name -> google.protobuf.Timestamp
-	55, // 54: conductord.v1.SaveQuotaCommand.limits:type_name -> conductord.v1.Amounts
-	56, // 55: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
-	52, // 56: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
-	57, // 57: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
-	52, // 58: conductord.v1.JobCommand.grace:type_name -> google.protobuf.Duration
-	52, // 59: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
-	56, // 60: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
-	52, // 61: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
-	52, // 62: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
-	52, // 63: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
-	58, // 64: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
-	59, // 65: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
-	54, // 66: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
-	54, // 67: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	60, // 68: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	60, // 69: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	54, // 70: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	60, // 71: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
-	54, // 72: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	54, // 73: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
-	61, // 74: conductord.v1.Result.error:type_name -> conductord.v1.Error
-	37, // 75: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
-	39, // 76: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
-	62, // 77: conductord.v1.Result.session:type_name -> conductord.v1.Session
-	41, // 78: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
-	42, // 79: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
-	43, // 80: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
-	38, // 81: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
-	61, // 82: conductord.v1.Posted.error:type_name -> conductord.v1.Error
-	63, // 83: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
-	40, // 84: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
-	56, // 85: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	59, // 86: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
-	64, // 87: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
-	88, // [88:88] is the sub-list for method output_type
-	88, // [88:88] is the sub-list for method input_type
-	88, // [88:88] is the sub-list for extension type_name
-	88, // [88:88] is the sub-list for extension extendee
-	0,  // [0:88] is the sub-list for field type_name
+	52, // 47: conductord.v1.Command.record_act:type_name -> conductord.v1.AuditRecord
+	13, // 48: conductord.v1.Command.save_quota:type_name -> conductord.v1.SaveQuotaCommand
+	14, // 49: conductord.v1.Command.delete_quota:type_name -> conductord.v1.DeleteQuotaCommand
+	11, // 50: conductord.v1.Command.note_token_uses:type_name -> conductord.v1.NoteTokenUsesCommand
+	53, // 51: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
+	54, // 52: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
+	55, // 53: conductord.v1.SavePrincipalCommand.grants:type_name -> conductord.v1.Grant
+	56, // 54: conductord.v1.AddAccessTokenCommand.expires:type_name -> google.protobuf.Timestamp
+	12, // 55: conductord.v1.NoteTokenUsesCommand.uses:type_name -> conductord.v1.TokenUse
+	57, // 56: conductord.v1.SaveQuotaCommand.limits:type_name -> conductord.v1.Amounts
+	58, // 57: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
+	54, // 58: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
+	59, // 59: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
+	54, // 60: conductord.v1.JobCommand.grace:type_name -> google.protobuf.Duration
+	54, // 61: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
+	58, // 62: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
+	54, // 63: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
+	54, // 64: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
+	54, // 65: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
+	60, // 66: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
+	61, // 67: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
+	56, // 68: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
+	56, // 69: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	62, // 70: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	62, // 71: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	56, // 72: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	62, // 73: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
+	56, // 74: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	56, // 75: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
+	63, // 76: conductord.v1.Result.error:type_name -> conductord.v1.Error
+	39, // 77: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
+	41, // 78: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
+	64, // 79: conductord.v1.Result.session:type_name -> conductord.v1.Session
+	43, // 80: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
+	44, // 81: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
+	45, // 82: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
+	40, // 83: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
+	63, // 84: conductord.v1.Posted.error:type_name -> conductord.v1.Error
+	65, // 85: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
+	42, // 86: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
+	58, // 87: conductord.v1.Granted.token:type_name -> conductord.v1.Token
+	61, // 88: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
+	66, // 89: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
+	90, // [90:90] is the sub-list for method output_type
+	90, // [90:90] is the sub-list for method input_type
+	90, // [90:90] is the sub-list for extension type_name
+	90, // [90:90] is the sub-list for extension extendee
+	0,  // [0:90] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_command_proto_init() }
@@ -4017,8 +4141,9 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_RecordAct)(nil),
 		(*Command_SaveQuota)(nil),
 		(*Command_DeleteQuota)(nil),
+		(*Command_NoteTokenUses)(nil),
 	}
-	file_conductord_v1_command_proto_msgTypes[35].OneofWrappers = []any{
+	file_conductord_v1_command_proto_msgTypes[37].OneofWrappers = []any{
 		(*Result_Post)(nil),
 		(*Result_Claim)(nil),
 		(*Result_Session)(nil),
@@ -4032,7 +4157,7 @@ func file_conductord_v1_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_command_proto_rawDesc), len(file_conductord_v1_command_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   44,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -171,6 +171,9 @@ func (m *Command) UnknownField() (name string, found bool) {
 	if name, found = m.GetDeleteQuota().UnknownField(); found {
 		return name, found
 	}
+	if name, found = m.GetNoteTokenUses().UnknownField(); found {
+		return name, found
+	}
 	return "", false
 }
 
@@ -270,6 +273,35 @@ func (m *RevokeAccessTokenCommand) UnknownField() (name string, found bool) {
 	}
 	if len(m.unknownFields) > 0 {
 		return "conductord.v1.RevokeAccessTokenCommand", true
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *NoteTokenUsesCommand) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.NoteTokenUsesCommand", true
+	}
+	for _, item := range m.GetUses() {
+		if name, found = item.UnknownField(); found {
+			return name, found
+		}
+	}
+	return "", false
+}
+
+// UnknownField names the first message in this one that holds a field which
+// this program does not know.
+func (m *TokenUse) UnknownField() (name string, found bool) {
+	if m == nil {
+		return "", false
+	}
+	if len(m.unknownFields) > 0 {
+		return "conductord.v1.TokenUse", true
 	}
 	return "", false
 }

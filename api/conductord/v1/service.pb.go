@@ -6093,12 +6093,13 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05Pause\x12#.conductord.v1.PauseScheduleCommand\x1a\x13.conductord.v1.Done\x12C\n" +
 	"\x06Resume\x12$.conductord.v1.ResumeScheduleRequest\x1a\x13.conductord.v1.Done\x12L\n" +
 	"\x03Run\x12!.conductord.v1.RunScheduleRequest\x1a\".conductord.v1.RunScheduleResponse\x12[\n" +
-	"\bBackfill\x12&.conductord.v1.BackfillScheduleRequest\x1a'.conductord.v1.BackfillScheduleResponse2\xb3\a\n" +
+	"\bBackfill\x12&.conductord.v1.BackfillScheduleRequest\x1a'.conductord.v1.BackfillScheduleResponse2\xfe\a\n" +
 	"\rAccessService\x12I\n" +
 	"\rSavePrincipal\x12#.conductord.v1.SavePrincipalCommand\x1a\x13.conductord.v1.Done\x12M\n" +
 	"\x0fDeletePrincipal\x12%.conductord.v1.DeletePrincipalCommand\x1a\x13.conductord.v1.Done\x12K\n" +
 	"\x0eAddAccessToken\x12$.conductord.v1.AddAccessTokenCommand\x1a\x13.conductord.v1.Done\x12Q\n" +
-	"\x11RevokeAccessToken\x12'.conductord.v1.RevokeAccessTokenCommand\x1a\x13.conductord.v1.Done\x12]\n" +
+	"\x11RevokeAccessToken\x12'.conductord.v1.RevokeAccessTokenCommand\x1a\x13.conductord.v1.Done\x12I\n" +
+	"\rNoteTokenUses\x12#.conductord.v1.NoteTokenUsesCommand\x1a\x13.conductord.v1.Done\x12]\n" +
 	"\x0eListPrincipals\x12$.conductord.v1.ListPrincipalsRequest\x1a%.conductord.v1.ListPrincipalsResponse\x12A\n" +
 	"\tSaveQuota\x12\x1f.conductord.v1.SaveQuotaCommand\x1a\x13.conductord.v1.Done\x12E\n" +
 	"\vDeleteQuota\x12!.conductord.v1.DeleteQuotaCommand\x1a\x13.conductord.v1.Done\x12Q\n" +
@@ -6281,10 +6282,11 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*DeletePrincipalCommand)(nil),   // 141: conductord.v1.DeletePrincipalCommand
 	(*AddAccessTokenCommand)(nil),    // 142: conductord.v1.AddAccessTokenCommand
 	(*RevokeAccessTokenCommand)(nil), // 143: conductord.v1.RevokeAccessTokenCommand
-	(*SaveQuotaCommand)(nil),         // 144: conductord.v1.SaveQuotaCommand
-	(*DeleteQuotaCommand)(nil),       // 145: conductord.v1.DeleteQuotaCommand
-	(*Done)(nil),                     // 146: conductord.v1.Done
-	(*InterveneResult)(nil),          // 147: conductord.v1.InterveneResult
+	(*NoteTokenUsesCommand)(nil),     // 144: conductord.v1.NoteTokenUsesCommand
+	(*SaveQuotaCommand)(nil),         // 145: conductord.v1.SaveQuotaCommand
+	(*DeleteQuotaCommand)(nil),       // 146: conductord.v1.DeleteQuotaCommand
+	(*Done)(nil),                     // 147: conductord.v1.Done
+	(*InterveneResult)(nil),          // 148: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
 	96,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
@@ -6421,104 +6423,106 @@ var file_conductord_v1_service_proto_depIdxs = []int32{
 	141, // 131: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
 	142, // 132: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
 	143, // 133: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
-	59,  // 134: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
-	144, // 135: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
-	145, // 136: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
-	61,  // 137: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
-	63,  // 138: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
-	65,  // 139: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
-	121, // 140: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
-	67,  // 141: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
-	69,  // 142: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	92,  // 143: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	90,  // 144: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
-	88,  // 145: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
-	73,  // 146: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
-	75,  // 147: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
-	78,  // 148: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
-	80,  // 149: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
-	82,  // 150: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
-	84,  // 151: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
-	86,  // 152: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
-	5,   // 153: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	8,   // 154: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	10,  // 155: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	12,  // 156: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	15,  // 157: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	17,  // 158: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	18,  // 159: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	20,  // 160: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	146, // 161: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	22,  // 162: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	146, // 163: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	146, // 164: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	146, // 165: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	146, // 166: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	146, // 167: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	146, // 168: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	146, // 169: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	147, // 170: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	146, // 171: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
-	146, // 172: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	24,  // 173: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	26,  // 174: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	29,  // 175: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	146, // 176: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	1,   // 177: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	3,   // 178: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	146, // 179: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	146, // 180: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	146, // 181: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	146, // 182: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	146, // 183: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	33,  // 184: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	146, // 185: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	146, // 186: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	146, // 187: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	36,  // 188: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	38,  // 189: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	146, // 190: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	146, // 191: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	31,  // 192: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	146, // 193: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	40,  // 194: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	42,  // 195: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	44,  // 196: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	46,  // 197: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	146, // 198: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	49,  // 199: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	146, // 200: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	51,  // 201: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	53,  // 202: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	146, // 203: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	146, // 204: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	56,  // 205: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	58,  // 206: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	146, // 207: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
-	146, // 208: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
-	146, // 209: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
-	146, // 210: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
-	60,  // 211: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
-	146, // 212: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
-	146, // 213: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
-	62,  // 214: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
-	64,  // 215: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
-	66,  // 216: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
-	146, // 217: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
-	68,  // 218: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
-	71,  // 219: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	93,  // 220: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	91,  // 221: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
-	89,  // 222: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
-	74,  // 223: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
-	76,  // 224: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
-	79,  // 225: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
-	81,  // 226: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
-	83,  // 227: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
-	85,  // 228: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
-	87,  // 229: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
-	153, // [153:230] is the sub-list for method output_type
-	76,  // [76:153] is the sub-list for method input_type
+	144, // 134: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
+	59,  // 135: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
+	145, // 136: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
+	146, // 137: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
+	61,  // 138: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
+	63,  // 139: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
+	65,  // 140: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
+	121, // 141: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
+	67,  // 142: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
+	69,  // 143: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	92,  // 144: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	90,  // 145: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
+	88,  // 146: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
+	73,  // 147: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
+	75,  // 148: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
+	78,  // 149: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
+	80,  // 150: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
+	82,  // 151: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
+	84,  // 152: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
+	86,  // 153: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
+	5,   // 154: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	8,   // 155: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	10,  // 156: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	12,  // 157: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	15,  // 158: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	17,  // 159: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	18,  // 160: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	20,  // 161: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	147, // 162: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	22,  // 163: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	147, // 164: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	147, // 165: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	147, // 166: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	147, // 167: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	147, // 168: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	147, // 169: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	147, // 170: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	148, // 171: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	147, // 172: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
+	147, // 173: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	24,  // 174: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	26,  // 175: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	29,  // 176: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	147, // 177: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	1,   // 178: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	3,   // 179: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	147, // 180: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	147, // 181: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	147, // 182: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	147, // 183: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	147, // 184: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	33,  // 185: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	147, // 186: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	147, // 187: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	147, // 188: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	36,  // 189: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	38,  // 190: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	147, // 191: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	147, // 192: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	31,  // 193: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	147, // 194: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	40,  // 195: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	42,  // 196: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	44,  // 197: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	46,  // 198: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	147, // 199: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	49,  // 200: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	147, // 201: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	51,  // 202: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	53,  // 203: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	147, // 204: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	147, // 205: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	56,  // 206: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	58,  // 207: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	147, // 208: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
+	147, // 209: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
+	147, // 210: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
+	147, // 211: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
+	147, // 212: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
+	60,  // 213: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
+	147, // 214: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
+	147, // 215: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
+	62,  // 216: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
+	64,  // 217: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
+	66,  // 218: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
+	147, // 219: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
+	68,  // 220: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
+	71,  // 221: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	93,  // 222: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	91,  // 223: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
+	89,  // 224: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
+	74,  // 225: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
+	76,  // 226: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
+	79,  // 227: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
+	81,  // 228: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
+	83,  // 229: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
+	85,  // 230: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
+	87,  // 231: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
+	154, // [154:232] is the sub-list for method output_type
+	76,  // [76:154] is the sub-list for method input_type
 	76,  // [76:76] is the sub-list for extension type_name
 	76,  // [76:76] is the sub-list for extension extendee
 	0,   // [0:76] is the sub-list for field type_name

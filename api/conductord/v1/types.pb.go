@@ -867,7 +867,8 @@ type AccessToken struct {
 	Hash          []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`       // SHA-256 of its text; left out of answers
 	Expires       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expires,proto3" json:"expires,omitempty"` // unset: never
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"` // the principal that made it
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`                             // the principal that made it
+	LastUsed      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_used,json=lastUsed,proto3" json:"last_used,omitempty"` // to the hour; unset: never
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -935,6 +936,13 @@ func (x *AccessToken) GetBy() string {
 		return x.By
 	}
 	return ""
+}
+
+func (x *AccessToken) GetLastUsed() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastUsed
+	}
+	return nil
 }
 
 type Factory struct {
@@ -5230,14 +5238,15 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04last\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x04last\"3\n" +
 	"\x05Grant\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x16\n" +
-	"\x06boards\x18\x02 \x01(\tR\x06boards\"\xb2\x01\n" +
+	"\x06boards\x18\x02 \x01(\tR\x06boards\"\xeb\x01\n" +
 	"\vAccessToken\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x124\n" +
 	"\aexpires\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x129\n" +
 	"\n" +
 	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x0e\n" +
-	"\x02by\x18\x05 \x01(\tR\x02by\"G\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x127\n" +
+	"\tlast_used\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\blastUsed\"G\n" +
 	"\aFactory\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12(\n" +
 	"\x04args\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x04args\"\x96\x06\n" +
@@ -5762,134 +5771,135 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	54,  // 15: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
 	54,  // 16: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
 	54,  // 17: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
-	0,   // 18: conductord.v1.Factory.args:type_name -> conductord.v1.Value
-	12,  // 19: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
-	1,   // 20: conductord.v1.FlowDetail.store:type_name -> conductord.v1.NamedValue
-	1,   // 21: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.NamedValue
-	3,   // 22: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	54,  // 23: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	54,  // 24: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
-	2,   // 25: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
-	16,  // 26: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
-	14,  // 27: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
-	15,  // 28: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
-	2,   // 29: conductord.v1.FlowDetail.ended:type_name -> conductord.v1.Token
-	2,   // 30: conductord.v1.FlowDetail.begun:type_name -> conductord.v1.Token
-	0,   // 31: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	54,  // 32: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
-	2,   // 33: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	54,  // 34: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
-	19,  // 35: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
-	18,  // 36: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
-	17,  // 37: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
-	0,   // 38: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	54,  // 39: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	2,   // 40: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	54,  // 41: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	54,  // 42: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	0,   // 43: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
-	3,   // 44: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
-	3,   // 45: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
-	2,   // 46: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	3,   // 47: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	21,  // 48: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	14,  // 49: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	54,  // 50: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	19,  // 51: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	18,  // 52: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
-	4,   // 53: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,   // 54: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	1,   // 55: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
-	54,  // 56: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	54,  // 57: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	23,  // 58: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	55,  // 59: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	55,  // 60: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	55,  // 61: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	0,   // 62: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	1,   // 63: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
-	54,  // 64: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	54,  // 65: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	54,  // 66: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	54,  // 67: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	54,  // 68: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	28,  // 69: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	2,   // 70: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	3,   // 71: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	27,  // 72: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
-	54,  // 73: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	54,  // 74: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	23,  // 75: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	55,  // 76: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	36,  // 77: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	54,  // 78: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	2,   // 79: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	3,   // 80: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	54,  // 81: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	54,  // 82: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	54,  // 83: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
-	55,  // 84: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
-	2,   // 85: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	54,  // 86: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	55,  // 87: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	28,  // 88: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	55,  // 89: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	55,  // 90: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	24,  // 91: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	4,   // 92: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	13,  // 93: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	2,   // 94: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	20,  // 95: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	3,   // 96: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	55,  // 97: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	55,  // 98: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	55,  // 99: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	54,  // 100: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	1,   // 101: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
-	54,  // 102: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	54,  // 103: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	36,  // 104: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	54,  // 105: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,   // 106: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	38,  // 107: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	27,  // 108: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
-	22,  // 109: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	55,  // 110: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	54,  // 111: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	54,  // 112: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	54,  // 113: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	54,  // 114: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	54,  // 115: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	54,  // 116: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	40,  // 117: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	54,  // 118: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	54,  // 119: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	54,  // 120: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	54,  // 121: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	54,  // 122: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	54,  // 123: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	36,  // 124: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	54,  // 125: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	46,  // 126: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	47,  // 127: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	48,  // 128: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	45,  // 129: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	55,  // 130: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	54,  // 131: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	54,  // 132: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	52,  // 133: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	54,  // 134: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	54,  // 135: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	49,  // 136: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	49,  // 137: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	50,  // 138: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	51,  // 139: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	53,  // 140: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	141, // [141:141] is the sub-list for method output_type
-	141, // [141:141] is the sub-list for method input_type
-	141, // [141:141] is the sub-list for extension type_name
-	141, // [141:141] is the sub-list for extension extendee
-	0,   // [0:141] is the sub-list for field type_name
+	54,  // 18: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
+	0,   // 19: conductord.v1.Factory.args:type_name -> conductord.v1.Value
+	12,  // 20: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
+	1,   // 21: conductord.v1.FlowDetail.store:type_name -> conductord.v1.NamedValue
+	1,   // 22: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.NamedValue
+	3,   // 23: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
+	54,  // 24: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	54,  // 25: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	2,   // 26: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
+	16,  // 27: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
+	14,  // 28: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
+	15,  // 29: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
+	2,   // 30: conductord.v1.FlowDetail.ended:type_name -> conductord.v1.Token
+	2,   // 31: conductord.v1.FlowDetail.begun:type_name -> conductord.v1.Token
+	0,   // 32: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
+	54,  // 33: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	2,   // 34: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
+	54,  // 35: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	19,  // 36: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
+	18,  // 37: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
+	17,  // 38: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
+	0,   // 39: conductord.v1.Progress.details:type_name -> conductord.v1.Value
+	54,  // 40: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	2,   // 41: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
+	54,  // 42: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	54,  // 43: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	0,   // 44: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
+	3,   // 45: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
+	3,   // 46: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
+	2,   // 47: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	3,   // 48: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	21,  // 49: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	14,  // 50: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
+	54,  // 51: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	19,  // 52: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	18,  // 53: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
+	4,   // 54: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,   // 55: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	1,   // 56: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
+	54,  // 57: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	54,  // 58: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	23,  // 59: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
+	55,  // 60: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	55,  // 61: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	55,  // 62: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 63: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	1,   // 64: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
+	54,  // 65: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	54,  // 66: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	54,  // 67: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	54,  // 68: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	54,  // 69: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	28,  // 70: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	2,   // 71: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	3,   // 72: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	27,  // 73: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
+	54,  // 74: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	54,  // 75: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	23,  // 76: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	55,  // 77: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	36,  // 78: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	54,  // 79: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	2,   // 80: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	3,   // 81: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	54,  // 82: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	54,  // 83: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	54,  // 84: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
+	55,  // 85: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
+	2,   // 86: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	54,  // 87: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	55,  // 88: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	28,  // 89: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	55,  // 90: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	55,  // 91: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	24,  // 92: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	4,   // 93: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	13,  // 94: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	2,   // 95: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	20,  // 96: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	3,   // 97: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	55,  // 98: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	55,  // 99: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	55,  // 100: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	54,  // 101: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 102: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	54,  // 103: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	54,  // 104: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	36,  // 105: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	54,  // 106: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 107: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	38,  // 108: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	27,  // 109: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
+	22,  // 110: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	55,  // 111: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	54,  // 112: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	54,  // 113: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	54,  // 114: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	54,  // 115: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	54,  // 116: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	54,  // 117: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	40,  // 118: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	54,  // 119: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	54,  // 120: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	54,  // 121: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	54,  // 122: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	54,  // 123: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	54,  // 124: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	36,  // 125: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	54,  // 126: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	46,  // 127: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	47,  // 128: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	48,  // 129: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	45,  // 130: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	55,  // 131: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	54,  // 132: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	54,  // 133: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	52,  // 134: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	54,  // 135: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	54,  // 136: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	49,  // 137: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	49,  // 138: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	50,  // 139: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	51,  // 140: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	53,  // 141: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	142, // [142:142] is the sub-list for method output_type
+	142, // [142:142] is the sub-list for method input_type
+	142, // [142:142] is the sub-list for extension type_name
+	142, // [142:142] is the sub-list for extension extendee
+	0,   // [0:142] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }

@@ -250,7 +250,7 @@ func writeToken(path, text string) error {
 func (p *Program) tokenListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List tokens: whose, until when, and who made them",
+		Short: "List tokens: whose, until when, when used last, and who made them",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
@@ -268,10 +268,14 @@ func (p *Program) tokenListCommand() *cobra.Command {
 						if !token.Expires.IsZero() {
 							expires = timeText(token.Expires)
 						}
-						rows = append(rows, []string{principals[i].Name, token.ID.String(), expires, timeText(token.CreatedAt), token.By})
+						used := "never"
+						if !token.LastUsed.IsZero() {
+							used = timeText(token.LastUsed)
+						}
+						rows = append(rows, []string{principals[i].Name, token.ID.String(), expires, used, timeText(token.CreatedAt), token.By})
 					}
 				}
-				return p.WriteTable([]string{"PRINCIPAL", "TOKEN", "EXPIRES", "CREATED", "BY"}, rows)
+				return p.WriteTable([]string{"PRINCIPAL", "TOKEN", "EXPIRES", "LAST USED", "CREATED", "BY"}, rows)
 			})
 		},
 	}

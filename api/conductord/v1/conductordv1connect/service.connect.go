@@ -186,6 +186,9 @@ const (
 	// AccessServiceRevokeAccessTokenProcedure is the fully-qualified name of the AccessService's
 	// RevokeAccessToken RPC.
 	AccessServiceRevokeAccessTokenProcedure = "/conductord.v1.AccessService/RevokeAccessToken"
+	// AccessServiceNoteTokenUsesProcedure is the fully-qualified name of the AccessService's
+	// NoteTokenUses RPC.
+	AccessServiceNoteTokenUsesProcedure = "/conductord.v1.AccessService/NoteTokenUses"
 	// AccessServiceListPrincipalsProcedure is the fully-qualified name of the AccessService's
 	// ListPrincipals RPC.
 	AccessServiceListPrincipalsProcedure = "/conductord.v1.AccessService/ListPrincipals"
@@ -1883,6 +1886,8 @@ type AccessServiceClient interface {
 	// AddAccessToken gives a principal another token.
 	AddAccessToken(context.Context, *connect.Request[v1.AddAccessTokenCommand]) (*connect.Response[v1.Done], error)
 	RevokeAccessToken(context.Context, *connect.Request[v1.RevokeAccessTokenCommand]) (*connect.Response[v1.Done], error)
+	// NoteTokenUses keeps when tokens were used last. Nodes call it.
+	NoteTokenUses(context.Context, *connect.Request[v1.NoteTokenUsesCommand]) (*connect.Response[v1.Done], error)
 	ListPrincipals(context.Context, *connect.Request[v1.ListPrincipalsRequest]) (*connect.Response[v1.ListPrincipalsResponse], error)
 	// SaveQuota makes a quota, or replaces its limits.
 	SaveQuota(context.Context, *connect.Request[v1.SaveQuotaCommand]) (*connect.Response[v1.Done], error)
@@ -1935,6 +1940,12 @@ func NewAccessServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			httpClient,
 			baseURL+AccessServiceRevokeAccessTokenProcedure,
 			connect.WithSchema(accessServiceMethods.ByName("RevokeAccessToken")),
+			connect.WithClientOptions(opts...),
+		),
+		noteTokenUses: connect.NewClient[v1.NoteTokenUsesCommand, v1.Done](
+			httpClient,
+			baseURL+AccessServiceNoteTokenUsesProcedure,
+			connect.WithSchema(accessServiceMethods.ByName("NoteTokenUses")),
 			connect.WithClientOptions(opts...),
 		),
 		listPrincipals: connect.NewClient[v1.ListPrincipalsRequest, v1.ListPrincipalsResponse](
@@ -1994,6 +2005,7 @@ type accessServiceClient struct {
 	deletePrincipal   *connect.Client[v1.DeletePrincipalCommand, v1.Done]
 	addAccessToken    *connect.Client[v1.AddAccessTokenCommand, v1.Done]
 	revokeAccessToken *connect.Client[v1.RevokeAccessTokenCommand, v1.Done]
+	noteTokenUses     *connect.Client[v1.NoteTokenUsesCommand, v1.Done]
 	listPrincipals    *connect.Client[v1.ListPrincipalsRequest, v1.ListPrincipalsResponse]
 	saveQuota         *connect.Client[v1.SaveQuotaCommand, v1.Done]
 	deleteQuota       *connect.Client[v1.DeleteQuotaCommand, v1.Done]
@@ -2022,6 +2034,11 @@ func (c *accessServiceClient) AddAccessToken(ctx context.Context, req *connect.R
 // RevokeAccessToken calls conductord.v1.AccessService.RevokeAccessToken.
 func (c *accessServiceClient) RevokeAccessToken(ctx context.Context, req *connect.Request[v1.RevokeAccessTokenCommand]) (*connect.Response[v1.Done], error) {
 	return c.revokeAccessToken.CallUnary(ctx, req)
+}
+
+// NoteTokenUses calls conductord.v1.AccessService.NoteTokenUses.
+func (c *accessServiceClient) NoteTokenUses(ctx context.Context, req *connect.Request[v1.NoteTokenUsesCommand]) (*connect.Response[v1.Done], error) {
+	return c.noteTokenUses.CallUnary(ctx, req)
 }
 
 // ListPrincipals calls conductord.v1.AccessService.ListPrincipals.
@@ -2072,6 +2089,8 @@ type AccessServiceHandler interface {
 	// AddAccessToken gives a principal another token.
 	AddAccessToken(context.Context, *connect.Request[v1.AddAccessTokenCommand]) (*connect.Response[v1.Done], error)
 	RevokeAccessToken(context.Context, *connect.Request[v1.RevokeAccessTokenCommand]) (*connect.Response[v1.Done], error)
+	// NoteTokenUses keeps when tokens were used last. Nodes call it.
+	NoteTokenUses(context.Context, *connect.Request[v1.NoteTokenUsesCommand]) (*connect.Response[v1.Done], error)
 	ListPrincipals(context.Context, *connect.Request[v1.ListPrincipalsRequest]) (*connect.Response[v1.ListPrincipalsResponse], error)
 	// SaveQuota makes a quota, or replaces its limits.
 	SaveQuota(context.Context, *connect.Request[v1.SaveQuotaCommand]) (*connect.Response[v1.Done], error)
@@ -2120,6 +2139,12 @@ func NewAccessServiceHandler(svc AccessServiceHandler, opts ...connect.HandlerOp
 		AccessServiceRevokeAccessTokenProcedure,
 		svc.RevokeAccessToken,
 		connect.WithSchema(accessServiceMethods.ByName("RevokeAccessToken")),
+		connect.WithHandlerOptions(opts...),
+	)
+	accessServiceNoteTokenUsesHandler := connect.NewUnaryHandler(
+		AccessServiceNoteTokenUsesProcedure,
+		svc.NoteTokenUses,
+		connect.WithSchema(accessServiceMethods.ByName("NoteTokenUses")),
 		connect.WithHandlerOptions(opts...),
 	)
 	accessServiceListPrincipalsHandler := connect.NewUnaryHandler(
@@ -2180,6 +2205,8 @@ func NewAccessServiceHandler(svc AccessServiceHandler, opts ...connect.HandlerOp
 			accessServiceAddAccessTokenHandler.ServeHTTP(w, r)
 		case AccessServiceRevokeAccessTokenProcedure:
 			accessServiceRevokeAccessTokenHandler.ServeHTTP(w, r)
+		case AccessServiceNoteTokenUsesProcedure:
+			accessServiceNoteTokenUsesHandler.ServeHTTP(w, r)
 		case AccessServiceListPrincipalsProcedure:
 			accessServiceListPrincipalsHandler.ServeHTTP(w, r)
 		case AccessServiceSaveQuotaProcedure:
@@ -2219,6 +2246,10 @@ func (UnimplementedAccessServiceHandler) AddAccessToken(context.Context, *connec
 
 func (UnimplementedAccessServiceHandler) RevokeAccessToken(context.Context, *connect.Request[v1.RevokeAccessTokenCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.AccessService.RevokeAccessToken is not implemented"))
+}
+
+func (UnimplementedAccessServiceHandler) NoteTokenUses(context.Context, *connect.Request[v1.NoteTokenUsesCommand]) (*connect.Response[v1.Done], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.AccessService.NoteTokenUses is not implemented"))
 }
 
 func (UnimplementedAccessServiceHandler) ListPrincipals(context.Context, *connect.Request[v1.ListPrincipalsRequest]) (*connect.Response[v1.ListPrincipalsResponse], error) {

@@ -1,0 +1,94 @@
+package node
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs/access"
+)
+
+// tokenUses are the access tokens that callers of this node have shown, until they are
+// reported. Each is reported once in access.TokenUseInterval.
+type tokenUses struct {
+	mu       sync.Mutex
+	fresh    map[access.TokenID]string    // not reported yet: the principal of each
+	reported map[access.TokenID]time.Time // when each was noted last; as many as there are tokens
+}
+
+func newTokenUses() *tokenUses {
+	return &tokenUses{fresh: make(map[access.TokenID]string), reported: make(map[access.TokenID]time.Time)}
+}
+
+// note remembers that a token was used, if that is due to be reported.
+func (u *tokenUses) note(used tokenOf, now time.Time) {
+	if now.Sub(used.token.LastUsed) < access.TokenUseInterval {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if at, found := u.reported[used.token.ID]; found && now.Sub(at) < access.TokenUseInterval {
+		return
+	}
+	u.reported[used.token.ID] = now
+	u.fresh[used.token.ID] = used.principal
+}
+
+// take returns uses to report, and forgets what was reported long ago.
+func (u *tokenUses) take(now time.Time) []*conductordv1.TokenUse {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	maps.DeleteFunc(u.reported, func(_ access.TokenID, at time.Time) bool { return now.Sub(at) >= access.TokenUseInterval })
+	var uses []*conductordv1.TokenUse
+	for id, principal := range u.fresh {
+		if len(uses) == access.MaxTokenUses {
+			break
+		}
+		delete(u.fresh, id)
+		uses = append(uses, &conductordv1.TokenUse{Principal: principal, Id: id.String()})
+	}
+	return uses
+}
+
+// forget has the next use of tokens noted again, because they could not be reported.
+func (u *tokenUses) forget(uses []*conductordv1.TokenUse) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	maps.DeleteFunc(u.reported, func(id access.TokenID, _ time.Time) bool {
+		return slices.ContainsFunc(uses, func(use *conductordv1.TokenUse) bool { return use.Id == id.String() })
+	})
+}
+
+// reportTokenUses has the leader keep which tokens were used, once a period. It ends with
+// ctx.
+func (s *accessService) reportTokenUses(ctx context.Context, period time.Duration) {
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		uses := s.router.guard.uses.take(s.router.guard.now())
+		if len(uses) == 0 {
+			continue
+		}
+		trying, cancel := context.WithTimeout(ctx, recordPatience)
+		message := connect.NewRequest(&conductordv1.NoteTokenUsesCommand{Uses: uses})
+		if _, err := lead(trying, s.router, "AccessService/NoteTokenUses", message, s.noteTokenUses); err != nil {
+			s.router.guard.uses.forget(uses) // the next use is noted again
+		}
+		cancel()
+	}
+}
+
+func (s *accessService) noteTokenUses(ctx context.Context, message *conductordv1.NoteTokenUsesCommand) (*conductordv1.Done, uint64, error) {
+	index, _, err := s.submit.one(ctx, &conductordv1.Command{Kind: &conductordv1.Command_NoteTokenUses{NoteTokenUses: message}})
+	return &conductordv1.Done{}, index, err
+}
