@@ -266,3 +266,21 @@ func TestEncryptedFlowsAreNotChecked(t *testing.T) {
 		}
 	}
 }
+
+// TestRepeatsUnderAnotherKey: what is repeated under another current key has other bytes, so it is a
+// conflict and changes nothing.
+func TestRepeatsUnderAnotherKey(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1).startAll()
+	posting := jobs.Posting{ID: jobs.NewJobID(), Kind: "none", Name: "job", Details: json.RawMessage(`1`)}
+	before, after := c.clientWith(someKeys(t, "a", "b")), c.clientWith(someKeys(t, "b", "a"))
+	if _, err := jobs.PostOne(t.Context(), before, posting); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jobs.PostOne(t.Context(), after, posting); !errors.Is(err, jobs.ErrConflict) {
+		t.Errorf("got %v", err)
+	}
+	if job, err := after.Job(t.Context(), posting.ID); err != nil || string(job.Details) != `1` {
+		t.Errorf("it has %s, %v", job.Details, err)
+	}
+}

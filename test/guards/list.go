@@ -96,4 +96,14 @@ var guards = []guard{
 		file: "raftboard/node/guard.go", keep: "if name == \"\" && header.Get(wire.HeaderHops) != \"\" {", remove: "if false {",
 		pkg: "raftboard/node", test: "TestOpenNodeCannotVouch",
 	},
+	{
+		name: "encrypted values", holds: "a conductor without the key of a value begins nothing of its job",
+		file: "conductor/encrypted.go", keep: "if !encrypted {", remove: "if true || !encrypted {",
+		pkg: "conductor", test: "TestEncryptedValues",
+	},
+	{
+		name: "places of values", holds: "an encrypted value that was moved is not decrypted",
+		file: "valuekeys/valuekeys.go", keep: "[]string{k.id, place.Owner, place.Step, place.Field, place.Name}", remove: "[]string{k.id}",
+		pkg: "raftboard/node", test: "TestMovedValuesAreRefused",
+	},
 }
