@@ -131,7 +131,7 @@ func (w valueWalk) value(value *v1.Value, at valuekeys.Place) {
 }
 
 // definition encrypts or decrypts what a flow was built as: it has hashes of the values in the flow's
-// document, which would let anybody test guesses.
+// document, which would let a reader without the key test guesses.
 func (w valueWalk) definition(definition *v1.Definition, at valuekeys.Place) {
 	hash, packed := at, at
 	hash.Field, packed.Field = "definition hash", "definition steps"
