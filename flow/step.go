@@ -174,9 +174,9 @@ func Retry(policy RetryPolicy) Option { return func(s *Step) { s.retry = policy 
 // the step has failed, whatever it did, and is reverted.
 func AtMostOnce() Option { return func(s *Step) { s.atMostOnce = true } }
 
-// Uninterruptible lets an execution come to its end when its flow is undone or suspended
-// meanwhile. Without it the context of the execution ends then: see Interruption. A revert is
-// never interrupted.
+// Uninterruptible lets an execution finish when its flow is undone or suspended meanwhile.
+// Without it the context of the execution ends then: see Interruption. A revert is never
+// interrupted.
 func Uninterruptible() Option { return func(s *Step) { s.uninterruptible = true } }
 
 // Version marks the step's meaning. Code with another version refuses a flow in which the step

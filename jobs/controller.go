@@ -36,7 +36,7 @@ const (
 	// StepsInterrupt ends them: their contexts end, handlers get SIGTERM, and SIGKILL after the
 	// grace. A suspended flow executes them again when it goes on.
 	StepsInterrupt StepsPolicy = "interrupt"
-	// StepsFinish waits until they have come to their ends.
+	// StepsFinish waits until they have ended by themselves.
 	StepsFinish StepsPolicy = "finish"
 )
 

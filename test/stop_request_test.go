@@ -92,8 +92,8 @@ func TestTrashedJobsAreStopped(t *testing.T) {
 }
 
 // TestCancelReachesTheStep holds that a cancelled job's handlers are ended with what they have
-// started, killed after the grace if they must be, and undone then; and that steps which must
-// not be interrupted, or are waited for, come to their ends first.
+// started, killed after the grace if they must be, and undone then; and that steps finish
+// first if they must not be interrupted, or if the operator waits for them.
 func TestCancelReachesTheStep(t *testing.T) {
 	t.Parallel()
 	handlers, notes := filepath.Join(t.TempDir(), "handlers"), t.TempDir()
@@ -135,7 +135,7 @@ func TestCancelReachesTheStep(t *testing.T) {
 			}
 		}
 		if shown := d.shows(id); strings.Contains(shown, "interrupted") != (want == "interrupted") || !strings.Contains(shown, "REVERTED") {
-			t.Errorf("the flow is to be %s:\n%s", want, shown)
+			t.Errorf("the flow must be %s:\n%s", want, shown)
 		}
 	}
 

@@ -54,7 +54,7 @@ type core struct {
 	reverting bool // the flow is being undone
 	broken    bool // a revert has failed for good: nothing more starts
 	suspended bool // nothing more starts in this run
-	// patient: the running executions of a flow that is undone come to their end.
+	// patient: a flow that is undone lets its running executions finish.
 	patient    bool
 	interrupts []string // steps whose executions the loop must end; see takeInterrupts
 	cause      *logbook.Failure

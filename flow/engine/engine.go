@@ -133,7 +133,7 @@ type Options struct {
 	// request, for each value that it receives; the value is flow.Interruption's Grace, and
 	// 0 means flow.DefaultGrace. Uninterruptible steps go on, and at-most-once steps if the
 	// flow is suspended. A suspended flow executes the others again later. Without it they
-	// come to their end. When a step has failed for good, the executions that are undone for
+	// finish. When a step has failed for good, the executions that are undone for
 	// it are interrupted in any case. nil: never.
 	Interrupt <-chan time.Duration
 	// RevertCause is called once after Revert was closed, and returns the cause to

@@ -139,7 +139,7 @@ func (l *loop) drive() (End, error) {
 
 // poll takes requests to revert, suspend or interrupt, and finds the end of the context.
 func (l *loop) poll() error {
-	// First: who asks for an interruption has asked for the revert or the suspension before.
+	// First: the caller asks for the revert or the suspension before the interruption.
 	select {
 	case grace := <-l.options.Interrupt:
 		l.requestInterrupt(grace)

@@ -42,7 +42,7 @@ type hidden struct {
 
 // resolveSecrets puts secrets in the place of the references in a call's arguments. It
 // looks at arguments that come from the flow's definition and from the store. It never
-// looks at the result of a step: otherwise whoever answers a step could ask for any secret.
+// looks at the result of a step: otherwise a system that answers a step could ask for any secret.
 func (l *loop) resolveSecrets(ctx context.Context, s start) (h *hidden, err error) {
 	defer func() {
 		if value := recover(); value != nil {

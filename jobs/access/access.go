@@ -104,7 +104,7 @@ type Token struct {
 	Hash      [sha256.Size]byte // zero in answers
 	Expires   time.Time         // zero: never
 	CreatedAt time.Time
-	By        string // the principal that made it
+	By        string    // the principal that made it
 	LastUsed  time.Time // less than TokenUseInterval before its last use; zero: never
 }
 

@@ -162,7 +162,7 @@ func (c *Cluster) Control(ctx context.Context) error {
 	return nil
 }
 
-// greet says the hello of a member. Any welcome, also one that refuses, tells of the cluster.
+// greet sends the hello of a member. A welcome reveals the cluster, also one that refuses.
 func (c *Cluster) greet(ctx context.Context, n int, config *tls.Config) error {
 	conn, err := dial(ctx, raftPort(c, n))
 	if err != nil {

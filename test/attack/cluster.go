@@ -105,7 +105,7 @@ func (c *Cluster) issueNode(name string) error {
 	return errors.Join(err, os.WriteFile(c.file(name+".pem"), made.Cert, 0o600), os.WriteFile(c.file(name+".key"), made.Key, 0o600))
 }
 
-// forge makes the certificates of would-be members, each of which says that it is the last node.
+// forge makes the certificates of would-be members. Each claims the name of the last node.
 func (c *Cluster) forge() error {
 	other, err := credentials.NewAuthority("other", 2*valid)
 	if err != nil {

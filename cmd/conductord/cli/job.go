@@ -300,7 +300,7 @@ func flowEvidence(cause *logbook.Failure, detail *logbook.FlowDetail) (fields []
 		failure := atom.Failure()
 		isNamed := slices.ContainsFunc(named, func(f *logbook.Failure) bool { return f.Step == atom.Name })
 		switch {
-		case failure == nil || isNamed || atom.State == logbook.AtomPending || atom.State == logbook.AtomRunning:
+		case failure == nil || failure.Kind == logbook.FailureInterrupted || isNamed || atom.State == logbook.AtomPending || atom.State == logbook.AtomRunning:
 		case len(fields) < maxAlsoFailed:
 			fields = append(fields, field{"also failed", atom.Name + ": " + failure.Kind + ": " + failure.Message})
 		default:
