@@ -208,7 +208,8 @@ func logIsHonest(t *testing.T, c *attack.Cluster, before, after []nodeState, pos
 		entries += is.entries - was.entries
 		indexes, terms = max(indexes, is.commit-was.commit), max(terms, is.term-was.term)
 		for name, value := range is.commands {
-			if more := value - was.commands[name]; more != 0 && !strings.Contains(name, "{post}") {
+			// The nodes note once a minute that the honest clients' token is used.
+			if more := value - was.commands[name]; more != 0 && !strings.Contains(name, "{post}") && !strings.Contains(name, "{note_token_uses}") {
 				t.Errorf("node %d has proposed %v times more: %s", i+1, more, name)
 			}
 		}
