@@ -183,6 +183,10 @@ func TestCancelledTripIsUndone(t *testing.T) {
 	eventually(t, "the flight is being booked", func() bool {
 		return strings.Contains(squeezed(d.shows(id)), "book-flight RUNNING")
 	})
+	planned := squeezed(d.says("", "flow", "plan", "--revert", id))
+	if !strings.Contains(planned, " book-flight RUNNING it is interrupted; then its revert runs") || !strings.Contains(planned, "check-customer SUCCESS nothing: it has no revert") {
+		t.Errorf("the plan of the revert is:\n%s", planned)
+	}
 	if said := d.says("", "job", "cancel", id, "--reason", "we stay at home"); !strings.Contains(said, "to be undone and cancelled") {
 		t.Errorf("it says %q", said)
 	}

@@ -427,7 +427,12 @@ func (l *loop) log(o *outcome) {
 	}
 	attempt := l.core.vertices[o.step].attempt
 	facts := []any{"flow", l.options.Detail.ID.String(), "step", l.core.plan.Step(o.step).Name(),
-		"action", string(attempt.Action), "attempt", attempt.Number, "kind", o.failure.Kind}
+		"action", string(attempt.Action), "attempt", attempt.Number}
+	if wasInterrupted(o.failure) {
+		l.options.Logger.Info("step interrupted", facts...)
+		return
+	}
+	facts = append(facts, "kind", o.failure.Kind)
 	if !l.options.HideFailures {
 		facts = append(facts, "error", o.failure.Message)
 	}

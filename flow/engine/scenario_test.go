@@ -45,6 +45,7 @@ var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario 
 //	detail       the flow as it was left: a line for the flow, then one for each
 //	             step: NAME STATE [INTENTION] attempts as E+ E- E? R+ R- R?
 //	             (E+5: with the value 5, of a retry)
+//	undo         prints what a revert would undo now, and in which order
 //	run          runs and prints each update; properties: workers=N pool=N suspend=STEP
 //	             (suspends when the step starts), cancel=STEP (reverts then; now:
 //	             before anything starts), interrupt (ends what runs then), crash=N (before update N), list=JSON
@@ -132,6 +133,8 @@ func (s *scenario) command(t *testing.T, block []string) string {
 	case "detail":
 		s.load(t, block[1:])
 		return "ok\n"
+	case "undo":
+		return s.planRevert()
 	case "run":
 		var result string
 		synctest.Test(t, func(t *testing.T) { result = s.run(t, words[1:]) })
@@ -538,6 +541,35 @@ func (s *scenario) load(t *testing.T, lines []string) {
 	}
 }
 
+// stored are the values that every flow here may require.
+func stored() logbook.Values {
+	return logbook.Values{
+		"input": json.RawMessage(`1`), "list": json.RawMessage(`[3, 2, 5]`), "none": json.RawMessage(`[]`),
+		"lists": json.RawMessage(`[[1,2],[],[3]]`)}
+}
+
+func (s *scenario) planRevert() string {
+	undos, err := engine.PlanRevert(engine.Options{Plan: s.plan, Detail: s.detail, Store: stored()})
+	if err != nil {
+		return fmt.Sprintf("%v\n", err)
+	}
+	if len(undos) == 0 {
+		return "nothing\n"
+	}
+	var out strings.Builder
+	for _, undo := range undos {
+		fmt.Fprintf(&out, "%s %s", undo.Step, undo.State)
+		if undo.Uninterruptible {
+			out.WriteString(", steady")
+		}
+		if !undo.Reverts {
+			out.WriteString(", without a revert")
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
+
 // run runs the flow in fake time and prints the updates and what was called.
 func (s *scenario) run(t *testing.T, words []string) string {
 	t.Helper()
@@ -547,9 +579,7 @@ func (s *scenario) run(t *testing.T, words []string) string {
 	suspend, cancel := make(chan struct{}), make(chan struct{})
 	// Each run is a claim of its own.
 	token := logbook.Token{Index: s.lastToken() + 1}
-	options := engine.Options{Plan: s.plan, Detail: s.detail, Store: logbook.Values{
-		"input": json.RawMessage(`1`), "list": json.RawMessage(`[3, 2, 5]`), "none": json.RawMessage(`[]`),
-		"lists": json.RawMessage(`[[1,2],[],[3]]`)},
+	options := engine.Options{Plan: s.plan, Detail: s.detail, Store: stored(),
 		Job: "j", Token: token, Owner: "o", Journal: j, Workers: 1, Suspend: suspend, Revert: cancel}
 	for _, word := range words {
 		key, value, _ := strings.Cut(word, "=")

@@ -137,12 +137,18 @@ type PlanStep struct {
 }
 
 func (p *Program) flowPlanCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "plan FILE",
+	revert := false
+	cmd := &cobra.Command{
+		Use:     "plan FILE|JOB-OR-FLOW-ID",
 		Aliases: []string{"check"},
 		Short:   "Show the order of a flow document's steps, and what connects them",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		Long: "Show the order of a flow document's steps, and what connects them. With --revert, show what a cancellation or a\n" +
+			"failure would undo now in the flow of a job, in the order in which it would be undone, one step at a time.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if revert {
+				return p.planRevert(cmd.Context(), args[0])
+			}
 			_, plan, err := p.readDocument(args[0])
 			if err != nil {
 				return err
@@ -153,6 +159,8 @@ func (p *Program) flowPlanCommand() *cobra.Command {
 			return p.WriteLines(cleanLines(plan.Outline()))
 		},
 	}
+	cmd.Flags().BoolVar(&revert, "revert", false, "show what would be undone now in the flow of a job")
+	return cmd
 }
 
 func describePlan(plan *flow.Plan) Plan {

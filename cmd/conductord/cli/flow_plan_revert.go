@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// RevertPlan is what flow plan --revert gives as JSON.
+type RevertPlan struct {
+	Flow  string       `json:"flow"`
+	State string       `json:"state"`
+	Steps []RevertStep `json:"steps"` // in the order in which one worker undoes them
+}
+
+// RevertStep is one step of a RevertPlan.
+type RevertStep struct {
+	Name            string `json:"name"`
+	State           string `json:"state"`
+	Reverts         bool   `json:"reverts"` // it has a revert
+	Uninterruptible bool   `json:"uninterruptible"`
+}
+
+func (p *Program) planRevert(ctx context.Context, argument string) error {
+	id, err := logbook.ParseID("job or flow id", argument)
+	if err != nil {
+		return err
+	}
+	return p.With(ctx, func(ctx context.Context, cluster Cluster) error {
+		detail, err := findFlow(ctx, cluster, id)
+		if err != nil {
+			return err
+		}
+		plan := planOf(&detail)
+		if plan == nil {
+			return fmt.Errorf("cannot plan the revert of flow %s: only flow documents can be read here, in plain text: its factory is %s", detail.ID, quoted(detail.Factory.Name))
+		}
+		store := maps.Clone(detail.Store)
+		if job, err := cluster.Job(ctx, jobs.JobID{UUID: id}); err == nil && len(job.Store) > 0 {
+			if store == nil {
+				store = make(logbook.Values)
+			}
+			maps.Copy(store, job.Store)
+		}
+		undos, err := engine.PlanRevert(engine.Options{Plan: plan, Detail: detail, Store: store})
+		if err != nil {
+			return err
+		}
+		return p.writeRevertPlan(&detail, undos)
+	})
+}
+
+func (p *Program) writeRevertPlan(detail *logbook.FlowDetail, undos []engine.Undo) error {
+	document := RevertPlan{Flow: detail.ID.String(), State: string(detail.State), Steps: []RevertStep{}}
+	var rows [][]string
+	for i, undo := range undos {
+		document.Steps = append(document.Steps, RevertStep{undo.Step, string(undo.State), undo.Reverts, undo.Uninterruptible})
+		what := "its revert runs"
+		if !undo.Reverts {
+			what = "nothing: it has no revert"
+		}
+		if undo.State == logbook.AtomRunning {
+			first := "it is interrupted; then "
+			if undo.Uninterruptible {
+				first = "it finishes; then "
+			}
+			what = first + what
+		}
+		rows = append(rows, []string{fmt.Sprint(i + 1), undo.Step, string(undo.State), what})
+	}
+	if p.JSON() {
+		return p.WriteJSON(document)
+	}
+	if len(rows) == 0 {
+		p.Note("nothing would be undone: the flow is %s", detail.State)
+		return nil
+	}
+	return p.WriteTable([]string{"ORDER", "STEP", "STATE", "UNDO"}, rows)
+}
