@@ -50,8 +50,12 @@ func (c *core) takeInterrupts() []string {
 	return taken
 }
 
-// ready makes the context of an attempt, which interruptSteps can end from now on.
+// ready returns the context of an attempt. That of an execution can be ended by
+// interruptSteps from now on.
 func (l *loop) ready(s start) context.Context {
+	if s.call.Action != logbook.ActionExecute || s.plan.Step(s.step).Uninterruptible() {
+		return l.steps
+	}
 	ctx, cancel := context.WithCancelCause(l.steps)
 	l.attempts[s.call.Step] = cancel
 	return ctx
@@ -59,8 +63,10 @@ func (l *loop) ready(s start) context.Context {
 
 // forgetAttempt frees the context of an attempt that has ended.
 func (l *loop) forgetAttempt(step string) {
-	l.attempts[step](nil)
-	delete(l.attempts, step)
+	if end, found := l.attempts[step]; found {
+		end(nil)
+		delete(l.attempts, step)
+	}
 }
 
 // interruptSteps ends the executions that the core wants ended.
