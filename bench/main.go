@@ -13,8 +13,8 @@
 // with few, again in turns. The benchmark also measures memory and files of the nodes, the
 // time that one takes to start, and for how long a snapshot holds up writes.
 //
-// At last clients and members that attack a cluster with TLS and access control are measured by
-// what they cost honest callers.
+// The last measurement attacks a cluster with TLS and access control, and shows how much slower
+// honest callers become.
 //
 // Results appear on stderr one by one, and together at the end on stdout, as a table or as
 // JSON. A work that fails is reported, and the others go on; an interrupted run shows what

@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/valuekeys"
 )
 
-// loggable is a text or an error as the log may hold it: with values, only if these are not encrypted.
+// loggable returns a text or an error for the log. With keys it hides the text, which may hold values.
 func (o *Options) loggable(text any) any {
 	if o.encrypts && text != nil {
 		return "left out: values are encrypted"

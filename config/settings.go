@@ -198,7 +198,7 @@ func conductorSettings() []setting {
 		{key: "conductor.handlers", target: func(c *Config) any { return &c.Conductor.Handlers },
 			doc: "The directories in which executables that do steps are looked for, and nowhere else"},
 		{key: "conductor.value_keys", target: func(c *Config) any { return &c.Conductor.ValueKeys },
-			doc: "File of the keys with which the conductor decrypts the values of jobs and encrypts what it records, which nobody else may read: see conductord value-key add; read at the start of the node"},
+			doc: "File of the keys with which the conductor decrypts the values of jobs and encrypts what it records; only its owner may be able to read it; conductord value-key add makes it; read when the node starts"},
 	}
 }
 

@@ -245,7 +245,7 @@ func ofBoard(name string, over *logbook.LimitError) error {
 	return over
 }
 
-// overLoad is the limit over which one more unfinished job of a size would be; nil if
+// overLoad returns the limit that one more unfinished job of a size would exceed; nil if
 // there is room for it. A limit of 0 is none.
 func overLoad(most, mostBytes, unfinished, bytes, size uint64) *logbook.LimitError {
 	switch {

@@ -86,8 +86,8 @@ func (t *txn) countUse(j *jobFacts, by int) {
 	}
 }
 
-// roomForSession refuses a session that would be one too many for the principal of the
-// present command.
+// roomForSession refuses a session if the principal of the current command has no room for
+// one more.
 func (t *txn) roomForSession() error {
 	quota := t.knownQuotas().ofPrincipal[t.by]
 	if quota == nil || quota.Limits.Sessions == 0 {

@@ -108,7 +108,7 @@ func (b bucket) charge(now time.Time, perSecond uint64) (bucket, bool) {
 	return bucket{debt: debt + bucketUnit, charged: now.UnixNano()}, true
 }
 
-// taken is how many times of those that may happen at once are taken at a time, rounded up.
+// taken is how much of the burst is used at a time, rounded up.
 func (b bucket) taken(now time.Time, perSecond uint64) uint64 {
 	return (b.owed(now, perSecond) + bucketUnit - 1) / bucketUnit
 }

@@ -24,8 +24,8 @@ var MaxLimits = Limits{Name: 255, Value: 256 << 10, Command: 1 << 20, Steps: 10_
 
 // Encrypting is a store that encrypts values on their way to the cluster, which makes them longer.
 type Encrypting interface {
-	// PlainLimits are the limits for what a program gives it, under the limits of the cluster. They are
-	// those of the cluster if it has no keys, and lower ones otherwise.
+	// PlainLimits returns the limits for values before encryption, from the limits of the cluster. Without
+	// keys they are the same; with keys they are lower.
 	PlainLimits(cluster Limits) Limits
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/conductord/conductord/valuekeys"
 )
 
-// valueTexts are the fields with texts of programs: encrypted ones, or texts that nodes made of such.
+// valueTexts are the fields with texts of programs: encrypted texts, or texts that nodes make from them.
 // All fields with JSON are of type Value or NamedValue.
 var valueTexts = map[protoreflect.FullName]bool{
 	"conductord.v1.Failure.message": true, "conductord.v1.Failure.stack": true, "conductord.v1.Attempt.stderr": true,
@@ -49,7 +49,7 @@ func (c *core) decrypt(message proto.Message) {
 // textPlace is that of all texts: nodes copy them between a job, its flow and their records.
 var textPlace = valuekeys.Place{Field: "text"}
 
-// inside is the place of what a message holds, in a message at another place.
+// inside returns the place of a message's values, given the place of the message around it.
 func inside(message proto.Message, at valuekeys.Place) valuekeys.Place {
 	switch m := message.(type) {
 	case *v1.Posting:

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// maxKeys bounds the keys of a file. One a month is 64 keys in five years.
+	// maxKeys bounds the keys of a file. With a new key each month that is five years.
 	maxKeys = 64
 	// maxID bounds an id, which stands in every encrypted value.
 	maxID     = 32

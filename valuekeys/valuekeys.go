@@ -13,6 +13,7 @@
 // Guarantees: equal values in the same Place have equal texts, so a call that is repeated writes the
 // same bytes. A text that was changed, or moved to another Place, is refused. Without the key, a text
 // reveals the key's id, the length of the value, and whether two values in one Place are equal.
+// Texts of one Place can be exchanged for each other.
 //
 // It assumes that fewer than 2^48 different values are encrypted with one key.
 package valuekeys

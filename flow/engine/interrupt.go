@@ -28,8 +28,8 @@ func (c *core) isExecuting(step int) bool {
 	return v.open && v.attempt.Action == logbook.ActionExecute
 }
 
-// interruptRunning interrupts the executions of a flow that reverts or is suspended, after
-// somebody has asked for that. In a suspended flow it spares at-most-once steps, which could
+// interruptRunning interrupts the executions of a flow that reverts or is suspended, when
+// Options.Interrupt asks for it. In a suspended flow it spares at-most-once steps, which could
 // not be executed again.
 func (c *core) interruptRunning() {
 	for step := range c.plan.Len() {

@@ -34,8 +34,8 @@ const (
 	MaxTokens = 8
 	// MaxTokenUses bounds the token uses that one command notes.
 	MaxTokenUses = 1_000
-	// TokenUseInterval is how exactly the last use of a token is kept: more would cost a log
-	// entry for what nobody needs to know.
+	// TokenUseInterval is how exactly the last use of a token is kept. A shorter one would
+	// cost more log entries, for a time that nobody needs.
 	TokenUseInterval = time.Hour
 )
 

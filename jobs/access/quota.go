@@ -14,8 +14,8 @@ import (
 // held against each one that covers its board.
 const MaxQuotas = 1_000
 
-// Quota bounds what a principal, or boards together, may use. What would exceed a limit is
-// refused with ErrLimit, and has not happened. What was there before the quota stays. When
+// Quota bounds what a principal, or boards together, may use. A call that would exceed a limit
+// is refused with ErrLimit and changes nothing. What existed before the quota stays. When
 // several quotas cover a posting, all of them hold, and so do the limits of its board.
 type Quota struct {
 	Subject
@@ -51,7 +51,7 @@ type Quotas interface {
 	// SaveQuota makes a quota, or replaces its limits; the rest of it is the cluster's to
 	// set. Its principal or boards need not exist. ErrInvalid; ErrLimit at MaxQuotas.
 	SaveQuota(ctx context.Context, q Quota) error
-	// DeleteQuota removes a quota: its limits hold no more. ErrInvalid; ErrNotFound, unless a
+	// DeleteQuota removes a quota, so that its limits no longer hold. ErrInvalid; ErrNotFound, unless a
 	// try of this call may have done it.
 	DeleteQuota(ctx context.Context, of Subject) error
 	// Quotas reads a page of the quotas with what their subjects use: those of boards first,

@@ -109,7 +109,7 @@ func (p *longPolls) add(request jobs.ClaimRequest, claim *conductordv1.Command, 
 	return waiter
 }
 
-// waits reports whether a claim waits that a new call with its nonce would end.
+// waits reports whether a claim with this nonce is waiting; a new call with it would end that one.
 func (p *longPolls) waits(id requestID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -23,7 +23,7 @@ func (w *watchers) of(principal string) uint64 {
 	return w.count[principal]
 }
 
-// admit counts one until release, or reports how many there would be over a limit. A
+// admit counts one more until release. If that exceeds the limit, it reports the number instead. A
 // limit of 0 is none.
 func (w *watchers) admit(principal string, limit uint64) (release func(), over uint64) {
 	w.mu.Lock()

@@ -31,8 +31,8 @@ const (
 	opened    = 20
 )
 
-// attacks are tries at a node. An error says what got in; a refusal is none, whatever it is like.
-// Of its number, counted from 0, a try makes its node and its variant.
+// attacks are tries at a node. An error says which attack got in; every kind of refusal returns nil.
+// A try chooses its node and its variant by its number, counted from 0.
 var attacks = []struct {
 	name string
 	try  func(ctx context.Context, c *Cluster, n int) error
@@ -88,7 +88,7 @@ type Result struct {
 	In    []error        // those that got in
 }
 
-// Run makes the attacks in turns, so many tries a second, until ctx ends. It returns when all
+// Run makes the attacks in turns, at a rate of tries a second, until ctx ends. It returns when all
 // tries have ended.
 func (c *Cluster) Run(ctx context.Context, perSecond int) Result {
 	result := Result{Tries: map[string]int{}}

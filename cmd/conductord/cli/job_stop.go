@@ -20,9 +20,9 @@ func stopCommands() []stopping {
 	return []stopping{
 		{
 			"suspend", "Suspend a job until it is resumed",
-			"No more steps start, and running ones finish first. With --interrupt-steps these are interrupted, and\n" +
-				"executed again when the job is resumed; those that may run only once finish all the same. A job that is\n" +
-				"not claimed is suspended at once, a claimed one when its conductor has stopped it.",
+			"No more steps start, and running steps finish first. With --interrupt-steps they are interrupted, and\n" +
+				"executed again when the job is resumed; steps that may run only once still finish. A job that is not\n" +
+				"claimed is suspended at once, a claimed one when its conductor has stopped it.",
 			jobs.Controller.Suspend,
 		},
 		{
@@ -59,7 +59,7 @@ func (p *Program) jobOrderCommand(how stopping) *cobra.Command {
 	return cmd
 }
 
-// stepsFlags adds the flags of a stop request, and returns what reads its policy.
+// stepsFlags adds the flags of a stop request. The function that it returns reads the policy once they are parsed.
 func stepsFlags(cmd *cobra.Command, kind jobs.RequestKind, request *jobs.JobCommand) func() jobs.StepsPolicy {
 	asked, policy := new(bool), jobs.StepsFinish
 	switch kind {

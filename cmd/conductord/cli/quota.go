@@ -28,9 +28,9 @@ func (p *Program) quotaSaveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "save {--principal NAME | --boards BOARDS} LIMITS",
 		Short: "Make a quota, or replace its limits",
-		Long: "Make a quota, or replace all its limits: one that is not named, or is 0, is none. What would exceed a limit is\n" +
-			"refused, and has not happened. What is there already stays. When several quotas cover a posting, all of them\n" +
-			"hold, beside the limits of its board.",
+		Long: "Make a quota, or replace all its limits. A limit that is not named, or is 0, does not hold. A call that would\n" +
+			"exceed a limit is refused and changes nothing. What exists already stays. When several quotas cover a posting,\n" +
+			"all of them hold, and so do the limits of its board.",
 		Example: "  conductord quota save --principal shop --jobs 10000 --postings-per-second 50 --sessions 20 --watches 50\n" +
 			"  conductord quota save --boards 'orders/*' --jobs 50000 --bytes 1073741824",
 		Args: cobra.NoArgs,
@@ -66,7 +66,7 @@ func amountsOf(q *access.Quota) []amount {
 	}
 }
 
-// String is what is used and its limit, and what is used alone where there is none.
+// String returns used/limit, or the used amount alone when there is no limit.
 func (a amount) String() string {
 	if a.limit == 0 {
 		return numberText(a.used)
@@ -74,7 +74,7 @@ func (a amount) String() string {
 	return fmt.Sprintf("%d/%d", a.used, a.limit)
 }
 
-// full is how much of its fullest limit a quota has used, in percent.
+// full returns the used share of the fullest limit, in percent.
 func full(amounts []amount) (percent uint64) {
 	for _, a := range amounts {
 		if a.limit > 0 {
@@ -84,7 +84,7 @@ func full(amounts []amount) (percent uint64) {
 	return percent
 }
 
-// quotaText is a quota behind the principal that it bounds, and nothing where there is none.
+// quotaText returns the text of a quota to append to its principal; empty for nil.
 func quotaText(q *access.Quota) string {
 	if q == nil {
 		return ""
@@ -99,8 +99,8 @@ func quotaText(q *access.Quota) string {
 func (p *Program) quotaListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List quotas: what is used, and the limit",
-		Long: "List quotas: what is used, and behind a slash the limit, if there is one. FULL is the share of the limit that is\n" +
-			"used most. Watches are those that the leader answers.",
+		Long: "List quotas: what is used, and after a slash the limit, if there is one. FULL is the used share of the fullest\n" +
+			"limit. Watches are those that the answering node counts.",
 	}
 	return list[access.Quota]{
 		what: "quotas",
@@ -118,7 +118,7 @@ func (p *Program) quotaListCommand() *cobra.Command {
 			for _, a := range amounts {
 				row = append(row, a.String())
 			}
-			if q.Boards != "" { // which have no sessions and watches
+			if q.Boards != "" { // boards have no sessions or watches
 				row[5], row[6] = "-", "-"
 			}
 			return append(row, timeText(q.UpdatedAt), q.By)
@@ -130,7 +130,7 @@ func (p *Program) quotaDeleteCommand() *cobra.Command {
 	var of access.Subject
 	cmd := &cobra.Command{
 		Use:   "delete {--principal NAME | --boards BOARDS}",
-		Short: "Delete a quota: its limits hold no more",
+		Short: "Delete a quota, so that its limits no longer hold",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := access.CheckSubject(logbook.MaxLimits, of); err != nil {
