@@ -56,7 +56,7 @@ type core struct {
 	suspended bool // nothing more starts in this run
 	// patient: a flow that is undone lets its running executions finish.
 	patient    bool
-	interrupts []string // steps whose executions the loop must end; see takeInterrupts
+	interrupts []execution // that the loop must end; see takeInterrupts
 	cause      *logbook.Failure
 	failures   map[string]*logbook.Failure // of steps, while reverting; replaced, never changed: calls hold it
 }

@@ -130,8 +130,8 @@ type Options struct {
 	// ended. nil: never.
 	Revert <-chan struct{}
 	// Interrupt ends the running executions of a flow that is suspended or reverts by
-	// request, for each value that it receives; the value is flow.Interruption's Grace, and
-	// 0 means flow.DefaultGrace. Uninterruptible steps go on, and at-most-once steps if the
+	// request, for each value that it receives; the value is the grace of the flow.Interruption,
+	// and 0 means flow.DefaultGrace. Executions that were interrupted before get the new grace. Uninterruptible steps go on, and at-most-once steps if the
 	// flow is suspended. A suspended flow executes the others again later. Without it they
 	// finish. When a step has failed for good, the executions that are undone for
 	// it are interrupted in any case. nil: never.

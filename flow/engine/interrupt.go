@@ -14,11 +14,18 @@ func wasInterrupted(failure *logbook.Failure) bool {
 	return failure != nil && failure.Kind == logbook.FailureInterrupted
 }
 
+// execution is one of a step. It has the step's name, because steps are numbered anew when a
+// flow grows.
+type execution struct {
+	step   string
+	number int
+}
+
 // interrupt has the loop end the running execution of a step. It does nothing where none
 // runs, or must not be interrupted.
 func (c *core) interrupt(step int) {
 	if s := c.plan.Step(step); c.isExecuting(step) && !s.Uninterruptible() {
-		c.interrupts = append(c.interrupts, s.Name())
+		c.interrupts = append(c.interrupts, execution{s.Name(), c.vertices[step].attempt.Number})
 	}
 }
 
@@ -33,21 +40,28 @@ func (c *core) isExecuting(step int) bool {
 // not be executed again.
 func (c *core) interruptRunning() {
 	for step := range c.plan.Len() {
-		if c.vertices[step].intention == logbook.IntendRevert || c.suspended && !c.plan.Step(step).AtMostOnce() {
+		goesOn := c.suspended || c.broken // in a later run
+		if c.vertices[step].intention == logbook.IntendRevert || goesOn && !c.plan.Step(step).AtMostOnce() {
 			c.interrupt(step)
 		}
 	}
 }
 
-// takeInterrupts returns the steps whose executions must end, by name: the flow may have
-// grown meanwhile, and then numbers change. Executions may have ended meanwhile, too.
-func (c *core) takeInterrupts() []string {
-	taken := slices.DeleteFunc(c.interrupts, func(name string) bool {
-		step, found := c.plan.Find(name)
-		return !found || !c.isExecuting(step)
+// takeInterrupts returns the executions that must end, without those that have ended
+// meanwhile: their steps may run again already, in the next round of a retry.
+func (c *core) takeInterrupts() []execution {
+	taken := slices.DeleteFunc(c.interrupts, func(e execution) bool {
+		step, found := c.plan.Find(e.step)
+		return !found || !c.isExecuting(step) || c.vertices[step].attempt.Number != e.number
 	})
 	c.interrupts = nil
 	return taken
+}
+
+// interruptible is an execution that can be interrupted.
+type interruptible struct {
+	end          context.CancelCauseFunc
+	interruption *flow.Interruption // nil: it was not interrupted
 }
 
 // ready returns the context of an attempt. That of an execution can be ended by
@@ -57,27 +71,33 @@ func (l *loop) ready(s start) context.Context {
 		return l.steps
 	}
 	ctx, cancel := context.WithCancelCause(l.steps)
-	l.attempts[s.call.Step] = cancel
+	l.attempts[s.call.Step] = &interruptible{end: cancel}
 	return ctx
 }
 
 // forgetAttempt frees the context of an attempt that has ended.
 func (l *loop) forgetAttempt(step string) {
-	if end, found := l.attempts[step]; found {
-		end(nil)
+	if attempt, found := l.attempts[step]; found {
+		attempt.end(nil)
 		delete(l.attempts, step)
 	}
 }
 
-// interruptSteps ends the executions that the core wants ended.
+// interruptSteps ends the executions that the core wants ended. Those that were interrupted
+// before get the latest grace.
 func (l *loop) interruptSteps() {
-	for _, step := range l.core.takeInterrupts() {
+	for _, e := range l.core.takeInterrupts() {
 		reason := "the flow is undone"
 		if l.core.suspended && !l.core.reverting {
 			reason = "the flow was suspended"
 		}
-		if end, found := l.attempts[step]; found {
-			end(flow.Interrupt(l.steps, reason, l.grace))
+		switch attempt := l.attempts[e.step]; {
+		case attempt == nil:
+		case attempt.interruption != nil:
+			attempt.interruption.SetGrace(l.grace)
+		default:
+			attempt.interruption = flow.Interrupt(l.steps, reason, l.grace)
+			attempt.end(attempt.interruption)
 		}
 	}
 }
@@ -86,8 +106,21 @@ func (l *loop) interruptSteps() {
 // returned as its cause.
 func interrupted(i *flow.Interruption, err error) *logbook.Failure {
 	failure := &logbook.Failure{Kind: logbook.FailureInterrupted, Message: fmt.Sprintf("it was interrupted: %s", i.Reason)}
-	if caused := flow.FailureOf(err); caused != nil {
+	// A step may be interrupted any number of times, so little is kept of each.
+	if caused := flow.FitFailure(flow.FailureOf(err), logbook.Limits{Name: logbook.MaxLimits.Name, Value: 8 * maxInterrupted, Command: logbook.MaxLimits.Command}); caused != nil {
 		failure.Causes = []logbook.Failure{*caused}
+	}
+	return failure
+}
+
+// maxInterrupted is how many bytes of stderr are kept of an interrupted attempt.
+const maxInterrupted = 2 << 10
+
+// own is a failure that is not the engine's word: user code may not say that it was
+// interrupted, or it would be tried for ever.
+func own(failure *logbook.Failure) *logbook.Failure {
+	if wasInterrupted(failure) {
+		failure.Kind = logbook.FailureError
 	}
 	return failure
 }

@@ -266,7 +266,7 @@ func (c *core) deriveState(state logbook.FlowState) {
 		return
 	}
 	for step := range c.plan.Len() {
-		if v := &c.vertices[step]; v.failure != nil && v.state != logbook.AtomPending {
+		if v := &c.vertices[step]; v.failure != nil && v.state != logbook.AtomPending && !wasInterrupted(v.failure) {
 			c.cause = c.blame(step, v.failure)
 			return
 		}

@@ -36,12 +36,12 @@ type loop struct {
 	// end. No step has two attempts at once.
 	reports         chan report
 	inFlight        int
-	attempts        map[string]context.CancelCauseFunc // of those in flight and held, by step
-	interrupting    bool                               // Options.Interrupt has asked for it
-	grace           time.Duration                      // of interrupted executions
-	unmarked        map[string]bool                    // steps that may start before their marks are durable
-	startedUnmarked bool                               // one of them has started
-	abandoned       atomic.Bool                        // the attempts in flight are not waited for any more
+	attempts        map[string]*interruptible // of those in flight and held, by step
+	interrupting    bool                      // Options.Interrupt has asked for it
+	grace           time.Duration             // of interrupted executions
+	unmarked        map[string]bool           // steps that may start before their marks are durable
+	startedUnmarked bool                      // one of them has started
+	abandoned       atomic.Bool               // the attempts in flight are not waited for any more
 
 	unacknowledged queue[<-chan error] // updates that are not durable yet, oldest first
 	acknowledged   uint64              // updates before those
@@ -72,7 +72,7 @@ func newLoop(ctx context.Context, o *Options, c *core) *loop {
 	}
 	l := &loop{options: o, core: c, outer: ctx, steps: steps, cancel: cancel, suspend: o.Suspend, revert: o.Revert,
 		progress: newProgressReports(&o.Limits, o.Now), reports: make(chan report, most), unmarked: unmarkedNames(o),
-		attempts: make(map[string]context.CancelCauseFunc), grace: flow.DefaultGrace}
+		attempts: make(map[string]*interruptible), grace: flow.DefaultGrace}
 	if o.Pool != nil {
 		l.inPool = o.Pool.join()
 	}

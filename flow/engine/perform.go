@@ -59,7 +59,11 @@ func (l *loop) perform(ctx context.Context, s start) {
 	}
 	r.stderr, r.stderrTruncated = s.call.Stderr()
 	hidden.report(&r, &l.options.Limits)
-	r.stderr, r.stderrTruncated = keepEnd(r.stderr, r.stderrTruncated, stderrLimit(l.options.Limits, step))
+	limit := stderrLimit(l.options.Limits, step)
+	if wasInterrupted(r.failure) {
+		limit = min(limit, maxInterrupted)
+	}
+	r.stderr, r.stderrTruncated = keepEnd(r.stderr, r.stderrTruncated, limit)
 	returned = true
 }
 
@@ -115,10 +119,10 @@ func encode(value any, limits *logbook.Limits) (json.RawMessage, error) {
 }
 
 // notYet returns the "not yet" in an error. It is an ordinary failure if the step's
-// time was up, or if its details are too large for this logbook.
+// time was up or it was interrupted, or if its details are too large for this logbook.
 func notYet(ctx context.Context, limits *logbook.Limits, err error) (*flow.NotYetError, error) {
 	said, ok := flow.AsNotYet(err)
-	if !ok || context.Cause(ctx) == errTimeout {
+	if !ok || context.Cause(ctx) == errTimeout || flow.InterruptionOf(ctx) != nil {
 		return nil, err
 	}
 	details := logbook.Limits{Value: detailsLimit(limits)}
@@ -137,11 +141,7 @@ func failureOf(ctx context.Context, step *flow.Step, err error) *logbook.Failure
 	if context.Cause(ctx) == errTimeout {
 		err = flow.Fail(logbook.FailureTimeout, fmt.Errorf("it took longer than %s: %w", step.Timeout(), err))
 	}
-	failure := flow.FailureOf(err)
-	if failure.Kind == logbook.FailureInterrupted { // a step may not say so itself: it would be tried for ever
-		failure.Kind = logbook.FailureError
-	}
-	return failure
+	return own(flow.FailureOf(err))
 }
 
 // keepEnd cuts a handler's stderr to its last bytes, at most limit.

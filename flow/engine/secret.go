@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/logbook"
@@ -121,6 +122,8 @@ func (l *loop) secret(ctx context.Context, name string, h *hidden) (string, erro
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("secret %q: %w", name, err)
+	case !utf8.ValidString(secret):
+		return "", fmt.Errorf("secret %q is not UTF-8, and could not be hidden; keep it as base64", name)
 	case len(secret) < minSecret:
 		return "", fmt.Errorf("secret %q has fewer than %d bytes: it is too short to be hidden", name, minSecret)
 	case len(secret) > MaxSecret:

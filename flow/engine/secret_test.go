@@ -31,6 +31,8 @@ func secretsOf(_ context.Context, name string) (string, error) {
 		return "12345", nil
 	case "large":
 		return strings.Repeat("x", engine.MaxSecret+1), nil
+	case "binary":
+		return "topsecret\xffpassword1", nil
 	case "panics":
 		panic("no such luck")
 	}
@@ -143,6 +145,7 @@ func TestReferencesToSecrets(t *testing.T) {
 		{"a text", `"secret"`, `"secret"`, ""},
 		{"unknown", `{"secret":"nope"}`, "", `secret "nope": not found: nobody has it`},
 		{"too short", `{"secret":"short"}`, "", `secret "short" has fewer than 6 bytes`},
+		{"not UTF-8", `{"secret":"binary"}`, "", `secret "binary" is not UTF-8`},
 		{"too large", `{"secret":"large"}`, "", `secret "large" is too large: 65537 bytes, and the limit is 65536`},
 		{"too many", many, "", `the list of references to secrets is too large: 65 references, and the limit is 64`},
 		{"a panic", `{"secret":"panics"}`, "", `no such luck`},

@@ -171,7 +171,8 @@ func (p *process) begin(cgroup *os.File) {
 
 // askToStop gives the group the chance to end by itself. False if the handler
 // had ended already: what it has done then counts. A handler that was interrupted has the
-// grace of the interruption, until its claim ends, too.
+// grace of the interruption, until its claim ends, too; what it has done counts if it ends by
+// itself in that time.
 func (p *process) askToStop(ctx context.Context) bool {
 	select {
 	case <-p.exited:
@@ -181,18 +182,26 @@ func (p *process) askToStop(ctx context.Context) bool {
 	signalGroup(p.command.Process.Pid, syscall.SIGTERM)
 	grace := time.NewTimer(p.grace)
 	defer grace.Stop()
-	var claimEnded <-chan struct{}
-	if i := flow.InterruptionOf(ctx); i != nil {
-		grace.Reset(i.Grace)
+	var claimEnded, changed <-chan struct{}
+	var deadline time.Time
+	i := flow.InterruptionOf(ctx)
+	if i != nil {
+		deadline, changed = i.Deadline()
+		grace.Reset(time.Until(deadline))
 		claimEnded = i.ClaimEnded()
 	}
 	for {
 		select {
 		case <-p.exited:
+			return i == nil
 		case <-p.stdout.full:
 		case <-grace.C:
+		case <-changed:
+			deadline, changed = i.Deadline()
+			grace.Reset(time.Until(deadline))
+			continue
 		case <-claimEnded:
-			claimEnded = nil
+			claimEnded, changed = nil, nil
 			grace.Reset(p.grace)
 			continue
 		}

@@ -329,6 +329,7 @@ func TestInterruptedHandlers(t *testing.T) {
 	directory, scratch := t.TempDir(), t.TempDir()
 	for name, script := range map[string]string{
 		"obeys":   `trap 'echo stopping >&2; exit 0' TERM; echo $$ > "$FILE"; while :; do sleep 0.01; done`,
+		"fails":   `trap 'echo stopping >&2; exit 3' TERM; echo $$ > "$FILE"; while :; do sleep 0.01; done`,
 		"ignores": `trap '' TERM; echo $$ > "$FILE"; while :; do sleep 0.01; done`,
 	} {
 		install(t, directory, name, "FILE="+filepath.Join(scratch, name)+"\n"+script)
@@ -339,8 +340,10 @@ func TestInterruptedHandlers(t *testing.T) {
 		grace, own        time.Duration
 		claimEnds, killed bool
 	}{
-		{"it ends in the grace", "obeys", soon, time.Millisecond, false, false},
+		{"it ends well in the grace", "obeys", soon, time.Millisecond, false, false},
+		{"it ends badly in the grace", "fails", soon, time.Millisecond, false, false},
 		{"the grace is over", "ignores", 50 * time.Millisecond, soon, false, true},
+		{"another grace", "ignores", soon, soon, false, true},
 		{"the claim ends", "ignores", soon, 50 * time.Millisecond, true, true},
 		{"the claim ends, and it obeys", "obeys", soon, soon, true, false},
 	} {
@@ -361,11 +364,21 @@ func TestInterruptedHandlers(t *testing.T) {
 			if row.claimEnds {
 				endClaim()
 			}
+			if row.name == "another grace" {
+				flow.InterruptionOf(ctx).SetGrace(50 * time.Millisecond)
+			}
 			err := within(t, done)
 			endClaim()
+			// What a handler says when it ends by itself counts.
 			var i *flow.Interruption
-			if !errors.As(err, &i) || i.Reason != "the flow is undone" {
+			var failure *logbook.Failure
+			switch {
+			case row.killed && (!errors.As(err, &i) || i.Reason != "the flow is undone"):
 				t.Errorf("error %v", err)
+			case row.handler == "obeys" && err != nil:
+				t.Errorf("it has ended well, and the error is %v", err)
+			case row.handler == "fails" && (!errors.As(err, &failure) || failure.Code != 3):
+				t.Errorf("it has ended with status 3, and the error is %v", err)
 			}
 			if stderr, _ := step.Stderr(); (stderr == "") != row.killed {
 				t.Errorf("it said %q", stderr)

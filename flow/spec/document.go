@@ -26,7 +26,7 @@
 //	requires = {who = "guest", where = "room", words = "greeting"}
 //	optional = ["language"]
 //	at_most_once = true            # never started twice, even after a crash
-//	uninterruptible = true         # ends by itself when its flow is undone meanwhile
+//	uninterruptible = true         # finishes when its flow is undone or suspended meanwhile
 //	version  = "2"
 //
 // A step that has steps of its own is a flow within the flow: it has a name,
@@ -137,7 +137,7 @@ type Step struct {
 	Timeout    Duration    `json:"timeout,omitzero"`
 	Retry      *Retry      `json:"retry,omitempty"`
 	AtMostOnce bool        `json:"at_most_once,omitempty"`
-	// Uninterruptible lets the step end by itself when its flow is undone meanwhile.
+	// Uninterruptible lets the step finish when its flow is undone or suspended meanwhile.
 	Uninterruptible bool   `json:"uninterruptible,omitempty"`
 	Version         string `json:"version,omitempty"`
 	// WaitAtMost bounds how long an attempt may say "not yet".

@@ -1,0 +1,93 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/logbook"
+)
+
+// TestNextRoundIsNotInterrupted holds that an interruption ends the execution that it is meant
+// for, and not that of the next round, when the first one has ended in the meantime.
+func TestNextRoundIsNotInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs, others := 0, 0
+		failed := make(chan struct{})
+		a := act("a", func(context.Context) error {
+			if runs++; runs == 1 {
+				return errors.New("woot")
+			}
+			return nil
+		})
+		b := act("b", func(context.Context) error {
+			if others++; others == 1 {
+				<-failed
+			}
+			return nil
+		})
+		root := flow.Unordered("f", a, b).WithRetry(flow.Times("r", 2))
+		// The observer holds the loop until b has reported, too: so both end at once.
+		local := engine.Local{Observe: func(e engine.Event) {
+			if e.Step == "a" && e.State == logbook.AtomFailure {
+				close(failed)
+				time.Sleep(time.Second)
+			}
+		}}
+		result, err := local.Run(t.Context(), root, nil)
+		if err != nil || others != 2 {
+			t.Errorf("%v, b was executed %d times", err, others)
+		}
+		detail, _ := result.Detail.Atom("b")
+		for _, attempt := range detail.Attempts {
+			if attempt.Failure != nil {
+				t.Errorf("b was ended: %+v", attempt)
+			}
+		}
+	})
+}
+
+// TestLaterGraceCounts holds that a second request to interrupt replaces the grace of the first.
+func TestLaterGraceCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		revert, interrupt := make(chan struct{}), make(chan time.Duration, 1)
+		began := time.Now()
+		step := act("a", func(ctx context.Context) error {
+			close(revert)
+			interrupt <- time.Hour
+			<-ctx.Done()
+			interrupt <- time.Second
+			for {
+				deadline, changed := flow.InterruptionOf(ctx).Deadline()
+				select {
+				case <-changed:
+				case <-time.After(time.Until(deadline)):
+					return context.Cause(ctx)
+				}
+			}
+		})
+		result, _ := engine.Local{Revert: revert, Interrupt: interrupt}.Run(t.Context(), step, nil)
+		if took := time.Since(began); result.State != logbook.FlowReverted || took > time.Minute {
+			t.Errorf("%s after %s", result.State, took)
+		}
+	})
+}
+
+// TestOnlyTheEngineInterrupts holds that user code cannot say that it was interrupted, which
+// would be tried for ever.
+func TestOnlyTheEngineInterrupts(t *testing.T) {
+	calls := 0
+	step := act("a", func(context.Context) error {
+		calls++
+		return flow.Fail(logbook.FailureInterrupted, errors.New("not I"))
+	})
+	result, err := engine.RunLocal(t.Context(), step, nil)
+	var failure *logbook.Failure
+	if !errors.As(err, &failure) || failure.Kind != logbook.FailureError || calls != 1 || result.State != logbook.FlowReverted {
+		t.Errorf("%v after %d calls, %s", err, calls, result.State)
+	}
+}
