@@ -13,9 +13,9 @@ import (
 
 const (
 	hostileCallers = 64
-	// hostileRate is tries a second. The attackers share the processors with the nodes, so more
-	// would measure the machine.
-	hostileRate = 30 // tries a second: each attack once
+	// hostileRate is tries a second: each attack once. The attackers share the processors with
+	// the nodes, so more would measure the machine.
+	hostileRate = 30
 )
 
 // hostile measures what attackers cost honest callers of a cluster with TLS and access control:
