@@ -7,9 +7,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/engine"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/logbook/memory"
 )
 
 // TestNextRoundIsNotInterrupted holds that an interruption ends the execution that it is meant
@@ -90,4 +93,49 @@ func TestOnlyTheEngineInterrupts(t *testing.T) {
 	if !errors.As(err, &failure) || failure.Kind != logbook.FailureError || calls != 1 || result.State != logbook.FlowReverted {
 		t.Errorf("%v after %d calls, %s", err, calls, result.State)
 	}
+}
+
+// TestCancelReachesABrokenFlow holds that a request interrupts a step outside of a part whose
+// undo has failed for good, and that a person can have all of the flow undone after that.
+func TestCancelReachesABrokenFlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nasty, undone := true, 0
+		part := flow.Linear("g", flow.FuncRevert("b", func(context.Context, none) (none, error) { return none{}, errors.New("woot") },
+			func(context.Context, none, *none) error {
+				if nasty {
+					return errors.New("stuck")
+				}
+				return nil
+			})).WithRetry(flow.Times("r", 2))
+		long := flow.FuncRevert("w", func(ctx context.Context, _ none) (none, error) {
+			select {
+			case <-ctx.Done():
+				return none{}, ctx.Err()
+			case <-time.After(time.Hour):
+				return none{}, nil
+			}
+		}, func(context.Context, none, *none) error { undone++; return nil })
+		root := flow.Unordered("f", part, long)
+		revert, interrupt := make(chan struct{}), make(chan time.Duration, 1)
+		go func() {
+			time.Sleep(time.Minute) // the undo has failed by then
+			close(revert)
+			interrupt <- 0
+		}()
+		began := time.Now()
+		book := memory.New(logbook.MaxLimits)
+		local := engine.Local{Logbook: book, Flow: logbook.NewFlowID(), Revert: revert, Interrupt: interrupt}
+		result, _ := local.Run(t.Context(), root, nil)
+		if took := time.Since(began); result.State != logbook.FlowFailure || took != time.Minute {
+			t.Fatalf("%s after %s", result.State, took)
+		}
+		nasty = false
+		j := newJournal(result.Detail)
+		detail := j.snapshot()
+		detail.Interventions = []logbook.Intervention{{ID: uuid.New(), Flow: detail.ID, Kind: logbook.InterveneRetryRevert, Token: logbook.Token{Index: 1}}}
+		end, err := engine.Run(t.Context(), engine.Options{Plan: compiled(t, root), Detail: detail, Token: logbook.Token{Index: 2}, Journal: newJournal(detail)})
+		if err != nil || end.State != logbook.FlowReverted || undone != 1 {
+			t.Errorf("after a retry of the revert: %s, %v, undone %d times", end.State, err, undone)
+		}
+	})
 }
