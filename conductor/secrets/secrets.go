@@ -52,6 +52,9 @@ type Options struct {
 	Directory   string // absolute path
 	Environment string // prefix of variables
 	Command     string // absolute path of an executable
+
+	// Run starts a command and waits for it. Default: its own Run.
+	Run func(*exec.Cmd) error
 }
 
 // Source has the secrets of a conductor. It may be used concurrently.
@@ -63,6 +66,9 @@ type Source struct {
 // Open opens the directory and looks for the command. Close closes the Source.
 func Open(options Options) (*Source, error) {
 	s := &Source{options: options}
+	if options.Run == nil {
+		s.options.Run = (*exec.Cmd).Run
+	}
 	if options.Command != "" {
 		if !filepath.IsAbs(options.Command) {
 			return nil, fmt.Errorf("cannot use the command for secrets %q: it must be an absolute path", options.Command)
@@ -163,7 +169,7 @@ func (s *Source) output(ctx context.Context, board, name string) ([]byte, error)
 	var output bounded
 	command := exec.CommandContext(ctx, s.options.Command, board, name)
 	command.Dir, command.Stdout, command.WaitDelay = "/", &output, outputDelay
-	switch err := command.Run(); {
+	switch err := s.options.Run(command); {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("the command for secrets did not end within %s: %w", commandTimeout, context.Cause(ctx))
 	case err != nil:

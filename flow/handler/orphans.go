@@ -26,6 +26,16 @@ func (c *children) start(command *exec.Cmd, start func() error) error {
 	return err
 }
 
+// Run runs a command that is no handler, as its own Run does. While ReapOrphans
+// runs, other commands may lose their exit status to it.
+func (s *Set) Run(command *exec.Cmd) error {
+	if err := s.children.start(command, command.Start); err != nil {
+		return err
+	}
+	defer s.children.remove(command)
+	return command.Wait()
+}
+
 // remove is called when the process has been waited for.
 func (c *children) remove(command *exec.Cmd) {
 	c.pids.Delete(command.Process.Pid)

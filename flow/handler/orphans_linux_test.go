@@ -21,8 +21,8 @@ import (
 const orphansVariable = "HANDLER_TEST_ORPHANS"
 
 // TestOrphansAreReaped holds that no zombies are left of what handlers leave
-// behind, in their groups and outside, and that no handler loses its exit
-// status to it.
+// behind, in their groups and outside, and that no handler and no other command
+// loses its exit status to it.
 func TestOrphansAreReaped(t *testing.T) {
 	if directory := os.Getenv(orphansVariable); directory != "" {
 		leaveOrphans(t, directory)
@@ -104,6 +104,16 @@ func leaveOrphans(t *testing.T, directory string) {
 				var failure *logbook.Failure
 				if status == 0 && err != nil || status != 0 && (!errors.As(err, &failure) || failure.Code != status) {
 					t.Errorf("status %d: %v", status, err)
+				}
+			}
+		})
+	}
+	for range 4 {
+		working.Go(func() {
+			for range 100 {
+				var status *exec.ExitError
+				if err := set.Run(exec.Command("sh", "-c", "exit 7")); !errors.As(err, &status) || status.ExitCode() != 7 {
+					t.Errorf("a command: %v instead of exit status 7", err)
 				}
 			}
 		})

@@ -242,7 +242,11 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot name the handlers: %w", err)
 	}
-	if d.secrets, err = secrets.Open(secrets.Options(d.config.Secrets)); err != nil {
+	sources := d.config.Secrets
+	d.secrets, err = secrets.Open(secrets.Options{
+		Directory: sources.Directory, Environment: sources.Environment, Command: sources.Command, Run: handlers.Run,
+	})
+	if err != nil {
 		return err
 	}
 	dialing, cancel := context.WithTimeout(ctx, dialPatience)
