@@ -98,6 +98,9 @@ func (p *Plan) describe(number int) string {
 	if step.timeout > 0 {
 		note("timeout %s", step.timeout)
 	}
+	if step.deadline > 0 {
+		note("deadline %s after it begins", step.deadline)
+	}
 	if step.pause != nil {
 		note("%s between rounds", step.pause.Delay.Round(time.Millisecond))
 	}

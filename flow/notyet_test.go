@@ -71,6 +71,15 @@ func TestBoundsOfNotYet(t *testing.T) {
 	}
 }
 
+func TestFaultsOfDeadlines(t *testing.T) {
+	if _, err := flow.Compile(flow.NewStep("a", idle{}, flow.Deadline(-1))); !errors.Is(err, flow.ErrInvalid) || !strings.Contains(err.Error(), "deadline") {
+		t.Errorf("negative: %v", err)
+	}
+	if _, err := flow.Compile(flow.Linear("f").WithRetry(flow.Times("r", 1, flow.Deadline(1)))); !errors.Is(err, flow.ErrInvalid) {
+		t.Errorf("of a retry: %v", err)
+	}
+}
+
 func TestFaultsOfWaiting(t *testing.T) {
 	for name, step := range map[string]*flow.Step{
 		"negative":     flow.NewStep("a", idle{}, flow.WaitAtMost(-1)),

@@ -36,6 +36,7 @@ type Step struct {
 	revertRequires  []Argument // nil: the same as requires
 	provides        []Provision
 	timeout         time.Duration
+	deadline        time.Duration
 	retry           RetryPolicy
 	atMostOnce      bool
 	uninterruptible bool
@@ -166,6 +167,13 @@ func RevertRequires(names ...string) Option {
 // call: see WaitAtMost.
 func Timeout(d time.Duration) Option { return func(s *Step) { s.timeout = d } }
 
+// Deadline bounds all executions of the step together, from the beginning of the first: with
+// its retries, the pauses between them and the times at which it says "not yet". Then the
+// context ends as with Timeout, and the step is not tried again. The time goes on while the
+// flow is suspended or has no conductor. It begins anew when a retry of the flow runs the step
+// again, or a person does. Reverts have no deadline. 0: none.
+func Deadline(d time.Duration) Option { return func(s *Step) { s.deadline = d } }
+
 // Retry tries the step again after a failure that is not permanent. It holds for execute and
 // revert, each counted separately.
 func Retry(policy RetryPolicy) Option { return func(s *Step) { s.retry = policy } }
@@ -264,6 +272,9 @@ func (s *Step) Provides() []Provision { return slices.Clone(s.provides) }
 // Timeout is how long one execution or revert may take; 0: for ever.
 func (s *Step) Timeout() time.Duration { return s.timeout }
 
+// Deadline is how long all executions may take together; 0: for ever.
+func (s *Step) Deadline() time.Duration { return s.deadline }
+
 // Retry is how often the step is tried.
 func (s *Step) Retry() RetryPolicy { return s.retry }
 
@@ -325,6 +336,9 @@ func (s *Step) check() {
 	if s.timeout < 0 {
 		s.fault("its timeout is negative: %s", s.timeout)
 	}
+	if s.deadline < 0 {
+		s.fault("its deadline is negative: %s", s.deadline)
+	}
 	if s.waitAtMost < 0 {
 		s.fault("the wait at most is negative: %s", s.waitAtMost)
 	}
@@ -358,7 +372,7 @@ func (s *Step) checkRetrier() {
 	if s.controller == nil {
 		s.fault("it is a retry and has no controller")
 	}
-	if s.timeout != 0 || s.atMostOnce || s.uninterruptible || s.waitAtMost != 0 || s.concurrency.given || s.priority != 0 || s.retry != (RetryPolicy{}) || s.revertRequires != nil {
+	if s.timeout != 0 || s.deadline != 0 || s.atMostOnce || s.uninterruptible || s.waitAtMost != 0 || s.concurrency.given || s.priority != 0 || s.retry != (RetryPolicy{}) || s.revertRequires != nil {
 		s.fault("it is a retry, and has an option that only steps take")
 	}
 	if s.pause != nil {

@@ -76,6 +76,7 @@ type vertex struct {
 	behind    int32            // used only by countUndone
 	round     int32            // see flow.Call.Key
 	begun     int32            // executions since the last reset
+	since     time.Time        // when the first execution began that counts for the deadline
 	attempt   *logbook.Attempt // the attempt that is open, or that has said "not yet"; read-only: an update holds it
 
 	executions, reverts          int // attempts begun
@@ -93,6 +94,8 @@ type start struct {
 	step   int
 	call   *flow.Call
 	permit *permit
+
+	deadline time.Time // zero: none
 }
 
 // outcome is how an attempt ended.
@@ -185,6 +188,9 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	} else {
 		v.failure = nil
 		v.execute()
+		if v.since.IsZero() {
+			v.since = now
+		}
 	}
 	begun := c.attempts.one(logbook.Attempt{Action: action, Number: *number, Token: c.call.Token, Owner: c.owner, StartedAt: now})
 	if v.isAsked(action) {
@@ -212,15 +218,29 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	call.Arguments = arguments
 	if action == logbook.ActionRevert {
 		call.Result, call.Failure, call.FlowFailures = v.result, v.failure, c.failuresFor(step)
+		return start{plan: c.plan, step: step, call: call}, true
 	}
-	return start{plan: c.plan, step: step, call: call}, true
+	return start{plan: c.plan, step: step, call: call, deadline: c.deadline(step, now)}, true
 }
 
 // execute notes that an execution begins. After a revert it begins another round.
 func (v *vertex) execute() {
 	if v.undone {
-		v.round, v.undone = v.round+1, false
+		v.round, v.undone, v.since = v.round+1, false, time.Time{}
 	}
+}
+
+// deadline is when the executions of a step must end that has begun; zero: never. If it
+// began in the future, a clock ahead of ours began it, before this run.
+func (c *core) deadline(step int, now time.Time) time.Time {
+	most, since := c.plan.Step(step).Deadline(), c.vertices[step].since
+	if most == 0 {
+		return time.Time{}
+	}
+	if since.After(now) {
+		since = c.began
+	}
+	return since.Add(most)
 }
 
 // move moves the flow to RUNNING or REVERTING. A flow stays RUNNING while a retry
@@ -292,7 +312,8 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, now time.Time)
 	if !wasInterrupted(v.failure) {
 		v.failedExecutions++
 		delay, again = c.plan.Step(step).Retry().Again(v.failedExecutions)
-		again = again && !attempt.Failure.Permanent
+		end := c.deadline(step, now)
+		again = again && !attempt.Failure.Permanent && (end.IsZero() || now.Add(delay).Before(end))
 	}
 	if again && v.intention != logbook.IntendRevert {
 		c.change(step, logbook.AtomChange{State: logbook.AtomPending, RetryAt: dueAt(now, delay), Attempts: attempts}, now)

@@ -121,7 +121,7 @@ func (c *core) load(atom *logbook.AtomDetail) error {
 	last, _ := atom.Last(logbook.ActionExecute)
 	if past.undone && (atom.State == logbook.AtomPending || atom.State == logbook.AtomIgnored) {
 		last = nil // a retry has begun its flow again since
-		v.failedExecutions, v.failedUndo = 0, 0
+		v.since, v.failedExecutions, v.failedUndo = time.Time{}, 0, 0
 	}
 	v.started = last != nil
 	if err := c.checkState(step, last, past); err != nil {
@@ -170,6 +170,9 @@ func (v *vertex) loadAttempt(attempt *logbook.Attempt, past *attemptSummary, cou
 		past.runs++
 		v.begun++
 		v.execute()
+		if counts && v.since.IsZero() {
+			v.since = attempt.StartedAt
+		}
 	case logbook.ActionRevert:
 		number, failed = &v.reverts, &v.failedUndo
 		v.undone = true
@@ -182,7 +185,7 @@ func (v *vertex) loadAttempt(attempt *logbook.Attempt, past *attemptSummary, cou
 		return fmt.Errorf("%s %d follows on %s %d", attempt.Action, attempt.Number, attempt.Action, *number)
 	}
 	if attempt.Action == logbook.ActionReset {
-		v.failedExecutions, v.failedUndo, v.begun = 0, 0, 0
+		v.since, v.failedExecutions, v.failedUndo, v.begun = time.Time{}, 0, 0, 0
 		v.round, v.undone = v.round+1, false
 		*past = attemptSummary{resets: past.resets + 1}
 		return nil

@@ -64,6 +64,9 @@ func (c *core) askLater(step int, attempt logbook.Attempt, said *flow.NotYetErro
 	if end, bounded := c.askedUntil(step, &attempt, now); bounded && at.After(end) {
 		at = end
 	}
+	if end := c.deadline(step, now); attempt.Action == logbook.ActionExecute && !end.IsZero() && at.After(end) {
+		at = end
+	}
 	v.retryAt, change.RetryAt = at, at
 	c.change(step, change, now)
 	if !c.broken {

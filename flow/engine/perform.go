@@ -12,7 +12,10 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-var errTimeout = errors.New("the step's time is up")
+// timeUp is the cause of a context that ends at the step's timeout or deadline.
+type timeUp string
+
+func (t timeUp) Error() string { return string(t) }
 
 // perform makes one attempt and reports it, in a goroutine that ends with it.
 func (l *loop) perform(ctx context.Context, s start) {
@@ -38,14 +41,11 @@ func (l *loop) perform(ctx context.Context, s start) {
 		}
 	}
 	step := s.plan.Step(s.step)
-	if timeout := step.Timeout(); timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout, errTimeout)
-		defer cancel()
-	}
+	ctx, cancel := l.bound(ctx, s)
+	defer cancel()
 	hidden, err := l.resolveSecrets(ctx, s)
 	s.call.ReportTo(hidden.reporter(l.progress))
-	if flow.InterruptionOf(ctx) != nil {
+	if isTimeUp(ctx) || flow.InterruptionOf(ctx) != nil {
 		err = context.Cause(ctx) // before it began
 	}
 	if err == nil {
@@ -54,7 +54,7 @@ func (l *loop) perform(ctx context.Context, s start) {
 	if err != nil {
 		r.result = nil
 		if r.notYet, err = notYet(ctx, &l.options.Limits, err); r.notYet == nil {
-			r.failure = failureOf(ctx, step, err)
+			r.failure = failureOf(ctx, err)
 		}
 	}
 	r.stderr, r.stderrTruncated = s.call.Stderr()
@@ -65,6 +65,26 @@ func (l *loop) perform(ctx context.Context, s start) {
 	}
 	r.stderr, r.stderrTruncated = keepEnd(r.stderr, r.stderrTruncated, limit)
 	returned = true
+}
+
+// bound ends the context of an attempt at the step's timeout, or at its deadline.
+func (l *loop) bound(ctx context.Context, s start) (context.Context, context.CancelFunc) {
+	step := s.plan.Step(s.step)
+	most := step.Timeout()
+	if !s.deadline.IsZero() {
+		if left := s.deadline.Sub(l.options.Now()); most == 0 || left < most {
+			return context.WithTimeoutCause(ctx, left, timeUp(fmt.Sprintf("its deadline is over, %s after it began", step.Deadline())))
+		}
+	}
+	if most == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, most, timeUp(fmt.Sprintf("it took longer than %s", most)))
+}
+
+func isTimeUp(ctx context.Context) bool {
+	_, up := context.Cause(ctx).(timeUp)
+	return up
 }
 
 // pass waits for the gate. A panic in the gate is an error.
@@ -122,7 +142,7 @@ func encode(value any, limits *logbook.Limits) (json.RawMessage, error) {
 // time was up or it was interrupted, or if its details are too large for this logbook.
 func notYet(ctx context.Context, limits *logbook.Limits, err error) (*flow.NotYetError, error) {
 	said, ok := flow.AsNotYet(err)
-	if !ok || context.Cause(ctx) == errTimeout || flow.InterruptionOf(ctx) != nil {
+	if !ok || isTimeUp(ctx) || flow.InterruptionOf(ctx) != nil {
 		return nil, err
 	}
 	details := logbook.Limits{Value: detailsLimit(limits)}
@@ -134,12 +154,15 @@ func notYet(ctx context.Context, limits *logbook.Limits, err error) (*flow.NotYe
 
 // failureOf makes a failure of an error. After the step's timeout, or an interruption, it
 // says so.
-func failureOf(ctx context.Context, step *flow.Step, err error) *logbook.Failure {
+func failureOf(ctx context.Context, err error) *logbook.Failure {
 	if i := flow.InterruptionOf(ctx); i != nil {
 		return interrupted(i, err)
 	}
-	if context.Cause(ctx) == errTimeout {
-		err = flow.Fail(logbook.FailureTimeout, fmt.Errorf("it took longer than %s: %w", step.Timeout(), err))
+	if up, ok := context.Cause(ctx).(timeUp); ok {
+		if err != error(up) {
+			err = fmt.Errorf("%s: %w", up, err)
+		}
+		err = flow.Fail(logbook.FailureTimeout, err)
 	}
 	return own(flow.FailureOf(err))
 }

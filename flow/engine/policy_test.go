@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,6 +189,52 @@ func TestTimesToAskAreHeldToTheirBounds(t *testing.T) {
 				end, err := engine.Run(t.Context(), engine.Options{Plan: plan, Detail: detail, Journal: newJournal(detail)})
 				if took := time.Since(now); err != nil || end.State != logbook.FlowSuccess || took != row.want {
 					t.Errorf("it took %s, not %s: %v, %v", took, row.want, end, err)
+				}
+			})
+		})
+	}
+}
+
+// TestDeadlineSurvivesTheConductor holds that the next conductor leaves a step what is left of
+// its deadline, and does not begin it again after that, however its clock differs.
+func TestDeadlineSurvivesTheConductor(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		began []time.Duration // of its attempts, before now
+		want  time.Duration
+		calls int
+	}{
+		{"some is left", []time.Duration{40 * time.Second}, 20 * time.Second, 1},
+		{"it counts from the first attempt", []time.Duration{50 * time.Second, time.Second}, 10 * time.Second, 1},
+		{"over", []time.Duration{time.Minute}, 0, 0},
+		{"it began in the future", []time.Duration{-time.Hour}, time.Minute, 1},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				now := time.Now()
+				atom := logbook.NewAtom("a", logbook.KindTask)
+				atom.State = logbook.AtomRunning
+				for i, began := range row.began {
+					attempt := logbook.Attempt{Action: logbook.ActionExecute, Number: i + 1, StartedAt: now.Add(-began)}
+					if i < len(row.began)-1 {
+						attempt.EndedAt, attempt.Failure = attempt.StartedAt, &logbook.Failure{Kind: logbook.FailureError, Message: "it broke"}
+					}
+					atom.Attempts = append(atom.Attempts, attempt)
+				}
+				detail := newDetail()
+				detail.State, detail.Atoms = logbook.FlowRunning, []logbook.AtomDetail{atom}
+				calls := 0
+				plan := compile(t, flow.Func("a", func(ctx context.Context, _ none) (none, error) {
+					calls++
+					<-ctx.Done()
+					return none{}, ctx.Err()
+				}, flow.Deadline(time.Minute), flow.Timeout(time.Hour), flow.Retry(flow.RetryPolicy{Attempts: 9})))
+				end, err := engine.Run(t.Context(), engine.Options{Plan: plan, Detail: detail, Journal: newJournal(detail)})
+				if took := time.Since(now); err != nil || took != row.want || calls != row.calls {
+					t.Errorf("%d calls in %s, not %d in %s: %v", calls, took, row.calls, row.want, err)
+				}
+				if end.State != logbook.FlowReverted || end.Cause.Kind != logbook.FailureTimeout || !strings.Contains(end.Cause.Message, "deadline") {
+					t.Errorf("it ends %s: %+v", end.State, end.Cause)
 				}
 			})
 		})

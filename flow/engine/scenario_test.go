@@ -398,6 +398,7 @@ func (a *answers) OnFailure(*flow.History) flow.Decision {
 //	permanent   its failures are permanent
 //	takes=D     each execution takes so long
 //	timeout=D   and may take so long
+//	deadline=D  and all of them together so long
 //	says=N,D    tells its progress N times, and takes so long after each
 //	asks=N,D    says "not yet" N times, a delay apart (undoasks: its reverts)
 //	waits=D     and may for so long
@@ -436,6 +437,8 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 			options = append(options, flow.Version(value))
 		case "timeout":
 			options = append(options, flow.Timeout(duration(value)))
+		case "deadline":
+			options = append(options, flow.Deadline(duration(value)))
 		case "says":
 			task.says, task.sayFor = asking(value)
 		case "asks":

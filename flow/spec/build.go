@@ -216,6 +216,7 @@ func (b *builder) node(s *Step) flow.Node {
 		flow.Rebind(s.Optional),
 		flow.Inject(values(s.Inject)),
 		flow.Timeout(time.Duration(s.Timeout)),
+		flow.Deadline(time.Duration(s.Deadline)),
 		flow.Version(s.Version),
 		flow.Priority(s.Priority),
 	}

@@ -135,6 +135,7 @@ type Step struct {
 	// When are the conditions under which the step, or flow, is run: all of them.
 	When       []Condition `json:"when,omitempty"`
 	Timeout    Duration    `json:"timeout,omitzero"`
+	Deadline   Duration    `json:"deadline,omitzero"`
 	Retry      *Retry      `json:"retry,omitempty"`
 	AtMostOnce bool        `json:"at_most_once,omitempty"`
 	// Uninterruptible lets the step finish when its flow is undone or suspended meanwhile.

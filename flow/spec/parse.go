@@ -159,7 +159,7 @@ func elsewhere(t *table) map[string]string {
 	}
 	keys := map[string]string{}
 	for _, key := range []string{
-		"handler", "revert", "requires", "optional", "inject", "provides", "timeout", "at_most_once", "uninterruptible", "wait_at_most", "concurrency", "priority", "version",
+		"handler", "revert", "requires", "optional", "inject", "provides", "timeout", "deadline", "at_most_once", "uninterruptible", "wait_at_most", "concurrency", "priority", "version",
 	} {
 		keys[key] = "this is " + shape + " have that"
 	}
@@ -193,6 +193,7 @@ func (r *reader) work(t *table, s *Step) {
 	s.Inject = r.injected(t, s)
 	s.Provides = r.provides(t)
 	s.Timeout = t.duration("timeout")
+	s.Deadline = t.duration("deadline")
 	s.Retry = r.retry(t)
 	s.AtMostOnce = t.truth("at_most_once")
 	s.Uninterruptible = t.truth("uninterruptible")
