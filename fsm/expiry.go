@@ -123,7 +123,14 @@ func (m *Machine) Claims(query jobs.ClaimQuery) (page jobs.Page[jobs.HeldClaim],
 
 func (v *view) heldClaims(query jobs.ClaimQuery, after []byte) (page jobs.Page[jobs.HeldClaim]) {
 	var prefix []byte
-	if !query.Session.IsZero() {
+	switch {
+	case !query.Job.IsZero():
+		j, err := v.jobByID(query.Job)
+		if err != nil || j.Claim == nil || (!query.Session.IsZero() && j.Claim.Session != query.Session) {
+			return page
+		}
+		prefix = claimKey(j.Claim.Session, j.Claim.Token, j.Sequence)
+	case !query.Session.IsZero():
 		prefix = query.Session.UUID[:]
 	}
 	limit, examined, last := pageSize(query.Limit), 0, bytes.Clone(after)

@@ -172,6 +172,7 @@ type ClaimRequest struct {
 
 // ClaimQuery selects claims. Its zero value selects all.
 type ClaimQuery struct {
+	Job     JobID     // zero: any; with one, HeldClaim.Left is when its claim ends
 	Owner   string    // name of the session; empty: any
 	Session SessionID // zero: any
 	Board   string    // empty: any

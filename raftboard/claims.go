@@ -24,6 +24,9 @@ func (c *Client) Extend(ctx context.Context, job jobs.JobID, token jobs.Token, e
 func (c *Client) Claims(ctx context.Context, query jobs.ClaimQuery) (jobs.Page[jobs.HeldClaim], error) {
 	op := operation{name: "list claims", reads: true}
 	request := &v1.ListClaimsRequest{Owner: query.Owner, Board: query.Board, After: query.After, Limit: pageLimit(query.Limit)}
+	if !query.Job.IsZero() {
+		request.Job = query.Job.String()
+	}
 	if !query.Session.IsZero() {
 		request.Session = query.Session.String()
 	}

@@ -168,6 +168,9 @@ func claimsListed(k *kit) {
 		}
 	}
 	k.same("claims of the first", list(jobs.ClaimQuery{Session: first, Limit: 1}), []string{"a", "b"})
+	k.same("the claim of a job", list(jobs.ClaimQuery{Job: claimed[1].Job.ID}), []string{"b"})
+	k.same("the claim of a job, of another session", list(jobs.ClaimQuery{Job: claimed[1].Job.ID, Session: second}), nil)
+	k.same("the claim of a job that is done", list(jobs.ClaimQuery{Job: claimed[3].Job.ID}), nil)
 	k.same("claims of the second", list(jobs.ClaimQuery{Owner: "second"}), []string{"c"})
 	if all := list(jobs.ClaimQuery{}); len(all) != 3 {
 		k.Errorf("claims: %q", all)

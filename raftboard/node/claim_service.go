@@ -258,6 +258,13 @@ func pollTime(field string, given *durationpb.Duration) (time.Duration, error) {
 // listClaims has no stale form: only the leader knows the times.
 func (s *claimService) listClaims(message *conductordv1.ListClaimsRequest) (*conductordv1.ListClaimsResponse, error) {
 	query := jobs.ClaimQuery{Owner: message.Owner, Board: message.Board, After: message.After, Limit: int(min(message.Limit, logbook.MaxPage))}
+	if message.Job != "" {
+		job, err := jobs.ParseJobID(message.Job)
+		if err != nil {
+			return nil, err
+		}
+		query.Job = job
+	}
 	if message.Session != "" {
 		session, err := jobs.ParseSessionID(message.Session)
 		if err != nil {

@@ -169,12 +169,12 @@ func (g *guard) scopeOf(message any) (scope, error) {
 		return ofBoards(m.GetBoards()), nil
 	case *conductordv1.BulkRequest:
 		return listing(m.GetQuery().GetBoard()), nil
-	case *conductordv1.ListErrorsRequest:
-		if m.GetJob() == "" {
-			return listing(m.GetBoard()), nil
+	case *conductordv1.ListErrorsRequest, *conductordv1.ListClaimsRequest:
+		if m := m.(interface{ GetJob() string }); m.GetJob() != "" {
+			return inState("job", m.GetJob(), jobs.ParseJobID, g.machine.BoardOfJob)
 		}
-		return inState("job", m.GetJob(), jobs.ParseJobID, g.machine.BoardOfJob)
-	case *conductordv1.ListJobsRequest, *conductordv1.ListClaimsRequest, *conductordv1.ListSchedulesRequest:
+		return listing(m.(interface{ GetBoard() string }).GetBoard()), nil
+	case *conductordv1.ListJobsRequest, *conductordv1.ListSchedulesRequest:
 		return listing(m.(interface{ GetBoard() string }).GetBoard()), nil
 	case *conductordv1.SaveScheduleRequest:
 		return ofBoards([]string{m.GetSchedule().GetBoard()}), nil

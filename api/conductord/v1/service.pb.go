@@ -1329,6 +1329,7 @@ type ListClaimsRequest struct {
 	Board         string                 `protobuf:"bytes,3,opt,name=board,proto3" json:"board,omitempty"`
 	After         string                 `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"` // the next of the page before
 	Limit         uint32                 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
+	Job           string                 `protobuf:"bytes,6,opt,name=job,proto3" json:"job,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1396,6 +1397,13 @@ func (x *ListClaimsRequest) GetLimit() uint32 {
 		return x.Limit
 	}
 	return 0
+}
+
+func (x *ListClaimsRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
 }
 
 type ListClaimsResponse struct {
@@ -5729,13 +5737,14 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05claim\x18\x01 \x01(\v2\x1f.conductord.v1.ClaimNextCommandR\x05claim\x12-\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"E\n" +
 	"\x11ClaimNextResponse\x120\n" +
-	"\aclaimed\x18\x01 \x03(\v2\x16.conductord.v1.ClaimedR\aclaimed\"\x85\x01\n" +
+	"\aclaimed\x18\x01 \x03(\v2\x16.conductord.v1.ClaimedR\aclaimed\"\x97\x01\n" +
 	"\x11ListClaimsRequest\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x14\n" +
 	"\x05board\x18\x03 \x01(\tR\x05board\x12\x14\n" +
 	"\x05after\x18\x04 \x01(\tR\x05after\x12\x14\n" +
-	"\x05limit\x18\x05 \x01(\rR\x05limit\"Z\n" +
+	"\x05limit\x18\x05 \x01(\rR\x05limit\x12\x10\n" +
+	"\x03job\x18\x06 \x01(\tR\x03job\"Z\n" +
 	"\x12ListClaimsResponse\x120\n" +
 	"\x06claims\x18\x01 \x03(\v2\x18.conductord.v1.HeldClaimR\x06claims\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\"\xc7\x02\n" +
