@@ -44,7 +44,7 @@ func (p *Plan) defined() []logbook.DefinedStep {
 	gates := p.gatePrints(names)
 	steps := make([]logbook.DefinedStep, p.Len())
 	for i, step := range p.steps {
-		steps[i] = logbook.DefinedStep{Name: step.name, Version: step.version, Ports: step.ports(), Place: fingerprintText(p.awaited(i, names, gates))}
+		steps[i] = logbook.DefinedStep{Name: step.name, Version: step.version, Ports: step.ports(), Place: fingerprintText(p.awaited(i, names, gates)), Provides: p.provided[i]}
 		if kind := step.Kind(); kind != logbook.KindTask {
 			steps[i].Kind = kind
 		}

@@ -393,17 +393,6 @@ type Gathered struct {
 	Items []Wire
 }
 
-// Gathering is a list that an each provides to the flow.
-type Gathering struct {
-	Symbol string
-	Gate   int // the vertex that provides it, behind all instances
-	List   *Gathered
-}
-
-// Gatherings are the lists provided outside of every instance. The slice is the plan's own:
-// do not write to it.
-func (p *Plan) Gatherings() []Gathering { return p.gathers }
-
 // Part is which part of an opening's result a wire takes.
 type Part int
 

@@ -30,14 +30,14 @@ type Plan struct {
 	scopeOf   map[int]int // by the step of the retry
 	governors []int32     // by step
 	choices   []Choice
-	choiceAt  map[int]int         // by gate
-	instances []Scope             // the instances of each; the first is unused
-	depths    []int               // by step: in how many each it stands
-	grows     bool                // there is an each
-	bodies    map[string][]string // of a template: the steps of an instance, by the opening
-	gathering map[string]bool     // of a template: the openings of each that gathers something
-	gathers   []Gathering         // that the flow as a whole provides
-	consumed  [][]string          // by step: fields of its result that others cannot do without
+	choiceAt  map[int]int                    // by gate
+	instances []Scope                        // the instances of each; the first is unused
+	depths    []int                          // by step: in how many each it stands
+	grows     bool                           // there is an each
+	bodies    map[string][]string            // of a template: the steps of an instance, by the opening
+	gathering map[string]bool                // of a template: the openings of each that gathers something
+	provided  map[int][]logbook.DefinedValue // of a template: what the flow as a whole provides, by step
+	consumed  [][]string                     // by step: fields of its result that others cannot do without
 
 	definition func() logbook.Definition // made when it is first asked for
 }
@@ -93,10 +93,6 @@ func (p *Plan) Arguments(step int) []Wire { return p.wires[step] }
 
 // RevertArguments are the arguments of a step's revert with their sources.
 func (p *Plan) RevertArguments(step int) []Wire { return p.reverts[step] }
-
-// Outermost reports whether a step is in no instance of an each, so that what it
-// provides is visible in the whole flow.
-func (p *Plan) Outermost(step int) bool { return p.depths[step] == 0 }
 
 // Consumed are the fields of a step's result that other steps require. The slice is the
 // plan's own: do not write to it.

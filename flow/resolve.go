@@ -99,15 +99,15 @@ func newResolver(c *compiler) *resolver {
 				list := &Gathered{Each: int(c.numbers[end.opener])}
 				lists[end] = append(lists[end], list)
 				r.add(c.instanceOf[v], g.as, provider{vertex: int(c.numbers[v]), gathered: list})
-				if c.instanceOf[v] == 0 {
-					c.plan.gathers = append(c.plan.gathers, Gathering{Symbol: g.as, Gate: int(c.numbers[v]), List: list})
-				}
 			}
 		}
 	}
 	r.finish()
 	for i := range c.closings {
 		r.gather(&c.closings[i], lists[&c.closings[i]])
+	}
+	if c.sizes == nil && len(c.faults) == 0 {
+		r.provide()
 	}
 	return r
 }

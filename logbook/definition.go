@@ -52,7 +52,37 @@ type DefinedStep struct {
 	// of what it waits for.
 	Ports string `json:"p,omitempty"`
 	Place string `json:"w,omitempty"`
+	// Provides are the values that the step provides to the whole flow: see FlowDetail.Values.
+	Provides []DefinedValue `json:"o,omitempty"`
 }
+
+// DefinedValue is a value of a flow and where it comes from.
+type DefinedValue struct {
+	Symbol string `json:"s"`
+	// Beside are earlier steps of the definition that also provide the symbol and may run at the
+	// same time as this one: at most MaxBeside, or BesideAny for all earlier ones.
+	Beside []string `json:"b,omitempty"`
+	DefinedSource
+}
+
+// DefinedSource is a part of a step's result.
+type DefinedSource struct {
+	Step  string `json:"n,omitempty"` // empty: the step that provides the value
+	Field string `json:"f,omitempty"` // of the result; empty: all of it
+	// Element and Index are for a step of KindEach, within one of its instances: the element of its
+	// list, and the place of that element.
+	Element bool `json:"e,omitempty"`
+	Index   bool `json:"i,omitempty"`
+	// Each, of a step of KindEach, is the source in its instances. The value is the list of theirs.
+	Each *DefinedSource `json:"l,omitempty"`
+}
+
+const (
+	// MaxBeside bounds DefinedValue.Beside: with many, all of them together could fill a definition.
+	MaxBeside = 8
+	// BesideAny stands alone in DefinedValue.Beside. It is no name of a step.
+	BesideAny = ""
+)
 
 // The first byte of packed steps is their encoding.
 const (

@@ -71,27 +71,16 @@ type Local struct {
 type Result struct {
 	Flow  logbook.FlowID
 	State logbook.FlowState
-	// Steps are the results of the steps that are SUCCESS, by step. Values are what those
-	// steps, and retries, provide, by symbol. If a symbol has several providers, its value
-	// is that of the one that comes after all others; without such a one it is left out.
-	Steps  logbook.Values
+	// Steps are the results of the steps that are SUCCESS, by step.
+	Steps logbook.Values
+	// Values are what the steps and retries provide, by symbol: see logbook.FlowDetail.Values.
 	Values logbook.Values
 	// Detail is the record: every step and every attempt at it.
 	Detail logbook.FlowDetail
 }
 
-// Decode reads the value of a symbol into a variable, as json.Unmarshal does.
-// logbook.ErrNotFound if no step that has succeeded provides it.
-func (r *Result) Decode(symbol string, into any) error {
-	value, ok := r.Values[symbol]
-	if !ok {
-		return fmt.Errorf("cannot read the result %q: %w", symbol, logbook.ErrNotFound)
-	}
-	if err := json.Unmarshal(value, into); err != nil {
-		return fmt.Errorf("cannot read the result %q: %w", symbol, err)
-	}
-	return nil
-}
+// Decode is Values.Decode.
+func (r *Result) Decode(symbol string, into any) error { return r.Values.Decode(symbol, into) }
 
 // Run runs or resumes a flow until it has ended. The store holds the values that
 // no step provides. It is recorded with the flow: a later run needs none, and a
@@ -181,10 +170,18 @@ func (l Local) result(ctx context.Context, plan *flow.Plan) (Result, error) {
 		return r, fmt.Errorf("cannot read what has become of flow %s: %w", l.Flow, err)
 	}
 	r.State, r.Detail = detail.State, detail
-	if plan, err = grownPlan(plan, detail.Atoms); err != nil {
+	r.Steps = make(logbook.Values)
+	for i := range detail.Atoms {
+		atom := &detail.Atoms[i]
+		if result, ok := atom.Result(); ok && atom.Kind == logbook.KindTask && atom.State == logbook.AtomSuccess {
+			r.Steps[atom.Name] = result
+		}
+	}
+	definition := plan.Definition() // also where it was too long for the record
+	detail.Definition = &definition
+	if r.Values, err = detail.Values(); err != nil {
 		return r, fmt.Errorf("cannot read what has become of flow %s: %w", l.Flow, err)
 	}
-	r.Steps, r.Values = results(plan, detail.Atoms)
 	return r, nil
 }
 

@@ -1,0 +1,71 @@
+package flow
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// provide records in the template what the flow as a whole provides, for the definition: results are
+// read by that where the code of the flow is not at hand.
+func (r *resolver) provide() {
+	p := r.compiler.plan
+	p.provided = make(map[int][]logbook.DefinedValue)
+	for at, list := range r.providers {
+		if at.instance != 0 {
+			continue
+		}
+		list = slices.Clone(list)
+		slices.SortFunc(list, func(a, b provider) int { return cmp.Compare(a.step(), b.step()) })
+		for i := range list {
+			value := logbook.DefinedValue{Symbol: at.symbol, Beside: r.beside(list[:i], &list[i], r.masks[at])}
+			if list[i].gathered != nil {
+				value.Each = p.sourceOf(&list[i].gathered.Items[0])
+			} else {
+				value.Field = list[i].field
+			}
+			step := list[i].step()
+			p.provided[step] = append(p.provided[step], value)
+		}
+	}
+	for _, values := range p.provided {
+		slices.SortFunc(values, func(a, b logbook.DefinedValue) int { return cmp.Compare(a.Symbol, b.Symbol) })
+	}
+}
+
+// sourceOf is where the value of a wire in the template comes from.
+func (p *Plan) sourceOf(wire *Wire) *logbook.DefinedSource {
+	if wire.From == FromEach {
+		return &logbook.DefinedSource{Step: p.steps[wire.Gathered.Each].name, Each: p.sourceOf(&wire.Gathered.Items[0])}
+	}
+	return &logbook.DefinedSource{Step: p.steps[wire.From].name, Field: wire.Field, Element: wire.Part == PartElement, Index: wire.Part == PartIndex}
+}
+
+// step is the step of the provider; of a list, the opening of its each.
+func (p *provider) step() int {
+	if p.gathered != nil {
+		return p.gathered.Each
+	}
+	return p.vertex
+}
+
+// beside are the earlier providers of a symbol that need not have ended before this one.
+func (r *resolver) beside(earlier []provider, p *provider, mask bitset) []string {
+	others := 0
+	for i, word := range mask {
+		others += bits.OnesCount64(word & r.before[p.vertex][i])
+	}
+	var names []string
+	for i := 0; i < len(earlier) && others < len(earlier); i++ {
+		switch {
+		case r.before[p.vertex].has(r.column[earlier[i].vertex]):
+		case len(names) == logbook.MaxBeside:
+			return []string{logbook.BesideAny}
+		default:
+			names = append(names, r.nameOf(earlier[i].vertex))
+		}
+	}
+	return names
+}
