@@ -19,6 +19,12 @@ var (
 	ErrUnavailable = logbook.ErrUnavailable
 	ErrUncertain   = logbook.ErrUncertain
 
+	// How a finished job ended that is no success: see (*Job).Err.
+	ErrReverted  = logbook.ErrReverted
+	ErrFailed    = logbook.ErrFailed
+	ErrCancelled = errors.New("cancelled")
+	ErrTrashed   = errors.New("trashed: nobody could do it")
+
 	// ErrUnclaimable: the job has an owner, is not due, cools down, or is finished.
 	// It is an ErrConflict for those who do not ask for more.
 	ErrUnclaimable error = &subkind{"the job cannot be claimed now", ErrConflict}

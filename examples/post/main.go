@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/await"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
 )
@@ -47,19 +48,14 @@ func post() error {
 	if posted[0].Err != nil {
 		return posted[0].Err
 	}
-	job, err := cluster.Wait(ctx, posted[0].Job.ID)
+	result, err := await.Result(ctx, cluster, posted[0].Job.ID)
 	if err != nil {
 		return err
 	}
-	fmt.Println(job.Name+":", job.State, job.Outcome)
-
-	detail, err := cluster.FlowDetail(ctx, job.Flow)
-	if err != nil {
+	var text string
+	if err := result.Decode("text", &text); err != nil {
 		return err
 	}
-	for _, atom := range detail.Atoms {
-		result, _ := atom.Result()
-		fmt.Printf("  %-10s %s %s\n", atom.Name, atom.State, result)
-	}
+	fmt.Println(text)
 	return nil
 }

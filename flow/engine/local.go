@@ -2,7 +2,6 @@ package engine
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -86,9 +85,9 @@ func (r *Result) Decode(symbol string, into any) error { return r.Values.Decode(
 // no step provides. It is recorded with the flow: a later run needs none, and a
 // different one is logbook.ErrConflict.
 //
-// The error is nil if the flow is SUCCESS. If it is REVERTED or FAILURE, the
-// error wraps the cause, a *logbook.Failure; FAILURE means that an undo has
-// failed too, and that a person is needed. ErrSuspended after Suspend.
+// The error is nil if the flow is SUCCESS. If it is REVERTED or FAILURE, the error is a
+// *logbook.EndError: a logbook.ErrReverted or, if an undo has failed too and a person is needed, a
+// logbook.ErrFailed. It wraps the cause, a *logbook.Failure. ErrSuspended after Suspend.
 //
 // Any other error, such as the cause of ctx's end, means that the flow has not ended.
 // Its running steps were cancelled, and a later run can continue it. The Result holds
@@ -110,7 +109,10 @@ func (l Local) Run(ctx context.Context, root flow.Node, store logbook.Values) (R
 		err = readErr
 	}
 	if err == nil {
-		err = endError(plan.Name(), end)
+		err = result.Detail.Err()
+	}
+	if err == nil && end.State == logbook.FlowSuspended {
+		err = fmt.Errorf("flow %q has not ended: %w", plan.Name(), ErrSuspended)
 	}
 	return result, err
 }
@@ -183,20 +185,6 @@ func (l Local) result(ctx context.Context, plan *flow.Plan) (Result, error) {
 		return r, fmt.Errorf("cannot read what has become of flow %s: %w", l.Flow, err)
 	}
 	return r, nil
-}
-
-// endError returns the end of a flow as an error.
-func endError(name string, end End) error {
-	cause := cmp.Or(end.Cause, &logbook.Failure{Kind: logbook.FailureError, Message: "the record does not say why"})
-	switch end.State {
-	case logbook.FlowSuccess:
-		return nil
-	case logbook.FlowSuspended:
-		return fmt.Errorf("flow %q has not ended: %w", name, ErrSuspended)
-	case logbook.FlowReverted:
-		return fmt.Errorf("flow %q was reverted: %w", name, cause)
-	}
-	return fmt.Errorf("flow %q cannot be undone, and a person is needed: %w", name, cause)
 }
 
 // localJournal writes a flow's updates to a logbook, in order and one by one,

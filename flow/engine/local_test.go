@@ -46,9 +46,9 @@ func TestLocalTellsHowItEnded(t *testing.T) {
 		{"a step alone", gives("a", "1"), logbook.FlowSuccess, "", "", "a=1"},
 		{"nothing to do", flow.Linear("f"), logbook.FlowSuccess, "", "", ""},
 		{"reverted", flow.Linear("f", undoing("a", nil), failing("b")), logbook.FlowReverted,
-			`flow "f" was reverted: step b: it rains`, "weather", ""},
+			`flow "f": reverted after a failure: step b: it rains`, "weather", ""},
 		{"not to be undone", flow.Linear("f", gives("z", "1"), undoing("a", errors.New("stuck")), failing("b")), logbook.FlowFailure,
-			`flow "f" cannot be undone, and a person is needed: step a: stuck`, "weather", "z=1"},
+			`flow "f": failed, and not all of it could be undone: step a: stuck`, "weather", "z=1"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			result, err := engine.RunLocal(t.Context(), row.root, nil)
@@ -79,6 +79,10 @@ func listed(values logbook.Values) string {
 }
 
 func TestLocalValuesAreThoseOfTheLastProvider(t *testing.T) {
+	var many []flow.Node
+	for i := range logbook.MaxBeside + 2 {
+		many = append(many, gives(fmt.Sprint("s", i), "1", flow.Provides("v")))
+	}
 	for _, row := range []struct {
 		name string
 		root flow.Node
@@ -94,6 +98,9 @@ func TestLocalValuesAreThoseOfTheLastProvider(t *testing.T) {
 			gives("c", "3", flow.Provides("v"))), "v=3"},
 		{"after one of them", flow.Unordered("f", flow.Linear("g", gives("a", "1", flow.Provides("v")), gives("b", "2", flow.Provides("v"))),
 			gives("c", "3", flow.Provides("v"))), ""},
+		{"after the one that was run", flow.Graph("f", gives("a", "1", flow.Provides("v")), gives("b", "2", flow.Provides("v")), gives("c", "3", flow.Provides("v"))).
+			Link("a", "b", flow.Decide("no", func(logbook.Values) (bool, error) { return false, nil })).Link("a", "c"), "v=3"},
+		{"beside many", flow.Unordered("f", many...), ""},
 		{"of a retry", flow.Linear("f", gives("a", "1", flow.Requires("v"))).WithRetry(flow.ForEach("r", []int{7, 8}, flow.Provides("v"))), "v=7"},
 		{"nothing of a flow that was undone", flow.Linear("f", gives("a", "1", flow.Provides("v")), failing("b")), ""},
 	} {

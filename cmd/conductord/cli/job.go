@@ -294,20 +294,11 @@ func flowEvidence(cause *logbook.Failure, detail *logbook.FlowDetail) (fields []
 			rest = append(rest, &rest[0].Causes[i])
 		}
 	}
-	more := 0
-	for i := range detail.Atoms {
-		atom := &detail.Atoms[i]
-		failure := atom.Failure()
-		isNamed := slices.ContainsFunc(named, func(f *logbook.Failure) bool { return f.Step == atom.Name })
-		switch {
-		case failure == nil || failure.Kind == logbook.FailureInterrupted || isNamed || atom.State == logbook.AtomPending || atom.State == logbook.AtomRunning:
-		case len(fields) < maxAlsoFailed:
-			fields = append(fields, field{"also failed", atom.Name + ": " + failure.Kind + ": " + failure.Message})
-		default:
-			more++
-		}
+	others := detail.AlsoFailed(cause)
+	for _, other := range others[:min(len(others), maxAlsoFailed)] {
+		fields = append(fields, field{"also failed", other.Step + ": " + other.Kind + ": " + other.Message})
 	}
-	if more > 0 {
+	if more := len(others) - maxAlsoFailed; more > 0 {
 		fields = append(fields, field{"also failed", fmt.Sprintf("%d more steps", more)})
 	}
 	for i, failure := range named {
