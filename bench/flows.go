@@ -111,7 +111,7 @@ func startConductor(ctx context.Context, endpoints []string, kind string, maxJob
 		return nil, err
 	}
 	worker, err := conductor.New(conductor.Options{
-		Board: client, Logbook: client, Registry: registry, Name: "bench", Boards: []string{benchBoard}, MaxJobs: maxJobs,
+		Client: client, Registry: registry, Name: "bench", Boards: []string{benchBoard}, MaxJobs: maxJobs,
 		Logger: hclog.New(&hclog.LoggerOptions{Name: "conductor", Level: hclog.Warn, Output: os.Stderr}),
 	})
 	if err != nil {

@@ -65,11 +65,17 @@ const (
 	DefaultMaxTries = 20
 )
 
+// Client is one cluster's board and logbook: a *raftboard.Client, or a *fsmtest.Board
+// in tests.
+type Client interface {
+	jobs.Board
+	logbook.Connection
+}
+
 // Options say what a conductor works on.
 type Options struct {
-	Board    jobs.Board         // where the jobs are; required
-	Logbook  logbook.Connection // where their flows are; required
-	Registry *flow.Registry     // what it can build; required, and filled before New
+	Client   Client         // of the cluster with the jobs and their flows; required
+	Registry *flow.Registry // what it can build; required, and filled before New
 
 	Name   string   // for people, two conductors may share one; empty: host name and process id
 	Boards []string // where it claims; empty: jobs.DefaultBoard
@@ -139,7 +145,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Limits.Value, logbook.MaxLimits.Value)
 	setDefault(&o.Limits.Command, logbook.MaxLimits.Command)
 	setDefault(&o.Limits.Steps, logbook.MaxLimits.Steps)
-	plain := logbook.PlainLimits(o.Logbook, o.Limits)
+	plain := logbook.PlainLimits(o.Client, o.Limits)
 	o.Limits, o.encrypts = plain, plain != o.Limits
 	setDefault(&o.MaxJobs, DefaultMaxJobs)
 	setDefault(&o.Steps, DefaultSteps)
@@ -167,8 +173,7 @@ func (o Options) validate() error {
 			problems = append(problems, fmt.Errorf(format, args...))
 		}
 	}
-	require(o.Board != nil, "there is no board")
-	require(o.Logbook != nil, "there is no logbook")
+	require(o.Client != nil, "there is no client")
 	require(o.Registry != nil, "there is no registry")
 	// An empty list of kinds would ask the board for jobs of any kind.
 	require(o.Registry == nil || len(o.Registry.Kinds()) > 0, "the registry holds no factory, so that no job could be run")

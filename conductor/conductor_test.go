@@ -75,7 +75,7 @@ func (d *diary) count(moment conductor.Moment) int {
 }
 
 func options(c cluster, registry *flow.Registry) conductor.Options {
-	return conductor.Options{Board: c, Logbook: c, Registry: registry, Name: "tester"}
+	return conductor.Options{Client: c, Registry: registry, Name: "tester"}
 }
 
 // running runs a conductor until the test ends or it is drained.
@@ -611,7 +611,7 @@ func TestOptionsNameEveryProblem(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, part := range []string{"no board", "no logbook", "no factory", "max jobs is 257", "workers is -1", "ttl is 1ms", "grace", "abandon delay is -1ns", "max abandon delay", "max tries", "max dispatches is -1", "max duration is -1ns", "name is invalid", "board is invalid"} {
+	for _, part := range []string{"no client", "no factory", "max jobs is 257", "workers is -1", "ttl is 1ms", "grace", "abandon delay is -1ns", "max abandon delay", "max tries", "max dispatches is -1", "max duration is -1ns", "name is invalid", "board is invalid"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q is not named in:\n%v", part, err)
 		}

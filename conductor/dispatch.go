@@ -47,7 +47,7 @@ func (w *workLoop) runJob(t *liveSession, claimed jobs.Claimed, unwanted error) 
 	defer stop(nil)
 	defer context.AfterFunc(r.working, func() { stop(context.Cause(r.working)) })()
 
-	journal := newJournal(r.alive, w.options.Logbook, r.logger)
+	journal := newJournal(r.alive, w.options.Client, r.logger)
 	defer journal.close()
 	result := r.runFlow(ctx, journal)
 	if errors.Is(result.err, errDoubt) {
@@ -138,8 +138,8 @@ func (r *run) cannotBuild(ctx context.Context, detail *logbook.FlowDetail, why e
 	var conductors []jobs.Entity
 	var drains []jobs.Drain
 	err := repeat(ctx, func(ctx context.Context) (err error) {
-		if conductors, err = options.Board.Entities(ctx, jobs.EntityConductor); err == nil {
-			drains, err = options.Board.Drains(ctx)
+		if conductors, err = options.Client.Entities(ctx, jobs.EntityConductor); err == nil {
+			drains, err = options.Client.Drains(ctx)
 		}
 		return err
 	})
@@ -190,7 +190,7 @@ func (r *run) detail(ctx context.Context) (*logbook.FlowDetail, error) {
 	}
 	var detail logbook.FlowDetail
 	err := repeat(ctx, func(ctx context.Context) (err error) {
-		detail, err = r.loop.options.Logbook.FlowDetail(ctx, r.claimed.Job.Flow)
+		detail, err = r.loop.options.Client.FlowDetail(ctx, r.claimed.Job.Flow)
 		return err
 	})
 	if err != nil {

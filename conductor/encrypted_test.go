@@ -112,7 +112,7 @@ func TestResultsFitWhenEncrypted(t *testing.T) {
 			return []flow.Node{flow.Func("a", func(context.Context, nothing) (string, error) { return strings.Repeat("x", most), nil })}, nil
 		}}
 		o := options(c, factory.registry(t))
-		o.Logbook = growing{c}
+		o.Client = growing{c}
 		running(t, o)
 		if got := finished(t, c, post(t, c, "f", nil).ID); got.Outcome != jobs.OutcomeReverted || kindOf(got.Failure) != logbook.FailureResult {
 			t.Errorf("it is %s with %+v", got.Outcome, got.Failure)

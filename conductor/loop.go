@@ -160,7 +160,7 @@ func (w *workLoop) register(ctx context.Context, t *liveSession) bool {
 	wait := newBackoff(boardBackoff)
 	for ctx.Err() == nil {
 		callCtx, cancel := context.WithTimeout(ctx, callTime)
-		err := w.options.Board.Register(callCtx, t.id, w.entity())
+		err := w.options.Client.Register(callCtx, t.id, w.entity())
 		cancel()
 		if err == nil {
 			return true
@@ -291,7 +291,7 @@ func (w *workLoop) claimNext(ctx context.Context, t *liveSession, slots int, wai
 	for ctx.Err() == nil {
 		request.Wait = w.claimWait()
 		callCtx, cancel := context.WithTimeout(ctx, request.Wait+2*callTime)
-		claimed, err := w.options.Board.ClaimNext(callCtx, request)
+		claimed, err := w.options.Client.ClaimNext(callCtx, request)
 		cancel()
 		for i := range claimed {
 			err = errors.Join(err, claimed[i].CheckOwner(t.id))

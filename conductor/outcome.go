@@ -251,7 +251,7 @@ func (r *run) end(d decision, res result) {
 
 // send makes the call, and repeats it while its result is ambiguous.
 func (r *run) send(d decision) error {
-	board := r.loop.options.Board
+	board := r.loop.options.Client
 	return repeat(r.session.alive, func(ctx context.Context) error {
 		switch d.verb {
 		case consume:

@@ -280,7 +280,7 @@ func (w *workLoop) openSession(ctx context.Context) *liveSession {
 		}
 		sent, err := w.tryOpen(ctx, opening, first)
 		if err == nil {
-			t := newLiveSession(w.base, w.stepping, w.options.Board, w.logger, opening.ID, opening.TTL, sent)
+			t := newLiveSession(w.base, w.stepping, w.options.Client, w.logger, opening.ID, opening.TTL, sent)
 			t.claims = newClaimWatcher(w, t.id)
 			t.keepers.Go(func() { t.claims.watchClaims(t.alive) })
 			return t
@@ -308,12 +308,12 @@ func (w *workLoop) opening() jobs.Opening {
 func (w *workLoop) tryOpen(ctx context.Context, opening jobs.Opening, first time.Time) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	if _, err := w.options.Board.OpenSession(ctx, opening); err != nil {
+	if _, err := w.options.Client.OpenSession(ctx, opening); err != nil {
 		return first, err
 	}
 	now := boottime.Now()
 	if now.Sub(first) < opening.TTL/5 {
 		return first, nil
 	}
-	return now, w.options.Board.KeepAlive(ctx, opening.ID)
+	return now, w.options.Client.KeepAlive(ctx, opening.ID)
 }

@@ -51,7 +51,7 @@ type claimKey struct {
 
 func newClaimWatcher(s *workLoop, session jobs.SessionID) *claimWatcher {
 	return &claimWatcher{
-		board: s.options.Board, logger: s.logger.With("session", session), owner: s.options.Name, held: make(map[claimKey]*run),
+		board: s.options.Client, logger: s.logger.With("session", session), owner: s.options.Name, held: make(map[claimKey]*run),
 		drained: func(drain *jobs.Drain) { s.drained(session, drain) },
 		watch:   jobs.Watch{Owner: s.options.Name, Begin: true},
 	}

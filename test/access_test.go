@@ -182,7 +182,7 @@ func conducts(t *testing.T, client *raftboard.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	packer, err := conductor.New(conductor.Options{Board: client, Logbook: client, Registry: registry, Name: "packer", Boards: []string{"orders/flows"}})
+	packer, err := conductor.New(conductor.Options{Client: client, Registry: registry, Name: "packer", Boards: []string{"orders/flows"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -174,7 +174,7 @@ func Flow(ctx context.Context, cluster Cluster, f Options) (*Workload, error) {
 		return nil, err
 	}
 	worker, err := conductor.New(conductor.Options{
-		Board: cluster, Logbook: cluster, Registry: registry, Name: "bench", Boards: []string{f.Board}, MaxJobs: min(f.Clients, jobs.MaxClaims),
+		Client: cluster, Registry: registry, Name: "bench", Boards: []string{f.Board}, MaxJobs: min(f.Clients, jobs.MaxClaims),
 	})
 	if err != nil {
 		return nil, err

@@ -61,7 +61,7 @@ func work() error {
 	if err := registry.Register("greet", greet); err != nil {
 		return err
 	}
-	worker, err := conductor.New(conductor.Options{Board: cluster, Logbook: cluster, Registry: registry})
+	worker, err := conductor.New(conductor.Options{Client: cluster, Registry: registry})
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func StartConductor(ctx context.Context, o ConductorOptions) (*Conductor, error)
 		return nil, err
 	}
 	conducting, err := conductor.New(conductor.Options{
-		Board: c.client, Logbook: c.client, Registry: registry, Name: o.Name, Logger: o.Logger,
+		Client: c.client, Registry: registry, Name: o.Name, Logger: o.Logger,
 		AbandonDelay: 200 * time.Millisecond, MaxAbandonDelay: 5 * time.Second, MaxTries: 1_000,
 	})
 	if err != nil {

@@ -262,7 +262,7 @@ func (d *daemon) startConductor(ctx context.Context) error {
 		return fmt.Errorf("cannot start the conductor: %w", err)
 	}
 	d.conductor, err = conductor.New(conductor.Options{
-		Board: ownBoard{d.client, d.node}, Logbook: d.client, Registry: registry,
+		Client: ownClient{d.client, d.node}, Registry: registry,
 		Name: d.config.ConductorName(), Boards: d.config.Conductor.Boards, Labels: d.config.Conductor.Labels,
 		MaxJobs: d.config.Conductor.MaxJobs, Workers: d.config.Conductor.Workers, Steps: d.config.Conductor.Steps,
 		TTL: d.config.Sessions.TTL, Grace: max(d.config.DrainTimeout, time.Millisecond),
@@ -288,16 +288,16 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	return nil
 }
 
-// ownBoard is the board as the daemon's own conductor sees it: its sessions
+// ownClient is the client of the daemon's own conductor: its sessions
 // are opened by the node, which refuses it none for what other clients have.
-type ownBoard struct {
+type ownClient struct {
 	*raftboard.Client
 	node *node.Node
 }
 
 // OpenSession implements jobs.Attendant.
-func (b ownBoard) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Session, error) {
-	return b.node.OpenSession(ctx, opening)
+func (c ownClient) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Session, error) {
+	return c.node.OpenSession(ctx, opening)
 }
 
 // localAddress is how the daemon reaches its own port, also if it listens on
