@@ -1,5 +1,10 @@
 // Package conductor claims jobs from boards and sees each one through: it
-// builds the job's flow, runs it in an engine, and ends the job.
+// builds the job's flow, runs it in an engine, and ends the job. A job without
+// a flow is done by a Func.
+//
+// A whole worker for jobs of kind "email":
+//
+//	err := conductor.Run(ctx, conductor.Options{Client: client, Funcs: map[string]conductor.Func{"email": send}})
 //
 // A Conductor holds its claims by a session. While the session is kept alive it
 // waits on the board for jobs and takes as many as it has free worker slots. Each
@@ -74,8 +79,9 @@ type Client interface {
 
 // Options say what a conductor works on.
 type Options struct {
-	Client   Client         // of the cluster with the jobs and their flows; required
-	Registry *flow.Registry // what it can build; required, and filled before New
+	Client   Client          // of the cluster with the jobs and their flows; required
+	Registry *flow.Registry  // the flows that it can build, filled before New
+	Funcs    map[string]Func // what it does with jobs without a flow, by their kind
 
 	Name   string   // for people, two conductors may share one; empty: host name and process id
 	Boards []string // where it claims; empty: jobs.DefaultBoard
@@ -141,6 +147,9 @@ func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
+	if o.Registry == nil {
+		o.Registry = flow.NewRegistry()
+	}
 	setDefault(&o.Limits.Name, logbook.MaxLimits.Name)
 	setDefault(&o.Limits.Value, logbook.MaxLimits.Value)
 	setDefault(&o.Limits.Command, logbook.MaxLimits.Command)
@@ -174,9 +183,17 @@ func (o Options) validate() error {
 		}
 	}
 	require(o.Client != nil, "there is no client")
-	require(o.Registry != nil, "there is no registry")
+	kinds := o.kinds()
 	// An empty list of kinds would ask the board for jobs of any kind.
-	require(o.Registry == nil || len(o.Registry.Kinds()) > 0, "the registry holds no factory, so that no job could be run")
+	require(len(kinds) > 0, "the registry holds no factory, and there are no funcs, so that no job could be run")
+	require(len(kinds) <= jobs.MaxKinds, "registry and funcs hold more than %d kinds", jobs.MaxKinds)
+	for i, kind := range kinds {
+		require(i == 0 || kinds[i-1] != kind, "kind %q has a factory and a func", kind)
+	}
+	for kind, do := range o.Funcs {
+		problems = append(problems, o.Limits.CheckName("kind", kind))
+		require(do != nil, "the func of kind %q is nil", kind)
+	}
 	require(o.MaxJobs > 0 && o.MaxJobs <= jobs.MaxClaims, "max jobs is %d; it must be 1 to %d", o.MaxJobs, jobs.MaxClaims)
 	require(o.MaxDispatches >= 0, "max dispatches is %d; it must not be negative", o.MaxDispatches)
 	require(o.MaxDuration >= 0, "max duration is %s; it must not be negative", o.MaxDuration)
@@ -187,7 +204,6 @@ func (o Options) validate() error {
 	require(o.AbandonDelay > 0, "abandon delay is %s; it must be positive", o.AbandonDelay)
 	require(o.MaxAbandonDelay >= o.AbandonDelay, "max abandon delay is %s, below the abandon delay of %s", o.MaxAbandonDelay, o.AbandonDelay)
 	require(o.MaxAbandonDelay <= jobs.MaxDelay, "max abandon delay is %s; it must be at most %s", o.MaxAbandonDelay, jobs.MaxDelay)
-	require(o.Registry == nil || len(o.Registry.Kinds()) <= jobs.MaxKinds, "the registry holds more than %d kinds", jobs.MaxKinds)
 	require(len(o.Boards) <= jobs.MaxBoards, "%d boards are named; the limit is %d", len(o.Boards), jobs.MaxBoards)
 	require(o.MaxTries > 0, "max tries is %d; it must be positive", o.MaxTries)
 	problems = append(problems, o.Limits.CheckName("name", o.Name), o.Limits.CheckValues("metadata", o.Metadata))
@@ -232,6 +248,15 @@ func New(options Options) (*Conductor, error) {
 		return nil, fmt.Errorf("cannot make a conductor: %w", err)
 	}
 	return &Conductor{options: options, pool: engine.NewPool(options.Steps), pauses: &pauses{}}, nil
+}
+
+// Run makes a conductor and runs it until ctx ends, as its method Run does.
+func Run(ctx context.Context, options Options) error {
+	c, err := New(options)
+	if err != nil {
+		return err
+	}
+	return c.Run(ctx)
 }
 
 // Run claims and runs jobs until ctx ends or Drain is called, hands over what it

@@ -87,7 +87,8 @@ func (r *run) applyStopRequest(request *jobs.OperatorRequest) {
 // operator has drained this one.
 func (r *run) handOver() { r.stopWithin(r.loop.options.Grace) }
 
-// runFlow builds the flow and runs it until it ends, stops or must be released.
+// runFlow builds the flow and runs it until it ends, stops or must be released. Without
+// a flow it calls the Func of the job's kind.
 func (r *run) runFlow(ctx context.Context, journal engine.Journal) result {
 	if r.loop.claiming.Err() != nil {
 		return result{err: errHandOver} // the claim was on its way when the drain began
@@ -101,6 +102,9 @@ func (r *run) runFlow(ctx context.Context, journal engine.Journal) result {
 	detail, err := r.detail(ctx)
 	if err != nil {
 		return result{err: err}
+	}
+	if do := r.loop.options.Funcs[r.claimed.Job.Kind]; detail == nil && do != nil {
+		return r.call(ctx, do)
 	}
 	if detail == nil {
 		return unbuildable(errors.New("the job has no flow"))

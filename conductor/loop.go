@@ -181,7 +181,7 @@ func (w *workLoop) entity() jobs.Entity {
 	opening := w.opening()
 	return jobs.Entity{
 		Kind: jobs.EntityConductor, Name: w.options.Name, Boards: w.options.Boards, Labels: w.options.Labels,
-		JobKinds: w.options.Registry.Kinds(), MaxJobs: w.options.MaxJobs,
+		JobKinds: w.options.kinds(), MaxJobs: w.options.MaxJobs,
 		Host: opening.Host, PID: opening.PID, Metadata: w.options.Metadata,
 	}
 }
@@ -286,7 +286,7 @@ func (w *workLoop) takeSlots(ctx context.Context) int {
 func (w *workLoop) claimNext(ctx context.Context, t *liveSession, slots int, wait backoffs) []jobs.Claimed {
 	request := jobs.ClaimRequest{
 		Session: t.id, Nonce: t.nonce, Boards: w.options.Boards, Labels: w.options.Labels,
-		Kinds: w.options.Registry.Kinds(), Max: slots, Begins: true,
+		Kinds: w.options.kinds(), Max: slots, Begins: true,
 	}
 	for ctx.Err() == nil {
 		request.Wait = w.claimWait()

@@ -16,7 +16,7 @@ const (
 	MomentSessionOpened Moment = "session opened"
 	MomentRegistered    Moment = "registered" // the board knows what it can do
 	MomentClaimed       Moment = "claimed"
-	MomentStarted       Moment = "started"        // its flow was built and is given to an engine
+	MomentStarted       Moment = "started"        // its flow was built and is given to an engine, or its Func is called
 	MomentStopRequested Moment = "stop_requested" // the job has a stop request, or it was lifted: then StopRequest is nil
 	MomentFlowEnded     Moment = "flow ended"     // or was suspended, or could not go on; FlowState and Err say which
 	MomentConsumed      Moment = "consumed"

@@ -21,6 +21,13 @@ type result struct {
 	err         error                 // why the run could not go on; nil if it came to an end
 	unbuildable *logbook.Failure      // why it could not begin
 	stopRequest *jobs.OperatorRequest // the latest that its job is under; nil: none
+
+	// Of a job without a flow:
+
+	outcome     jobs.Outcome     // empty: its Func has not done it
+	said        *endingError     // how its Func wants it to end; nil: it has an outcome
+	failure     *logbook.Failure // what its Func has returned
+	interrupted bool             // by a stop request
 }
 
 // verb is how a conductor ends its claim on a job.
@@ -77,6 +84,10 @@ var errElsewhere = errors.New("its flow cannot be built here")
 //	otherwise here                                           have the code; counted as no failure
 //	refuses to be built otherwise than it       trashed      failure flow.changed, naming all differences
 //	was begun
+//	Func returned nil                           consumed     outcome success
+//	Func returned Abandon or Trash              as it says   the error
+//	Func returned another error                 consumed     outcome failed, the failure
+//	Func was stopped by a request               as a flow    that is SUSPENDED
 //	trouble that is not the flow's fault        abandoned    the failure, a growing delay
 //	the same for the MaxTries-th time           trashed      the failure
 //
@@ -113,6 +124,10 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 		return decision{trash, ending}
 	case r.err != nil:
 		return o.trouble(job, ending, r.err)
+	case r.outcome != "" || r.said != nil:
+		return o.returned(ending, r)
+	case r.interrupted:
+		return stopped(ending, r.stopRequest)
 	}
 	ending.Update = r.end.Update
 	if !r.end.WaitUntil.IsZero() {
@@ -129,15 +144,35 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 	case logbook.FlowFailure:
 		ending.Outcome, ending.Failure = jobs.OutcomeFailed, r.end.Cause
 	case logbook.FlowSuspended:
-		if !cancelled(r.stopRequest) || r.stopRequest.Revert {
-			ending.Reason = clip("its flow was suspended" + suffix(r.stopRequest))
-			return decision{abandon, ending}
-		}
-		ending.Outcome, ending.Reason = jobs.OutcomeCancelled, r.stopRequest.Reason
+		return stopped(ending, r.stopRequest)
 	default:
 		ending.Update, ending.Recorded = nil, false
 		return o.trouble(job, ending, fmt.Errorf("the engine ended a flow in state %q", r.end.State))
 	}
+	return decision{consume, ending}
+}
+
+// returned ends a job as its Func has it.
+func (o *Options) returned(ending jobs.Ending, r result) decision {
+	failure := flow.FitFailure(r.failure, o.Limits)
+	if r.said == nil {
+		ending.Outcome, ending.Failure = r.outcome, failure
+		return decision{consume, ending}
+	}
+	ending.Reason, ending.Delay = clip(failure.Message), r.said.delay
+	if r.said.verb == trash {
+		ending.Failure = failure
+	}
+	return decision{r.said.verb, ending}
+}
+
+// stopped ends a job whose work was stopped where it stands.
+func stopped(ending jobs.Ending, request *jobs.OperatorRequest) decision {
+	if !cancelled(request) || request.Revert {
+		ending.Reason = clip("its work was suspended" + suffix(request))
+		return decision{abandon, ending}
+	}
+	ending.Outcome, ending.Reason = jobs.OutcomeCancelled, request.Reason
 	return decision{consume, ending}
 }
 
@@ -281,7 +316,7 @@ func (r *run) ended(d decision, res result) {
 		level = hclog.Debug // there may be thousands of these a second
 	}
 	var reason any = d.ending.Reason
-	if d.ending.Failure != nil {
+	if d.ending.Failure != nil || res.said != nil {
 		reason = r.loop.options.loggable(reason)
 	}
 	r.logger.Log(level, "job ended", "by", d.verb, "outcome", d.ending.Outcome, "state", res.end.State, "reason", reason, "delay", d.ending.Delay)

@@ -1,0 +1,157 @@
+package conductor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/jobs"
+)
+
+// Func does a job that has no flow. The job carries its details, its store, and in
+// Token the fencing token of the claim, which tells outside systems an old owner from
+// a new one. What Func returns decides how the job ends:
+//
+//	nil                  it is completed
+//	Abandon(delay, err)  it is given back, and claimable after the delay; no attempt has failed
+//	Trash(err)           it is trashed: nobody can do it
+//	any other error      an attempt has failed: the job's jobs.RetryPolicy has it tried again or
+//	                     parked, and without one it is completed as failed. flow.Permanent
+//	                     forbids another attempt, and flow.Fail gives the failure a kind
+//
+// A panic is a failed attempt. An owner may die at any moment, so a job may be done twice.
+//
+// The context ends when the claim is lost or in doubt, when the conductor has waited
+// Options.Grace for a drain, and when an operator cancels the job; context.Cause says
+// which. Func should return soon after. Its error then says nothing about the job, which is
+// given back or cancelled. If it does not return within 5 s (when a request ends it: the grace
+// of the request), the job goes to the next owner without waiting for it.
+type Func func(ctx context.Context, job jobs.Job) error
+
+// WithDetails makes a Func of a function that takes the job's details as a Go value. A
+// job whose details are not one is trashed.
+func WithDetails[T any](do func(ctx context.Context, job jobs.Job, details T) error) Func {
+	return func(ctx context.Context, job jobs.Job) error {
+		var details T
+		if err := json.Unmarshal(job.Details, &details); err != nil {
+			return Trash(fmt.Errorf("cannot read the details of the job: %w", err))
+		}
+		return do(ctx, job, details)
+	}
+}
+
+// Abandon has a Func give its job back, for any owner to claim after the delay. A delay
+// over jobs.MaxDelay is cut to that, and a negative one is none.
+func Abandon(delay time.Duration, err error) error {
+	return &endingError{verb: abandon, delay: min(max(delay, 0), jobs.MaxDelay), err: err}
+}
+
+// Trash has a Func put its job aside with the error, because nobody can do it.
+func Trash(err error) error { return &endingError{verb: trash, err: err} }
+
+// endingError is an error of a Func that says how its job ends.
+type endingError struct {
+	verb  verb
+	delay time.Duration
+	err   error // may be nil
+}
+
+func (e *endingError) Error() string {
+	if e.err == nil {
+		return string(e.verb) + " without a reason"
+	}
+	return e.err.Error()
+}
+
+func (e *endingError) Unwrap() error { return e.err }
+
+var errInterrupted = errors.New("an operator has asked to stop the job")
+
+// call does a job without a flow.
+func (r *run) call(ctx context.Context, do Func) result {
+	if err := checkDecryptedJob(&r.claimed.Job); err != nil {
+		return result{err: err}
+	}
+	if err := r.session.admit(ctx); err != nil {
+		return result{err: err}
+	}
+	r.notify(Notice{Moment: MomentStarted})
+	over := ctx.Done()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	ended := make(chan result, 1)
+	go func() { ended <- callFunc(ctx, do, r.claimed.Job) }() // ends with do
+	got, returned := r.await(ended, stop, over)
+	if !returned {
+		r.logger.Warn("left a function behind that ignored its cancellation", "cause", context.Cause(ctx))
+	}
+	switch cause := context.Cause(ctx); {
+	case cause == nil, got.outcome == jobs.OutcomeSuccess:
+		return got
+	case errors.Is(cause, errInterrupted):
+		return result{interrupted: true}
+	default:
+		return result{err: cause}
+	}
+}
+
+// await waits for a Func, and follows the requests that stop it. It returns false if the
+// Func has ignored the end of its context.
+func (r *run) await(ended <-chan result, stop context.CancelCauseFunc, over <-chan struct{}) (result, bool) {
+	interrupts := r.interrupts
+	var late <-chan time.Time
+	for {
+		select {
+		case got := <-ended:
+			return got, true
+		case <-late:
+			return result{}, false
+		case grace := <-interrupts:
+			if grace == 0 {
+				grace = flow.DefaultGrace
+			}
+			stop(errInterrupted)
+			late = time.After(grace)
+		case <-over:
+			over, interrupts, late = nil, nil, time.After(engine.DefaultGrace)
+		}
+	}
+}
+
+// callFunc calls a Func, and reads its error where a panic in that does no harm.
+func callFunc(ctx context.Context, do Func, job jobs.Job) (got result) {
+	defer func() {
+		if value := recover(); value != nil {
+			got = result{outcome: jobs.OutcomeFailed, failure: flow.FailureOf(&flow.PanicError{Value: value, Stack: string(debug.Stack())})}
+		}
+	}()
+	err := do(ctx, job)
+	if err == nil {
+		return result{outcome: jobs.OutcomeSuccess}
+	}
+	got = result{outcome: jobs.OutcomeFailed, failure: flow.FailureOf(err)}
+	if errors.As(err, &got.said) {
+		got.outcome = ""
+	}
+	return got
+}
+
+func checkDecryptedJob(job *jobs.Job) error {
+	err := checkValue(job.Details, "its details")
+	for _, name := range slices.Sorted(maps.Keys(job.Store)) {
+		err = errors.Join(err, checkValue(job.Store[name], fmt.Sprintf("%q of its store", name)))
+	}
+	return err
+}
+
+// kinds are the kinds of job that the conductor can do.
+func (o *Options) kinds() []string {
+	return slices.Sorted(slices.Values(slices.AppendSeq(o.Registry.Kinds(), maps.Keys(o.Funcs))))
+}
