@@ -9,6 +9,9 @@
 // or trashed (nobody can do it); abandoning it releases it. Operators suspend, resume
 // and cancel jobs by a JobCommand, without a claim.
 //
+// A program posts with NewPosting and PostOne, to a *raftboard.Client. A worker need not
+// claim by hand: conductor.Run keeps the session, and calls a function for each job.
+//
 // Guarantees, for every implementation (package jobstest checks them): a job
 // that was accepted is never lost; it has one owner at a time; the order is
 // priority, then posting order; repeating a call with the same ids is
@@ -166,7 +169,7 @@ type Posting struct {
 	Priority Priority // higher is claimed first
 
 	// The work: a book to save with the job, or one that is saved already.
-	// Neither: a job without a flow, for workers that are no conductors.
+	// Neither: a job without a flow.
 	Book   *logbook.Book
 	BookID logbook.BookID
 	// Flow is the flow of the book to run; zero where the book has only one.
@@ -201,6 +204,9 @@ type Posting struct {
 	// cluster keeps as many as of others, and then gives up those whose time
 	// is over first. 0: as the cluster has it.
 	Retention time.Duration
+	// Err is why NewPosting or NewPlainPosting could not make it. Post and SaveSchedule
+	// refuse it with this error.
+	Err error
 }
 
 // Posted is what became of one posting.

@@ -48,6 +48,9 @@ const (
 // CheckPosting checks a posting before it is written. Whether its book and
 // flow exist is for the board to say.
 func CheckPosting(l logbook.Limits, p *Posting) error {
+	if p.Err != nil {
+		return p.Err
+	}
 	if err := l.CheckName("posting name", p.Name); err != nil {
 		return err
 	}

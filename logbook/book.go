@@ -2,12 +2,27 @@ package logbook
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 )
 
 // Values are named JSON values. The bytes are kept as they were given.
 type Values map[string]json.RawMessage
+
+// ValuesOf makes values of a map or a struct, or of any other Go value that becomes a JSON
+// object: the members of the object are the values. ValuesOf(nil) is nil. ErrInvalid.
+func ValuesOf(object any) (Values, error) {
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return nil, &InvalidError{Field: "values", Reason: fmt.Sprintf("cannot become JSON: %v", err)}
+	}
+	var values Values
+	if json.Unmarshal(raw, &values) != nil {
+		return nil, &InvalidError{Field: "values", Reason: fmt.Sprintf("a %T does not become a JSON object", object)}
+	}
+	return values, nil
+}
 
 // Book is a named set of flow details.
 type Book struct {

@@ -15,6 +15,9 @@ import (
 // SaveSchedule implements schedules.Scheduler.
 func (c *Client) SaveSchedule(ctx context.Context, schedule schedules.Schedule) (schedules.Schedule, error) {
 	op := operation{name: "save schedule " + schedule.Name}
+	if err := schedule.Posting.Err; err != nil {
+		return schedules.Schedule{}, fmt.Errorf("cannot %s: %w", op.name, err)
+	}
 	message := &v1.SaveScheduleRequest{Schedule: command.ScheduleToProto(&schedule)}
 	if c.options.ValueKeys != nil {
 		// The node cannot see what is wrong with a value that is encrypted.

@@ -11,30 +11,44 @@ import (
 	"time"
 )
 
-// TestExamplePrograms runs the two programs of the README against a cluster: a
-// conductor with a flow of its own, and a program that posts it a job.
+// TestExamplePrograms runs the example programs against a cluster: workers, and the
+// programs that post them jobs.
 func TestExamplePrograms(t *testing.T) {
+	cluster, _ := startCluster(t, nil)
+	for _, row := range []struct {
+		worker, post string   // their folders
+		posted       []string // what post prints
+		worked       string   // what the worker prints
+	}{
+		{"worker", "post", []string{"Hello, world!"}, "Hello, world!"},
+		{"email/worker", "email/post", []string{"completed success"}, "to Ada: Your booking"},
+	} {
+		t.Run(row.worker, func(t *testing.T) { runExample(t, cluster.Endpoints(), row.worker, row.post, row.posted, row.worked) })
+	}
+}
+
+func runExample(t *testing.T, endpoints []string, workerFolder, postFolder string, posted []string, worked string) {
 	dir := t.TempDir()
-	build := exec.Command("go", "build", "-o", dir, modulePath+"/examples/worker", modulePath+"/examples/post")
+	build := exec.Command("go", "build", "-o", dir, modulePath+"/examples/"+workerFolder, modulePath+"/examples/"+postFolder)
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("cannot build the examples: %v\n%s", err, output)
 	}
-	cluster, _ := startCluster(t, nil)
-
 	var said bytes.Buffer
-	worker := exec.Command(filepath.Join(dir, "worker"), cluster.Endpoints()...)
+	worker := exec.Command(filepath.Join(dir, "worker"), endpoints...)
 	worker.Stdout, worker.Stderr = &said, &said
 	if err := worker.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = worker.Process.Kill() }()
 
-	output, err := exec.CommandContext(within(t), filepath.Join(dir, "post"), cluster.Endpoints()[0]).CombinedOutput()
+	output, err := exec.CommandContext(within(t), filepath.Join(dir, "post"), endpoints[0]).CombinedOutput()
 	if err != nil {
 		t.Fatalf("post: %v\n%s", err, output)
 	}
-	if string(output) != "Hello, world!\n" {
-		t.Errorf("post said %q", output)
+	for _, want := range posted {
+		if !strings.Contains(string(output), want) {
+			t.Errorf("post did not say %q:\n%s", want, output)
+		}
 	}
 	if err := worker.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -42,7 +56,7 @@ func TestExamplePrograms(t *testing.T) {
 	if err := worker.Wait(); err != nil {
 		t.Errorf("the worker did not stop well: %v", err)
 	}
-	if !strings.Contains(said.String(), "Hello, world!") {
+	if !strings.Contains(said.String(), worked) {
 		t.Errorf("the worker said %q", said.String())
 	}
 }

@@ -1,54 +1,38 @@
-// Command post gives the worker beside it something to do: it posts a job
-// with the book of its flow, and waits for the end.
+// Command post gives the worker beside it something to do: it posts a job with
+// a flow, and waits for its result.
 //
 //	go run ./examples/post 127.0.0.1:7070
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/await"
-	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
 )
 
 func main() {
-	if err := post(); err != nil {
+	if err := post(context.Background(), os.Args[1:]...); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func post() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-
-	cluster, err := raftboard.Dial(ctx, os.Args[1:]...)
+func post(ctx context.Context, endpoints ...string) error {
+	client, err := raftboard.Dial(ctx, endpoints...)
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
+	defer client.Close()
 
-	book := logbook.Book{ID: logbook.NewBookID(), Name: "greetings"}
-	book.Flows = []logbook.FlowDetail{{
-		ID: logbook.NewFlowID(), Book: book.ID, Name: "greet", Factory: logbook.Factory{Name: "greet"},
-	}}
-	posted, err := cluster.Post(ctx, jobs.Posting{
-		Name: "greet the world", Book: &book, Store: logbook.Values{"name": json.RawMessage(`"world"`)},
-	})
+	job, err := jobs.PostOne(ctx, client, jobs.NewPosting("greet", nil, map[string]any{"name": "world"}))
 	if err != nil {
 		return err
 	}
-	if posted[0].Err != nil {
-		return posted[0].Err
-	}
-	result, err := await.Result(ctx, cluster, posted[0].Job.ID)
+	result, err := await.Result(ctx, client, job.ID)
 	if err != nil {
 		return err
 	}

@@ -51,19 +51,15 @@ func work() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
-	cluster, err := raftboard.Dial(ctx, os.Args[1:]...)
+	client, err := raftboard.Dial(ctx, os.Args[1:]...)
 	if err != nil {
 		return err
 	}
-	defer cluster.Close()
+	defer client.Close()
 
 	registry := flow.NewRegistry()
 	if err := registry.Register("greet", greet); err != nil {
 		return err
 	}
-	worker, err := conductor.New(conductor.Options{Client: cluster, Registry: registry})
-	if err != nil {
-		return err
-	}
-	return worker.Run(ctx)
+	return conductor.Run(ctx, conductor.Options{Client: client, Registry: registry})
 }

@@ -32,6 +32,9 @@ func (b *Board) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Post
 			posting.ID = jobs.NewJobID()
 		}
 		answers[i].Job.ID = posting.ID
+		if answers[i].Err = posting.Err; posting.Err != nil {
+			continue
+		}
 		single := &v1.PostCommand{Postings: []*v1.Posting{command.PostingToProto(&posting)}}
 		if answers[i].Err = command.Check(b.options.Limits, &v1.Command{Kind: &v1.Command_Post{Post: single}}); answers[i].Err == nil {
 			post.Postings = append(post.Postings, single.Postings[0])

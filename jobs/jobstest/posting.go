@@ -34,6 +34,34 @@ var postingRows = []row{
 	{"jobs are found by tags and key", foundByTags},
 	{"a job may bring its own number of crashes", ownCrashes},
 	{"keys, tags and crashes have bounds", boundsOfPostings},
+	{"postings are made of Go values", madeOfValues},
+}
+
+// madeOfValues posts what NewPosting and NewPlainPosting make.
+func madeOfValues(k *kit) {
+	var input struct {
+		Name  string `json:"name"`
+		Title string `json:"title,omitempty"`
+	}
+	input.Name = "Ada"
+	withFlow, plain := jobs.NewPosting(k.kind, []int{1, 2}, input), jobs.NewPlainPosting(k.kind, input)
+	withFlow.Board, plain.Board = k.board, k.board
+	posted := k.post(withFlow, plain)
+	flow := k.flow(posted[0].Flow)
+	if flow.Factory.Name != k.kind || string(flow.Factory.Args) != "[1,2]" || posted[0].Kind != k.kind || string(k.job(posted[0].ID).Store["name"]) != `"Ada"` || len(posted[0].Store) != 1 {
+		k.Errorf("the job with a flow is %s, with %s", render(posted[0]), render(flow))
+	}
+	if got := k.job(posted[1].ID); got.Kind != k.kind || !got.Flow.IsZero() || string(got.Details) != `{"name":"Ada"}` {
+		k.Errorf("the plain job is %s", render(got))
+	}
+	for what, broken := range map[string]jobs.Posting{
+		"args":    jobs.NewPosting(k.kind, make(chan int), nil),
+		"store":   jobs.NewPosting(k.kind, nil, []int{1}),
+		"details": jobs.NewPlainPosting(k.kind, make(chan int)),
+	} {
+		k.wantsInvalid(what, broken.Err)
+		k.wants(what, k.verdict(broken), broken.Err)
+	}
 }
 
 func postedReadsBack(k *kit) {

@@ -223,6 +223,7 @@ func wrongSchedules(k *kit) {
 		"a time of the job":                func(s *schedules.Schedule) { s.Posting.NotBefore = time.Now() },
 		"a deadline of the job":            func(s *schedules.Schedule) { s.Posting.Deadline = time.Now() },
 		"a saved book":                     func(s *schedules.Schedule) { s.Posting.BookID = logbook.NewBookID() },
+		"details that are no JSON":         func(s *schedules.Schedule) { s.Posting = jobs.NewPlainPosting(k.kind, func() {}) },
 		"the slot in the store":            func(s *schedules.Schedule) { s.Posting.Store = logbook.Values{schedules.SlotKey: json.RawMessage("1")} },
 	} {
 		given := k.hourly("wrong", "", 1)

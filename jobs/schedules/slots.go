@@ -214,6 +214,8 @@ func checkTemplate(l logbook.Limits, s *Schedule) error {
 	}
 	_, taken := p.Store[SlotKey]
 	switch {
+	case p.Err != nil:
+		return p.Err
 	case !p.ID.IsZero():
 		return refused("id", "set; every slot is a job of its own")
 	case p.Board != "":
