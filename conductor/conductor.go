@@ -235,9 +235,12 @@ type Conductor struct {
 	options Options
 	pool    *engine.Pool // of the steps of all jobs
 	pauses  *pauses
+	ready   chan struct{} // closed when a call of Run has registered
+	isReady func()        // closes it
 
-	mu   sync.Mutex
-	loop *workLoop // the call of Run that is in progress; nil: none
+	mu      sync.Mutex
+	loop    *workLoop // the call of Run that is in progress; nil: none
+	drained bool      // Drain was called
 }
 
 // New makes a conductor. It does nothing until Run. The error names every
@@ -247,7 +250,11 @@ func New(options Options) (*Conductor, error) {
 	if err := options.validate(); err != nil {
 		return nil, fmt.Errorf("cannot make a conductor: %w", err)
 	}
-	return &Conductor{options: options, pool: engine.NewPool(options.Steps), pauses: &pauses{}}, nil
+	ready := make(chan struct{})
+	return &Conductor{
+		options: options, pool: engine.NewPool(options.Steps), pauses: &pauses{},
+		ready: ready, isReady: sync.OnceFunc(func() { close(ready) }),
+	}, nil
 }
 
 // Run makes a conductor and runs it until ctx ends, as its method Run does.
@@ -264,10 +271,11 @@ func Run(ctx context.Context, options Options) error {
 // it has finished MaxDispatches jobs, or those that it took within MaxDuration.
 // Errors of the board do not end it. It returns ErrRunning if it runs already, and
 // an error if its session could not be closed: then its jobs are claimable when the
-// session has expired. It can be called again after it has returned.
+// session has expired. It can be called again after it has returned. After Drain it
+// returns at once, without an error.
 func (c *Conductor) Run(ctx context.Context) error {
 	s, err := c.begin(ctx)
-	if err != nil {
+	if s == nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, s.drain)
@@ -284,21 +292,29 @@ func (c *Conductor) Run(ctx context.Context) error {
 func (c *Conductor) begin(ctx context.Context) (*workLoop, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.loop != nil {
+	switch {
+	case c.drained:
+		return nil, nil
+	case c.loop != nil:
 		return nil, ErrRunning
 	}
-	c.loop = newWorkLoop(ctx, &c.options, c.pool, c.pauses)
+	c.loop = newWorkLoop(ctx, &c.options, c.pool, c.pauses, c.isReady)
 	return c.loop, nil
 }
 
-// Drain stops claiming, suspends the running flows, waits for their running
+// Ready is closed when Run has its first session and the board knows what the conductor
+// can do. It stays closed.
+func (c *Conductor) Ready() <-chan struct{} { return c.ready }
+
+// Drain ends the conductor for good. It stops claiming, suspends the running flows, waits for their running
 // steps for Options.Grace, stops the steps that are left, releases all jobs
 // with what was recorded of them, closes the session, and returns when Run is
 // about to return. If ctx ends first, steps are stopped at once and the
-// error is ctx's; Run then returns by itself. A conductor that does not run
-// is drained already, so Drain may be called at any time, and repeatedly.
+// error is ctx's; Run then returns by itself. Drain may be called at any time, and
+// repeatedly: a call of Run that begins later returns at once.
 func (c *Conductor) Drain(ctx context.Context) error {
 	c.mu.Lock()
+	c.drained = true
 	s := c.loop
 	c.mu.Unlock()
 	if s == nil {

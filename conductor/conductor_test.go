@@ -446,10 +446,15 @@ func TestRunsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := openCluster(t)
 		registry := factories{"work": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil }}.registry(t)
-		again, run := made(t, options(c, registry))
-		drain(t, again) // unstarted
+		again, err := conductor.New(options(c, registry))
+		if err != nil {
+			t.Fatal(err)
+		}
 		for range 3 {
-			run()
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- again.Run(ctx) }()
+			synctest.Wait()
 			if err := again.Run(t.Context()); !errors.Is(err, conductor.ErrRunning) {
 				t.Errorf("run while it runs: %v", err)
 			}
@@ -460,10 +465,12 @@ func TestRunsAgain(t *testing.T) {
 			if job := finished(t, c, post(t, c, "work", nil).ID); job.Outcome != jobs.OutcomeSuccess {
 				t.Errorf("outcome %q", job.Outcome)
 			}
-			drain(t, again)
-			drain(t, again) // twice
+			cancel()
+			if err := <-ended; err != nil {
+				t.Errorf("run ended with: %v", err)
+			}
 			if entities, err := c.Entities(t.Context(), ""); err != nil || len(entities) != 0 {
-				t.Errorf("drained, it is still registered: %v, %v", entities, err)
+				t.Errorf("ended, it is still registered: %v, %v", entities, err)
 			}
 		}
 	})

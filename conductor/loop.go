@@ -32,6 +32,7 @@ type workLoop struct {
 	logger  hclog.Logger
 	pool    *engine.Pool
 	pauses  *pauses
+	ready   func()         // called after each registration
 	slots   chan struct{}  // the free worker slots
 	runs    sync.WaitGroup // of the jobs that are being run
 	done    chan struct{}  // closed when Run returns
@@ -50,12 +51,13 @@ type workLoop struct {
 	left  int             // how many jobs may yet be taken; only the loop that claims touches it
 }
 
-func newWorkLoop(ctx context.Context, options *Options, pool *engine.Pool, pauses *pauses) *workLoop {
+func newWorkLoop(ctx context.Context, options *Options, pool *engine.Pool, pauses *pauses, ready func()) *workLoop {
 	w := &workLoop{
 		options: options,
 		logger:  options.Logger,
 		pool:    pool,
 		pauses:  pauses,
+		ready:   ready,
 		left:    options.MaxDispatches,
 		slots:   make(chan struct{}, options.MaxJobs),
 		done:    make(chan struct{}),
@@ -111,6 +113,7 @@ func (w *workLoop) serve(t *liveSession) {
 	defer cancel(nil)
 	defer context.AfterFunc(t.alive, func() { cancel(context.Cause(t.alive)) })()
 	if w.register(ctx, t) {
+		w.ready()
 		w.notify(Notice{Moment: MomentRegistered, Session: t.id})
 		w.claim(ctx, t)
 		w.finish(ctx, t)
