@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"math/rand/v2"
-	"net"
 	"os"
 	"sync"
 	"time"
@@ -20,45 +18,18 @@ import (
 	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
-	daemon "github.com/conductord/conductord/raftboard/node"
 	"github.com/conductord/conductord/raftboard/node/backup"
+	"github.com/conductord/conductord/raftboard/node/nodetest"
 	"github.com/conductord/conductord/valuekeys"
 )
 
 // startOne runs a cluster of one node for an example, and gives its endpoint.
 func startOne() (endpoint string, stop func()) {
-	dir, err := os.MkdirTemp("", "example")
+	cluster, err := nodetest.Open(1)
 	if err != nil {
 		log.Fatal(err)
 	}
-	var addresses []string
-	var listeners []net.Listener // held until both are found, so that they differ
-	for len(addresses) < 2 {
-		// Below the ports that systems hand out to outgoing connections, and
-		// those of other packages' tests.
-		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(2_000)))
-		if err != nil {
-			continue // taken
-		}
-		addresses, listeners = append(addresses, listener.Addr().String()), append(listeners, listener)
-	}
-	for _, listener := range listeners {
-		_ = listener.Close()
-	}
-	opened, err := daemon.Open(daemon.Options{
-		Name: "n1", Cluster: "example", DataDir: dir + "/n1", Init: true, Raft: daemon.RaftTimings{Heartbeat: 100 * time.Millisecond},
-		Members: []daemon.Member{{Name: "n1", Raft: addresses[0], API: addresses[1]}},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := opened.WaitReady(context.Background()); err != nil {
-		log.Fatal(err)
-	}
-	return addresses[1], func() {
-		_ = opened.Close()
-		_ = os.RemoveAll(dir)
-	}
+	return cluster.Endpoints[0], func() { _ = cluster.Close() }
 }
 
 // dial connects to such a cluster.
@@ -116,7 +87,7 @@ func ExampleClient_AddMember() {
 	ctx := context.Background()
 	client, done := dial(ctx)
 	defer done()
-	node := raftboard.NewMember{Cluster: "example", Name: "n2", Instance: uuid.New(), RaftAddress: "127.0.0.1:1", APIAddress: "127.0.0.1:2"}
+	node := raftboard.NewMember{Cluster: "test", Name: "n2", Instance: uuid.New(), RaftAddress: "127.0.0.1:1", APIAddress: "127.0.0.1:2"}
 	fmt.Println("version:", value(client.Upgrade(ctx)))
 	fmt.Println("the same:", value(client.Verify(ctx)).Members[0].Same)
 	admission := value(client.AddMember(ctx, node))
@@ -200,7 +171,7 @@ func ExampleClient_Backup() {
 		return err
 	})
 	fmt.Println(manifest.Cluster, manifest.Generation, err)
-	// Output: example 1 <nil>
+	// Output: test 1 <nil>
 }
 
 // Say how long to try, to hear soon that no node answers.
