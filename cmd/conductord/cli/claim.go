@@ -50,14 +50,14 @@ var heldClaims = list[jobs.HeldClaim]{
 	answer: func(held []jobs.HeldClaim, next string) proto.Message {
 		return &v1.ListClaimsResponse{Claims: messages(held, command.HeldClaimToProto), Next: next}
 	},
-	header: []string{"job", "name", "board", "owner", "session", "since", "token", "to go", "expiry", "extended"},
+	header: []string{"job", "name", "board", "owner", "health", "since", "token", "to go", "expiry", "extended"},
 	row: func(h *jobs.HeldClaim) []string {
-		session := "well"
+		health := "alive"
 		if h.Suspect {
-			session = "silent " + durationText(h.Silent)
+			health = "silent " + durationText(h.Silent)
 		}
 		return []string{
-			h.Job.String(), OrDash(h.Name), h.Board, h.Claim.Owner, session, timeText(h.Claim.Since), h.Claim.Token.String(),
+			h.Job.String(), OrDash(h.Name), h.Board, h.Claim.Owner, health, timeText(h.Claim.Since), h.Claim.Token.String(),
 			OrDash(spanText(h.Left)), OrDash(spanText(h.Claim.Expiry)), OrDash(countText(h.Claim.Extensions)),
 		}
 	},

@@ -23,6 +23,7 @@ func TestClaimsAreShownAndExtended(t *testing.T) {
 		out, err   string // parts
 	}{
 		{"all", "claim list", 0, id.String(), ""},
+		{"the health of its session", "claim list", 0, "HEALTH", ""},
 		{"of the owner", "claim list --owner w1 --limit 1", 0, job.Token.String(), ""},
 		{"of another owner", "claim list --owner w2", 0, "JOB", ""},
 		{"of no session", "claim list --session 17", cli.ExitUsage, "", "session id"},
