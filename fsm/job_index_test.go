@@ -34,6 +34,15 @@ func TestIndexedListingsLookAtNoOthers(t *testing.T) {
 			t.Errorf("%+v: %d jobs, next %q, scans %t (%v)", query, len(page.Items), page.Next, page.Scans, err)
 		}
 	}
+	last := posting("last", "rare kind")
+	last.Board, last.Priority = "rare", -1
+	r.posted(last)
+	for _, query := range []jobs.Query{{Order: jobs.OrderNewest, Limit: 1}, {Order: jobs.OrderClaim, Board: "rare"}, {Order: jobs.OrderClaim, Board: "rare", Kind: "rare kind"}} {
+		page, err := r.Jobs(query)
+		if err != nil || len(page.Items) != 1 || page.Items[0].Name != "last" || page.Scans {
+			t.Errorf("%+v: %d jobs, scans %t (%v)", query, len(page.Items), page.Scans, err)
+		}
+	}
 	page, err := r.Jobs(jobs.Query{Name: "a job that is not there"})
 	if err != nil || len(page.Items) != 0 || page.Next == "" || !page.Scans {
 		t.Errorf("by name: %d jobs, next %q, scans %t (%v)", len(page.Items), page.Next, page.Scans, err)

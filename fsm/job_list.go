@@ -2,6 +2,10 @@ package fsm
 
 import (
 	"bytes"
+	"cmp"
+	"container/heap"
+	"encoding/hex"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -45,41 +49,140 @@ func scansJobs(q *jobs.Query, where table) bool {
 	return filters > 1 || (filters > 0 && where == tableJob)
 }
 
-// jobs reads a page of jobs by an index, in the order of their posting.
+// jobs reads a page of jobs by an index, in the order of the query.
 func (v *view) jobs(query jobs.Query, limit int) (jobs.Page[jobs.Job], error) {
-	where, prefix := jobIndexFor(&query)
-	page := jobs.Page[jobs.Job]{Scans: scansJobs(&query, where)}
 	if len(query.Outcomes) > 0 && len(query.States) == 0 {
 		query.States = []jobs.State{jobs.StateCompleted} // no other has an outcome
 	}
-	wanted := stateFilter(query.States)
-	last := uint64(0)
-	if query.After != "" {
-		var err error
-		if last, err = strconv.ParseUint(query.After, 10, 64); err != nil || last == math.MaxUint64 {
-			return page, badCursor("query")
-		}
+	walk := v.walkPosted
+	if query.Order == jobs.OrderClaim {
+		query.Board, query.States = cmp.Or(query.Board, jobs.DefaultBoard), []jobs.State{jobs.StateClaimable}
+		walk = v.walkClaimable
 	}
+	rows, scans, err := walk(&query)
+	page := jobs.Page[jobs.Job]{Scans: scans}
+	if err != nil {
+		return page, err
+	}
+	wanted := stateFilter(query.States)
 	examined, size := 0, 0
-	cursor := v.cursor(where)
-	key, value := cursor.Seek(append(bytes.Clone(prefix), sequenceKey(last+1)...))
-	for ; bytes.HasPrefix(key, prefix) && len(key) == len(prefix)+sequenceSize; key, value = cursor.Next() {
+	var last place
+	for at, value := range rows {
 		if len(page.Items) >= limit || examined >= maxExamined || size >= maxPageBytes {
-			page.Next = strconv.FormatUint(last, 10)
+			page.Next = last.text()
 			return page, nil
 		}
 		examined++
-		last = sequenceAtEnd(key)
-		if where != tableJob {
-			value = v.get(tableJob, key[len(prefix):])
-		}
-		job, own := v.listed(&query, last, value, wanted)
+		last = at
+		job, own := v.listed(&query, at.sequence, value, wanted)
 		if own > 0 {
 			size += own
 			page.Items = append(page.Items, job)
 		}
 	}
 	return page, nil
+}
+
+// place is where a listing stands: at the sequence of a job, or in claim order.
+type place struct {
+	sequence uint64
+	order    []byte // what appendOrder writes; nil in other orders
+}
+
+// claimPlace begins the text of a place in claim order: no sequence passes for one.
+const claimPlace = "claim-"
+
+func (p *place) text() string {
+	if p.order == nil {
+		return strconv.FormatUint(p.sequence, 10)
+	}
+	return claimPlace + hex.EncodeToString(p.order)
+}
+
+// walkPosted yields jobs in posting order, or the newest first, by the index that leads
+// to the fewest.
+func (v *view) walkPosted(query *jobs.Query) (rows iter.Seq2[place, []byte], scans bool, err error) {
+	where, prefix := jobIndexFor(query)
+	newest, last := query.Order == jobs.OrderNewest, uint64(0)
+	switch {
+	case query.After != "":
+		if last, err = strconv.ParseUint(query.After, 10, 64); err != nil || last == math.MaxUint64 {
+			return nil, false, badCursor("query")
+		}
+	case newest:
+		last = math.MaxUint64
+	}
+	return func(yield func(place, []byte) bool) {
+		cursor := v.cursor(where)
+		step := cursor.Next
+		var key, value []byte
+		if newest {
+			step = cursor.Prev
+			if key, _ = cursor.Seek(append(bytes.Clone(prefix), sequenceKey(last)...)); key == nil {
+				key, value = cursor.Last()
+			} else {
+				key, value = cursor.Prev()
+			}
+		} else {
+			key, value = cursor.Seek(append(bytes.Clone(prefix), sequenceKey(last+1)...))
+		}
+		for ; bytes.HasPrefix(key, prefix) && len(key) == len(prefix)+sequenceSize; key, value = step() {
+			if where != tableJob {
+				value = v.get(tableJob, key[len(prefix):])
+			}
+			if !yield(place{sequence: sequenceAtEnd(key)}, value) {
+				return
+			}
+		}
+	}, scansJobs(query, where), nil
+}
+
+// walkClaimable yields the claimable jobs of a board in claim order. It merges the queues
+// as firstClaimable does: the cost follows the sets of labels that jobs want, and what is
+// yielded. On one board, ageing does not change the order.
+func (v *view) walkClaimable(query *jobs.Query) (rows iter.Seq2[place, []byte], scans bool, err error) {
+	text, found := strings.CutPrefix(query.After, claimPlace)
+	after, err := hex.DecodeString(text)
+	if err != nil || found != (query.After != "") {
+		return nil, false, badCursor("query")
+	}
+	plain, labelled, prefix := tableLine, tableLabelledLine, boardKey(query.Board[:min(len(query.Board), maxKeyName)])
+	if query.Kind != "" {
+		plain, labelled = tableClaimable, tableLabelled
+		prefix = appendName(prefix, query.Kind[:min(len(query.Kind), maxKeyName)])
+	}
+	others := *query
+	others.Board, others.Kind, others.States = "", "", nil
+	return func(yield func(place, []byte) bool) {
+		var heads queueHeads
+		add := func(where table, queue []byte) {
+			begin := append(bytes.Clone(queue), after...)
+			cursor := v.cursor(where)
+			key, _ := cursor.Seek(begin)
+			if len(after) > 0 && bytes.Equal(key, begin) {
+				key, _ = cursor.Next()
+			}
+			if bytes.HasPrefix(key, queue) {
+				heads = append(heads, &queueHead{queueStart: queueStart{table: where, prefix: queue}, order: key[len(queue):], cursor: cursor})
+			}
+		}
+		add(plain, prefix)
+		for _, queue := range v.leap(labelled, prefix, 1) {
+			add(labelled, queue)
+		}
+		heap.Init(&heads)
+		for len(heads) > 0 {
+			at := place{sequenceAtEnd(heads[0].order), heads[0].order}
+			if !yield(at, v.get(tableJob, sequenceKey(at.sequence))) {
+				return
+			}
+			if heads[0].advance(v) {
+				heap.Fix(&heads, 0)
+			} else {
+				heap.Pop(&heads)
+			}
+		}
+	}, scansJobs(&others, tableJob), nil
 }
 
 // listed reads a job for a listing, and how many bytes it takes as stored; 0 if

@@ -50,7 +50,7 @@ func (m *Machine) JobsByID(ids ...jobs.JobID) ([]jobs.Job, error) {
 	return found, err
 }
 
-// Jobs reads a page of jobs in posting order, without details and store.
+// Jobs reads a page of jobs in the order of the query, without details and store.
 func (m *Machine) Jobs(query jobs.Query) (jobs.Page[jobs.Job], error) {
 	var page jobs.Page[jobs.Job]
 	if err := jobs.CheckQuery(&query); err != nil {

@@ -47,7 +47,8 @@ type Reader interface {
 	// Job reads a job. ErrNotFound.
 	Job(ctx context.Context, id JobID) (Job, error)
 
-	// Jobs reads a page of jobs, in posting order, without details and store.
+	// Jobs reads a page of jobs, in the order of the query, without details and
+	// store. ErrInvalid.
 	Jobs(ctx context.Context, query Query) (Page[Job], error)
 
 	// Wait returns the job when it is finished. It is told, and does not
@@ -77,7 +78,8 @@ type Query struct {
 	Name      string    // a part of it
 	Outcomes  []Outcome // empty: any, and those that have none
 	ErrorType string    // jobs with a kept error of this type; see JobError
-	After     string    // Page.Next of the page before; empty: from the first job on
+	Order     Order     // zero: OrderPosted
+	After     string    // Page.Next of the page before, of the same order; empty: from the first job on
 	Limit     int       // 0 or over logbook.MaxPage: logbook.MaxPage
 
 	// When it was posted, and when it was finished; To itself is not included.
@@ -85,6 +87,18 @@ type Query struct {
 	PostedFrom, PostedTo     time.Time
 	FinishedFrom, FinishedTo time.Time
 }
+
+// Order is the order of a listing of jobs.
+type Order string
+
+// The orders.
+const (
+	OrderPosted Order = ""       // as they were posted
+	OrderNewest Order = "newest" // the one posted last first
+	// OrderClaim: as they are claimed next. It lists the claimable jobs of one board,
+	// DefaultBoard where the query names none, whatever labels they want.
+	OrderClaim Order = "claim"
+)
 
 // Page is a part of a listing.
 type Page[T any] = logbook.Page[T]

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -276,6 +277,13 @@ func CheckExpiry(expiry time.Duration) error {
 func CheckQuery(q *Query) error {
 	if len(q.Tags) > MaxTags {
 		return &logbook.LimitError{Field: "query tags", Limit: MaxTags, Size: int64(len(q.Tags)), Unit: "tags"}
+	}
+	others := func(s State) bool { return s != StateClaimable }
+	switch {
+	case q.Order != OrderPosted && q.Order != OrderNewest && q.Order != OrderClaim:
+		return &logbook.InvalidError{Field: "query order", Reason: fmt.Sprintf("%.64q is neither %q nor %q", q.Order, OrderNewest, OrderClaim)}
+	case q.Order == OrderClaim && (slices.ContainsFunc(q.States, others) || len(q.Outcomes) > 0):
+		return &logbook.InvalidError{Field: "query order", Reason: "only claimable jobs have a place in claim order"}
 	}
 	return nil
 }

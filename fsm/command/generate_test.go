@@ -427,6 +427,7 @@ var jobQueries = rapid.Custom(func(t *rapid.T) jobs.Query {
 		Name:         rapid.String().Draw(t, "name"),
 		Outcomes:     list(rapid.SampledFrom([]jobs.Outcome{jobs.OutcomeSuccess, jobs.OutcomeFailed})).Draw(t, "outcomes"),
 		ErrorType:    rapid.String().Draw(t, "error type"),
+		Order:        rapid.SampledFrom([]jobs.Order{jobs.OrderPosted, jobs.OrderNewest, jobs.OrderClaim}).Draw(t, "order"),
 		After:        rapid.String().Draw(t, "after"),
 		Limit:        counts.Draw(t, "limit"),
 		PostedFrom:   times.Draw(t, "posted from"),

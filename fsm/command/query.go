@@ -11,7 +11,7 @@ func QueryToProto(q *jobs.Query) *v1.ListJobsRequest {
 		return nil
 	}
 	message := &v1.ListJobsRequest{
-		Board: q.Board, Kind: q.Kind, Key: q.Key, Tags: q.Tags, Name: q.Name, ErrorType: q.ErrorType, After: q.After, Limit: countOf(q.Limit),
+		Board: q.Board, Kind: q.Kind, Key: q.Key, Tags: q.Tags, Name: q.Name, ErrorType: q.ErrorType, Order: string(q.Order), After: q.After, Limit: countOf(q.Limit),
 		PostedFrom: TimeToProto(q.PostedFrom), PostedTo: TimeToProto(q.PostedTo),
 		FinishedFrom: TimeToProto(q.FinishedFrom), FinishedTo: TimeToProto(q.FinishedTo),
 	}
@@ -30,7 +30,7 @@ func QueryFromProto(message *v1.ListJobsRequest) (jobs.Query, error) {
 	var r reader
 	q := jobs.Query{
 		Board: message.GetBoard(), Kind: message.GetKind(), Key: message.GetKey(), Tags: message.GetTags(), Name: message.GetName(),
-		ErrorType: message.GetErrorType(), After: message.GetAfter(), Limit: r.count("query limit", message.GetLimit()),
+		ErrorType: message.GetErrorType(), Order: jobs.Order(message.GetOrder()), After: message.GetAfter(), Limit: r.count("query limit", message.GetLimit()),
 		PostedFrom: r.time("query posted_from", message.GetPostedFrom()), PostedTo: r.time("query posted_to", message.GetPostedTo()),
 		FinishedFrom: r.time("query finished_from", message.GetFinishedFrom()), FinishedTo: r.time("query finished_to", message.GetFinishedTo()),
 	}

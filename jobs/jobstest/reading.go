@@ -16,6 +16,9 @@ var readingRows = []row{
 	{"what is unknown is not found", unknownIsNotFound},
 	{"jobs are listed by pages in posting order", jobsByPages},
 	{"jobs are listed by board, state and kind", jobsByFilter},
+	{"jobs are listed with the newest first", jobsNewestFirst},
+	{"jobs are listed as they are claimed", jobsInClaimOrder},
+	{"an order that is none is refused", unknownOrder},
 	{"a listing leaves out details and store", listingIsLight},
 	{"a finished job needs no waiting", waitForFinished},
 	{"everybody who waits is told of the end", waitIsTold},
@@ -105,6 +108,104 @@ func jobsByFilter(k *kit) {
 		for _, size := range []int{0, 1} {
 			k.same(filter.name, k.list(filter.query, size), filter.want)
 		}
+	}
+}
+
+func jobsNewestFirst(k *kit) {
+	session, tag := k.session("worker"), "tag of "+k.board
+	for i := range 5 {
+		posting := k.posting(fmt.Sprint("job ", i))
+		if i%2 == 0 {
+			posting.Tags = []string{tag}
+		}
+		k.post(posting)
+	}
+	k.wants("Trash", k.Board.Trash(k.ctx, release(k.owned(session, "aside"))), nil)
+	elsewhere := k.posting("elsewhere")
+	elsewhere.Board += " 2"
+	k.post(elsewhere)
+	for _, row := range []struct {
+		name  string
+		query jobs.Query
+		want  []string
+	}{
+		{"a board", jobs.Query{Board: k.board}, []string{"aside", "job 4", "job 3", "job 2", "job 1", "job 0"}},
+		{"a tag", jobs.Query{Tags: []string{tag}}, []string{"job 4", "job 2", "job 0"}},
+		{"a state with an index", jobs.Query{Board: k.board, States: []jobs.State{jobs.StateTrashed}}, []string{"aside"}},
+		{"a kind on any board", jobs.Query{Kind: k.kind, Name: "e"}, []string{"elsewhere", "aside"}},
+		{"nothing", jobs.Query{Tags: []string{"no " + tag}}, []string{}},
+	} {
+		row.query.Order = jobs.OrderNewest
+		for _, size := range []int{0, 1, 2, 3} {
+			k.same(fmt.Sprint(row.name, " by pages of ", size), k.list(row.query, size), row.want)
+		}
+	}
+	first, err := k.Board.Jobs(k.ctx, jobs.Query{Board: k.board, Order: jobs.OrderNewest, Limit: 2})
+	k.wants("Jobs", err, nil)
+	k.posted("later")
+	k.same("after a page, with a newer job", k.list(jobs.Query{Board: k.board, Order: jobs.OrderNewest, After: first.Next}, 0), []string{"job 3", "job 2", "job 1", "job 0"})
+}
+
+func jobsInClaimOrder(k *kit) {
+	session := k.session("worker")
+	post := func(name string, change func(*jobs.Posting)) {
+		posting := k.posting(name)
+		change(&posting)
+		k.post(posting)
+	}
+	post("normal", func(*jobs.Posting) {})
+	post("low", func(p *jobs.Posting) { p.Priority = -5 })
+	post("high with a label", func(p *jobs.Posting) { p.Priority, p.Labels = 5, []string{"gpu"} })
+	post("normal with a label", func(p *jobs.Posting) { p.Labels = []string{"gpu"} })
+	post("front", func(p *jobs.Posting) { p.Front = true })
+	post("front of the front", func(p *jobs.Posting) { p.Front = true })
+	post("of another kind", func(p *jobs.Posting) { p.Kind += " 2" })
+	post("held", func(p *jobs.Posting) { p.Hold = true })
+	post("elsewhere", func(p *jobs.Posting) { p.Board += " 2" })
+	k.owned(session, "claimed")
+	want := []string{"high with a label", "front of the front", "front", "normal", "normal with a label", "of another kind", "low"}
+	for _, row := range []struct {
+		name  string
+		query jobs.Query
+		want  []string
+		scans bool
+	}{
+		{"a board", jobs.Query{Board: k.board}, want, false},
+		{"claimable jobs of a board", jobs.Query{Board: k.board, States: []jobs.State{jobs.StateClaimable}}, want, false},
+		{"a kind", jobs.Query{Board: k.board, Kind: k.kind}, []string{"high with a label", "front of the front", "front", "normal", "normal with a label", "low"}, false},
+		{"another kind", jobs.Query{Board: k.board, Kind: k.kind + " 2"}, []string{"of another kind"}, false},
+		{"a part of the name", jobs.Query{Board: k.board, Name: "label"}, []string{"high with a label", "normal with a label"}, true},
+		{"a board that is not there", jobs.Query{Board: k.board + " 3"}, []string{}, false},
+	} {
+		row.query.Order = jobs.OrderClaim
+		for _, size := range []int{0, 1, 2, 3} {
+			k.same(fmt.Sprint(row.name, " by pages of ", size), k.list(row.query, size), row.want)
+		}
+		if page, err := k.Board.Jobs(k.ctx, row.query); err != nil || page.Scans != row.scans {
+			k.Errorf("%s: scans %t, %v", row.name, page.Scans, err)
+		}
+	}
+	offered := k.request(session)
+	offered.Kinds, offered.Labels, offered.Max = nil, []string{"gpu"}, len(want)
+	claimed, err := k.Board.ClaimNext(k.ctx, offered)
+	k.wants("ClaimNext", err, nil)
+	taken := []string{}
+	for i := range claimed {
+		taken = append(taken, claimed[i].Job.Name)
+	}
+	k.same("jobs as they were claimed", taken, want)
+}
+
+func unknownOrder(k *kit) {
+	for name, query := range map[string]jobs.Query{
+		"an unknown order":            {Order: "odd"},
+		"claim order of claimed jobs": {Order: jobs.OrderClaim, States: []jobs.State{jobs.StateClaimable, jobs.StateClaimed}},
+		"claim order of outcomes":     {Order: jobs.OrderClaim, Outcomes: []jobs.Outcome{jobs.OutcomeSuccess}},
+		"a place in another order":    {Order: jobs.OrderClaim, After: "12"},
+		"no place in posting order":   {After: "claim-12"},
+	} {
+		_, err := k.Board.Jobs(k.ctx, query)
+		k.wants(name, err, jobs.ErrInvalid)
 	}
 }
 

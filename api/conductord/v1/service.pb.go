@@ -510,6 +510,7 @@ type ListJobsRequest struct {
 	PostedTo      *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=posted_to,json=postedTo,proto3" json:"posted_to,omitempty"` // not included
 	FinishedFrom  *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=finished_from,json=finishedFrom,proto3" json:"finished_from,omitempty"`
 	FinishedTo    *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=finished_to,json=finishedTo,proto3" json:"finished_to,omitempty"` // not included
+	Order         string                 `protobuf:"bytes,16,opt,name=order,proto3" json:"order,omitempty"`                             // empty: as they were posted; newest, or claim: the claimable jobs of one board
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -647,6 +648,13 @@ func (x *ListJobsRequest) GetFinishedTo() *timestamppb.Timestamp {
 		return x.FinishedTo
 	}
 	return nil
+}
+
+func (x *ListJobsRequest) GetOrder() string {
+	if x != nil {
+		return x.Order
+	}
+	return ""
 }
 
 type ListJobsResponse struct {
@@ -5671,7 +5679,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale\"6\n" +
 	"\x0eGetJobResponse\x12$\n" +
-	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job\"\xfe\x03\n" +
+	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job\"\x94\x04\n" +
 	"\x0fListJobsRequest\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12\x16\n" +
 	"\x06states\x18\x02 \x03(\tR\x06states\x12\x12\n" +
@@ -5691,7 +5699,8 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\tposted_to\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\bpostedTo\x12?\n" +
 	"\rfinished_from\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\ffinishedFrom\x12;\n" +
 	"\vfinished_to\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"finishedTo\"d\n" +
+	"finishedTo\x12\x14\n" +
+	"\x05order\x18\x10 \x01(\tR\x05order\"d\n" +
 	"\x10ListJobsResponse\x12&\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x12.conductord.v1.JobR\x04jobs\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\x12\x14\n" +

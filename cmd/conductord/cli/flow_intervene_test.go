@@ -292,9 +292,9 @@ func TestJobListByOutcome(t *testing.T) {
 		want []string
 		err  string
 	}{
-		{"--outcome failed", []string{first.String(), second.String()}, ""},
-		{"--outcome failed --limit 2", []string{first.String(), second.String()}, ""},
-		{"--outcome failed --limit 1", []string{first.String()}, "there are more"},
+		{"--outcome failed", []string{second.String(), first.String()}, ""},
+		{"--outcome failed --limit 2 --reverse", []string{first.String(), second.String()}, ""},
+		{"--outcome failed --limit 1", []string{second.String()}, "there are more"},
 		{"--outcome Reverted", nil, ""},
 		{"--outcome failed --state claimable", nil, ""},
 	} {

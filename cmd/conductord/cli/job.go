@@ -42,11 +42,16 @@ func (p *Program) jobGetCommand() *cobra.Command {
 func (p *Program) jobListCommand() *cobra.Command {
 	var filter jobFilter
 	var query jobs.Query
-	cmd := jobList(&query).command(p, &cobra.Command{Use: "list", Short: "List jobs in the order of their posting"}, func([]string) (err error) {
-		query, err = filter.read(time.Now())
+	var order listOrder
+	cmd := jobList(&query).command(p, &cobra.Command{Use: "list", Short: "List jobs, the newest first"}, func([]string) (err error) {
+		if query, err = filter.read(time.Now()); err == nil {
+			query.Order, err = order.read()
+		}
 		return err
 	})
 	filter.flags(cmd)
+	cmd.Flags().StringVar(&order.by, "order", "posted", "posted, or claim: the claimable jobs of one board (default, or --board) as they are claimed next")
+	order.flag(cmd)
 	return cmd
 }
 

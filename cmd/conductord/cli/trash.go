@@ -17,6 +17,7 @@ func (p *Program) trashCommand() *cobra.Command {
 
 func (p *Program) trashListCommand() *cobra.Command {
 	query := jobs.Query{States: []jobs.State{jobs.StateTrashed}}
+	order := listOrder{by: "posted"}
 	trashed := jobList(&query)
 	trashed.what = "trashed jobs"
 	trashed.header = []string{"id", "board", "name", "kind", "trashed", "crashes", "reason"}
@@ -25,7 +26,11 @@ func (p *Program) trashListCommand() *cobra.Command {
 			job.ID.String(), job.Board, OrDash(job.Name), OrDash(job.Kind), timeText(job.FinishedAt), countOrDash(job.Crashes), OrDash(job.Reason),
 		}
 	}
-	cmd := trashed.command(p, &cobra.Command{Use: "list", Short: "List trashed jobs in the order of their posting, with the reason"}, nil)
+	cmd := trashed.command(p, &cobra.Command{Use: "list", Short: "List trashed jobs with the reason, the newest first"}, func([]string) (err error) {
+		query.Order, err = order.read()
+		return err
+	})
+	order.flag(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&query.Board, "board", "", "only of this board")
 	flags.StringVar(&query.Kind, "kind", "", "only of this kind")

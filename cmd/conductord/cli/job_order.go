@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+// listOrder are the flags that say in which order jobs are listed.
+type listOrder struct {
+	by      string // posted or claim
+	reverse bool
+}
+
+func (o *listOrder) flag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.reverse, "reverse", false, "list the oldest first")
+}
+
+func (o *listOrder) read() (jobs.Order, error) {
+	switch {
+	case o.by != "posted" && o.by != "claim":
+		return "", usageError{fmt.Errorf("--order must be posted or claim, not %.64q", o.by)}
+	case o.by == "claim" && o.reverse:
+		return "", usageError{errors.New("--order claim has one direction; leave out --reverse")}
+	case o.by == "claim":
+		return jobs.OrderClaim, nil
+	case o.reverse:
+		return jobs.OrderPosted, nil
+	}
+	return jobs.OrderNewest, nil
+}
