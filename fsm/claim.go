@@ -127,6 +127,9 @@ func (t *txn) grant(session jobs.Session, claims *sessionClaims, found []*jobRec
 		j.Claim = &jobs.Claim{Session: session.ID, Owner: session.Name, Token: t.token(), Since: t.now, Expiry: how.expiry, Begins: how.begins}
 		j.Token, j.end = t.token(), endNone
 		j.Claims++
+		if j.StartedAt.IsZero() {
+			j.StartedAt = t.now
+		}
 		t.placeJob(j)
 		row := claimRow{sequence: j.Sequence, token: j.Token, nonce: how.nonce}
 		t.put(tableClaim, row.key(session.ID), row.value(false))

@@ -165,7 +165,7 @@ func (t *txn) closeJob(j *jobRecord, as jobs.State) {
 // reopenJob has a finished or parked job begin anew; the caller places it. Failures and
 // crashes from before do not count against it.
 func (t *txn) reopenJob(j *jobRecord) {
-	j.final, j.finish, j.FinishedAt = "", 0, time.Time{}
+	j.final, j.finish, j.StartedAt, j.FinishedAt = "", 0, time.Time{}, time.Time{}
 	t.takeKey(j)
 	j.Outcome, j.Reason, j.Crashes, j.Failures, j.Attempts = "", "", 0, 0, 0
 	t.setEvidence(j, nil)

@@ -494,6 +494,9 @@ func (m *model) grant(session, nonce string, expiry time.Duration, begins bool, 
 		j.Token, j.nonce, j.ended = m.token(), nonce, ""
 		j.State, j.DueAt, j.cooled, j.ModifiedAt = jobs.StateClaimed, time.Time{}, time.Time{}, m.now
 		j.Claims++
+		if j.StartedAt.IsZero() {
+			j.StartedAt = m.now
+		}
 		s.nonces[nonce] = true
 	}
 }
@@ -740,7 +743,7 @@ func (m *model) reopen(j *modelJob) {
 	}
 	j.gaveUp = false
 	m.ageAnew(j)
-	j.Outcome, j.Reason, j.Failure, j.Crashes, j.Failures, j.Attempts, j.FinishedAt = "", "", nil, 0, 0, 0, time.Time{}
+	j.Outcome, j.Reason, j.Failure, j.Crashes, j.Failures, j.Attempts, j.StartedAt, j.FinishedAt = "", "", nil, 0, 0, 0, time.Time{}, time.Time{}
 }
 
 func (m *model) restore(c *v1.JobCommand) error {

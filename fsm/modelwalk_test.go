@@ -34,9 +34,9 @@ func jobLine(j jobs.Job) string {
 		order = fmt.Sprint(j.StopRequest.Kind, " revert=", j.StopRequest.Revert, " by ", j.StopRequest.By, " at ", ago(j.StopRequest.At))
 	}
 	return fmt.Sprintf("%s #%d on %s, %s, priority %d, front %d, key %q, labels %v, is %s for %s; not before %s, held=%t, deadline %s, due %s; "+
-		"posted %s by %q, %d bytes, modified %s, finished %s; token %s, %d claims, %d crashes of %d, %d failures; outcome %q, order %s, reason=%t, evidence=%t; %d attempts, the last %q, parked=%t",
+		"posted %s by %q, %d bytes, modified %s, started %s, finished %s; token %s, %d claims, %d crashes of %d, %d failures; outcome %q, order %s, reason=%t, evidence=%t; %d attempts, the last %q, parked=%t",
 		j.Name, j.Sequence, j.Board, j.Kind, j.Priority, j.Front, j.Key, j.Labels, j.State, owner, ago(j.NotBefore), j.Held, ago(j.Deadline), ago(j.DueAt),
-		ago(j.PostedAt), j.PostedBy, j.Size, ago(j.ModifiedAt), ago(j.FinishedAt), j.Token, j.Claims, j.Crashes, j.MaxCrashes, j.Failures,
+		ago(j.PostedAt), j.PostedBy, j.Size, ago(j.ModifiedAt), ago(j.StartedAt), ago(j.FinishedAt), j.Token, j.Claims, j.Crashes, j.MaxCrashes, j.Failures,
 		j.Outcome, order, j.Reason != "", j.Failure != nil, j.Attempts, j.Attempted, j.Parked)
 }
 

@@ -251,6 +251,9 @@ type Job struct {
 	PostedBy   string // the principal; empty without access control
 	PostedAt   time.Time
 	ModifiedAt time.Time
+	// StartedAt is when it was first claimed, since it was posted or a person reopened it:
+	// another owner goes on with the same work. Zero: not yet.
+	StartedAt  time.Time
 	FinishedAt time.Time
 	// ClaimableAt is since when a claimable job is that.
 	ClaimableAt time.Time

@@ -362,6 +362,7 @@ var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
 		PostedAt:    times.Draw(t, "posted"),
 		PostedBy:    rapid.String().Draw(t, "posted by"),
 		ModifiedAt:  times.Draw(t, "modified"),
+		StartedAt:   times.Draw(t, "started"),
 		FinishedAt:  times.Draw(t, "finished"),
 		DueAt:       times.Draw(t, "due"),
 		Claim:       optional(claims).Draw(t, "claim"),

@@ -3,6 +3,7 @@ package jobstest
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/conductord/conductord/jobs"
 )
@@ -10,6 +11,7 @@ import (
 var claimingRows = []row{
 	{"a claim ties a job to a session", claimTies},
 	{"a claimed job has one owner", claimedHasOneOwner},
+	{"a job knows when it was first claimed", firstClaimed},
 	{"a claim repeated with its nonce is the same claim", claimRepeated},
 	{"sixteen claimants, one owner", sixteenClaimants},
 	{"sixteen that ask for any job get one each", sixteenAskers},
@@ -40,6 +42,31 @@ func claimTies(k *kit) {
 	if claimed.Book != nil || claimed.Flow != nil {
 		k.Errorf("a job without a flow came with one: %s", render(claimed))
 	}
+}
+
+func firstClaimed(k *kit) {
+	session := k.session("worker")
+	job := k.posted("plain")
+	started := func(when string, want time.Time) {
+		k.Helper()
+		if got := k.job(job.ID).StartedAt; !got.Equal(want) {
+			k.Errorf("%s: started at %s, want %s", when, got, want)
+		}
+	}
+	started("posted", time.Time{})
+	first := k.claim(session, job.ID)
+	since := first.Job.Claim.Since
+	started("claimed", since)
+	k.wants("Abandon", k.Board.Abandon(k.ctx, release(first)), nil)
+	started("abandoned", since)
+	second := k.claim(k.session("another"), job.ID)
+	started("claimed again", since)
+	k.wants("Trash", k.Board.Trash(k.ctx, release(second)), nil)
+	started("trashed", since)
+	k.wants("Restore", k.Board.Restore(k.ctx, command(job.ID)), nil)
+	started("restored", time.Time{})
+	third := k.claim(session, job.ID)
+	started("claimed once more", third.Job.Claim.Since)
 }
 
 func claimedHasOneOwner(k *kit) {

@@ -2280,6 +2280,7 @@ type Job struct {
 	MaxCrashes  uint32                 `protobuf:"varint,31,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"`
 	Labels      []string               `protobuf:"bytes,32,rep,name=labels,proto3" json:"labels,omitempty"`
 	Deadline    *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	StartedAt   *timestamppb.Timestamp `protobuf:"bytes,34,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`       // its first claim since it was posted or reopened
 	ClaimableAt *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=claimable_at,json=claimableAt,proto3" json:"claimable_at,omitempty"` // of a claimable job: since when
 	Size        uint64                 `protobuf:"varint,41,opt,name=size,proto3" json:"size,omitempty"`                                 // bytes of its posting, which count on its board until it is finished
 	Retry       *RetryPolicy           `protobuf:"bytes,50,opt,name=retry,proto3" json:"retry,omitempty"`
@@ -2552,6 +2553,13 @@ func (x *Job) GetLabels() []string {
 func (x *Job) GetDeadline() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Deadline
+	}
+	return nil
+}
+
+func (x *Job) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
 	}
 	return nil
 }
@@ -5385,7 +5393,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\rpriority_step\x18\x06 \x01(\x11R\fpriorityStep\x12\x14\n" +
 	"\x05never\x18\a \x03(\tR\x05never\x12\x1d\n" +
 	"\n" +
-	"on_failure\x18\b \x01(\tR\tonFailure\"\xee\v\n" +
+	"on_failure\x18\b \x01(\tR\tonFailure\"\xa9\f\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -5424,7 +5432,9 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\vmax_crashes\x18\x1f \x01(\rR\n" +
 	"maxCrashes\x12\x16\n" +
 	"\x06labels\x18  \x03(\tR\x06labels\x126\n" +
-	"\bdeadline\x18! \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12=\n" +
+	"\bdeadline\x18! \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x129\n" +
+	"\n" +
+	"started_at\x18\" \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12=\n" +
 	"\fclaimable_at\x18( \x01(\v2\x1a.google.protobuf.TimestampR\vclaimableAt\x12\x12\n" +
 	"\x04size\x18) \x01(\x04R\x04size\x120\n" +
 	"\x05retry\x182 \x01(\v2\x1a.conductord.v1.RetryPolicyR\x05retry\x12\x1a\n" +
@@ -5828,78 +5838,79 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	3,   // 72: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
 	27,  // 73: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
 	54,  // 74: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	54,  // 75: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	23,  // 76: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	55,  // 77: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	36,  // 78: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	54,  // 79: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	2,   // 80: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	3,   // 81: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	54,  // 82: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	54,  // 83: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	54,  // 84: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
-	55,  // 85: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
-	2,   // 86: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	54,  // 87: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	55,  // 88: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	28,  // 89: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	55,  // 90: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	55,  // 91: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	24,  // 92: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	4,   // 93: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	13,  // 94: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	2,   // 95: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	20,  // 96: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	3,   // 97: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	55,  // 98: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	55,  // 99: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	55,  // 100: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	54,  // 101: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	1,   // 102: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
-	54,  // 103: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	54,  // 104: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	36,  // 105: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	54,  // 106: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,   // 107: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	38,  // 108: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	27,  // 109: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
-	22,  // 110: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	55,  // 111: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	54,  // 112: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	54,  // 113: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	54,  // 114: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	54,  // 115: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	54,  // 116: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	54,  // 117: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	40,  // 118: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	54,  // 119: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	54,  // 120: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	54,  // 121: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	54,  // 122: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	54,  // 123: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	54,  // 124: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	36,  // 125: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	54,  // 126: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	46,  // 127: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	47,  // 128: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	48,  // 129: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	45,  // 130: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	55,  // 131: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	54,  // 132: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	54,  // 133: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	52,  // 134: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	54,  // 135: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	54,  // 136: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	49,  // 137: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	49,  // 138: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	50,  // 139: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	51,  // 140: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	53,  // 141: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	142, // [142:142] is the sub-list for method output_type
-	142, // [142:142] is the sub-list for method input_type
-	142, // [142:142] is the sub-list for extension type_name
-	142, // [142:142] is the sub-list for extension extendee
-	0,   // [0:142] is the sub-list for field type_name
+	54,  // 75: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	54,  // 76: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	23,  // 77: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	55,  // 78: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	36,  // 79: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	54,  // 80: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	2,   // 81: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	3,   // 82: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	54,  // 83: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	54,  // 84: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	54,  // 85: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
+	55,  // 86: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
+	2,   // 87: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	54,  // 88: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	55,  // 89: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	28,  // 90: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	55,  // 91: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	55,  // 92: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	24,  // 93: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	4,   // 94: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	13,  // 95: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	2,   // 96: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	20,  // 97: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	3,   // 98: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	55,  // 99: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	55,  // 100: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	55,  // 101: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	54,  // 102: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 103: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	54,  // 104: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	54,  // 105: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	36,  // 106: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	54,  // 107: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 108: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	38,  // 109: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	27,  // 110: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
+	22,  // 111: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	55,  // 112: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	54,  // 113: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	54,  // 114: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	54,  // 115: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	54,  // 116: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	54,  // 117: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	54,  // 118: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	40,  // 119: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	54,  // 120: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	54,  // 121: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	54,  // 122: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	54,  // 123: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	54,  // 124: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	54,  // 125: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	36,  // 126: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	54,  // 127: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	46,  // 128: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	47,  // 129: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	48,  // 130: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	45,  // 131: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	55,  // 132: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	54,  // 133: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	54,  // 134: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	52,  // 135: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	54,  // 136: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	54,  // 137: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	49,  // 138: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	49,  // 139: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	50,  // 140: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	51,  // 141: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	53,  // 142: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	143, // [143:143] is the sub-list for method output_type
+	143, // [143:143] is the sub-list for method input_type
+	143, // [143:143] is the sub-list for extension type_name
+	143, // [143:143] is the sub-list for extension extendee
+	0,   // [0:143] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }

@@ -69,11 +69,11 @@ func jobList(query *jobs.Query) list[jobs.Job] {
 		answer: func(listed []jobs.Job, next string) proto.Message {
 			return &v1.ListJobsResponse{Jobs: messages(listed, command.JobToProto), Next: next, Scans: scans}
 		},
-		header: []string{"id", "board", "name", "kind", "priority", "state", "outcome", "owner", "posted"},
+		header: []string{"id", "state", "outcome", "name", "kind", "started", "took", "posted", "board", "priority", "owner"},
 		row: func(job *jobs.Job) []string {
 			return []string{
-				job.ID.String(), job.Board, OrDash(job.Name), OrDash(job.Kind), job.Priority.String(),
-				string(job.State), OrDash(string(job.Outcome)), OrDash(ownerOf(job)), timeText(job.PostedAt),
+				job.ID.String(), string(job.State), OrDash(string(job.Outcome)), OrDash(job.Name), OrDash(job.Kind),
+				OrDash(timeText(job.StartedAt)), OrDash(tookText(job, time.Now())), timeText(job.PostedAt), job.Board, job.Priority.String(), OrDash(ownerOf(job)),
 			}
 		},
 	}
@@ -108,6 +108,19 @@ func parseStates(names []string) ([]jobs.State, error) {
 		states = append(states, state)
 	}
 	return states, nil
+}
+
+// tookText is how long a job has been at work: to its end, or until now while it is
+// claimed; nothing in between, when nobody works on it.
+func tookText(job *jobs.Job, now time.Time) string {
+	end := job.FinishedAt
+	if job.Claim != nil {
+		end = now
+	}
+	if job.StartedAt.IsZero() || end.IsZero() {
+		return ""
+	}
+	return durationText(max(end.Sub(job.StartedAt), 0))
 }
 
 func ownerOf(job *jobs.Job) string {
@@ -189,7 +202,9 @@ func jobFields(job *jobs.Job) []field {
 		field{"not before", timeText(job.NotBefore)},
 		field{"due", timeText(job.DueAt)},
 		field{"deadline", timeText(job.Deadline)},
+		field{"started", timeText(job.StartedAt)},
 		field{"finished", timeText(job.FinishedAt)},
+		field{"took", tookText(job, time.Now())},
 		field{"claims", strconv.Itoa(job.Claims)},
 		field{"crashes", countText(job.Crashes)},
 		field{"failures", countText(job.Failures)},
