@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 	// The zones of schedules, for machines that have no zone data of their own;
 	// that of the machine is used where there is any.
 	_ "time/tzdata"
@@ -20,7 +21,7 @@ import (
 
 func main() {
 	program := cli.Program{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.Environ(), Dial: cli.Dial,
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.Environ(), Dial: cli.Dial, Zone: time.Local,
 		Terminal: term.IsTerminal(int(os.Stderr.Fd())),
 		Size: func() (width, height int) {
 			width, height, _ = term.GetSize(int(os.Stderr.Fd())) // not known: any size will do

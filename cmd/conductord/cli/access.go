@@ -103,7 +103,7 @@ func (p *Program) accessListCommand() *cobra.Command {
 			if principal.HideValues {
 				values = "hidden"
 			}
-			return []string{principal.Name, grantsText(principal.Grants), values, fmt.Sprint(len(principal.Tokens)), timeText(principal.UpdatedAt), principal.By}
+			return []string{principal.Name, grantsText(principal.Grants), values, fmt.Sprint(len(principal.Tokens)), agoText(principal.UpdatedAt), principal.By}
 		},
 	}.command(p, cmd, nil)
 }
@@ -266,13 +266,13 @@ func (p *Program) tokenListCommand() *cobra.Command {
 					for _, token := range principals[i].Tokens {
 						expires := "never"
 						if !token.Expires.IsZero() {
-							expires = timeText(token.Expires)
+							expires = agoText(token.Expires)
 						}
 						used := "never"
 						if !token.LastUsed.IsZero() {
-							used = timeText(token.LastUsed)
+							used = agoText(token.LastUsed)
 						}
-						rows = append(rows, []string{principals[i].Name, token.ID.String(), expires, used, timeText(token.CreatedAt), token.By})
+						rows = append(rows, []string{principals[i].Name, token.ID.String(), expires, used, agoText(token.CreatedAt), token.By})
 					}
 				}
 				return p.WriteTable([]string{"PRINCIPAL", "TOKEN", "EXPIRES", "LAST USED", "CREATED", "BY"}, rows)

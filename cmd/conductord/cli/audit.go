@@ -23,8 +23,8 @@ func (p *Program) auditCommand() *cobra.Command {
 
 var recordHeader = []string{"AT", "POSITION", "PRINCIPAL", "FROM", "VERB", "TARGET", "REFUSED"}
 
-func recordRow(r *access.Record) []string {
-	return []string{timeText(r.At), r.Position.String(), r.Principal, r.From, r.Verb, r.Target, r.Error}
+func (p *Program) recordRow(r *access.Record) []string {
+	return []string{p.timeText(r.At), r.Position.String(), r.Principal, r.From, r.Verb, r.Target, r.Error}
 }
 
 func recordList(records []access.Record, next string) proto.Message {
@@ -49,7 +49,7 @@ func (p *Program) auditSearchCommand() *cobra.Command {
 	cmd.Flags().StringVar(&query.Target, "target", "", "only what this is a part of, such as the id of a job")
 	cmd.Flags().DurationVar(&since, "since", 0, "only of the last so long, such as 24h")
 	return list[access.Record]{
-		what: "the audit log", answer: recordList, header: recordHeader, row: recordRow,
+		what: "the audit log", answer: recordList, header: recordHeader, row: p.recordRow,
 		read: func(ctx context.Context, cluster Cluster, after string, limit int) ([]access.Record, string, error) {
 			query.After, query.Limit = after, limit
 			page, err := cluster.Audit(ctx, query)
@@ -152,7 +152,7 @@ func (p *Program) writeRecord(r *access.Record) error {
 	if r.Error != "" {
 		done = "refused: " + r.Error
 	}
-	return p.WriteLines([]string{Clean(fmt.Sprintf("%s %s %s from %s: %s %s: %s", timeText(r.At), r.Position, r.Principal, r.From, r.Verb, r.Target, done))})
+	return p.WriteLines([]string{Clean(fmt.Sprintf("%s %s %s from %s: %s %s: %s", p.timeText(r.At), r.Position, r.Principal, r.From, r.Verb, r.Target, done))})
 }
 
 func (p *Program) auditRefusalsCommand() *cobra.Command {
@@ -177,7 +177,7 @@ func (p *Program) auditRefusalsCommand() *cobra.Command {
 				for i := range refusals {
 					r := &refusals[i]
 					answer.Refusals = append(answer.Refusals, command.RefusalToProto(r))
-					rows = append(rows, []string{timeText(r.Last), r.Node, r.Principal, r.From, r.Verb, strconv.FormatUint(r.Count, 10), r.Error})
+					rows = append(rows, []string{p.timeText(r.Last), r.Node, r.Principal, r.From, r.Verb, strconv.FormatUint(r.Count, 10), r.Error})
 				}
 				if p.JSON() {
 					return p.WriteJSON(part{answer})

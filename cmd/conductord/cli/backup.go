@@ -87,7 +87,7 @@ func (p *Program) writeBackup(d BackupDocument) error {
 	m := &d.Manifest
 	return p.writeFields([]field{
 		{"file", d.File}, {"bytes", fmt.Sprint(d.Bytes)}, {"sha256", d.SHA256}, {"cluster", m.Cluster}, {"generation", numberText(m.Generation)},
-		{"index", numberText(m.Index)}, {"time", timeText(m.Time)}, {"node", m.Node}, {"version", m.Version}, {"digest", m.Digest},
+		{"index", numberText(m.Index)}, {"time", p.timeText(m.Time)}, {"node", m.Node}, {"version", m.Version}, {"digest", m.Digest},
 	})
 }
 

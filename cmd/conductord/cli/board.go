@@ -34,7 +34,7 @@ func (p *Program) boardVerb(use, short, long string, do func(ctx context.Context
 				if err := do(ctx, cluster, args[0]); err != nil {
 					return because(err, "%s board %s", use, args[0])
 				}
-				return p.showBoard(ctx, cluster, args[0], func(b *jobs.BoardStatus) string { return " " + openText(b) + ", " + limitsText(b.Limits) })
+				return p.showBoard(ctx, cluster, args[0], func(b *jobs.BoardStatus) string { return " " + p.openText(b) + ", " + limitsText(b.Limits) })
 			})
 		},
 	}
@@ -49,11 +49,11 @@ func (p *Program) showBoard(ctx context.Context, cluster Cluster, name string, l
 	return p.show(command.BoardToProto(&status), "%s%s", status.Name, line(&status))
 }
 
-func openText(status *jobs.BoardStatus) string {
+func (p *Program) openText(status *jobs.BoardStatus) string {
 	if status.Pause == nil {
 		return "open"
 	}
-	said := "paused since " + timeText(status.Pause.At)
+	said := "paused since " + p.timeText(status.Pause.At)
 	if status.Pause.By != "" {
 		said += " by " + status.Pause.By
 	}
@@ -64,14 +64,14 @@ func openText(status *jobs.BoardStatus) string {
 }
 
 // ageingText says how waiting raises priority, and nothing where it never did.
-func ageingText(ageing jobs.BoardAgeing) string {
+func (p *Program) ageingText(ageing jobs.BoardAgeing) string {
 	switch {
 	case ageing == jobs.BoardAgeing{}:
 		return ""
 	case ageing.Step == 0:
-		return "off since " + timeText(ageing.Since) + "; what waits keeps what it has reached"
+		return "off since " + p.timeText(ageing.Since) + "; what waits keeps what it has reached"
 	}
-	return "a step of priority for each " + durationText(ageing.Step) + " of waiting, since " + timeText(ageing.Since)
+	return "a step of priority for each " + durationText(ageing.Step) + " of waiting, since " + p.timeText(ageing.Since)
 }
 
 func limitsText(limits jobs.BoardLimits) string {
@@ -147,10 +147,10 @@ func (p *Program) boardShowCommand() *cobra.Command {
 
 func (p *Program) writeBoard(b *jobs.BoardStatus) error {
 	fields := []field{
-		{"board", b.Name}, {"created", timeText(b.CreatedAt)}, {"state", openText(b)}, {"limits", limitsText(b.Limits)},
-		{"ageing", ageingText(b.Ageing)},
+		{"board", b.Name}, {"created", p.timeText(b.CreatedAt)}, {"state", p.openText(b)}, {"limits", limitsText(b.Limits)},
+		{"ageing", p.ageingText(b.Ageing)},
 		{"jobs", OrDash(statesText(b.Jobs))}, {"parked jobs", numberText(b.Parked)}, {"bytes of unfinished jobs", numberText(b.Bytes)},
-		{"claimable for", ageText(b.OldestClaimable, time.Now())}, {"next due", timeText(b.NextDue)},
+		{"claimable for", ageText(b.OldestClaimable, time.Now())}, {"next due", p.timeText(b.NextDue)},
 		{"posted in 1, 5, 15 min", rateText(b.Posted)}, {"finished in 1, 5, 15 min", rateText(b.Finished)},
 	}
 	for _, kind := range b.Kinds {
@@ -272,7 +272,7 @@ func (p *Program) boardAgeingCommand() *cobra.Command {
 				if err := cluster.AgeBoard(ctx, args[0], step); err != nil {
 					return because(err, "have the jobs of board %s age", args[0])
 				}
-				return p.showBoard(ctx, cluster, args[0], func(b *jobs.BoardStatus) string { return ", ageing: " + OrDash(ageingText(b.Ageing)) })
+				return p.showBoard(ctx, cluster, args[0], func(b *jobs.BoardStatus) string { return ", ageing: " + OrDash(p.ageingText(b.Ageing)) })
 			})
 		},
 	}

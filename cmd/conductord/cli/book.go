@@ -27,7 +27,7 @@ func (p *Program) bookListCommand() *cobra.Command {
 			return &v1.ListBooksResponse{Books: messages(books, command.BookToProto), Next: next}
 		},
 		header: []string{"id", "name", "created"},
-		row:    func(b *logbook.Book) []string { return []string{b.ID.String(), b.Name, timeText(b.CreatedAt)} },
+		row:    func(b *logbook.Book) []string { return []string{b.ID.String(), b.Name, agoText(b.CreatedAt)} },
 	}
 	return books.command(p, &cobra.Command{Use: "list", Short: "List books in the order in which they were made"}, nil)
 }
@@ -49,7 +49,7 @@ func (p *Program) writeBook(book logbook.Book) error {
 	}
 	err := p.writeFields([]field{
 		{"id", book.ID.String()}, {"name", book.Name}, {"meta", valuesText(book.Meta)},
-		{"created", timeText(book.CreatedAt)}, {"updated", timeText(book.UpdatedAt)},
+		{"created", p.timeText(book.CreatedAt)}, {"updated", p.timeText(book.UpdatedAt)},
 		{"flows", strconv.Itoa(len(book.Flows))},
 	})
 	if err != nil || len(book.Flows) == 0 {
@@ -58,7 +58,7 @@ func (p *Program) writeBook(book logbook.Book) error {
 	rows := make([][]string, 0, len(book.Flows))
 	for i := range book.Flows {
 		flow := &book.Flows[i]
-		rows = append(rows, []string{flow.ID.String(), flow.Name, flow.Factory.Name, string(flow.State), timeText(flow.UpdatedAt)})
+		rows = append(rows, []string{flow.ID.String(), flow.Name, flow.Factory.Name, string(flow.State), agoText(flow.UpdatedAt)})
 	}
 	if err := p.WriteLines([]string{""}); err != nil {
 		return err

@@ -57,7 +57,7 @@ var heldClaims = list[jobs.HeldClaim]{
 			health = "silent " + durationText(h.Silent)
 		}
 		return []string{
-			h.Job.String(), OrDash(h.Name), h.Board, h.Claim.Owner, health, timeText(h.Claim.Since), h.Claim.Token.String(),
+			h.Job.String(), OrDash(h.Name), h.Board, h.Claim.Owner, health, agoText(h.Claim.Since), h.Claim.Token.String(),
 			OrDash(spanText(h.Left)), OrDash(spanText(h.Claim.Expiry)), OrDash(countText(h.Claim.Extensions)),
 		}
 	},

@@ -311,10 +311,10 @@ func TestJobList(t *testing.T) {
 	claimed := post(t, cluster, "--kind", "k", "--priority", "7", "--board", "b")
 	newWorker(t, cluster, claimed)
 	expect(t, run(t, cluster, "job", "list"), 0, "ID STATE OUTCOME NAME KIND STARTED TOOK POSTED BOARD PRIORITY OWNER\n"+
-		"ID claimed - k k TIME TOOK TIME b 7 w1\n"+
-		"ID claimable - right\\u202eleft k - - TIME default normal -\n", "")
+		"ID claimed - k k AGO TOOK AGO b 7 w1\n"+
+		"ID claimable - right\\u202eleft k - - AGO default normal -\n", "")
 	expect(t, run(t, cluster, "job", "list", "--state", "claimed"), 0, "ID STATE OUTCOME NAME KIND STARTED TOOK POSTED BOARD PRIORITY OWNER\n"+
-		"ID claimed - k k TIME TOOK TIME b 7 w1\n", "")
+		"ID claimed - k k AGO TOOK AGO b 7 w1\n", "")
 	got := run(t, cluster, "job", "list", "-o", "json", "--limit", "1", "--reverse")
 	if listed := readJobs(t, got.out); len(listed) != 1 || listed[0].Name != "right\u202eleft" {
 		t.Errorf("got %+v", got)
@@ -468,9 +468,9 @@ func TestBooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect(t, run(t, cluster, "book", "list"), 0, "ID NAME CREATED\nID hello TIME\n", "")
+	expect(t, run(t, cluster, "book", "list"), 0, "ID NAME CREATED\nID hello AGO\n", "")
 	expect(t, run(t, cluster, "book", "get", job.Book.String()), 0,
-		"id: ID\nname: hello\ncreated: TIME\nupdated: TIME\nflows: 1\n\nFLOW NAME FACTORY STATE UPDATED\nID hello document PENDING TIME\n", "")
+		"id: ID\nname: hello\ncreated: TIME\nupdated: TIME\nflows: 1\n\nFLOW NAME FACTORY STATE UPDATED\nID hello document PENDING AGO\n", "")
 	if got := run(t, cluster, "book", "get", jobs.NewJobID().String()); got.code != cli.ExitNotFound {
 		t.Errorf("an unknown book: %+v", got)
 	}
@@ -487,12 +487,12 @@ func TestPresence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect(t, run(t, cluster, "session", "list"), 0, "ID NAME HOST PID TTL CLAIMS OPENED\nID c1 h1 7 1h0m0s 0 TIME\n", "")
+	expect(t, run(t, cluster, "session", "list"), 0, "ID NAME HOST PID TTL CLAIMS OPENED\nID c1 h1 7 1h0m0s 0 AGO\n", "")
 	if got := run(t, cluster, "session", "list", "-o", "json"); !strings.Contains(got.out, `"ttl": "3600s"`) || strings.Count(got.out, "ttl") != 1 {
 		t.Errorf("sessions as JSON: %+v", got)
 	}
 	expect(t, run(t, cluster, "conductor", "list"), 0,
-		"NAME STATE HOST PID BOARDS KINDS LABELS HOLDS MAX JOBS SINCE\nc1 claiming h1 7 default document - 0 4 TIME\n", "")
+		"NAME STATE HOST PID BOARDS KINDS LABELS HOLDS MAX JOBS SINCE\nc1 claiming h1 7 default document - 0 4 AGO\n", "")
 	// With a conductor that can do it, nothing is said about the waiting job.
 	expect(t, run(t, cluster, "job", "get", postHello(t, cluster).String(), "-o", "json"), 0,
 		jobDocument, "")

@@ -111,7 +111,7 @@ func (p *Program) conductorListCommand() *cobra.Command {
 					return because(err, "list conductors")
 				}
 				for _, drain := range absent {
-					p.Note("no conductor of the name %q lives; one that comes %s", Clean(drain.Conductor), drainText(&drain))
+					p.Note("no conductor of the name %q lives; one that comes %s", Clean(drain.Conductor), p.drainText(&drain))
 				}
 				return p.writeConductors(live)
 			})
@@ -128,15 +128,15 @@ func (p *Program) writeConductors(live []liveConductor) error {
 		c := &live[i]
 		rows = append(rows, []string{
 			c.Name, c.state(), OrDash(c.Host), strconv.Itoa(c.PID), OrDash(strings.Join(c.Boards, ",")),
-			OrDash(strings.Join(c.JobKinds, ",")), OrDash(strings.Join(c.Labels, ",")), strconv.Itoa(c.holds), strconv.Itoa(c.MaxJobs), timeText(c.RegisteredAt),
+			OrDash(strings.Join(c.JobKinds, ",")), OrDash(strings.Join(c.Labels, ",")), strconv.Itoa(c.holds), strconv.Itoa(c.MaxJobs), agoText(c.RegisteredAt),
 		})
 	}
 	return p.WriteTable([]string{"name", "state", "host", "pid", "boards", "kinds", "labels", "holds", "max jobs", "since"}, rows)
 }
 
 // drainText says who has drained a conductor, how, why and since when.
-func drainText(drain *jobs.Drain) string {
-	said := "is drained since " + timeText(drain.At)
+func (p *Program) drainText(drain *jobs.Drain) string {
+	said := "is drained since " + p.timeText(drain.At)
 	if drain.By != "" {
 		said += " by " + Clean(drain.By)
 	}
@@ -182,7 +182,7 @@ func (p *Program) showConductor(ctx context.Context, cluster Cluster, name strin
 		return p.WriteJSON(conductorList{live})
 	}
 	if drained >= 0 {
-		p.Note("no conductor of the name %q lives; one that comes %s", Clean(name), drainText(&absent[drained]))
+		p.Note("no conductor of the name %q lives; one that comes %s", Clean(name), p.drainText(&absent[drained]))
 	}
 	for i := range live {
 		if err := p.writeConductor(&live[i]); err != nil {
@@ -195,12 +195,12 @@ func (p *Program) showConductor(ctx context.Context, cluster Cluster, name strin
 func (p *Program) writeConductor(c *liveConductor) error {
 	fields := []field{
 		{"conductor", c.Name}, {"state", c.state()}, {"host", fmt.Sprintf("%s, process %d", OrDash(c.Host), c.PID)},
-		{"session", c.Session.String()}, {"since", timeText(c.RegisteredAt)},
+		{"session", c.Session.String()}, {"since", p.timeText(c.RegisteredAt)},
 		{"boards", strings.Join(c.Boards, ", ")}, {"kinds", strings.Join(c.JobKinds, ", ")}, {"labels", strings.Join(c.Labels, ", ")},
 		{"holds", fmt.Sprintf("%d of at most %d jobs", c.holds, c.MaxJobs)},
 	}
 	if c.Drain != nil {
-		fields = append(fields, field{"drain", drainText(c.Drain)})
+		fields = append(fields, field{"drain", p.drainText(c.Drain)})
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Metadata)) {
 		fields = append(fields, field{"metadata " + Clean(key), string(c.Metadata[key])})

@@ -37,3 +37,6 @@ func Attempts(detail *logbook.FlowDetail) string {
 	}
 	return out.String()
 }
+
+// Ago is how tables show a moment.
+func Ago(t time.Time) string { return agoText(t) }

@@ -252,14 +252,14 @@ func (p *Program) writeFlow(detail *logbook.FlowDetail, attempts bool) error {
 		{"flow", detail.ID.String()}, {"name", detail.Name}, {"book", detail.Book.String()},
 		{"factory", detail.Factory.Name}, {"targets", strings.Join(detail.Targets, "\n")},
 		{"on change", string(detail.OnChange)}, {"definition", definitionText(detail.Definition)},
-		{"state", string(detail.State)}, {"store", valuesText(detail.Store)}, {"updated", timeText(detail.UpdatedAt)},
+		{"state", string(detail.State)}, {"store", valuesText(detail.Store)}, {"updated", p.timeText(detail.UpdatedAt)},
 	}
 	if detail.Cause != nil {
 		fields = append(fields, failureFields(detail.Cause)...)
 		fields = append(fields, flowEvidence(detail.Cause, detail)...)
 	}
 	fields = append(fields,
-		field{"interventions", interventionLines(detail)},
+		field{"interventions", p.interventionLines(detail)},
 		field{"to go on", strings.Join(waysOn(detail), "\n")})
 	if err := p.writeFields(fields); err != nil {
 		return err
@@ -284,12 +284,12 @@ func definitionText(definition *logbook.Definition) string {
 }
 
 // interventionLines are the interventions in a flow, one on each line.
-func interventionLines(detail *logbook.FlowDetail) string {
+func (p *Program) interventionLines(detail *logbook.FlowDetail) string {
 	lines := make([]string, 0, len(detail.Interventions))
 	pending := detail.Pending()
 	for i := range detail.Interventions {
 		said := &detail.Interventions[i]
-		line := interventionText(said)
+		line := p.interventionText(said)
 		switch {
 		case slices.ContainsFunc(pending, func(p logbook.Intervention) bool { return p.ID == said.ID }):
 			line += " [to be carried out]"
@@ -316,7 +316,7 @@ func (p *Program) writeAttempts(detail *logbook.FlowDetail) error {
 				took = durationText(attempt.EndedAt.Sub(attempt.StartedAt))
 			}
 			rows = append(rows, []string{
-				detail.Atoms[i].Name, string(attempt.Action), strconv.Itoa(attempt.Number), timeText(attempt.StartedAt), OrDash(took),
+				detail.Atoms[i].Name, string(attempt.Action), strconv.Itoa(attempt.Number), p.timeText(attempt.StartedAt), OrDash(took),
 				OrDash(attempt.Owner), attempt.Token.String(), attemptOutcome(attempt),
 			})
 		}

@@ -257,7 +257,7 @@ func (p *Program) tellIntervened(ctx context.Context, cluster Cluster, f *interv
 		return p.WriteJSON(&told)
 	}
 	if !p.JSON() {
-		err := p.WriteLines([]string{"recorded: " + interventionText(&told.Intervention), "next:     " + told.Next})
+		err := p.WriteLines([]string{"recorded: " + p.interventionText(&told.Intervention), "next:     " + told.Next})
 		if err != nil {
 			return err
 		}
@@ -329,7 +329,7 @@ func nextOf(told *intervened, job *jobs.Job) string {
 }
 
 // interventionText is an intervention in a line.
-func interventionText(word *logbook.Intervention) string {
+func (p *Program) interventionText(word *logbook.Intervention) string {
 	said := string(word.Kind)
 	if word.Step != "" {
 		said += " " + Clean(word.Step)
@@ -341,7 +341,7 @@ func interventionText(word *logbook.Intervention) string {
 		said += " (held)"
 	}
 	if !word.At.IsZero() {
-		said += ", at " + timeText(word.At)
+		said += ", at " + p.timeText(word.At)
 	}
 	said += " by " + Clean(word.By)
 	if word.Reason != "" {

@@ -159,7 +159,7 @@ func (v *view) tell() {
 			continue
 		}
 		v.told[atom.Name] = state
-		text := strings.Join([]string{timeText(v.read), Clean(atom.Name), string(atom.State)}, " ")
+		text := strings.Join([]string{v.program.timeText(v.read), Clean(atom.Name), string(atom.State)}, " ")
 		if waits := !atom.RetryAt.IsZero(); settled(atom) || waits || atom.Kind == logbook.KindRetry {
 			text = strings.Join(slices.DeleteFunc([]string{text, t.facts(&treeRow{}, atom), t.outcome(atom)}, func(part string) bool { return part == "" }), " ")
 		}
@@ -167,6 +167,6 @@ func (v *view) tell() {
 	}
 	if state := string(v.detail.State); v.told[""] != state {
 		v.told[""] = state
-		fmt.Fprintf(v.program.Err, "%s flow %s %s\n", timeText(v.read), Clean(v.detail.Name), state)
+		fmt.Fprintf(v.program.Err, "%s flow %s %s\n", v.program.timeText(v.read), Clean(v.detail.Name), state)
 	}
 }

@@ -73,7 +73,7 @@ func jobList(query *jobs.Query) list[jobs.Job] {
 		row: func(job *jobs.Job) []string {
 			return []string{
 				job.ID.String(), string(job.State), OrDash(string(job.Outcome)), OrDash(job.Name), OrDash(job.Kind),
-				OrDash(timeText(job.StartedAt)), OrDash(tookText(job, time.Now())), timeText(job.PostedAt), job.Board, job.Priority.String(), OrDash(ownerOf(job)),
+				OrDash(agoText(job.StartedAt)), OrDash(tookText(job, time.Now())), agoText(job.PostedAt), job.Board, job.Priority.String(), OrDash(ownerOf(job)),
 			}
 		},
 	}
@@ -157,7 +157,7 @@ func (p *Program) showJob(ctx context.Context, cluster Cluster, job jobs.Job) er
 	if p.JSON() {
 		return p.WriteJSON(command.JobToProto(&job))
 	}
-	fields := jobFields(&job)
+	fields := p.jobFields(&job)
 	evidence, err := evidenceOf(ctx, cluster, &job)
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func (p *Program) showJob(ctx context.Context, cluster Cluster, job jobs.Job) er
 	return p.writeFields(append(fields, evidence...))
 }
 
-func jobFields(job *jobs.Job) []field {
+func (p *Program) jobFields(job *jobs.Job) []field {
 	fields := []field{
 		{"id", job.ID.String()},
 		{"name", job.Name},
@@ -197,22 +197,22 @@ func jobFields(job *jobs.Job) []field {
 	return append(fields,
 		field{"details", string(job.Details)},
 		field{"store", valuesText(job.Store)},
-		field{"posted", timeText(job.PostedAt)},
+		field{"posted", p.timeText(job.PostedAt)},
 		field{"posted by", job.PostedBy},
-		field{"not before", timeText(job.NotBefore)},
-		field{"due", timeText(job.DueAt)},
-		field{"deadline", timeText(job.Deadline)},
-		field{"started", timeText(job.StartedAt)},
-		field{"finished", timeText(job.FinishedAt)},
+		field{"not before", p.timeText(job.NotBefore)},
+		field{"due", p.timeText(job.DueAt)},
+		field{"deadline", p.timeText(job.Deadline)},
+		field{"started", p.timeText(job.StartedAt)},
+		field{"finished", p.timeText(job.FinishedAt)},
 		field{"took", tookText(job, time.Now())},
 		field{"claims", strconv.Itoa(job.Claims)},
 		field{"crashes", countText(job.Crashes)},
 		field{"failures", countText(job.Failures)},
 		field{"retention", spanText(job.Retention)},
 		field{"retry", retryText(job.Retry)},
-		field{"attempt", attemptText(job)},
+		field{"attempt", p.attemptText(job)},
 		field{"reason", job.Reason},
-		field{"stop", stopText(job.StopRequest)},
+		field{"stop", p.stopText(job.StopRequest)},
 	)
 }
 

@@ -140,10 +140,10 @@ func (p *Program) changeJob(ctx context.Context, cluster Cluster, change jobs.Ch
 	return p.showChanged(ctx, cluster, change.Job, func(job *jobs.Job) string {
 		line := fmt.Sprintf("%s, priority %s", howEnded(job), job.Priority)
 		if !job.DueAt.IsZero() {
-			line += ", due " + timeText(job.DueAt)
+			line += ", due " + p.timeText(job.DueAt)
 		}
 		if !job.Deadline.IsZero() {
-			line += ", deadline " + timeText(job.Deadline)
+			line += ", deadline " + p.timeText(job.Deadline)
 		}
 		return line
 	})

@@ -124,7 +124,7 @@ func (p *Program) endUnclaimed(ctx context.Context, cluster Cluster, how ending,
 	defer p.closeSession(ctx, cluster, session.ID)
 	claimed, err := cluster.Claim(ctx, session.ID, end.Job, jobs.NewNonce())
 	if errors.Is(err, jobs.ErrUnclaimable) {
-		err = sayWhy(ctx, cluster, end.Job, err)
+		err = p.sayWhy(ctx, cluster, end.Job, err)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot %s job %s: %w", how.verb, end.Job, err)
@@ -145,16 +145,16 @@ func (p *Program) closeSession(ctx context.Context, attendant jobs.Attendant, id
 
 // sayWhy names who holds a job that cannot be claimed, and how to end it all the
 // same, or what it waits for.
-func sayWhy(ctx context.Context, reader jobs.Reader, id jobs.JobID, refusal error) error {
+func (p *Program) sayWhy(ctx context.Context, reader jobs.Reader, id jobs.JobID, refusal error) error {
 	job, err := reader.Job(ctx, id)
 	switch {
 	case err != nil:
 		return refusal // which says enough
 	case job.Claim != nil:
 		return fmt.Errorf("%w: %q has held it since %s; --token %s ends it under that claim",
-			jobs.ErrUnclaimable, job.Claim.Owner, timeText(job.Claim.Since), job.Claim.Token)
+			jobs.ErrUnclaimable, job.Claim.Owner, p.timeText(job.Claim.Since), job.Claim.Token)
 	case !job.DueAt.IsZero():
-		return fmt.Errorf("%w: it is %s until %s", jobs.ErrUnclaimable, job.State, timeText(job.DueAt))
+		return fmt.Errorf("%w: it is %s until %s", jobs.ErrUnclaimable, job.State, p.timeText(job.DueAt))
 	}
 	return fmt.Errorf("%w: it is %s", jobs.ErrUnclaimable, job.State)
 }

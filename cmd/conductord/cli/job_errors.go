@@ -88,7 +88,7 @@ func errorList(query *jobs.ErrorQuery) list[jobs.JobError] {
 		header: []string{"at", "job", "name", "how", "type", "code", "step", "owner", "message"},
 		row: func(e *jobs.JobError) []string {
 			return []string{
-				timeText(e.At), e.Job.String(), OrDash(e.Name), string(e.How), e.Failure.Kind, OrDash(countText(e.Failure.Code)),
+				agoText(e.At), e.Job.String(), OrDash(e.Name), string(e.How), e.Failure.Kind, OrDash(countText(e.Failure.Code)),
 				OrDash(e.Failure.Step), OrDash(e.Owner), e.Failure.Message,
 			}
 		},

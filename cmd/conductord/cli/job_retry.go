@@ -95,7 +95,7 @@ func retryText(p *jobs.RetryPolicy) string {
 }
 
 // attemptText says which attempt a job with a retry policy is at.
-func attemptText(job *jobs.Job) string {
+func (p *Program) attemptText(job *jobs.Job) string {
 	if job.Retry == nil {
 		return ""
 	}
@@ -105,7 +105,7 @@ func attemptText(job *jobs.Job) string {
 	}
 	text := fmt.Sprintf("%d of %d", job.Attempts+1, max(tries, job.Attempts+1))
 	if job.Attempts > 0 && job.State == jobs.StateCooling {
-		text += ", next at " + timeText(job.DueAt)
+		text += ", next at " + p.timeText(job.DueAt)
 	}
 	return text
 }

@@ -107,7 +107,7 @@ func stopDone(request *jobs.OperatorRequest) string {
 }
 
 // stopText is the order that a job is under, in a line.
-func stopText(request *jobs.OperatorRequest) string {
+func (p *Program) stopText(request *jobs.OperatorRequest) string {
 	if request == nil {
 		return ""
 	}
@@ -118,7 +118,7 @@ func stopText(request *jobs.OperatorRequest) string {
 	if request.Interrupts() {
 		said += ", with its running steps interrupted"
 	}
-	said += ", at " + timeText(request.At)
+	said += ", at " + p.timeText(request.At)
 	if request.By != "" {
 		said += " by " + Clean(request.By)
 	}

@@ -144,14 +144,14 @@ func (p *Program) writeEvent(event jobs.Event) error {
 	if p.JSON() {
 		return p.writeJSONLine(command.EventToProto(&event))
 	}
-	return p.WriteLines([]string{eventText(event)})
+	return p.WriteLines([]string{p.eventText(event)})
 }
 
 // eventText is one event on one line.
-func eventText(event jobs.Event) string {
+func (p *Program) eventText(event jobs.Event) string {
 	parts := []string{
 		event.Position.String(),
-		timeText(event.Time), string(event.Kind),
+		p.timeText(event.Time), string(event.Kind),
 	}
 	if event.Kind.OfSessions() {
 		return strings.Join(append(parts, sessionParts(&event)...), " ")

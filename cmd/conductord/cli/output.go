@@ -219,14 +219,6 @@ func (p *Program) WriteLines(lines []string) error {
 	return err
 }
 
-// timeText shows a moment to the second, and nothing for no moment.
-func timeText(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339)
-}
-
 // durationText shows a duration with as many digits as a person reads.
 func durationText(d time.Duration) string {
 	switch {

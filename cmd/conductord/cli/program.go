@@ -44,6 +44,7 @@ type Program struct {
 	In       io.Reader
 	Out, Err io.Writer
 	Env      []string
+	Zone     *time.Location             // of the times that people read; nil: UTC
 	Terminal bool                       // Err is a terminal: progress is drawn on it
 	Size     func() (width, height int) // of the terminal; 0: not known
 	// Dial connects to a cluster.
@@ -60,6 +61,7 @@ type Program struct {
 	valueKeys string
 	output    string
 	timeout   time.Duration
+	utc       bool
 
 	started bool // the command line was right: what goes wrong now is no usage error
 }
@@ -146,6 +148,7 @@ func (p *Program) rootCommand() *cobra.Command {
 	flags.StringVar(&p.valueKeys, "value-keys", "", "file of the keys that encrypt and decrypt the values of jobs and flows (CONDUCTORD_VALUE_KEYS)")
 	flags.StringVarP(&p.output, "output", "o", "table", "table or json")
 	flags.DurationVar(&p.timeout, "timeout", 0, "give up after this long (30s; commands that wait for a job: never)")
+	flags.BoolVar(&p.utc, "utc", false, "show times in UTC, not in the zone of this machine (JSON has always UTC)")
 	root.AddCommand(
 		p.boardCommand(), p.jobCommand(), p.trashCommand(), p.bulkCommand(), p.flowCommand(), p.bookCommand(), p.scheduleCommand(), p.conductorCommand(),
 		p.sessionCommand(), p.claimCommand(), p.eventsCommand(),

@@ -103,6 +103,7 @@ func steady(text string) string {
 	for _, r := range []struct{ pattern, with string }{
 		{`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`, "ID"},
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"},
+		{`\b(\d+[smhd] ago|in \d+[smhd])\b`, "AGO"},
 		{`\b\d+(\.\d+)?m?s\b`, "TOOK"},
 		{`"size": "\d+"`, `"size": BYTES`},
 		{` +`, " "},

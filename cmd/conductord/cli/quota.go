@@ -121,7 +121,7 @@ func (p *Program) quotaListCommand() *cobra.Command {
 			if q.Boards != "" { // boards have no sessions or watches
 				row[5], row[6] = "-", "-"
 			}
-			return append(row, timeText(q.UpdatedAt), q.By)
+			return append(row, agoText(q.UpdatedAt), q.By)
 		},
 	}.command(p, cmd, nil)
 }

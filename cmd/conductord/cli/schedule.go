@@ -162,7 +162,7 @@ func (p *Program) scheduleSetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.show(command.ScheduleToProto(&saved), "%s %s", saved.Name, nextText(&saved))
+			return p.show(command.ScheduleToProto(&saved), "%s %s", saved.Name, p.nextText(&saved))
 		})
 	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
 		schedule, err = f.schedule(p, time.Now())
@@ -173,14 +173,14 @@ func (p *Program) scheduleSetCommand() *cobra.Command {
 }
 
 // nextText says when the next slot of a schedule is.
-func nextText(s *schedules.Schedule) string {
+func (p *Program) nextText(s *schedules.Schedule) string {
 	switch {
 	case s.Pause != nil:
 		return "is paused"
 	case s.Next.IsZero():
 		return "has no more slots"
 	}
-	return "next " + timeText(s.Next)
+	return "next " + p.timeText(s.Next)
 }
 
 func (p *Program) scheduleListCommand() *cobra.Command {
@@ -206,7 +206,7 @@ func (p *Program) scheduleListCommand() *cobra.Command {
 		},
 		header: []string{"board", "name", "rule", "zone", "next", "active", "waiting", "posted", "skipped"},
 		row: func(s *schedules.Schedule) []string {
-			next := OrDash(timeText(s.Next))
+			next := OrDash(agoText(s.Next))
 			if s.Pause != nil {
 				next = "paused"
 			}
@@ -294,7 +294,7 @@ func (p *Program) showSchedule(ctx context.Context, keeper schedules.Scheduler, 
 	if err != nil {
 		return err
 	}
-	return p.show(command.ScheduleToProto(&report.Schedule), "%s %s", report.Schedule.Name, nextText(&report.Schedule))
+	return p.show(command.ScheduleToProto(&report.Schedule), "%s %s", report.Schedule.Name, p.nextText(&report.Schedule))
 }
 
 func (p *Program) scheduleRunCommand() *cobra.Command {

@@ -22,15 +22,15 @@ func (p *Program) writeReport(report schedules.Report) error {
 	err := p.writeFields([]field{
 		{"name", s.Name}, {"board", s.Board}, {"id", s.ID.String()}, {"rule", s.Rule}, {"zone", cmp.Or(s.Zone, "UTC")},
 		{"overlap", string(cmp.Or(s.Overlap, schedules.OverlapSkip))}, {"missed", missedText(s.Missed)},
-		{"start", timeText(s.Start)}, {"end", timeText(s.End)}, {"posts", postsText(&s.Posting)},
+		{"start", p.timeText(s.Start)}, {"end", p.timeText(s.End)}, {"posts", postsText(&s.Posting)},
 		{"store", valuesText(s.Posting.Store)}, {"details", string(s.Posting.Details)},
 		{"key", s.Posting.Key}, {"tags", strings.Join(s.Posting.Tags, ", ")},
 		{"labels", strings.Join(s.Posting.Labels, ", ")}, {"max crashes", countText(s.Posting.MaxCrashes)},
 		{"retry", retryText(s.Posting.Retry)},
-		{"next", timeText(s.Next)}, {"paused", pauseText(s.Pause)},
+		{"next", p.timeText(s.Next)}, {"paused", p.pauseText(s.Pause)},
 		{"active", strconv.Itoa(s.Active)}, {"waiting", strconv.Itoa(s.Waiting)},
 		{"posted", strconv.FormatUint(s.Posted, 10)}, {"skipped", strconv.FormatUint(s.Skipped, 10)},
-		{"created", timeText(s.CreatedAt)}, {"updated", timeText(s.UpdatedAt)}, {"saved by", s.SavedBy},
+		{"created", p.timeText(s.CreatedAt)}, {"updated", p.timeText(s.UpdatedAt)}, {"saved by", s.SavedBy},
 	})
 	if err != nil || len(report.History) == 0 {
 		return err
@@ -68,11 +68,11 @@ func postsText(posting *jobs.Posting) string {
 	return said
 }
 
-func pauseText(pause *schedules.Pause) string {
+func (p *Program) pauseText(pause *schedules.Pause) string {
 	if pause == nil {
 		return ""
 	}
-	said := "at " + timeText(pause.At)
+	said := "at " + p.timeText(pause.At)
 	if pause.By != "" {
 		said += " by " + Clean(pause.By)
 	}
@@ -87,9 +87,9 @@ func (p *Program) writeRecords(records []schedules.SlotRecord) error {
 	rows := make([][]string, 0, len(records))
 	for i := range records {
 		r := &records[i]
-		slot := timeText(r.Slot)
+		slot := p.timeText(r.Slot)
 		if r.Slots() > 1 {
-			slot += fmt.Sprintf(" to %s (%d)", timeText(r.Through), r.Count)
+			slot += fmt.Sprintf(" to %s (%d)", p.timeText(r.Through), r.Count)
 		}
 		job := "-"
 		if !r.Job.IsZero() {

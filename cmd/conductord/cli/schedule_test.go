@@ -54,7 +54,7 @@ updated: TIME
 		{"set yearly --rule @daily --kind k --start soon", cli.ExitUsage, "", "--start must be a time"},
 		{"set yearly --rule @daily --kind k --priority urgent", cli.ExitUsage, "", "priority is invalid"},
 		{"set yearly --rule @daily --kind k --set slot=1", cli.ExitUsage, "", "filled in with the slot"},
-		{"list", 0, "BOARD NAME RULE ZONE NEXT ACTIVE WAITING POSTED SKIPPED\ndefault yearly 0 0 1 1 * UTC TIME 1 1 1 0\n", ""},
+		{"list", 0, "BOARD NAME RULE ZONE NEXT ACTIVE WAITING POSTED SKIPPED\ndefault yearly 0 0 1 1 * UTC AGO 1 1 1 0\n", ""},
 		{"delete yearly", 0, "", ""},
 		{"show yearly", cli.ExitNotFound, "", "not found"},
 	} {

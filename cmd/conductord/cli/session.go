@@ -26,7 +26,7 @@ func (p *Program) sessionCommand() *cobra.Command {
 		header: []string{"id", "name", "host", "pid", "ttl", "claims", "opened"},
 		row: func(s *jobs.Session) []string {
 			return []string{
-				s.ID.String(), s.Name, OrDash(s.Host), strconv.Itoa(s.PID), s.TTL.String(), strconv.Itoa(s.Claims), timeText(s.OpenedAt),
+				s.ID.String(), s.Name, OrDash(s.Host), strconv.Itoa(s.PID), s.TTL.String(), strconv.Itoa(s.Claims), agoText(s.OpenedAt),
 			}
 		},
 	}

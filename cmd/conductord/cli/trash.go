@@ -23,7 +23,7 @@ func (p *Program) trashListCommand() *cobra.Command {
 	trashed.header = []string{"id", "board", "name", "kind", "trashed", "crashes", "reason"}
 	trashed.row = func(job *jobs.Job) []string {
 		return []string{
-			job.ID.String(), job.Board, OrDash(job.Name), OrDash(job.Kind), timeText(job.FinishedAt), countOrDash(job.Crashes), OrDash(job.Reason),
+			job.ID.String(), job.Board, OrDash(job.Name), OrDash(job.Kind), agoText(job.FinishedAt), countOrDash(job.Crashes), OrDash(job.Reason),
 		}
 	}
 	cmd := trashed.command(p, &cobra.Command{Use: "list", Short: "List trashed jobs with the reason, the newest first"}, func([]string) (err error) {
