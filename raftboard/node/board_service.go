@@ -200,6 +200,24 @@ func (s *boardService) getBoard(message *conductordv1.GetBoardRequest) (*conduct
 	return &conductordv1.GetBoardResponse{Board: command.BoardToProto(&board)}, nil
 }
 
+// findIDs finds ids by their beginning, among those that the caller may see.
+func (s *boardService) findIDs(ctx context.Context, message *conductordv1.FindIDsRequest) (*conductordv1.FindIDsResponse, error) {
+	prefix, err := jobs.ParseIDPrefix(jobs.IDNoun(message.Noun), message.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	shows, err := s.submit.guard.shownIDs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.machine.FindIDs(prefix, shows)
+	answer := &conductordv1.FindIDsResponse{More: found.More}
+	for _, id := range found.IDs {
+		answer.Ids = append(answer.Ids, id.String())
+	}
+	return answer, err
+}
+
 func (s *boardService) listBoards(ctx context.Context, message *conductordv1.ListBoardsRequest) (*conductordv1.ListBoardsResponse, error) {
 	boards, next, err := shown(message.After, func(after string) ([]jobs.BoardStatus, string, error) {
 		page, err := s.machine.BoardList(after, int(min(message.Limit, logbook.MaxPage)), s.clock.answerTime())

@@ -59,6 +59,7 @@ func (s *services) calls() []call {
 		plain("BoardService/Explain", command.Read, reading(r, board.explain)),
 		plain("BoardService/ListClaims", command.Read, reading(r, claims.listClaims)),
 		plain("BoardService/ListErrors", command.Read, reading(r, board.listErrors)),
+		plain("BoardService/FindIDs", command.Read, readingFor(r, board.findIDs)),
 		plain("BoardService/Bulk", command.Operate, leading(r, board.bulk)),
 		plain("BoardService/GetBoard", command.Read, reading(r, board.getBoard)),
 		plain("BoardService/ListBoards", command.Read, readingFor(r, board.listBoards)),

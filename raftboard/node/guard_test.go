@@ -271,6 +271,7 @@ var ofCluster = map[string]string{
 var ofAll = map[string]string{
 	"ClusterService/Status":       `{}`,
 	"BoardService/ListBoards":     `{}`,
+	"BoardService/FindIDs":        `{"noun": "job", "prefix": "0000"}`,
 	"AccessService/WhoAmI":        `{}`,
 	"SessionService/ListSessions": `{}`,
 	"SessionService/ListEntities": `{}`,

@@ -150,7 +150,7 @@ func (g *guard) scopeOf(message any) (scope, error) {
 	case *boxed:
 		return g.scopeOf(m.Message)
 	case *conductordv1.PostRequest, *conductordv1.ExecuteRequest, *conductordv1.UpdateFlowsRequest, *conductordv1.StatusRequest,
-		*conductordv1.ListBoardsRequest, *conductordv1.ListSessionsRequest, *conductordv1.ListEntitiesRequest, *conductordv1.ListDrainsRequest,
+		*conductordv1.ListBoardsRequest, *conductordv1.FindIDsRequest, *conductordv1.ListSessionsRequest, *conductordv1.ListEntitiesRequest, *conductordv1.ListDrainsRequest,
 		*conductordv1.WatchRequest, *conductordv1.WhoAmIRequest:
 		return scope{parts: true}, nil
 	case *conductordv1.KeepAliveRequest:
@@ -340,6 +340,15 @@ func (g *guard) showEntity(ctx context.Context, entity *jobs.Entity) bool {
 	}
 	entity.Boards = slices.DeleteFunc(slices.Clone(entity.Boards), func(board string) bool { return !g.mayShow(ctx, board) })
 	return len(entity.Boards) > 0
+}
+
+// shownIDs selects the ids that the caller may see, as the lists do.
+func (g *guard) shownIDs(ctx context.Context) (func(board, principal string) bool, error) {
+	p, err := g.restricted(ctx, command.Read)
+	name := g.nameOf(ctx)
+	return func(board, principal string) bool {
+		return p == nil || principal != "" && principal == name || may(p, command.Read, cmp.Or(board, access.AllBoards))
+	}, err
 }
 
 // mayShow reports whether the caller may read what is on a board.

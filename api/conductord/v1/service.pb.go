@@ -31,6 +31,118 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type FindIDsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Noun          string                 `protobuf:"bytes,1,opt,name=noun,proto3" json:"noun,omitempty"`     // job, book, flow or session
+	Prefix        string                 `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"` // at least 4 hexadecimal digits, with dashes or without
+	Stale         bool                   `protobuf:"varint,3,opt,name=stale,proto3" json:"stale,omitempty"`  // answer from this node's own state, however old
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindIDsRequest) Reset() {
+	*x = FindIDsRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindIDsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindIDsRequest) ProtoMessage() {}
+
+func (x *FindIDsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindIDsRequest.ProtoReflect.Descriptor instead.
+func (*FindIDsRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *FindIDsRequest) GetNoun() string {
+	if x != nil {
+		return x.Noun
+	}
+	return ""
+}
+
+func (x *FindIDsRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *FindIDsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type FindIDsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`    // in order, at most 10
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"` // there are others, or more ids begin so than one call examines
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindIDsResponse) Reset() {
+	*x = FindIDsResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindIDsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindIDsResponse) ProtoMessage() {}
+
+func (x *FindIDsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindIDsResponse.ProtoReflect.Descriptor instead.
+func (*FindIDsResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *FindIDsResponse) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *FindIDsResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
 type GetBoardRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
@@ -41,7 +153,7 @@ type GetBoardRequest struct {
 
 func (x *GetBoardRequest) Reset() {
 	*x = GetBoardRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[0]
+	mi := &file_conductord_v1_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -53,7 +165,7 @@ func (x *GetBoardRequest) String() string {
 func (*GetBoardRequest) ProtoMessage() {}
 
 func (x *GetBoardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[0]
+	mi := &file_conductord_v1_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -66,7 +178,7 @@ func (x *GetBoardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBoardRequest.ProtoReflect.Descriptor instead.
 func (*GetBoardRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{0}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *GetBoardRequest) GetBoard() string {
@@ -92,7 +204,7 @@ type GetBoardResponse struct {
 
 func (x *GetBoardResponse) Reset() {
 	*x = GetBoardResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[1]
+	mi := &file_conductord_v1_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -104,7 +216,7 @@ func (x *GetBoardResponse) String() string {
 func (*GetBoardResponse) ProtoMessage() {}
 
 func (x *GetBoardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[1]
+	mi := &file_conductord_v1_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -117,7 +229,7 @@ func (x *GetBoardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBoardResponse.ProtoReflect.Descriptor instead.
 func (*GetBoardResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{1}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *GetBoardResponse) GetBoard() *Board {
@@ -138,7 +250,7 @@ type ListBoardsRequest struct {
 
 func (x *ListBoardsRequest) Reset() {
 	*x = ListBoardsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[2]
+	mi := &file_conductord_v1_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -150,7 +262,7 @@ func (x *ListBoardsRequest) String() string {
 func (*ListBoardsRequest) ProtoMessage() {}
 
 func (x *ListBoardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[2]
+	mi := &file_conductord_v1_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -163,7 +275,7 @@ func (x *ListBoardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBoardsRequest.ProtoReflect.Descriptor instead.
 func (*ListBoardsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{2}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListBoardsRequest) GetAfter() string {
@@ -197,7 +309,7 @@ type ListBoardsResponse struct {
 
 func (x *ListBoardsResponse) Reset() {
 	*x = ListBoardsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[3]
+	mi := &file_conductord_v1_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -209,7 +321,7 @@ func (x *ListBoardsResponse) String() string {
 func (*ListBoardsResponse) ProtoMessage() {}
 
 func (x *ListBoardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[3]
+	mi := &file_conductord_v1_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -222,7 +334,7 @@ func (x *ListBoardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBoardsResponse.ProtoReflect.Descriptor instead.
 func (*ListBoardsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{3}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListBoardsResponse) GetBoards() []*Board {
@@ -251,7 +363,7 @@ type PostRequest struct {
 
 func (x *PostRequest) Reset() {
 	*x = PostRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[4]
+	mi := &file_conductord_v1_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -263,7 +375,7 @@ func (x *PostRequest) String() string {
 func (*PostRequest) ProtoMessage() {}
 
 func (x *PostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[4]
+	mi := &file_conductord_v1_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -276,7 +388,7 @@ func (x *PostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostRequest.ProtoReflect.Descriptor instead.
 func (*PostRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{4}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PostRequest) GetPostings() []*Posting {
@@ -302,7 +414,7 @@ type PostResponse struct {
 
 func (x *PostResponse) Reset() {
 	*x = PostResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[5]
+	mi := &file_conductord_v1_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -314,7 +426,7 @@ func (x *PostResponse) String() string {
 func (*PostResponse) ProtoMessage() {}
 
 func (x *PostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[5]
+	mi := &file_conductord_v1_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -327,7 +439,7 @@ func (x *PostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostResponse.ProtoReflect.Descriptor instead.
 func (*PostResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{5}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PostResponse) GetPosted() []*PostedJob {
@@ -348,7 +460,7 @@ type PostedJob struct {
 
 func (x *PostedJob) Reset() {
 	*x = PostedJob{}
-	mi := &file_conductord_v1_service_proto_msgTypes[6]
+	mi := &file_conductord_v1_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -360,7 +472,7 @@ func (x *PostedJob) String() string {
 func (*PostedJob) ProtoMessage() {}
 
 func (x *PostedJob) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[6]
+	mi := &file_conductord_v1_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -373,7 +485,7 @@ func (x *PostedJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PostedJob.ProtoReflect.Descriptor instead.
 func (*PostedJob) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{6}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PostedJob) GetJob() *Job {
@@ -407,7 +519,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[7]
+	mi := &file_conductord_v1_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -419,7 +531,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[7]
+	mi := &file_conductord_v1_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -432,7 +544,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{7}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetJobRequest) GetId() string {
@@ -458,7 +570,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[8]
+	mi := &file_conductord_v1_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -470,7 +582,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[8]
+	mi := &file_conductord_v1_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -483,7 +595,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{8}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -517,7 +629,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[9]
+	mi := &file_conductord_v1_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -529,7 +641,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[9]
+	mi := &file_conductord_v1_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -542,7 +654,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{9}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListJobsRequest) GetBoard() string {
@@ -668,7 +780,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[10]
+	mi := &file_conductord_v1_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -680,7 +792,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[10]
+	mi := &file_conductord_v1_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -693,7 +805,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{10}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -727,7 +839,7 @@ type WaitJobRequest struct {
 
 func (x *WaitJobRequest) Reset() {
 	*x = WaitJobRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[11]
+	mi := &file_conductord_v1_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -739,7 +851,7 @@ func (x *WaitJobRequest) String() string {
 func (*WaitJobRequest) ProtoMessage() {}
 
 func (x *WaitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[11]
+	mi := &file_conductord_v1_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -752,7 +864,7 @@ func (x *WaitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitJobRequest.ProtoReflect.Descriptor instead.
 func (*WaitJobRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{11}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WaitJobRequest) GetId() string {
@@ -778,7 +890,7 @@ type WaitJobResponse struct {
 
 func (x *WaitJobResponse) Reset() {
 	*x = WaitJobResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[12]
+	mi := &file_conductord_v1_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -790,7 +902,7 @@ func (x *WaitJobResponse) String() string {
 func (*WaitJobResponse) ProtoMessage() {}
 
 func (x *WaitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[12]
+	mi := &file_conductord_v1_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -803,7 +915,7 @@ func (x *WaitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitJobResponse.ProtoReflect.Descriptor instead.
 func (*WaitJobResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{12}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WaitJobResponse) GetJob() *Job {
@@ -823,7 +935,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[13]
+	mi := &file_conductord_v1_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -835,7 +947,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[13]
+	mi := &file_conductord_v1_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -848,7 +960,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{13}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExplainRequest) GetId() string {
@@ -878,7 +990,7 @@ type Remedy struct {
 
 func (x *Remedy) Reset() {
 	*x = Remedy{}
-	mi := &file_conductord_v1_service_proto_msgTypes[14]
+	mi := &file_conductord_v1_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -890,7 +1002,7 @@ func (x *Remedy) String() string {
 func (*Remedy) ProtoMessage() {}
 
 func (x *Remedy) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[14]
+	mi := &file_conductord_v1_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -903,7 +1015,7 @@ func (x *Remedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Remedy.ProtoReflect.Descriptor instead.
 func (*Remedy) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{14}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Remedy) GetVerb() string {
@@ -941,7 +1053,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[15]
+	mi := &file_conductord_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +1065,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[15]
+	mi := &file_conductord_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +1078,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExplainResponse) GetJob() string {
@@ -1030,7 +1142,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[16]
+	mi := &file_conductord_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1042,7 +1154,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[16]
+	mi := &file_conductord_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1055,7 +1167,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchRequest) GetAfter() *Position {
@@ -1148,7 +1260,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[17]
+	mi := &file_conductord_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +1272,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[17]
+	mi := &file_conductord_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +1285,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WatchResponse) GetEvents() []*Event {
@@ -1199,7 +1311,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	mi := &file_conductord_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1211,7 +1323,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	mi := &file_conductord_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1224,7 +1336,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ClaimResponse) GetClaimed() *Claimed {
@@ -1244,7 +1356,7 @@ type ClaimNextRequest struct {
 
 func (x *ClaimNextRequest) Reset() {
 	*x = ClaimNextRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1256,7 +1368,7 @@ func (x *ClaimNextRequest) String() string {
 func (*ClaimNextRequest) ProtoMessage() {}
 
 func (x *ClaimNextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1269,7 +1381,7 @@ func (x *ClaimNextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNextRequest.ProtoReflect.Descriptor instead.
 func (*ClaimNextRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ClaimNextRequest) GetClaim() *ClaimNextCommand {
@@ -1295,7 +1407,7 @@ type ClaimNextResponse struct {
 
 func (x *ClaimNextResponse) Reset() {
 	*x = ClaimNextResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1307,7 +1419,7 @@ func (x *ClaimNextResponse) String() string {
 func (*ClaimNextResponse) ProtoMessage() {}
 
 func (x *ClaimNextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1320,7 +1432,7 @@ func (x *ClaimNextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNextResponse.ProtoReflect.Descriptor instead.
 func (*ClaimNextResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ClaimNextResponse) GetClaimed() []*Claimed {
@@ -1344,7 +1456,7 @@ type ListClaimsRequest struct {
 
 func (x *ListClaimsRequest) Reset() {
 	*x = ListClaimsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1356,7 +1468,7 @@ func (x *ListClaimsRequest) String() string {
 func (*ListClaimsRequest) ProtoMessage() {}
 
 func (x *ListClaimsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1369,7 +1481,7 @@ func (x *ListClaimsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClaimsRequest.ProtoReflect.Descriptor instead.
 func (*ListClaimsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListClaimsRequest) GetOwner() string {
@@ -1424,7 +1536,7 @@ type ListClaimsResponse struct {
 
 func (x *ListClaimsResponse) Reset() {
 	*x = ListClaimsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1548,7 @@ func (x *ListClaimsResponse) String() string {
 func (*ListClaimsResponse) ProtoMessage() {}
 
 func (x *ListClaimsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1561,7 @@ func (x *ListClaimsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClaimsResponse.ProtoReflect.Descriptor instead.
 func (*ListClaimsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListClaimsResponse) GetClaims() []*HeldClaim {
@@ -1486,7 +1598,7 @@ type ListErrorsRequest struct {
 
 func (x *ListErrorsRequest) Reset() {
 	*x = ListErrorsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1498,7 +1610,7 @@ func (x *ListErrorsRequest) String() string {
 func (*ListErrorsRequest) ProtoMessage() {}
 
 func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1511,7 +1623,7 @@ func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListErrorsRequest.ProtoReflect.Descriptor instead.
 func (*ListErrorsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListErrorsRequest) GetJob() string {
@@ -1609,7 +1721,7 @@ type ListErrorsResponse struct {
 
 func (x *ListErrorsResponse) Reset() {
 	*x = ListErrorsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1621,7 +1733,7 @@ func (x *ListErrorsResponse) String() string {
 func (*ListErrorsResponse) ProtoMessage() {}
 
 func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1634,7 +1746,7 @@ func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListErrorsResponse.ProtoReflect.Descriptor instead.
 func (*ListErrorsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListErrorsResponse) GetErrors() []*JobError {
@@ -1672,7 +1784,7 @@ type BulkRequest struct {
 
 func (x *BulkRequest) Reset() {
 	*x = BulkRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +1796,7 @@ func (x *BulkRequest) String() string {
 func (*BulkRequest) ProtoMessage() {}
 
 func (x *BulkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +1809,7 @@ func (x *BulkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRequest.ProtoReflect.Descriptor instead.
 func (*BulkRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *BulkRequest) GetAction() string {
@@ -1755,7 +1867,7 @@ type BulkResponse struct {
 
 func (x *BulkResponse) Reset() {
 	*x = BulkResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1767,7 +1879,7 @@ func (x *BulkResponse) String() string {
 func (*BulkResponse) ProtoMessage() {}
 
 func (x *BulkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1780,7 +1892,7 @@ func (x *BulkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkResponse.ProtoReflect.Descriptor instead.
 func (*BulkResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *BulkResponse) GetMatched() uint32 {
@@ -1828,7 +1940,7 @@ type BulkRefusal struct {
 
 func (x *BulkRefusal) Reset() {
 	*x = BulkRefusal{}
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +1952,7 @@ func (x *BulkRefusal) String() string {
 func (*BulkRefusal) ProtoMessage() {}
 
 func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +1965,7 @@ func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRefusal.ProtoReflect.Descriptor instead.
 func (*BulkRefusal) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *BulkRefusal) GetJob() string {
@@ -1879,7 +1991,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1891,7 +2003,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1904,7 +2016,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExecuteRequest) GetCommands() []*Command {
@@ -1923,7 +2035,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1935,7 +2047,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1948,7 +2060,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExecuteResponse) GetResults() []*Result {
@@ -1968,7 +2080,7 @@ type ListDrainsRequest struct {
 
 func (x *ListDrainsRequest) Reset() {
 	*x = ListDrainsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1980,7 +2092,7 @@ func (x *ListDrainsRequest) String() string {
 func (*ListDrainsRequest) ProtoMessage() {}
 
 func (x *ListDrainsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1993,7 +2105,7 @@ func (x *ListDrainsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDrainsRequest.ProtoReflect.Descriptor instead.
 func (*ListDrainsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListDrainsRequest) GetStale() bool {
@@ -2020,7 +2132,7 @@ type ListDrainsResponse struct {
 
 func (x *ListDrainsResponse) Reset() {
 	*x = ListDrainsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2032,7 +2144,7 @@ func (x *ListDrainsResponse) String() string {
 func (*ListDrainsResponse) ProtoMessage() {}
 
 func (x *ListDrainsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2045,7 +2157,7 @@ func (x *ListDrainsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDrainsResponse.ProtoReflect.Descriptor instead.
 func (*ListDrainsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListDrainsResponse) GetDrains() []*Drain {
@@ -2071,7 +2183,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2083,7 +2195,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2096,7 +2208,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *OpenRequest) GetOpening() *Opening {
@@ -2115,7 +2227,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2127,7 +2239,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2140,7 +2252,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *OpenResponse) GetSession() *Session {
@@ -2159,7 +2271,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2171,7 +2283,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2184,7 +2296,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *KeepAliveRequest) GetSession() string {
@@ -2204,7 +2316,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2216,7 +2328,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2229,7 +2341,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListSessionsRequest) GetStale() bool {
@@ -2256,7 +2368,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2268,7 +2380,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2281,7 +2393,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -2309,7 +2421,7 @@ type ListEntitiesRequest struct {
 
 func (x *ListEntitiesRequest) Reset() {
 	*x = ListEntitiesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2433,7 @@ func (x *ListEntitiesRequest) String() string {
 func (*ListEntitiesRequest) ProtoMessage() {}
 
 func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2446,7 @@ func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListEntitiesRequest) GetKind() string {
@@ -2368,7 +2480,7 @@ type ListEntitiesResponse struct {
 
 func (x *ListEntitiesResponse) Reset() {
 	*x = ListEntitiesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2380,7 +2492,7 @@ func (x *ListEntitiesResponse) String() string {
 func (*ListEntitiesResponse) ProtoMessage() {}
 
 func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2393,7 +2505,7 @@ func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListEntitiesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListEntitiesResponse) GetEntities() []*Entity {
@@ -2421,7 +2533,7 @@ type GetBookRequest struct {
 
 func (x *GetBookRequest) Reset() {
 	*x = GetBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2433,7 +2545,7 @@ func (x *GetBookRequest) String() string {
 func (*GetBookRequest) ProtoMessage() {}
 
 func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2446,7 +2558,7 @@ func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookRequest.ProtoReflect.Descriptor instead.
 func (*GetBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetBookRequest) GetId() string {
@@ -2480,7 +2592,7 @@ type GetBookResponse struct {
 
 func (x *GetBookResponse) Reset() {
 	*x = GetBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2492,7 +2604,7 @@ func (x *GetBookResponse) String() string {
 func (*GetBookResponse) ProtoMessage() {}
 
 func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2505,7 +2617,7 @@ func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookResponse.ProtoReflect.Descriptor instead.
 func (*GetBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetBookResponse) GetBook() *Book {
@@ -2533,7 +2645,7 @@ type ListBooksRequest struct {
 
 func (x *ListBooksRequest) Reset() {
 	*x = ListBooksRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2545,7 +2657,7 @@ func (x *ListBooksRequest) String() string {
 func (*ListBooksRequest) ProtoMessage() {}
 
 func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2558,7 +2670,7 @@ func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksRequest.ProtoReflect.Descriptor instead.
 func (*ListBooksRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListBooksRequest) GetAfter() string {
@@ -2592,7 +2704,7 @@ type ListBooksResponse struct {
 
 func (x *ListBooksResponse) Reset() {
 	*x = ListBooksResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2604,7 +2716,7 @@ func (x *ListBooksResponse) String() string {
 func (*ListBooksResponse) ProtoMessage() {}
 
 func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2617,7 +2729,7 @@ func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksResponse.ProtoReflect.Descriptor instead.
 func (*ListBooksResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListBooksResponse) GetBooks() []*Book {
@@ -2648,7 +2760,7 @@ type GetFlowRequest struct {
 
 func (x *GetFlowRequest) Reset() {
 	*x = GetFlowRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2660,7 +2772,7 @@ func (x *GetFlowRequest) String() string {
 func (*GetFlowRequest) ProtoMessage() {}
 
 func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2673,7 +2785,7 @@ func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowRequest.ProtoReflect.Descriptor instead.
 func (*GetFlowRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetFlowRequest) GetId() string {
@@ -2714,7 +2826,7 @@ type GetFlowResponse struct {
 
 func (x *GetFlowResponse) Reset() {
 	*x = GetFlowResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2726,7 +2838,7 @@ func (x *GetFlowResponse) String() string {
 func (*GetFlowResponse) ProtoMessage() {}
 
 func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2739,7 +2851,7 @@ func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowResponse.ProtoReflect.Descriptor instead.
 func (*GetFlowResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetFlowResponse) GetFlow() *FlowDetail {
@@ -2765,7 +2877,7 @@ type UpdateFlowsRequest struct {
 
 func (x *UpdateFlowsRequest) Reset() {
 	*x = UpdateFlowsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2777,7 +2889,7 @@ func (x *UpdateFlowsRequest) String() string {
 func (*UpdateFlowsRequest) ProtoMessage() {}
 
 func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2790,7 +2902,7 @@ func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *UpdateFlowsRequest) GetUpdates() []*Update {
@@ -2809,7 +2921,7 @@ type UpdateFlowsResponse struct {
 
 func (x *UpdateFlowsResponse) Reset() {
 	*x = UpdateFlowsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2821,7 +2933,7 @@ func (x *UpdateFlowsResponse) String() string {
 func (*UpdateFlowsResponse) ProtoMessage() {}
 
 func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2834,7 +2946,7 @@ func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsResponse.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *UpdateFlowsResponse) GetVerdicts() []*Verdict {
@@ -2853,7 +2965,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2865,7 +2977,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2878,7 +2990,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Verdict) GetError() *Error {
@@ -2897,7 +3009,7 @@ type SaveScheduleRequest struct {
 
 func (x *SaveScheduleRequest) Reset() {
 	*x = SaveScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2909,7 +3021,7 @@ func (x *SaveScheduleRequest) String() string {
 func (*SaveScheduleRequest) ProtoMessage() {}
 
 func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2922,7 +3034,7 @@ func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SaveScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SaveScheduleRequest) GetSchedule() *Schedule {
@@ -2941,7 +3053,7 @@ type SaveScheduleResponse struct {
 
 func (x *SaveScheduleResponse) Reset() {
 	*x = SaveScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2953,7 +3065,7 @@ func (x *SaveScheduleResponse) String() string {
 func (*SaveScheduleResponse) ProtoMessage() {}
 
 func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2966,7 +3078,7 @@ func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SaveScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SaveScheduleResponse) GetSchedule() *Schedule {
@@ -2989,7 +3101,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3001,7 +3113,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3014,7 +3126,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetScheduleRequest) GetBoard() string {
@@ -3063,7 +3175,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3075,7 +3187,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3088,7 +3200,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -3124,7 +3236,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3136,7 +3248,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3149,7 +3261,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListSchedulesRequest) GetBoard() string {
@@ -3190,7 +3302,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3202,7 +3314,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3215,7 +3327,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -3242,7 +3354,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3254,7 +3366,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3267,7 +3379,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ResumeScheduleRequest) GetBoard() string {
@@ -3296,7 +3408,7 @@ type RunScheduleRequest struct {
 
 func (x *RunScheduleRequest) Reset() {
 	*x = RunScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3308,7 +3420,7 @@ func (x *RunScheduleRequest) String() string {
 func (*RunScheduleRequest) ProtoMessage() {}
 
 func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3321,7 +3433,7 @@ func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RunScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RunScheduleRequest) GetBoard() string {
@@ -3361,7 +3473,7 @@ type RunScheduleResponse struct {
 
 func (x *RunScheduleResponse) Reset() {
 	*x = RunScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3373,7 +3485,7 @@ func (x *RunScheduleResponse) String() string {
 func (*RunScheduleResponse) ProtoMessage() {}
 
 func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3386,7 +3498,7 @@ func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RunScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *RunScheduleResponse) GetSlot() *SlotRecord {
@@ -3410,7 +3522,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3422,7 +3534,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3435,7 +3547,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *BackfillScheduleRequest) GetBoard() string {
@@ -3490,7 +3602,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3502,7 +3614,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3515,7 +3627,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *BackfillScheduleResponse) GetSlots() []*SlotRecord {
@@ -3542,7 +3654,7 @@ type ListPrincipalsRequest struct {
 
 func (x *ListPrincipalsRequest) Reset() {
 	*x = ListPrincipalsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3554,7 +3666,7 @@ func (x *ListPrincipalsRequest) String() string {
 func (*ListPrincipalsRequest) ProtoMessage() {}
 
 func (x *ListPrincipalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3567,7 +3679,7 @@ func (x *ListPrincipalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPrincipalsRequest.ProtoReflect.Descriptor instead.
 func (*ListPrincipalsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListPrincipalsRequest) GetAfter() string {
@@ -3594,7 +3706,7 @@ type ListPrincipalsResponse struct {
 
 func (x *ListPrincipalsResponse) Reset() {
 	*x = ListPrincipalsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3606,7 +3718,7 @@ func (x *ListPrincipalsResponse) String() string {
 func (*ListPrincipalsResponse) ProtoMessage() {}
 
 func (x *ListPrincipalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3619,7 +3731,7 @@ func (x *ListPrincipalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPrincipalsResponse.ProtoReflect.Descriptor instead.
 func (*ListPrincipalsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListPrincipalsResponse) GetPrincipals() []*Principal {
@@ -3646,7 +3758,7 @@ type ListQuotasRequest struct {
 
 func (x *ListQuotasRequest) Reset() {
 	*x = ListQuotasRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3658,7 +3770,7 @@ func (x *ListQuotasRequest) String() string {
 func (*ListQuotasRequest) ProtoMessage() {}
 
 func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3671,7 +3783,7 @@ func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
 func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListQuotasRequest) GetAfter() string {
@@ -3698,7 +3810,7 @@ type ListQuotasResponse struct {
 
 func (x *ListQuotasResponse) Reset() {
 	*x = ListQuotasResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3710,7 +3822,7 @@ func (x *ListQuotasResponse) String() string {
 func (*ListQuotasResponse) ProtoMessage() {}
 
 func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3723,7 +3835,7 @@ func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasResponse.ProtoReflect.Descriptor instead.
 func (*ListQuotasResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListQuotasResponse) GetQuotas() []*Quota {
@@ -3756,7 +3868,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3768,7 +3880,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3781,7 +3893,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListAuditRequest) GetPrincipal() string {
@@ -3850,7 +3962,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3862,7 +3974,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3875,7 +3987,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -3900,7 +4012,7 @@ type ListRefusalsRequest struct {
 
 func (x *ListRefusalsRequest) Reset() {
 	*x = ListRefusalsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3912,7 +4024,7 @@ func (x *ListRefusalsRequest) String() string {
 func (*ListRefusalsRequest) ProtoMessage() {}
 
 func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3925,7 +4037,7 @@ func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusalsRequest.ProtoReflect.Descriptor instead.
 func (*ListRefusalsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 type ListRefusalsResponse struct {
@@ -3937,7 +4049,7 @@ type ListRefusalsResponse struct {
 
 func (x *ListRefusalsResponse) Reset() {
 	*x = ListRefusalsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3949,7 +4061,7 @@ func (x *ListRefusalsResponse) String() string {
 func (*ListRefusalsResponse) ProtoMessage() {}
 
 func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3962,7 +4074,7 @@ func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusalsResponse.ProtoReflect.Descriptor instead.
 func (*ListRefusalsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListRefusalsResponse) GetRefusals() []*AuditRefusal {
@@ -3980,7 +4092,7 @@ type WhoAmIRequest struct {
 
 func (x *WhoAmIRequest) Reset() {
 	*x = WhoAmIRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3992,7 +4104,7 @@ func (x *WhoAmIRequest) String() string {
 func (*WhoAmIRequest) ProtoMessage() {}
 
 func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4005,7 +4117,7 @@ func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
 func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 type WhoAmIResponse struct {
@@ -4021,7 +4133,7 @@ type WhoAmIResponse struct {
 
 func (x *WhoAmIResponse) Reset() {
 	*x = WhoAmIResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4033,7 +4145,7 @@ func (x *WhoAmIResponse) String() string {
 func (*WhoAmIResponse) ProtoMessage() {}
 
 func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4046,7 +4158,7 @@ func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIResponse.ProtoReflect.Descriptor instead.
 func (*WhoAmIResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *WhoAmIResponse) GetEnforced() bool {
@@ -4094,7 +4206,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4106,7 +4218,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4119,7 +4231,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CarryRequest) GetCalls() []*StreamedCall {
@@ -4149,7 +4261,7 @@ type StreamedCall struct {
 
 func (x *StreamedCall) Reset() {
 	*x = StreamedCall{}
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4161,7 +4273,7 @@ func (x *StreamedCall) String() string {
 func (*StreamedCall) ProtoMessage() {}
 
 func (x *StreamedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4174,7 +4286,7 @@ func (x *StreamedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedCall.ProtoReflect.Descriptor instead.
 func (*StreamedCall) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *StreamedCall) GetNumber() uint64 {
@@ -4227,7 +4339,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4239,7 +4351,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4252,7 +4364,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CarryResponse) GetAnswers() []*StreamedAnswer {
@@ -4304,7 +4416,7 @@ type StreamedAnswer struct {
 
 func (x *StreamedAnswer) Reset() {
 	*x = StreamedAnswer{}
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4316,7 +4428,7 @@ func (x *StreamedAnswer) String() string {
 func (*StreamedAnswer) ProtoMessage() {}
 
 func (x *StreamedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4329,7 +4441,7 @@ func (x *StreamedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedAnswer.ProtoReflect.Descriptor instead.
 func (*StreamedAnswer) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *StreamedAnswer) GetNumber() uint64 {
@@ -4382,7 +4494,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4394,7 +4506,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4407,7 +4519,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
 }
 
 type UpgradeResponse struct {
@@ -4419,7 +4531,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4431,7 +4543,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4444,7 +4556,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *UpgradeResponse) GetVersion() uint32 {
@@ -4462,7 +4574,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4474,7 +4586,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4487,7 +4599,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
 }
 
 type VerifyResponse struct {
@@ -4500,7 +4612,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4512,7 +4624,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4525,7 +4637,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -4554,7 +4666,7 @@ type MemberCheck struct {
 
 func (x *MemberCheck) Reset() {
 	*x = MemberCheck{}
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4566,7 +4678,7 @@ func (x *MemberCheck) String() string {
 func (*MemberCheck) ProtoMessage() {}
 
 func (x *MemberCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4579,7 +4691,7 @@ func (x *MemberCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberCheck.ProtoReflect.Descriptor instead.
 func (*MemberCheck) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *MemberCheck) GetName() string {
@@ -4619,7 +4731,7 @@ type TableSumsRequest struct {
 
 func (x *TableSumsRequest) Reset() {
 	*x = TableSumsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4631,7 +4743,7 @@ func (x *TableSumsRequest) String() string {
 func (*TableSumsRequest) ProtoMessage() {}
 
 func (x *TableSumsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4644,7 +4756,7 @@ func (x *TableSumsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableSumsRequest.ProtoReflect.Descriptor instead.
 func (*TableSumsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *TableSumsRequest) GetIndex() uint64 {
@@ -4663,7 +4775,7 @@ type TableSumsResponse struct {
 
 func (x *TableSumsResponse) Reset() {
 	*x = TableSumsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4675,7 +4787,7 @@ func (x *TableSumsResponse) String() string {
 func (*TableSumsResponse) ProtoMessage() {}
 
 func (x *TableSumsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4688,7 +4800,7 @@ func (x *TableSumsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableSumsResponse.ProtoReflect.Descriptor instead.
 func (*TableSumsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *TableSumsResponse) GetSums() []*TableSum {
@@ -4712,7 +4824,7 @@ type AddMemberRequest struct {
 
 func (x *AddMemberRequest) Reset() {
 	*x = AddMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4724,7 +4836,7 @@ func (x *AddMemberRequest) String() string {
 func (*AddMemberRequest) ProtoMessage() {}
 
 func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4737,7 +4849,7 @@ func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberRequest.ProtoReflect.Descriptor instead.
 func (*AddMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *AddMemberRequest) GetCluster() string {
@@ -4794,7 +4906,7 @@ type AddMemberResponse struct {
 
 func (x *AddMemberResponse) Reset() {
 	*x = AddMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4806,7 +4918,7 @@ func (x *AddMemberResponse) String() string {
 func (*AddMemberResponse) ProtoMessage() {}
 
 func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4819,7 +4931,7 @@ func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberResponse.ProtoReflect.Descriptor instead.
 func (*AddMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *AddMemberResponse) GetGeneration() uint64 {
@@ -4852,7 +4964,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4864,7 +4976,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4877,7 +4989,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *RemoveMemberRequest) GetName() string {
@@ -4896,7 +5008,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4908,7 +5020,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4921,7 +5033,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *RemoveMemberResponse) GetMembers() []*Member {
@@ -4942,7 +5054,7 @@ type SetVoteRequest struct {
 
 func (x *SetVoteRequest) Reset() {
 	*x = SetVoteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4954,7 +5066,7 @@ func (x *SetVoteRequest) String() string {
 func (*SetVoteRequest) ProtoMessage() {}
 
 func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4967,7 +5079,7 @@ func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVoteRequest.ProtoReflect.Descriptor instead.
 func (*SetVoteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *SetVoteRequest) GetName() string {
@@ -5000,7 +5112,7 @@ type SetVoteResponse struct {
 
 func (x *SetVoteResponse) Reset() {
 	*x = SetVoteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5012,7 +5124,7 @@ func (x *SetVoteResponse) String() string {
 func (*SetVoteResponse) ProtoMessage() {}
 
 func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5025,7 +5137,7 @@ func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVoteResponse.ProtoReflect.Descriptor instead.
 func (*SetVoteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *SetVoteResponse) GetMembers() []*Member {
@@ -5046,7 +5158,7 @@ type MoveMemberRequest struct {
 
 func (x *MoveMemberRequest) Reset() {
 	*x = MoveMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5058,7 +5170,7 @@ func (x *MoveMemberRequest) String() string {
 func (*MoveMemberRequest) ProtoMessage() {}
 
 func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5071,7 +5183,7 @@ func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*MoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *MoveMemberRequest) GetName() string {
@@ -5104,7 +5216,7 @@ type MoveMemberResponse struct {
 
 func (x *MoveMemberResponse) Reset() {
 	*x = MoveMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5116,7 +5228,7 @@ func (x *MoveMemberResponse) String() string {
 func (*MoveMemberResponse) ProtoMessage() {}
 
 func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5129,7 +5241,7 @@ func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*MoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *MoveMemberResponse) GetMembers() []*Member {
@@ -5148,7 +5260,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5160,7 +5272,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5173,7 +5285,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *TransferLeaderRequest) GetTo() string {
@@ -5192,7 +5304,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5204,7 +5316,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5217,7 +5329,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *TransferLeaderResponse) GetLeader() string {
@@ -5235,7 +5347,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5247,7 +5359,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5260,7 +5372,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
 }
 
 type BackupResponse struct {
@@ -5272,7 +5384,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[91]
+	mi := &file_conductord_v1_service_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5284,7 +5396,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[91]
+	mi := &file_conductord_v1_service_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5297,7 +5409,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *BackupResponse) GetPart() []byte {
@@ -5315,7 +5427,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[92]
+	mi := &file_conductord_v1_service_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5327,7 +5439,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[92]
+	mi := &file_conductord_v1_service_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5340,7 +5452,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{94}
 }
 
 type StatusResponse struct {
@@ -5377,7 +5489,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[93]
+	mi := &file_conductord_v1_service_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5389,7 +5501,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[93]
+	mi := &file_conductord_v1_service_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5402,7 +5514,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{93}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -5586,7 +5698,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[94]
+	mi := &file_conductord_v1_service_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5598,7 +5710,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[94]
+	mi := &file_conductord_v1_service_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5611,7 +5723,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{94}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Member) GetName() string {
@@ -5653,7 +5765,14 @@ var File_conductord_v1_service_proto protoreflect.FileDescriptor
 
 const file_conductord_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1bconductord/v1/service.proto\x12\rconductord.v1\x1a\x1bconductord/v1/command.proto\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"=\n" +
+	"\x1bconductord/v1/service.proto\x12\rconductord.v1\x1a\x1bconductord/v1/command.proto\x1a\x19conductord/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"R\n" +
+	"\x0eFindIDsRequest\x12\x12\n" +
+	"\x04noun\x18\x01 \x01(\tR\x04noun\x12\x16\n" +
+	"\x06prefix\x18\x02 \x01(\tR\x06prefix\x12\x14\n" +
+	"\x05stale\x18\x03 \x01(\bR\x05stale\"7\n" +
+	"\x0fFindIDsResponse\x12\x10\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"=\n" +
 	"\x0fGetBoardRequest\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12\x14\n" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale\">\n" +
@@ -6047,7 +6166,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\fraft_address\x18\x03 \x01(\tR\vraftAddress\x12\x1f\n" +
 	"\vapi_address\x18\x04 \x01(\tR\n" +
 	"apiAddress\x12\x14\n" +
-	"\x05voter\x18\x05 \x01(\bR\x05voter2\xb3\x10\n" +
+	"\x05voter\x18\x05 \x01(\bR\x05voter2\xfd\x10\n" +
 	"\fBoardService\x12?\n" +
 	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\x12E\n" +
 	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\x12K\n" +
@@ -6071,7 +6190,8 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\aRestore\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\x127\n" +
 	"\x05Purge\x12\x19.conductord.v1.JobCommand\x1a\x13.conductord.v1.Done\x12Q\n" +
 	"\n" +
-	"ListErrors\x12 .conductord.v1.ListErrorsRequest\x1a!.conductord.v1.ListErrorsResponse\x12?\n" +
+	"ListErrors\x12 .conductord.v1.ListErrorsRequest\x1a!.conductord.v1.ListErrorsResponse\x12H\n" +
+	"\aFindIDs\x12\x1d.conductord.v1.FindIDsRequest\x1a\x1e.conductord.v1.FindIDsResponse\x12?\n" +
 	"\x04Bulk\x12\x1a.conductord.v1.BulkRequest\x1a\x1b.conductord.v1.BulkResponse\x12H\n" +
 	"\aExecute\x12\x1d.conductord.v1.ExecuteRequest\x1a\x1e.conductord.v1.ExecuteResponse\x12?\n" +
 	"\vCreateBoard\x12\x1b.conductord.v1.BoardCommand\x1a\x13.conductord.v1.Done\x12K\n" +
@@ -6154,393 +6274,397 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 98)
 var file_conductord_v1_service_proto_goTypes = []any{
-	(*GetBoardRequest)(nil),          // 0: conductord.v1.GetBoardRequest
-	(*GetBoardResponse)(nil),         // 1: conductord.v1.GetBoardResponse
-	(*ListBoardsRequest)(nil),        // 2: conductord.v1.ListBoardsRequest
-	(*ListBoardsResponse)(nil),       // 3: conductord.v1.ListBoardsResponse
-	(*PostRequest)(nil),              // 4: conductord.v1.PostRequest
-	(*PostResponse)(nil),             // 5: conductord.v1.PostResponse
-	(*PostedJob)(nil),                // 6: conductord.v1.PostedJob
-	(*GetJobRequest)(nil),            // 7: conductord.v1.GetJobRequest
-	(*GetJobResponse)(nil),           // 8: conductord.v1.GetJobResponse
-	(*ListJobsRequest)(nil),          // 9: conductord.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),         // 10: conductord.v1.ListJobsResponse
-	(*WaitJobRequest)(nil),           // 11: conductord.v1.WaitJobRequest
-	(*WaitJobResponse)(nil),          // 12: conductord.v1.WaitJobResponse
-	(*ExplainRequest)(nil),           // 13: conductord.v1.ExplainRequest
-	(*Remedy)(nil),                   // 14: conductord.v1.Remedy
-	(*ExplainResponse)(nil),          // 15: conductord.v1.ExplainResponse
-	(*WatchRequest)(nil),             // 16: conductord.v1.WatchRequest
-	(*WatchResponse)(nil),            // 17: conductord.v1.WatchResponse
-	(*ClaimResponse)(nil),            // 18: conductord.v1.ClaimResponse
-	(*ClaimNextRequest)(nil),         // 19: conductord.v1.ClaimNextRequest
-	(*ClaimNextResponse)(nil),        // 20: conductord.v1.ClaimNextResponse
-	(*ListClaimsRequest)(nil),        // 21: conductord.v1.ListClaimsRequest
-	(*ListClaimsResponse)(nil),       // 22: conductord.v1.ListClaimsResponse
-	(*ListErrorsRequest)(nil),        // 23: conductord.v1.ListErrorsRequest
-	(*ListErrorsResponse)(nil),       // 24: conductord.v1.ListErrorsResponse
-	(*BulkRequest)(nil),              // 25: conductord.v1.BulkRequest
-	(*BulkResponse)(nil),             // 26: conductord.v1.BulkResponse
-	(*BulkRefusal)(nil),              // 27: conductord.v1.BulkRefusal
-	(*ExecuteRequest)(nil),           // 28: conductord.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),          // 29: conductord.v1.ExecuteResponse
-	(*ListDrainsRequest)(nil),        // 30: conductord.v1.ListDrainsRequest
-	(*ListDrainsResponse)(nil),       // 31: conductord.v1.ListDrainsResponse
-	(*OpenRequest)(nil),              // 32: conductord.v1.OpenRequest
-	(*OpenResponse)(nil),             // 33: conductord.v1.OpenResponse
-	(*KeepAliveRequest)(nil),         // 34: conductord.v1.KeepAliveRequest
-	(*ListSessionsRequest)(nil),      // 35: conductord.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),     // 36: conductord.v1.ListSessionsResponse
-	(*ListEntitiesRequest)(nil),      // 37: conductord.v1.ListEntitiesRequest
-	(*ListEntitiesResponse)(nil),     // 38: conductord.v1.ListEntitiesResponse
-	(*GetBookRequest)(nil),           // 39: conductord.v1.GetBookRequest
-	(*GetBookResponse)(nil),          // 40: conductord.v1.GetBookResponse
-	(*ListBooksRequest)(nil),         // 41: conductord.v1.ListBooksRequest
-	(*ListBooksResponse)(nil),        // 42: conductord.v1.ListBooksResponse
-	(*GetFlowRequest)(nil),           // 43: conductord.v1.GetFlowRequest
-	(*GetFlowResponse)(nil),          // 44: conductord.v1.GetFlowResponse
-	(*UpdateFlowsRequest)(nil),       // 45: conductord.v1.UpdateFlowsRequest
-	(*UpdateFlowsResponse)(nil),      // 46: conductord.v1.UpdateFlowsResponse
-	(*Verdict)(nil),                  // 47: conductord.v1.Verdict
-	(*SaveScheduleRequest)(nil),      // 48: conductord.v1.SaveScheduleRequest
-	(*SaveScheduleResponse)(nil),     // 49: conductord.v1.SaveScheduleResponse
-	(*GetScheduleRequest)(nil),       // 50: conductord.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),      // 51: conductord.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),     // 52: conductord.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),    // 53: conductord.v1.ListSchedulesResponse
-	(*ResumeScheduleRequest)(nil),    // 54: conductord.v1.ResumeScheduleRequest
-	(*RunScheduleRequest)(nil),       // 55: conductord.v1.RunScheduleRequest
-	(*RunScheduleResponse)(nil),      // 56: conductord.v1.RunScheduleResponse
-	(*BackfillScheduleRequest)(nil),  // 57: conductord.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil), // 58: conductord.v1.BackfillScheduleResponse
-	(*ListPrincipalsRequest)(nil),    // 59: conductord.v1.ListPrincipalsRequest
-	(*ListPrincipalsResponse)(nil),   // 60: conductord.v1.ListPrincipalsResponse
-	(*ListQuotasRequest)(nil),        // 61: conductord.v1.ListQuotasRequest
-	(*ListQuotasResponse)(nil),       // 62: conductord.v1.ListQuotasResponse
-	(*ListAuditRequest)(nil),         // 63: conductord.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),        // 64: conductord.v1.ListAuditResponse
-	(*ListRefusalsRequest)(nil),      // 65: conductord.v1.ListRefusalsRequest
-	(*ListRefusalsResponse)(nil),     // 66: conductord.v1.ListRefusalsResponse
-	(*WhoAmIRequest)(nil),            // 67: conductord.v1.WhoAmIRequest
-	(*WhoAmIResponse)(nil),           // 68: conductord.v1.WhoAmIResponse
-	(*CarryRequest)(nil),             // 69: conductord.v1.CarryRequest
-	(*StreamedCall)(nil),             // 70: conductord.v1.StreamedCall
-	(*CarryResponse)(nil),            // 71: conductord.v1.CarryResponse
-	(*StreamedAnswer)(nil),           // 72: conductord.v1.StreamedAnswer
-	(*UpgradeRequest)(nil),           // 73: conductord.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),          // 74: conductord.v1.UpgradeResponse
-	(*VerifyRequest)(nil),            // 75: conductord.v1.VerifyRequest
-	(*VerifyResponse)(nil),           // 76: conductord.v1.VerifyResponse
-	(*MemberCheck)(nil),              // 77: conductord.v1.MemberCheck
-	(*TableSumsRequest)(nil),         // 78: conductord.v1.TableSumsRequest
-	(*TableSumsResponse)(nil),        // 79: conductord.v1.TableSumsResponse
-	(*AddMemberRequest)(nil),         // 80: conductord.v1.AddMemberRequest
-	(*AddMemberResponse)(nil),        // 81: conductord.v1.AddMemberResponse
-	(*RemoveMemberRequest)(nil),      // 82: conductord.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),     // 83: conductord.v1.RemoveMemberResponse
-	(*SetVoteRequest)(nil),           // 84: conductord.v1.SetVoteRequest
-	(*SetVoteResponse)(nil),          // 85: conductord.v1.SetVoteResponse
-	(*MoveMemberRequest)(nil),        // 86: conductord.v1.MoveMemberRequest
-	(*MoveMemberResponse)(nil),       // 87: conductord.v1.MoveMemberResponse
-	(*TransferLeaderRequest)(nil),    // 88: conductord.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),   // 89: conductord.v1.TransferLeaderResponse
-	(*BackupRequest)(nil),            // 90: conductord.v1.BackupRequest
-	(*BackupResponse)(nil),           // 91: conductord.v1.BackupResponse
-	(*StatusRequest)(nil),            // 92: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),           // 93: conductord.v1.StatusResponse
-	(*Member)(nil),                   // 94: conductord.v1.Member
-	nil,                              // 95: conductord.v1.StatusResponse.JobsEntry
-	(*Board)(nil),                    // 96: conductord.v1.Board
-	(*Posting)(nil),                  // 97: conductord.v1.Posting
-	(*Job)(nil),                      // 98: conductord.v1.Job
-	(*Error)(nil),                    // 99: conductord.v1.Error
-	(*timestamppb.Timestamp)(nil),    // 100: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 101: google.protobuf.Duration
-	(*Position)(nil),                 // 102: conductord.v1.Position
-	(*Event)(nil),                    // 103: conductord.v1.Event
-	(*Claimed)(nil),                  // 104: conductord.v1.Claimed
-	(*ClaimNextCommand)(nil),         // 105: conductord.v1.ClaimNextCommand
-	(*HeldClaim)(nil),                // 106: conductord.v1.HeldClaim
-	(*JobError)(nil),                 // 107: conductord.v1.JobError
-	(*Command)(nil),                  // 108: conductord.v1.Command
-	(*Result)(nil),                   // 109: conductord.v1.Result
-	(*Drain)(nil),                    // 110: conductord.v1.Drain
-	(*Opening)(nil),                  // 111: conductord.v1.Opening
-	(*Session)(nil),                  // 112: conductord.v1.Session
-	(*Entity)(nil),                   // 113: conductord.v1.Entity
-	(*Book)(nil),                     // 114: conductord.v1.Book
-	(*FlowDetail)(nil),               // 115: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 116: conductord.v1.Update
-	(*Schedule)(nil),                 // 117: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 118: conductord.v1.SlotRecord
-	(*Principal)(nil),                // 119: conductord.v1.Principal
-	(*Quota)(nil),                    // 120: conductord.v1.Quota
-	(*AuditRecord)(nil),              // 121: conductord.v1.AuditRecord
-	(*AuditRefusal)(nil),             // 122: conductord.v1.AuditRefusal
-	(*Grant)(nil),                    // 123: conductord.v1.Grant
-	(*TableSum)(nil),                 // 124: conductord.v1.TableSum
-	(*ClaimCommand)(nil),             // 125: conductord.v1.ClaimCommand
-	(*ExtendClaimCommand)(nil),       // 126: conductord.v1.ExtendClaimCommand
-	(*Ending)(nil),                   // 127: conductord.v1.Ending
-	(*JobCommand)(nil),               // 128: conductord.v1.JobCommand
-	(*Change)(nil),                   // 129: conductord.v1.Change
-	(*Intervention)(nil),             // 130: conductord.v1.Intervention
-	(*BoardCommand)(nil),             // 131: conductord.v1.BoardCommand
-	(*LimitBoardCommand)(nil),        // 132: conductord.v1.LimitBoardCommand
-	(*AgeBoardCommand)(nil),          // 133: conductord.v1.AgeBoardCommand
-	(*CloseSessionCommand)(nil),      // 134: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 135: conductord.v1.RegisterCommand
-	(*DrainCommand)(nil),             // 136: conductord.v1.DrainCommand
-	(*DestroyBookCommand)(nil),       // 137: conductord.v1.DestroyBookCommand
-	(*DeleteScheduleCommand)(nil),    // 138: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),     // 139: conductord.v1.PauseScheduleCommand
-	(*SavePrincipalCommand)(nil),     // 140: conductord.v1.SavePrincipalCommand
-	(*DeletePrincipalCommand)(nil),   // 141: conductord.v1.DeletePrincipalCommand
-	(*AddAccessTokenCommand)(nil),    // 142: conductord.v1.AddAccessTokenCommand
-	(*RevokeAccessTokenCommand)(nil), // 143: conductord.v1.RevokeAccessTokenCommand
-	(*NoteTokenUsesCommand)(nil),     // 144: conductord.v1.NoteTokenUsesCommand
-	(*SaveQuotaCommand)(nil),         // 145: conductord.v1.SaveQuotaCommand
-	(*DeleteQuotaCommand)(nil),       // 146: conductord.v1.DeleteQuotaCommand
-	(*Done)(nil),                     // 147: conductord.v1.Done
-	(*InterveneResult)(nil),          // 148: conductord.v1.InterveneResult
+	(*FindIDsRequest)(nil),           // 0: conductord.v1.FindIDsRequest
+	(*FindIDsResponse)(nil),          // 1: conductord.v1.FindIDsResponse
+	(*GetBoardRequest)(nil),          // 2: conductord.v1.GetBoardRequest
+	(*GetBoardResponse)(nil),         // 3: conductord.v1.GetBoardResponse
+	(*ListBoardsRequest)(nil),        // 4: conductord.v1.ListBoardsRequest
+	(*ListBoardsResponse)(nil),       // 5: conductord.v1.ListBoardsResponse
+	(*PostRequest)(nil),              // 6: conductord.v1.PostRequest
+	(*PostResponse)(nil),             // 7: conductord.v1.PostResponse
+	(*PostedJob)(nil),                // 8: conductord.v1.PostedJob
+	(*GetJobRequest)(nil),            // 9: conductord.v1.GetJobRequest
+	(*GetJobResponse)(nil),           // 10: conductord.v1.GetJobResponse
+	(*ListJobsRequest)(nil),          // 11: conductord.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),         // 12: conductord.v1.ListJobsResponse
+	(*WaitJobRequest)(nil),           // 13: conductord.v1.WaitJobRequest
+	(*WaitJobResponse)(nil),          // 14: conductord.v1.WaitJobResponse
+	(*ExplainRequest)(nil),           // 15: conductord.v1.ExplainRequest
+	(*Remedy)(nil),                   // 16: conductord.v1.Remedy
+	(*ExplainResponse)(nil),          // 17: conductord.v1.ExplainResponse
+	(*WatchRequest)(nil),             // 18: conductord.v1.WatchRequest
+	(*WatchResponse)(nil),            // 19: conductord.v1.WatchResponse
+	(*ClaimResponse)(nil),            // 20: conductord.v1.ClaimResponse
+	(*ClaimNextRequest)(nil),         // 21: conductord.v1.ClaimNextRequest
+	(*ClaimNextResponse)(nil),        // 22: conductord.v1.ClaimNextResponse
+	(*ListClaimsRequest)(nil),        // 23: conductord.v1.ListClaimsRequest
+	(*ListClaimsResponse)(nil),       // 24: conductord.v1.ListClaimsResponse
+	(*ListErrorsRequest)(nil),        // 25: conductord.v1.ListErrorsRequest
+	(*ListErrorsResponse)(nil),       // 26: conductord.v1.ListErrorsResponse
+	(*BulkRequest)(nil),              // 27: conductord.v1.BulkRequest
+	(*BulkResponse)(nil),             // 28: conductord.v1.BulkResponse
+	(*BulkRefusal)(nil),              // 29: conductord.v1.BulkRefusal
+	(*ExecuteRequest)(nil),           // 30: conductord.v1.ExecuteRequest
+	(*ExecuteResponse)(nil),          // 31: conductord.v1.ExecuteResponse
+	(*ListDrainsRequest)(nil),        // 32: conductord.v1.ListDrainsRequest
+	(*ListDrainsResponse)(nil),       // 33: conductord.v1.ListDrainsResponse
+	(*OpenRequest)(nil),              // 34: conductord.v1.OpenRequest
+	(*OpenResponse)(nil),             // 35: conductord.v1.OpenResponse
+	(*KeepAliveRequest)(nil),         // 36: conductord.v1.KeepAliveRequest
+	(*ListSessionsRequest)(nil),      // 37: conductord.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),     // 38: conductord.v1.ListSessionsResponse
+	(*ListEntitiesRequest)(nil),      // 39: conductord.v1.ListEntitiesRequest
+	(*ListEntitiesResponse)(nil),     // 40: conductord.v1.ListEntitiesResponse
+	(*GetBookRequest)(nil),           // 41: conductord.v1.GetBookRequest
+	(*GetBookResponse)(nil),          // 42: conductord.v1.GetBookResponse
+	(*ListBooksRequest)(nil),         // 43: conductord.v1.ListBooksRequest
+	(*ListBooksResponse)(nil),        // 44: conductord.v1.ListBooksResponse
+	(*GetFlowRequest)(nil),           // 45: conductord.v1.GetFlowRequest
+	(*GetFlowResponse)(nil),          // 46: conductord.v1.GetFlowResponse
+	(*UpdateFlowsRequest)(nil),       // 47: conductord.v1.UpdateFlowsRequest
+	(*UpdateFlowsResponse)(nil),      // 48: conductord.v1.UpdateFlowsResponse
+	(*Verdict)(nil),                  // 49: conductord.v1.Verdict
+	(*SaveScheduleRequest)(nil),      // 50: conductord.v1.SaveScheduleRequest
+	(*SaveScheduleResponse)(nil),     // 51: conductord.v1.SaveScheduleResponse
+	(*GetScheduleRequest)(nil),       // 52: conductord.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),      // 53: conductord.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),     // 54: conductord.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),    // 55: conductord.v1.ListSchedulesResponse
+	(*ResumeScheduleRequest)(nil),    // 56: conductord.v1.ResumeScheduleRequest
+	(*RunScheduleRequest)(nil),       // 57: conductord.v1.RunScheduleRequest
+	(*RunScheduleResponse)(nil),      // 58: conductord.v1.RunScheduleResponse
+	(*BackfillScheduleRequest)(nil),  // 59: conductord.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil), // 60: conductord.v1.BackfillScheduleResponse
+	(*ListPrincipalsRequest)(nil),    // 61: conductord.v1.ListPrincipalsRequest
+	(*ListPrincipalsResponse)(nil),   // 62: conductord.v1.ListPrincipalsResponse
+	(*ListQuotasRequest)(nil),        // 63: conductord.v1.ListQuotasRequest
+	(*ListQuotasResponse)(nil),       // 64: conductord.v1.ListQuotasResponse
+	(*ListAuditRequest)(nil),         // 65: conductord.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),        // 66: conductord.v1.ListAuditResponse
+	(*ListRefusalsRequest)(nil),      // 67: conductord.v1.ListRefusalsRequest
+	(*ListRefusalsResponse)(nil),     // 68: conductord.v1.ListRefusalsResponse
+	(*WhoAmIRequest)(nil),            // 69: conductord.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),           // 70: conductord.v1.WhoAmIResponse
+	(*CarryRequest)(nil),             // 71: conductord.v1.CarryRequest
+	(*StreamedCall)(nil),             // 72: conductord.v1.StreamedCall
+	(*CarryResponse)(nil),            // 73: conductord.v1.CarryResponse
+	(*StreamedAnswer)(nil),           // 74: conductord.v1.StreamedAnswer
+	(*UpgradeRequest)(nil),           // 75: conductord.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),          // 76: conductord.v1.UpgradeResponse
+	(*VerifyRequest)(nil),            // 77: conductord.v1.VerifyRequest
+	(*VerifyResponse)(nil),           // 78: conductord.v1.VerifyResponse
+	(*MemberCheck)(nil),              // 79: conductord.v1.MemberCheck
+	(*TableSumsRequest)(nil),         // 80: conductord.v1.TableSumsRequest
+	(*TableSumsResponse)(nil),        // 81: conductord.v1.TableSumsResponse
+	(*AddMemberRequest)(nil),         // 82: conductord.v1.AddMemberRequest
+	(*AddMemberResponse)(nil),        // 83: conductord.v1.AddMemberResponse
+	(*RemoveMemberRequest)(nil),      // 84: conductord.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 85: conductord.v1.RemoveMemberResponse
+	(*SetVoteRequest)(nil),           // 86: conductord.v1.SetVoteRequest
+	(*SetVoteResponse)(nil),          // 87: conductord.v1.SetVoteResponse
+	(*MoveMemberRequest)(nil),        // 88: conductord.v1.MoveMemberRequest
+	(*MoveMemberResponse)(nil),       // 89: conductord.v1.MoveMemberResponse
+	(*TransferLeaderRequest)(nil),    // 90: conductord.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),   // 91: conductord.v1.TransferLeaderResponse
+	(*BackupRequest)(nil),            // 92: conductord.v1.BackupRequest
+	(*BackupResponse)(nil),           // 93: conductord.v1.BackupResponse
+	(*StatusRequest)(nil),            // 94: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 95: conductord.v1.StatusResponse
+	(*Member)(nil),                   // 96: conductord.v1.Member
+	nil,                              // 97: conductord.v1.StatusResponse.JobsEntry
+	(*Board)(nil),                    // 98: conductord.v1.Board
+	(*Posting)(nil),                  // 99: conductord.v1.Posting
+	(*Job)(nil),                      // 100: conductord.v1.Job
+	(*Error)(nil),                    // 101: conductord.v1.Error
+	(*timestamppb.Timestamp)(nil),    // 102: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 103: google.protobuf.Duration
+	(*Position)(nil),                 // 104: conductord.v1.Position
+	(*Event)(nil),                    // 105: conductord.v1.Event
+	(*Claimed)(nil),                  // 106: conductord.v1.Claimed
+	(*ClaimNextCommand)(nil),         // 107: conductord.v1.ClaimNextCommand
+	(*HeldClaim)(nil),                // 108: conductord.v1.HeldClaim
+	(*JobError)(nil),                 // 109: conductord.v1.JobError
+	(*Command)(nil),                  // 110: conductord.v1.Command
+	(*Result)(nil),                   // 111: conductord.v1.Result
+	(*Drain)(nil),                    // 112: conductord.v1.Drain
+	(*Opening)(nil),                  // 113: conductord.v1.Opening
+	(*Session)(nil),                  // 114: conductord.v1.Session
+	(*Entity)(nil),                   // 115: conductord.v1.Entity
+	(*Book)(nil),                     // 116: conductord.v1.Book
+	(*FlowDetail)(nil),               // 117: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 118: conductord.v1.Update
+	(*Schedule)(nil),                 // 119: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 120: conductord.v1.SlotRecord
+	(*Principal)(nil),                // 121: conductord.v1.Principal
+	(*Quota)(nil),                    // 122: conductord.v1.Quota
+	(*AuditRecord)(nil),              // 123: conductord.v1.AuditRecord
+	(*AuditRefusal)(nil),             // 124: conductord.v1.AuditRefusal
+	(*Grant)(nil),                    // 125: conductord.v1.Grant
+	(*TableSum)(nil),                 // 126: conductord.v1.TableSum
+	(*ClaimCommand)(nil),             // 127: conductord.v1.ClaimCommand
+	(*ExtendClaimCommand)(nil),       // 128: conductord.v1.ExtendClaimCommand
+	(*Ending)(nil),                   // 129: conductord.v1.Ending
+	(*JobCommand)(nil),               // 130: conductord.v1.JobCommand
+	(*Change)(nil),                   // 131: conductord.v1.Change
+	(*Intervention)(nil),             // 132: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 133: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 134: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 135: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 136: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 137: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 138: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 139: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 140: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 141: conductord.v1.PauseScheduleCommand
+	(*SavePrincipalCommand)(nil),     // 142: conductord.v1.SavePrincipalCommand
+	(*DeletePrincipalCommand)(nil),   // 143: conductord.v1.DeletePrincipalCommand
+	(*AddAccessTokenCommand)(nil),    // 144: conductord.v1.AddAccessTokenCommand
+	(*RevokeAccessTokenCommand)(nil), // 145: conductord.v1.RevokeAccessTokenCommand
+	(*NoteTokenUsesCommand)(nil),     // 146: conductord.v1.NoteTokenUsesCommand
+	(*SaveQuotaCommand)(nil),         // 147: conductord.v1.SaveQuotaCommand
+	(*DeleteQuotaCommand)(nil),       // 148: conductord.v1.DeleteQuotaCommand
+	(*Done)(nil),                     // 149: conductord.v1.Done
+	(*InterveneResult)(nil),          // 150: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	96,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
-	96,  // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
-	97,  // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
-	6,   // 3: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	98,  // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	99,  // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	98,  // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	100, // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
-	100, // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
-	100, // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
-	100, // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
-	98,  // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	101, // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	98,  // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	100, // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
-	14,  // 15: conductord.v1.ExplainResponse.remedy:type_name -> conductord.v1.Remedy
-	102, // 16: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	103, // 17: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	102, // 18: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	104, // 19: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	105, // 20: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
-	101, // 21: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	104, // 22: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	106, // 23: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	100, // 24: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	100, // 25: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	107, // 26: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
-	9,   // 27: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
-	27,  // 28: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	99,  // 29: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	108, // 30: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	109, // 31: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	110, // 32: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	111, // 33: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	112, // 34: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	112, // 35: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	113, // 36: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	114, // 37: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	114, // 38: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	115, // 39: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	116, // 40: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
-	47,  // 41: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	99,  // 42: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	117, // 43: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	117, // 44: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	117, // 45: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	100, // 46: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	118, // 47: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	117, // 48: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	118, // 49: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	100, // 50: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	100, // 51: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	118, // 52: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	100, // 53: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
-	119, // 54: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
-	120, // 55: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
-	100, // 56: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
-	100, // 57: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
-	121, // 58: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
-	122, // 59: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
-	123, // 60: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
-	120, // 61: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
-	70,  // 62: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
-	72,  // 63: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
-	99,  // 64: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
-	77,  // 65: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
-	124, // 66: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
-	94,  // 67: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
-	94,  // 68: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
-	94,  // 69: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
-	94,  // 70: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
-	94,  // 71: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	100, // 72: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	95,  // 73: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	101, // 74: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	101, // 75: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
-	4,   // 76: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	7,   // 77: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	9,   // 78: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	11,  // 79: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	13,  // 80: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	16,  // 81: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	125, // 82: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
-	19,  // 83: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	126, // 84: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
-	21,  // 85: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	127, // 86: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
-	127, // 87: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
-	127, // 88: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
-	128, // 89: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
-	128, // 90: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
-	128, // 91: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
-	129, // 92: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	130, // 93: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	128, // 94: conductord.v1.BoardService.Restore:input_type -> conductord.v1.JobCommand
-	128, // 95: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
-	23,  // 96: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	25,  // 97: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	28,  // 98: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	131, // 99: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
-	0,   // 100: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	2,   // 101: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	132, // 102: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	133, // 103: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	131, // 104: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	131, // 105: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	131, // 106: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
-	32,  // 107: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	34,  // 108: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	134, // 109: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	135, // 110: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
-	35,  // 111: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	37,  // 112: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	136, // 113: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	136, // 114: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
-	30,  // 115: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	114, // 116: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
-	39,  // 117: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	41,  // 118: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	43,  // 119: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	45,  // 120: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	137, // 121: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
-	48,  // 122: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	138, // 123: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
-	50,  // 124: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	52,  // 125: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	139, // 126: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
-	54,  // 127: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	55,  // 128: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	57,  // 129: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	140, // 130: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
-	141, // 131: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
-	142, // 132: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
-	143, // 133: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
-	144, // 134: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
-	59,  // 135: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
-	145, // 136: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
-	146, // 137: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
-	61,  // 138: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
-	63,  // 139: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
-	65,  // 140: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
-	121, // 141: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
-	67,  // 142: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
-	69,  // 143: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	92,  // 144: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	90,  // 145: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
-	88,  // 146: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
-	73,  // 147: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
-	75,  // 148: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
-	78,  // 149: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
-	80,  // 150: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
-	82,  // 151: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
-	84,  // 152: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
-	86,  // 153: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
-	5,   // 154: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	8,   // 155: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	10,  // 156: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	12,  // 157: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	15,  // 158: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	17,  // 159: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	18,  // 160: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	20,  // 161: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	147, // 162: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	22,  // 163: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	147, // 164: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	147, // 165: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	147, // 166: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	147, // 167: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	147, // 168: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	147, // 169: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	147, // 170: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	148, // 171: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	147, // 172: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
-	147, // 173: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	24,  // 174: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	26,  // 175: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	29,  // 176: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	147, // 177: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	1,   // 178: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	3,   // 179: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	147, // 180: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	147, // 181: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	147, // 182: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	147, // 183: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	147, // 184: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	33,  // 185: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	147, // 186: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	147, // 187: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	147, // 188: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	36,  // 189: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	38,  // 190: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	147, // 191: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	147, // 192: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	31,  // 193: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	147, // 194: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	40,  // 195: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	42,  // 196: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	44,  // 197: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	46,  // 198: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	147, // 199: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	49,  // 200: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	147, // 201: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	51,  // 202: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	53,  // 203: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	147, // 204: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	147, // 205: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	56,  // 206: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	58,  // 207: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	147, // 208: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
-	147, // 209: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
-	147, // 210: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
-	147, // 211: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
-	147, // 212: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
-	60,  // 213: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
-	147, // 214: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
-	147, // 215: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
-	62,  // 216: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
-	64,  // 217: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
-	66,  // 218: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
-	147, // 219: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
-	68,  // 220: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
-	71,  // 221: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	93,  // 222: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	91,  // 223: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
-	89,  // 224: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
-	74,  // 225: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
-	76,  // 226: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
-	79,  // 227: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
-	81,  // 228: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
-	83,  // 229: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
-	85,  // 230: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
-	87,  // 231: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
-	154, // [154:232] is the sub-list for method output_type
-	76,  // [76:154] is the sub-list for method input_type
+	98,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	98,  // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	99,  // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	8,   // 3: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
+	100, // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	101, // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	100, // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	102, // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	102, // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	102, // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	102, // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	100, // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	103, // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	100, // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	102, // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	16,  // 15: conductord.v1.ExplainResponse.remedy:type_name -> conductord.v1.Remedy
+	104, // 16: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	105, // 17: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	104, // 18: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	106, // 19: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	107, // 20: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
+	103, // 21: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	106, // 22: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	108, // 23: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	102, // 24: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	102, // 25: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	109, // 26: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	11,  // 27: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
+	29,  // 28: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
+	101, // 29: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	110, // 30: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	111, // 31: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	112, // 32: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	113, // 33: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	114, // 34: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	114, // 35: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	115, // 36: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	116, // 37: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	116, // 38: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	117, // 39: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	118, // 40: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	49,  // 41: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
+	101, // 42: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	119, // 43: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	119, // 44: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	119, // 45: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	102, // 46: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	120, // 47: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	119, // 48: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	120, // 49: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	102, // 50: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	102, // 51: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	120, // 52: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	102, // 53: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
+	121, // 54: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
+	122, // 55: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
+	102, // 56: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
+	102, // 57: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
+	123, // 58: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
+	124, // 59: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
+	125, // 60: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
+	122, // 61: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
+	72,  // 62: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
+	74,  // 63: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
+	101, // 64: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
+	79,  // 65: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
+	126, // 66: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
+	96,  // 67: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
+	96,  // 68: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
+	96,  // 69: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
+	96,  // 70: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
+	96,  // 71: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	102, // 72: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	97,  // 73: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	103, // 74: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	103, // 75: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
+	6,   // 76: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	9,   // 77: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	11,  // 78: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	13,  // 79: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	15,  // 80: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	18,  // 81: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	127, // 82: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
+	21,  // 83: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	128, // 84: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
+	23,  // 85: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	129, // 86: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
+	129, // 87: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
+	129, // 88: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
+	130, // 89: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
+	130, // 90: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
+	130, // 91: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
+	131, // 92: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	132, // 93: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	130, // 94: conductord.v1.BoardService.Restore:input_type -> conductord.v1.JobCommand
+	130, // 95: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
+	25,  // 96: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	0,   // 97: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
+	27,  // 98: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	30,  // 99: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	133, // 100: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	2,   // 101: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	4,   // 102: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	134, // 103: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	135, // 104: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	133, // 105: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	133, // 106: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	133, // 107: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	34,  // 108: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	36,  // 109: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	136, // 110: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	137, // 111: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	37,  // 112: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	39,  // 113: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	138, // 114: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	138, // 115: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	32,  // 116: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	116, // 117: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	41,  // 118: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	43,  // 119: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	45,  // 120: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	47,  // 121: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	139, // 122: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	50,  // 123: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	140, // 124: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	52,  // 125: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	54,  // 126: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	141, // 127: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	56,  // 128: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	57,  // 129: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	59,  // 130: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	142, // 131: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
+	143, // 132: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
+	144, // 133: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
+	145, // 134: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
+	146, // 135: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
+	61,  // 136: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
+	147, // 137: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
+	148, // 138: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
+	63,  // 139: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
+	65,  // 140: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
+	67,  // 141: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
+	123, // 142: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
+	69,  // 143: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
+	71,  // 144: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	94,  // 145: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	92,  // 146: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
+	90,  // 147: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
+	75,  // 148: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
+	77,  // 149: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
+	80,  // 150: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
+	82,  // 151: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
+	84,  // 152: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
+	86,  // 153: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
+	88,  // 154: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
+	7,   // 155: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	10,  // 156: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	12,  // 157: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	14,  // 158: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	17,  // 159: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	19,  // 160: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	20,  // 161: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	22,  // 162: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	149, // 163: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	24,  // 164: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	149, // 165: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	149, // 166: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	149, // 167: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	149, // 168: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	149, // 169: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	149, // 170: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	149, // 171: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	150, // 172: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	149, // 173: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
+	149, // 174: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	26,  // 175: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	1,   // 176: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
+	28,  // 177: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	31,  // 178: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	149, // 179: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	3,   // 180: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	5,   // 181: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	149, // 182: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	149, // 183: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	149, // 184: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	149, // 185: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	149, // 186: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	35,  // 187: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	149, // 188: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	149, // 189: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	149, // 190: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	38,  // 191: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	40,  // 192: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	149, // 193: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	149, // 194: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	33,  // 195: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	149, // 196: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	42,  // 197: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	44,  // 198: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	46,  // 199: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	48,  // 200: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	149, // 201: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	51,  // 202: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	149, // 203: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	53,  // 204: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	55,  // 205: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	149, // 206: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	149, // 207: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	58,  // 208: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	60,  // 209: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	149, // 210: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
+	149, // 211: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
+	149, // 212: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
+	149, // 213: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
+	149, // 214: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
+	62,  // 215: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
+	149, // 216: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
+	149, // 217: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
+	64,  // 218: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
+	66,  // 219: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
+	68,  // 220: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
+	149, // 221: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
+	70,  // 222: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
+	73,  // 223: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	95,  // 224: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	93,  // 225: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
+	91,  // 226: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
+	76,  // 227: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
+	78,  // 228: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
+	81,  // 229: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
+	83,  // 230: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
+	85,  // 231: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
+	87,  // 232: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
+	89,  // 233: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
+	155, // [155:234] is the sub-list for method output_type
+	76,  // [76:155] is the sub-list for method input_type
 	76,  // [76:76] is the sub-list for extension type_name
 	76,  // [76:76] is the sub-list for extension extendee
 	0,   // [0:76] is the sub-list for field type_name
@@ -6553,14 +6677,14 @@ func file_conductord_v1_service_proto_init() {
 	}
 	file_conductord_v1_command_proto_init()
 	file_conductord_v1_types_proto_init()
-	file_conductord_v1_service_proto_msgTypes[23].OneofWrappers = []any{}
+	file_conductord_v1_service_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   96,
+			NumMessages:   98,
 			NumExtensions: 0,
 			NumServices:   7,
 		},

@@ -24,6 +24,9 @@ type Cluster interface {
 	logbook.Connection
 	access.Quotas
 
+	// FindIDs reads the ids that begin with a prefix.
+	FindIDs(ctx context.Context, prefix jobs.IDPrefix) (jobs.IDMatches, error)
+
 	// Nodes asks every node for its status. A node that does not answer is in
 	// the list with its error.
 	Nodes(ctx context.Context) ([]raftboard.NodeStatus, error)

@@ -122,13 +122,14 @@ func (p *Program) rootCommand() *cobra.Command {
 		Short: "Durable workflows from one binary and no database",
 		Long: "Three identical conductord daemons replicate a jobboard and logbooks; the conductor in each claims\n" +
 			"jobs and runs their flows, which resume, retry and revert.\n\n" +
+			"An id can be shortened to its first characters, at least 4, if no other id begins so.\n" +
 			"With -o json a result is the document that the API answers, and an error is {\"error\": …} on stderr.\n\n" +
 			"Exit codes: 0 ok, 1 failed run, 2 usage, 3 not found, 4 conflict, 5 timeout or unknown whether it\n" +
 			"happened, 6 no leader (it did not happen), 7 not allowed, 8 limit, 130 interrupted.",
 		SilenceErrors: true, SilenceUsage: true,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
 			// The library looks for these later, when an error is none of usage any more.
 			if err := cmd.ValidateRequiredFlags(); err != nil {
 				return err
@@ -136,7 +137,10 @@ func (p *Program) rootCommand() *cobra.Command {
 			if err := cmd.ValidateFlagGroups(); err != nil {
 				return err
 			}
-			return p.checkGlobals()
+			if err := p.checkGlobals(); err != nil {
+				return err
+			}
+			return p.resolveIDs(cmd, args)
 		},
 	}
 	flags := root.PersistentFlags()

@@ -183,7 +183,7 @@ func TestWrongCommandLines(t *testing.T) {
 		{"job consume --token 7 " + id, "token is invalid"},
 		{"job abandon --delay -1s " + id, "--delay must not be negative"},
 		{"flow run /nowhere.toml", "no such file"},
-		{"flow show x", "job or flow id is invalid"},
+		{"flow show x", "job id is invalid"},
 		{"flow graph --format png ../../../examples/hello.toml", "--format must be dot, mermaid or text"},
 		{"book get x", "book id is invalid"},
 		{"dev --log-level loud", "--log-level must be trace, debug, info, warn or error"},

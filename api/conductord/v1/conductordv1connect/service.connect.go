@@ -95,6 +95,8 @@ const (
 	BoardServicePurgeProcedure = "/conductord.v1.BoardService/Purge"
 	// BoardServiceListErrorsProcedure is the fully-qualified name of the BoardService's ListErrors RPC.
 	BoardServiceListErrorsProcedure = "/conductord.v1.BoardService/ListErrors"
+	// BoardServiceFindIDsProcedure is the fully-qualified name of the BoardService's FindIDs RPC.
+	BoardServiceFindIDsProcedure = "/conductord.v1.BoardService/FindIDs"
 	// BoardServiceBulkProcedure is the fully-qualified name of the BoardService's Bulk RPC.
 	BoardServiceBulkProcedure = "/conductord.v1.BoardService/Bulk"
 	// BoardServiceExecuteProcedure is the fully-qualified name of the BoardService's Execute RPC.
@@ -275,6 +277,8 @@ type BoardServiceClient interface {
 	Purge(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// ListErrors gives the attempts that did not succeed, the latest first.
 	ListErrors(context.Context, *connect.Request[v1.ListErrorsRequest]) (*connect.Response[v1.ListErrorsResponse], error)
+	// FindIDs gives the ids that begin with a prefix, of what the caller may see.
+	FindIDs(context.Context, *connect.Request[v1.FindIDsRequest]) (*connect.Response[v1.FindIDsResponse], error)
 	// Bulk does the same to each job of a page of a listing, or counts them.
 	Bulk(context.Context, *connect.Request[v1.BulkRequest]) (*connect.Response[v1.BulkResponse], error)
 	// Execute takes many commands in one call. They are applied in order, each
@@ -432,6 +436,12 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("ListErrors")),
 			connect.WithClientOptions(opts...),
 		),
+		findIDs: connect.NewClient[v1.FindIDsRequest, v1.FindIDsResponse](
+			httpClient,
+			baseURL+BoardServiceFindIDsProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("FindIDs")),
+			connect.WithClientOptions(opts...),
+		),
 		bulk: connect.NewClient[v1.BulkRequest, v1.BulkResponse](
 			httpClient,
 			baseURL+BoardServiceBulkProcedure,
@@ -518,6 +528,7 @@ type boardServiceClient struct {
 	restore     *connect.Client[v1.JobCommand, v1.Done]
 	purge       *connect.Client[v1.JobCommand, v1.Done]
 	listErrors  *connect.Client[v1.ListErrorsRequest, v1.ListErrorsResponse]
+	findIDs     *connect.Client[v1.FindIDsRequest, v1.FindIDsResponse]
 	bulk        *connect.Client[v1.BulkRequest, v1.BulkResponse]
 	execute     *connect.Client[v1.ExecuteRequest, v1.ExecuteResponse]
 	createBoard *connect.Client[v1.BoardCommand, v1.Done]
@@ -635,6 +646,11 @@ func (c *boardServiceClient) ListErrors(ctx context.Context, req *connect.Reques
 	return c.listErrors.CallUnary(ctx, req)
 }
 
+// FindIDs calls conductord.v1.BoardService.FindIDs.
+func (c *boardServiceClient) FindIDs(ctx context.Context, req *connect.Request[v1.FindIDsRequest]) (*connect.Response[v1.FindIDsResponse], error) {
+	return c.findIDs.CallUnary(ctx, req)
+}
+
 // Bulk calls conductord.v1.BoardService.Bulk.
 func (c *boardServiceClient) Bulk(ctx context.Context, req *connect.Request[v1.BulkRequest]) (*connect.Response[v1.BulkResponse], error) {
 	return c.bulk.CallUnary(ctx, req)
@@ -722,6 +738,8 @@ type BoardServiceHandler interface {
 	Purge(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// ListErrors gives the attempts that did not succeed, the latest first.
 	ListErrors(context.Context, *connect.Request[v1.ListErrorsRequest]) (*connect.Response[v1.ListErrorsResponse], error)
+	// FindIDs gives the ids that begin with a prefix, of what the caller may see.
+	FindIDs(context.Context, *connect.Request[v1.FindIDsRequest]) (*connect.Response[v1.FindIDsResponse], error)
 	// Bulk does the same to each job of a page of a listing, or counts them.
 	Bulk(context.Context, *connect.Request[v1.BulkRequest]) (*connect.Response[v1.BulkResponse], error)
 	// Execute takes many commands in one call. They are applied in order, each
@@ -875,6 +893,12 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(boardServiceMethods.ByName("ListErrors")),
 		connect.WithHandlerOptions(opts...),
 	)
+	boardServiceFindIDsHandler := connect.NewUnaryHandler(
+		BoardServiceFindIDsProcedure,
+		svc.FindIDs,
+		connect.WithSchema(boardServiceMethods.ByName("FindIDs")),
+		connect.WithHandlerOptions(opts...),
+	)
 	boardServiceBulkHandler := connect.NewUnaryHandler(
 		BoardServiceBulkProcedure,
 		svc.Bulk,
@@ -979,6 +1003,8 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 			boardServicePurgeHandler.ServeHTTP(w, r)
 		case BoardServiceListErrorsProcedure:
 			boardServiceListErrorsHandler.ServeHTTP(w, r)
+		case BoardServiceFindIDsProcedure:
+			boardServiceFindIDsHandler.ServeHTTP(w, r)
 		case BoardServiceBulkProcedure:
 			boardServiceBulkHandler.ServeHTTP(w, r)
 		case BoardServiceExecuteProcedure:
@@ -1090,6 +1116,10 @@ func (UnimplementedBoardServiceHandler) Purge(context.Context, *connect.Request[
 
 func (UnimplementedBoardServiceHandler) ListErrors(context.Context, *connect.Request[v1.ListErrorsRequest]) (*connect.Response[v1.ListErrorsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.ListErrors is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) FindIDs(context.Context, *connect.Request[v1.FindIDsRequest]) (*connect.Response[v1.FindIDsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.FindIDs is not implemented"))
 }
 
 func (UnimplementedBoardServiceHandler) Bulk(context.Context, *connect.Request[v1.BulkRequest]) (*connect.Response[v1.BulkResponse], error) {

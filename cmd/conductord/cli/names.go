@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+// argumentNames say what an argument names, by its word in the usage line. ID and NAME are
+// of the noun of the command.
+var argumentNames = map[string]string{
+	"job ID": "job", "trash ID": "job", "JOB": "job", "book ID": "book",
+	"FLOW|JOB": "flow", "JOB-OR-FLOW-ID": "flow", "FILE|JOB-OR-FLOW-ID": "flow",
+}
+
+// flagNames say the same of flags.
+var flagNames = map[string]string{"job": "job", "book": "book", "flow-id": "flow", "session": "session"}
+
+// idNouns are the nouns of an id that names one of these, the likelier first.
+var idNouns = map[string][]jobs.IDNoun{
+	"job": {jobs.IDOfJob}, "book": {jobs.IDOfBook}, "flow": {jobs.IDOfJob, jobs.IDOfFlow}, "session": {jobs.IDOfSession},
+}
+
+// argumentName is what an argument of a command names; empty: nothing that is known here.
+func argumentName(cmd *cobra.Command, number int) string {
+	words := strings.Fields(cmd.Use)[1:]
+	if len(words) == 0 {
+		return ""
+	}
+	if last := len(words) - 1; number > last && strings.Contains(words[last], "…") {
+		number = last
+	}
+	if number >= len(words) {
+		return ""
+	}
+	word := strings.Trim(words[number], "[]…")
+	if word == "ID" || word == "NAME" {
+		word = cmd.Parent().Name() + " " + word
+	}
+	return argumentNames[word]
+}
+
+// shortID is the beginning of an id on the command line, and how the whole one replaces it.
+type shortID struct {
+	prefixes []jobs.IDPrefix
+	replace  func(id string) error
+}
+
+// resolveIDs replaces the beginnings of ids on the command line by the whole ids, before the
+// command reads them. Whole ids cost no call.
+func (p *Program) resolveIDs(cmd *cobra.Command, args []string) error {
+	var found []shortID
+	var faults []error
+	add := func(what, text string, replace func(string) error) {
+		if nouns := idNouns[what]; len(nouns) > 0 && len(text) != len(uuid.Nil.String()) {
+			short := shortID{replace: replace}
+			for _, noun := range nouns {
+				prefix, err := jobs.ParseIDPrefix(noun, text)
+				if err != nil {
+					faults = append(faults, err)
+					return
+				}
+				short.prefixes = append(short.prefixes, prefix)
+			}
+			found = append(found, short)
+		}
+	}
+	for i := range args {
+		if revert := cmd.Flags().Lookup("revert"); !strings.Contains(cmd.Use, "FILE|JOB") || revert.Changed {
+			add(argumentName(cmd, i), args[i], func(id string) error { args[i] = id; return nil })
+		}
+	}
+	cmd.Flags().Visit(func(flag *pflag.Flag) { add(flagNames[flag.Name], flag.Value.String(), flag.Value.Set) })
+	if len(faults) > 0 || len(found) == 0 {
+		return errors.Join(faults...)
+	}
+	return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+		for _, short := range found {
+			id, err := short.find(ctx, cluster)
+			if err == nil {
+				err = short.replace(id)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// find finds the one id that begins so, or names those that do.
+func (s shortID) find(ctx context.Context, cluster Cluster) (string, error) {
+	var nouns []string
+	for _, prefix := range s.prefixes {
+		matches, err := cluster.FindIDs(ctx, prefix)
+		if err != nil {
+			return "", err
+		}
+		if len(matches.IDs) == 1 && !matches.More {
+			return matches.IDs[0].String(), nil
+		}
+		if len(matches.IDs) > 0 || matches.More {
+			return "", ambiguous(prefix, matches)
+		}
+		nouns = append(nouns, string(prefix.Noun))
+	}
+	return "", fmt.Errorf("no id of a %s begins with %s: %w", strings.Join(nouns, " or "), s.prefixes[0].Digits, jobs.ErrNotFound)
+}
+
+// ambiguous lists the candidates of a beginning that several ids have.
+func ambiguous(prefix jobs.IDPrefix, matches jobs.IDMatches) error {
+	lines := []string{fmt.Sprintf("%s is ambiguous: these ids of %ss begin so; give more of one:", prefix.Digits, prefix.Noun)}
+	for _, id := range matches.IDs {
+		lines = append(lines, "  "+id.String())
+	}
+	if matches.More {
+		lines = append(lines, "  and more")
+	}
+	return usageError{errors.New(strings.Join(lines, "\n"))}
+}

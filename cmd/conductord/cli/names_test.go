@@ -1,0 +1,115 @@
+package cli_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard"
+)
+
+func (c *testCluster) FindIDs(_ context.Context, prefix jobs.IDPrefix) (jobs.IDMatches, error) {
+	return c.Machine().FindIDs(prefix, func(string, string) bool { return true })
+}
+
+// dials counts the connections of one command.
+func dials(t *testing.T, cluster cli.Cluster, args ...string) (got said, dialled int) {
+	t.Helper()
+	got = runWith(t, t.Context(), cluster, func(p *cli.Program) {
+		p.Dial = func(context.Context, raftboard.Options) (cli.Cluster, error) {
+			dialled++
+			return cluster, nil
+		}
+	}, args...)
+	return got, dialled
+}
+
+// TestShortIDs: the beginning of an id stands for the id in arguments and flags.
+func TestShortIDs(t *testing.T) {
+	const first, second, other = "01890000-0000-7000-8000-000000000001", "01890000-0000-7000-8000-0000000000ab", "02220000-0000-7000-8000-000000000001"
+	cluster := openCluster(t)
+	for _, id := range []string{first, second, other} {
+		if got := run(t, cluster, "job", "post", "--flow", "../../../examples/hello.toml", "--set", "guest=Ada", "--id", id); got.code != 0 {
+			t.Fatalf("%+v", got)
+		}
+	}
+	opened, err := cluster.OpenSession(t.Context(), jobs.Opening{ID: jobs.NewSessionID(), Name: "worker"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, err := cluster.Job(t.Context(), mustParse(t, jobs.ParseJobID, first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		args  string
+		code  int
+		says  string // part of stdout, or of stderr if it fails
+		dials int
+	}{
+		{"job get " + first, 0, first, 1},
+		{"job get 0222", 0, other, 2},
+		{"job get 02220000-0000-7", 0, other, 2},
+		{"job get 0189000000007000800000000000000a", cli.ExitNotFound, "no id of a job begins with 0189000000007000800000000000000a: not found", 1},
+		{"job get 01890000-0000-7000-8000-0000000000A", 0, second, 2},
+		{"job get 0189", cli.ExitUsage, "0189 is ambiguous: these ids of jobs begin so; give more of one:\nconductord:   " + first + "\nconductord:   " + second + "\n", 1},
+		{"job get 018", cli.ExitUsage, `job id is invalid: "018" is not a UUID, nor the first 4 or more of its hexadecimal digits`, 0},
+		{"job get nope", cli.ExitUsage, `"nope" is not a UUID`, 0},
+		{"job explain 0222", 0, other, 2},
+		{"job errors 0222", 0, "", 2},
+		{"job suspend 0222", 0, "suspended", 2},
+		{"job release 0222", 0, other, 2},
+		{"job cancel 0222", 0, "cancelled", 2},
+		{"job wait 0222 --timeout 5s", cli.ExitFailed, "", 2},
+		{"job watch 0222", 0, "", 2},
+		{"trash purge " + second + " 0222", 0, other, 2},
+		{"flow show 0189000000007000800000000000000", 0, "PENDING", 2},
+		{"flow show " + job.Flow.String()[:30], 0, "PENDING", 2},
+		{"flow plan --revert 01890000-0000-7000-8000-0000000000", 0, "", 2},
+		{"flow rerun 0189000000007000800000000000000", cli.ExitConflict, "", 2},
+		{"flow plan abcd", cli.ExitUsage, "no such file", 0},
+		{"book get " + job.Book.String()[:30], 0, job.Book.String(), 2},
+		{"claim list --session " + opened.ID.String()[:13], 0, "", 2},
+		{"claim list --session 0000", cli.ExitNotFound, "no id of a session begins with 0000", 1},
+	} {
+		if strings.HasPrefix(row.args, "trash purge") {
+			run(t, cluster, "job", "cancel", second) // so that it is finished
+		}
+		got, dialled := dials(t, cluster, strings.Fields(row.args)...)
+		text := got.out
+		if got.code != 0 {
+			text = got.err
+		}
+		if got.code != row.code || !strings.Contains(text, row.says) || dialled != row.dials {
+			t.Errorf("conductord %s: dialled %d times, %+v", row.args, dialled, got)
+		}
+	}
+}
+
+// TestShortIDsAreBounded: more candidates than a person compares are not listed.
+func TestShortIDsAreBounded(t *testing.T) {
+	cluster := openCluster(t)
+	var postings []jobs.Posting
+	for i := range jobs.MaxIDMatches + 1 {
+		id := mustParse(t, jobs.ParseJobID, "01890000-0000-7000-8000-00000000000"+string("123456789ab"[i]))
+		postings = append(postings, jobs.Posting{ID: id, Name: "n", Kind: "k"})
+	}
+	if _, err := cluster.Post(t.Context(), postings...); err != nil {
+		t.Fatal(err)
+	}
+	got := run(t, cluster, "job", "get", "0189")
+	if got.code != cli.ExitUsage || strings.Count(got.err, "7000-8000") != jobs.MaxIDMatches || !strings.Contains(got.err, "  and more\n") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func mustParse[ID any](t *testing.T, parse func(string) (ID, error), text string) ID {
+	t.Helper()
+	id, err := parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}

@@ -1,0 +1,56 @@
+package fsm_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/conductord/conductord/fsm/fsmtest"
+	"github.com/conductord/conductord/jobs"
+)
+
+// TestFindIDsIsBounded: a search reads so many ids, however few of them it may show.
+func TestFindIDsIsBounded(t *testing.T) {
+	const many, batch = 2_000, 500
+	board := fsmtest.New(t, fsmtest.Options{})
+	for first := 0; first < many; first += batch {
+		postings := make([]jobs.Posting, batch)
+		for i := range postings {
+			id, err := jobs.ParseJobID(fmt.Sprintf("01890000-0000-7000-8000-%012x", first+i+1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			postings[i] = jobs.Posting{ID: id, Name: "n", Kind: "k"}
+		}
+		if _, err := board.Post(t.Context(), postings...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, row := range []struct {
+		prefix        string
+		shown         bool
+		found, asked  int
+		more          bool
+		firstID, last string
+	}{
+		{"0189", true, 10, 11, true, "01890000-0000-7000-8000-000000000001", "01890000-0000-7000-8000-00000000000a"},
+		{"0189", false, 0, 1000, true, "", ""},
+		{"01890000000070008000000000000", true, 10, 11, true, "01890000-0000-7000-8000-000000000001", "01890000-0000-7000-8000-00000000000a"},
+		{"0189000000007000800000000000000", true, 10, 11, true, "01890000-0000-7000-8000-000000000001", "01890000-0000-7000-8000-00000000000a"},
+		{"0189000000007000800000000000007d", true, 1, 1, false, "01890000-0000-7000-8000-00000000007d", "01890000-0000-7000-8000-00000000007d"},
+		{"01890000000070008000000000000fff", true, 0, 0, false, "", ""},
+		{"ffff", true, 0, 0, false, "", ""},
+	} {
+		asked := 0
+		prefix, err := jobs.ParseIDPrefix(jobs.IDOfJob, row.prefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := board.Machine().FindIDs(prefix, func(string, string) bool { asked++; return row.shown })
+		if err != nil || len(found.IDs) != row.found || found.More != row.more || asked != row.asked {
+			t.Errorf("%s: asked for %d, found %v, %v", row.prefix, asked, found, err)
+		}
+		if n := len(found.IDs); n > 0 && (found.IDs[0].String() != row.firstID || found.IDs[n-1].String() != row.last) {
+			t.Errorf("%s: %v", row.prefix, found.IDs)
+		}
+	}
+}
