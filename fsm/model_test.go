@@ -124,6 +124,8 @@ func (m *model) apply(c *v1.Command) string {
 		err = m.change(kind.Change)
 	case *v1.Command_Restore:
 		err = m.restore(kind.Restore)
+	case *v1.Command_Retry:
+		err = m.retry(kind.Retry)
 	case *v1.Command_Purge:
 		err = m.purge(kind.Purge)
 	case *v1.Command_Intervene:

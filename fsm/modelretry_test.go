@@ -1,8 +1,10 @@
 package fsm_test
 
 import (
+	"cmp"
 	"time"
 
+	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -73,6 +75,35 @@ func (m *model) unparked(j *modelJob) error {
 	}
 	j.unpark()
 	return nil
+}
+
+// retry has a job begin again in the way that its state needs.
+func (m *model) retry(c *v1.JobCommand) error {
+	j, _, err := m.ordered(c, "retry")
+	if err != nil {
+		return err
+	}
+	waits := j.Parked && (j.State == jobs.StateHeld || j.State == jobs.StateSuspended)
+	undone := j.Outcome == jobs.OutcomeReverted || j.Outcome == jobs.OutcomeFailed
+	flow := m.flowOf(j)
+	switch {
+	case waits && j.Flow.IsZero():
+		return m.change(&v1.Change{Job: c.Job, Release: true})
+	case !waits && !j.State.Finished():
+		return nil
+	case j.State == jobs.StateTrashed, undone && j.Flow.IsZero():
+		return m.restore(c)
+	case !waits && !undone:
+		return jobs.ErrConflict
+	case flow == nil:
+		return jobs.ErrNotFound
+	case flow.last != j:
+		return jobs.ErrConflict
+	}
+	_, err = m.intervene(&v1.Intervention{
+		Id: uuid.NewString(), Flow: j.Flow.String(), Kind: string(logbook.InterveneRerun), By: cmp.Or(c.By, "somebody"), Reason: c.Reason,
+	})
+	return err
 }
 
 // knows reports whether a change has been made already, by its id.

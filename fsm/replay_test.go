@@ -256,8 +256,11 @@ func (a *author) correction() *v1.Command {
 	if len(page.Items) > 0 && a.draw("a trashed one", 3) > 0 {
 		o.Job = page.Items[a.draw("trashed job", len(page.Items)-1)].ID.String()
 	}
-	if a.draw("purge", 3) == 0 {
+	switch a.draw("purge", 4) {
+	case 0:
 		return purge(o)
+	case 1:
+		return &v1.Command{Kind: &v1.Command_Retry{Retry: o}}
 	}
 	return restore(o)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 )
 
@@ -42,6 +43,32 @@ func (t *txn) restore(c *v1.JobCommand) error {
 	}
 	t.event(jobs.EventRestored, j, jobs.Event{Request: request, Reason: request.Reason})
 	return nil
+}
+
+// retry has a job begin again in the way that its state needs; jobs.Historian holds the
+// table of that.
+func (t *txn) retry(c *v1.JobCommand) error {
+	j, request, err := t.target(c, jobs.RequestKind(jobs.ActionRetry))
+	if err != nil {
+		return err
+	}
+	failed := j.Outcome == jobs.OutcomeFailed || j.Outcome == jobs.OutcomeReverted
+	switch {
+	case j.isParked() && j.Flow.IsZero():
+		return t.change(&v1.Change{Job: c.GetJob(), Release: true, By: c.GetBy(), Reason: c.GetReason()})
+	case j.isParked():
+	case !j.State.Finished():
+		return nil
+	case j.State == jobs.StateTrashed, failed && j.Flow.IsZero():
+		return t.restore(c)
+	case !failed:
+		return fmt.Errorf("cannot retry job %s: %w: it is %s, %s, and only a new job can do its work again", j.ID, jobs.ErrConflict, j.State, j.Outcome)
+	}
+	if flow := t.flow(j.Flow); flow != nil && flow.last != j.Sequence {
+		return fmt.Errorf("cannot retry job %s: %w: another job of its flow came later", j.ID, jobs.ErrConflict)
+	}
+	_, err = t.intervene(command.InterventionToProto(t.rerun(j, cmp.Or(request.By, "somebody"), request.Reason)))
+	return err
 }
 
 // checkRestorable refuses a completed job that has done what it was to do, or

@@ -51,6 +51,7 @@ var transitions = map[string]string{
 	"suspended undo":    "completed claimable",
 	"suspended late":    "completed claimable",
 	"trashed restore":   "claimable",
+	"trashed retry":     "claimable",
 }
 
 // moves are all commands that could change the state of job "a", by the words
@@ -78,6 +79,7 @@ func moves(r *rig, begun bool) map[string]func() *v1.Command {
 		"next":    func() *v1.Command { return claimNext("bob", "next", 1, nil, nil) },
 		"consume": done, "abandon": end(abandon, 0), "pause": end(abandon, time.Minute), "trash": end(trash, 0),
 		"restore": func() *v1.Command { return restore(said()) },
+		"retry":   func() *v1.Command { return &v1.Command{Kind: &v1.Command_Retry{Retry: said()}} },
 		"close":   func() *v1.Command { return closing("bob") },
 		"expire":  func() *v1.Command { return expire("bob", r.TimerEpoch(), time.Second, 0) },
 		"crash":   func() *v1.Command { return expire("bob", r.TimerEpoch(), time.Second, 1) },

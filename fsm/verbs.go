@@ -26,6 +26,7 @@ var appliers = map[string]applier{
 	"change":              done((*v1.Command).GetChange, (*txn).change),
 	"intervene":           answered((*v1.Command).GetIntervene, (*txn).intervene),
 	"restore":             done((*v1.Command).GetRestore, (*txn).restore),
+	"retry":               done((*v1.Command).GetRetry, (*txn).retry),
 	"purge":               done((*v1.Command).GetPurge, (*txn).purge),
 	"extend_claim":        done((*v1.Command).GetExtendClaim, (*txn).extendClaim),
 	"raise_version":       done((*v1.Command).GetRaiseVersion, (*txn).raiseVersion),

@@ -16,11 +16,8 @@ const (
 	ActionSuspend Action = "suspend" // Controller.Suspend
 	ActionResume  Action = "resume"  // Controller.Resume
 	ActionRestore Action = "restore" // Historian.Restore, of what is trashed
-	// ActionRetry has what was reverted or has failed done again: by
-	// Controller.Intervene with logbook.InterveneRerun, or without a flow by
-	// Historian.Restore.
-	ActionRetry Action = "retry"
-	ActionPurge Action = "purge" // Historian.Purge
+	ActionRetry   Action = "retry"   // Historian.Retry, of what was reverted or has failed
+	ActionPurge   Action = "purge"   // Historian.Purge
 )
 
 // Actions are all of them.

@@ -12,12 +12,13 @@ import (
 // Historian looks back at what has become of jobs, and puts right what has
 // gone wrong with them.
 //
-//	the job    restore                               purge
-//	─────────  ────────────────────────────────────  ───────────
-//	TRASHED    back on its board, as if just posted  removed
-//	COMPLETED  the same, if it has no flow and was   removed
-//	           reverted or failed; or ErrConflict
-//	any other  nothing to do                         ErrConflict
+//	the job    restore                               retry                               purge
+//	─────────  ────────────────────────────────────  ──────────────────────────────────  ───────────
+//	TRASHED    back on its board, as if just posted  restored                            removed
+//	COMPLETED  the same, if it has no flow and was   reverted or failed: restored, or    removed
+//	           reverted or failed; or ErrConflict    its flow rerun; or ErrConflict
+//	parked     nothing to do                         released, or its flow rerun         ErrConflict
+//	any other  nothing to do                         nothing to do                       ErrConflict
 type Historian interface {
 	// Restore puts a finished job back on its board. Crashes and failures are counted
 	// from zero; outcome, reason and evidence are removed, and a suspension is lifted.
@@ -30,6 +31,13 @@ type Historian interface {
 	// further. ErrConflict if its flow is gone, or belongs to another unfinished job.
 	// Use Controller.Intervene for a job whose flow has failed or was undone.
 	Restore(ctx context.Context, command JobCommand) error
+
+	// Retry has a job begin again, in the way that its state needs: by Restore, by a Change
+	// that releases it, or by an intervention logbook.InterveneRerun. That one runs all of
+	// the flow again, and undoes nothing first. Errors are those of these three.
+	// ErrConflict also if the job has succeeded or was cancelled, or if another job of its
+	// flow came later: post such a job again, as Job.Again makes it.
+	Retry(ctx context.Context, command JobCommand) error
 
 	// Purge removes a finished job at once, as its retention would later: its
 	// book goes with the last job that refers to it. ErrNotFound, also to a

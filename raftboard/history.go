@@ -14,6 +14,11 @@ func (c *Client) Restore(ctx context.Context, request jobs.JobCommand) error {
 	return c.order(ctx, "restore", request, &v1.Command{Kind: &v1.Command_Restore{Restore: command.JobCommandToProto(&request)}})
 }
 
+// Retry implements jobs.Historian.
+func (c *Client) Retry(ctx context.Context, request jobs.JobCommand) error {
+	return c.order(ctx, "retry", request, &v1.Command{Kind: &v1.Command_Retry{Retry: command.JobCommandToProto(&request)}})
+}
+
 // Purge implements jobs.Historian.
 func (c *Client) Purge(ctx context.Context, request jobs.JobCommand) error {
 	message := &v1.Command{Kind: &v1.Command_Purge{Purge: command.JobCommandToProto(&request)}}

@@ -1,11 +1,8 @@
 package command
 
 import (
-	"github.com/google/uuid"
-
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/logbook"
 )
 
 // BulkCommand is what a bulk does to one of its jobs. Of a job that has not been
@@ -24,14 +21,7 @@ func BulkCommand(b *jobs.Bulk, j *jobs.Job) *v1.Command {
 	case jobs.ActionRestore:
 		return &v1.Command{Kind: &v1.Command_Restore{Restore: request}}
 	case jobs.ActionRetry:
-		if j.Flow.IsZero() {
-			return &v1.Command{Kind: &v1.Command_Restore{Restore: request}}
-		}
-		rerun := logbook.Intervention{
-			ID: uuid.NewSHA1(j.Flow.UUID, []byte("bulk retry "+j.Token.String())), Flow: j.Flow, Kind: logbook.InterveneRerun,
-			By: b.By, Reason: b.Reason,
-		}
-		return &v1.Command{Kind: &v1.Command_Intervene{Intervene: InterventionToProto(&rerun)}}
+		return &v1.Command{Kind: &v1.Command_Retry{Retry: request}}
 	}
 	panic("internal error: no command for bulk action " + string(b.Action))
 }

@@ -60,6 +60,7 @@ var verbs = []Verb{
 	verb("change", Operate, "BoardService/Change", (*v1.Command).GetChange, converted(ChangeFromProto, jobs.CheckChange)),
 	verb("intervene", Operate, "BoardService/Intervene", (*v1.Command).GetIntervene, converted(InterventionFromProto, logbook.Limits.CheckIntervention)),
 	verb("restore", Operate, "BoardService/Restore", (*v1.Command).GetRestore, checkPlainCommand),
+	verb("retry", Operate, "BoardService/Retry", (*v1.Command).GetRetry, checkPlainCommand),
 	verb("purge", Operate, "BoardService/Purge", (*v1.Command).GetPurge, checkPlainCommand),
 
 	verb("create_board", Administer, "BoardService/CreateBoard", (*v1.Command).GetCreateBoard, checkBoardName),

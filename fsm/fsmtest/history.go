@@ -14,6 +14,12 @@ func (b *Board) Restore(ctx context.Context, request jobs.JobCommand) error {
 	return err
 }
 
+// Retry has a job begin again.
+func (b *Board) Retry(ctx context.Context, request jobs.JobCommand) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Retry{Retry: command.JobCommandToProto(&request)}})
+	return err
+}
+
 // Purge removes a finished job.
 func (b *Board) Purge(ctx context.Context, request jobs.JobCommand) error {
 	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Purge{Purge: command.JobCommandToProto(&request)}})

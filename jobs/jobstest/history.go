@@ -1,6 +1,7 @@
 package jobstest
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -18,6 +19,8 @@ var historyRows = []row{
 	{"jobs are found by what became of them", jobsFound},
 	{"the same is done to many jobs, page by page", bulkDone},
 	{"what has failed is retried in bulk", bulkRetries},
+	{"whatever has failed is retried by one verb", retriedAlike},
+	{"a finished job is posted again", postedAgain},
 	{"a bulk that makes no sense is refused", senselessBulks},
 	{"restoring and purging are refused where they make no sense", senselessCorrections},
 }
@@ -354,4 +357,60 @@ func senselessBulks(k *kit) {
 		_, err := k.Board.Bulk(k.ctx, bulk)
 		k.wantsInvalid(name, err)
 	}
+}
+
+func retriedAlike(k *kit) {
+	session := k.session("worker")
+	plain := success(k.owned(session, "plain"))
+	plain.Outcome = jobs.OutcomeFailed
+	k.wants("Consume", k.Board.Consume(k.ctx, plain), nil)
+	flow := k.claim(session, k.post(k.withFlow("trip"))[0].ID)
+	k.wants("Consume", k.Board.Consume(k.ctx, k.failing(flow)), nil)
+	posting, parkedTrip := k.posting("parked"), k.withFlow("parked trip")
+	policy := &jobs.RetryPolicy{Attempts: 1, OnFailure: jobs.FailureParks}
+	posting.Retry, parkedTrip.Retry = policy, policy
+	parked := success(k.claim(session, k.post(posting)[0].ID))
+	parked.Outcome = jobs.OutcomeFailed
+	k.wants("Consume", k.Board.Consume(k.ctx, parked), nil)
+	parkedFlow := k.claim(session, k.post(parkedTrip)[0].ID)
+	k.wants("Consume", k.Board.Consume(k.ctx, k.failing(parkedFlow)), nil)
+	for state, id := range map[string]jobs.JobID{
+		"trashed": k.aside(session, "aside").ID, "failed": plain.Job, "failed with a flow": flow.Job.ID,
+		"parked": k.stands(parked.Job, jobs.StateHeld).ID, "parked with a flow": k.stands(parkedFlow.Job.ID, jobs.StateHeld).ID,
+	} {
+		for range 2 {
+			k.wants("Retry of what is "+state, k.Board.Retry(k.ctx, command(id)), nil)
+			if job := k.stands(id, jobs.StateClaimable); job.Attempts != 0 || job.Failure != nil {
+				k.Errorf("%s: retried as %s", state, render(job))
+			}
+		}
+	}
+	again := k.claim(session, flow.Job.ID)
+	if pending := again.Flow.Pending(); len(pending) != 1 || pending[0].Kind != logbook.InterveneRerun || pending[0].By != command(flow.Job.ID).By {
+		k.Errorf("pending is %s", render(pending))
+	}
+	done := success(k.owned(session, "done"))
+	k.wants("Consume", k.Board.Consume(k.ctx, done), nil)
+	k.wants("Retry of what has succeeded", k.Board.Retry(k.ctx, command(done.Job)), jobs.ErrConflict)
+	k.wants("Retry of no job", k.Board.Retry(k.ctx, command(jobs.NewJobID())), jobs.ErrNotFound)
+}
+
+func postedAgain(k *kit) {
+	session := k.session("worker")
+	posting := k.withFlow("trip")
+	posting.Details, posting.Store = json.RawMessage(`{"to": "Wien"}`), logbook.Values{"seat": json.RawMessage(`7`)}
+	posting.Tags, posting.Key, posting.Priority = []string{"far"}, "trip 7", jobs.High
+	first := k.claim(session, k.post(posting)[0].ID)
+	k.wants("Consume", k.Board.Consume(k.ctx, k.failing(first)), nil)
+	detail, err := k.Logbook.FlowDetail(k.ctx, first.Job.Flow)
+	k.wants("FlowDetail", err, nil)
+	job := k.job(first.Job.ID)
+	again := k.claim(session, k.post(job.Again(&detail))[0].ID)
+	if again.Job.ID == job.ID || again.Flow.ID == detail.ID || again.Flow.State != logbook.FlowPending || len(again.Flow.Atoms) != 0 {
+		k.Errorf("posted again as %s", render(again))
+	}
+	k.same("factory", again.Flow.Factory, detail.Factory)
+	k.same("values", []any{again.Job.Details, again.Job.Store, again.Job.Tags, again.Job.Key, again.Job.Priority, again.Job.Kind},
+		[]any{job.Details, job.Store, job.Tags, job.Key, job.Priority, job.Kind})
+	k.stands(job.ID, jobs.StateCompleted)
 }

@@ -208,6 +208,7 @@ func (o *tenant) requests() map[string]string {
 		"BoardService/Intervene":     fmt.Sprintf(`{"id": %q, "flow": %q, "kind": "rerun", "step": "s"}`, jobs.NewNonce(), o.flow),
 		"BoardService/Restore":       id(`{"job": %q}`),
 		"BoardService/Purge":         id(`{"job": %q}`),
+		"BoardService/Retry":         id(`{"job": %q}`),
 		"BoardService/Bulk":          fmt.Sprintf(`{"action": "suspend", "query": {"board": %q}, "dryRun": true}`, o.board),
 		"BoardService/CreateBoard":   board,
 		"BoardService/GetBoard":      board,

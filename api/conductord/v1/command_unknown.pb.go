@@ -84,6 +84,9 @@ func (m *Command) UnknownField() (name string, found bool) {
 	if name, found = m.GetPurge().UnknownField(); found {
 		return name, found
 	}
+	if name, found = m.GetRetry().UnknownField(); found {
+		return name, found
+	}
 	if name, found = m.GetExtendClaim().UnknownField(); found {
 		return name, found
 	}

@@ -31,7 +31,7 @@ func (p *Program) bulkCommand() *cobra.Command {
 		{jobs.ActionRestore, "Put many trashed jobs back on their boards", "As `trash restore` does to one."},
 		{
 			jobs.ActionRetry, "Run many jobs again that were reverted or have failed",
-			"As `flow rerun` does to one; jobs without a flow are put back on their boards.",
+			"As `job retry` does to one.",
 		},
 		{jobs.ActionPurge, "Remove many finished jobs with their books for ever", "As `trash purge` does to one."},
 	} {

@@ -21,7 +21,7 @@ import (
 func (p *Program) jobCommand() *cobra.Command {
 	commands := []*cobra.Command{
 		p.jobPostCommand(), p.jobGetCommand(), p.jobListCommand(), p.jobWaitCommand(), p.jobWatchCommand(),
-		p.jobEndCommand(consume), p.jobEndCommand(abandon), p.jobEndCommand(trash),
+		p.jobRetryCommand(), p.jobRepostCommand(), p.jobEndCommand(consume), p.jobEndCommand(abandon), p.jobEndCommand(trash),
 	}
 	for _, how := range stopCommands() {
 		commands = append(commands, p.jobOrderCommand(how))

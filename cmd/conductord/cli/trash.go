@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 )
 
@@ -65,14 +64,7 @@ func (p *Program) trashRestoreCommand() *cobra.Command {
 		if err := cluster.Restore(ctx, request); err != nil {
 			return because(err, "restore job %s", request.Job)
 		}
-		job, err := cluster.Job(ctx, request.Job)
-		if err != nil {
-			return because(err, "read job %s after it was restored", request.Job)
-		}
-		if p.JSON() {
-			return p.writeJSONLine(command.JobToProto(&job))
-		}
-		return p.WriteLines([]string{fmt.Sprintf("%s %s", job.ID, howEnded(&job))})
+		return p.showCorrected(ctx, cluster, request.Job)
 	})
 }
 

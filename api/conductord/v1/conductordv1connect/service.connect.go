@@ -91,6 +91,8 @@ const (
 	BoardServiceInterveneProcedure = "/conductord.v1.BoardService/Intervene"
 	// BoardServiceRestoreProcedure is the fully-qualified name of the BoardService's Restore RPC.
 	BoardServiceRestoreProcedure = "/conductord.v1.BoardService/Restore"
+	// BoardServiceRetryProcedure is the fully-qualified name of the BoardService's Retry RPC.
+	BoardServiceRetryProcedure = "/conductord.v1.BoardService/Retry"
 	// BoardServicePurgeProcedure is the fully-qualified name of the BoardService's Purge RPC.
 	BoardServicePurgeProcedure = "/conductord.v1.BoardService/Purge"
 	// BoardServiceListErrorsProcedure is the fully-qualified name of the BoardService's ListErrors RPC.
@@ -273,6 +275,8 @@ type BoardServiceClient interface {
 	// Restore puts a job back on its board that was trashed, or has failed
 	// without a flow.
 	Restore(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
+	// Retry has a job begin again that was trashed, has failed, was reverted, or is parked.
+	Retry(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// Purge removes a finished job before its time, with its book.
 	Purge(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// ListErrors gives the attempts that did not succeed, the latest first.
@@ -424,6 +428,12 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("Restore")),
 			connect.WithClientOptions(opts...),
 		),
+		retry: connect.NewClient[v1.JobCommand, v1.Done](
+			httpClient,
+			baseURL+BoardServiceRetryProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("Retry")),
+			connect.WithClientOptions(opts...),
+		),
 		purge: connect.NewClient[v1.JobCommand, v1.Done](
 			httpClient,
 			baseURL+BoardServicePurgeProcedure,
@@ -526,6 +536,7 @@ type boardServiceClient struct {
 	change      *connect.Client[v1.Change, v1.Done]
 	intervene   *connect.Client[v1.Intervention, v1.InterveneResult]
 	restore     *connect.Client[v1.JobCommand, v1.Done]
+	retry       *connect.Client[v1.JobCommand, v1.Done]
 	purge       *connect.Client[v1.JobCommand, v1.Done]
 	listErrors  *connect.Client[v1.ListErrorsRequest, v1.ListErrorsResponse]
 	findIDs     *connect.Client[v1.FindIDsRequest, v1.FindIDsResponse]
@@ -636,6 +647,11 @@ func (c *boardServiceClient) Restore(ctx context.Context, req *connect.Request[v
 	return c.restore.CallUnary(ctx, req)
 }
 
+// Retry calls conductord.v1.BoardService.Retry.
+func (c *boardServiceClient) Retry(ctx context.Context, req *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
+	return c.retry.CallUnary(ctx, req)
+}
+
 // Purge calls conductord.v1.BoardService.Purge.
 func (c *boardServiceClient) Purge(ctx context.Context, req *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
 	return c.purge.CallUnary(ctx, req)
@@ -734,6 +750,8 @@ type BoardServiceHandler interface {
 	// Restore puts a job back on its board that was trashed, or has failed
 	// without a flow.
 	Restore(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
+	// Retry has a job begin again that was trashed, has failed, was reverted, or is parked.
+	Retry(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// Purge removes a finished job before its time, with its book.
 	Purge(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// ListErrors gives the attempts that did not succeed, the latest first.
@@ -881,6 +899,12 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(boardServiceMethods.ByName("Restore")),
 		connect.WithHandlerOptions(opts...),
 	)
+	boardServiceRetryHandler := connect.NewUnaryHandler(
+		BoardServiceRetryProcedure,
+		svc.Retry,
+		connect.WithSchema(boardServiceMethods.ByName("Retry")),
+		connect.WithHandlerOptions(opts...),
+	)
 	boardServicePurgeHandler := connect.NewUnaryHandler(
 		BoardServicePurgeProcedure,
 		svc.Purge,
@@ -999,6 +1023,8 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 			boardServiceInterveneHandler.ServeHTTP(w, r)
 		case BoardServiceRestoreProcedure:
 			boardServiceRestoreHandler.ServeHTTP(w, r)
+		case BoardServiceRetryProcedure:
+			boardServiceRetryHandler.ServeHTTP(w, r)
 		case BoardServicePurgeProcedure:
 			boardServicePurgeHandler.ServeHTTP(w, r)
 		case BoardServiceListErrorsProcedure:
@@ -1108,6 +1134,10 @@ func (UnimplementedBoardServiceHandler) Intervene(context.Context, *connect.Requ
 
 func (UnimplementedBoardServiceHandler) Restore(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Restore is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) Retry(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Retry is not implemented"))
 }
 
 func (UnimplementedBoardServiceHandler) Purge(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {

@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/valuekeys"
+)
+
+func (p *Program) jobRetryCommand() *cobra.Command {
+	return p.correctionCommand(&cobra.Command{
+		Use:   "retry ID…",
+		Short: "Retry jobs that were trashed, have failed, were reverted, or are parked",
+		Long: "Retry jobs that were trashed, have failed, were reverted, or are parked. A trashed job goes on where it\n" +
+			"stopped. A flow that was reverted, or that could not be reverted, runs again from its beginning; nothing is\n" +
+			"undone first: `flow show` says what else can be done. Any other unfinished job stays as it is. To repeat\n" +
+			"it is harmless.",
+		Example: "  conductord job retry ID --reason \"the disk has room again\"",
+	}, func(ctx context.Context, cluster Cluster, request jobs.JobCommand) error {
+		if err := cluster.Retry(ctx, request); err != nil {
+			if errors.Is(err, jobs.ErrConflict) {
+				p.Note("to do its work again with a new job: `conductord job repost %s`", request.Job)
+			}
+			return because(err, "retry job %s", request.Job)
+		}
+		return p.showCorrected(ctx, cluster, request.Job)
+	})
+}
+
+// showCorrected shows in a line how a job stands after a correction.
+func (p *Program) showCorrected(ctx context.Context, cluster Cluster, id jobs.JobID) error {
+	job, err := cluster.Job(ctx, id)
+	if err != nil {
+		return because(err, "read job %s after the change, which was made", id)
+	}
+	if p.JSON() {
+		return p.writeJSONLine(command.JobToProto(&job))
+	}
+	return p.WriteLines([]string{fmt.Sprintf("%s %s", job.ID, howEnded(&job))})
+}
+
+func (p *Program) jobRepostCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "repost ID…",
+		Short: "Post finished jobs again, each as a new job with the same work",
+		Long: "Post finished jobs again, each as a new job that does the same work from its beginning: the same kind or\n" +
+			"flow, details and values, key, tags, labels and retry policy, but no times and no hold. The old jobs stay.\n" +
+			"Print the ids of the new ones. To repeat the command posts more of them.",
+		Example: "  conductord job repost ID",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ids, err := parseJobIDs(args)
+			if err != nil {
+				return err
+			}
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				for _, id := range ids {
+					if err := p.repost(ctx, cluster, id); err != nil {
+						return because(err, "post job %s again", id)
+					}
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func (p *Program) repost(ctx context.Context, cluster Cluster, id jobs.JobID) error {
+	job, err := cluster.Job(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case !job.State.Finished():
+		return fmt.Errorf("%w: it is %s, and its work is still to be done", jobs.ErrConflict, job.State)
+	}
+	var flow *logbook.FlowDetail
+	if !job.Flow.IsZero() {
+		detail, err := cluster.FlowDetail(ctx, job.Flow)
+		if err != nil {
+			return fmt.Errorf("its flow is gone with its book: %w", err)
+		}
+		flow = &detail
+	}
+	posting := job.Again(flow)
+	if err := seesValues(ctx, cluster, &posting); err != nil {
+		return err
+	}
+	posted, err := p.postJob(ctx, cluster, posting)
+	if err != nil {
+		return err
+	}
+	p.Note("job %s does the work of job %s again", posted.ID, id)
+	if p.JSON() {
+		return p.writeJSONLine(command.JobToProto(&posted))
+	}
+	return p.showPosted(posted)
+}
+
+// seesValues returns an error if this program does not see the values that it has read and
+// is to post again.
+func seesValues(ctx context.Context, cluster Cluster, posting *jobs.Posting) error {
+	if who, err := cluster.WhoAmI(ctx); err != nil || who.HideValues {
+		return errors.Join(err, fmt.Errorf("%w: its values are hidden from principal %q", jobs.ErrNotAllowed, who.Name))
+	}
+	values := append(slices.Collect(maps.Values(posting.Store)), posting.Details)
+	if posting.Book != nil {
+		flow := &posting.Book.Flows[0]
+		values = slices.AppendSeq(append(values, flow.Factory.Args), maps.Values(flow.Store))
+		values = slices.AppendSeq(values, maps.Values(flow.Meta))
+	}
+	if slices.ContainsFunc(values, func(value json.RawMessage) bool { _, encrypted := valuekeys.KeyID(value); return encrypted }) {
+		return usageError{errors.New("its values are encrypted: give the keys by --value-keys")}
+	}
+	return nil
+}
