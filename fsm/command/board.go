@@ -130,10 +130,10 @@ func checkAgeBoard(limits logbook.Limits, c *v1.AgeBoardCommand) error {
 	return jobs.CheckAgeing(step)
 }
 
-// checkBoardName checks a command that only names a board.
+// checkBoardName checks a command that only names a board. By is the node's to set.
 func checkBoardName(limits logbook.Limits, c *v1.BoardCommand) error {
-	if c.GetBy() != "" || c.GetReason() != "" {
-		return &logbook.InvalidError{Field: "board reason", Reason: "by or reason is set; only those of a pause and its end are kept"}
+	if c.GetReason() != "" {
+		return &logbook.InvalidError{Field: "board reason", Reason: "is set; only that of a pause and its end is kept"}
 	}
 	return jobs.CheckBoardName(limits, c.GetBoard())
 }

@@ -57,7 +57,7 @@ func TestBoardCommandsAreChecked(t *testing.T) {
 		want  error
 	}{
 		{"create_board", func(c *v1.Command) { c.GetCreateBoard().Board = long }, logbook.ErrLimit},
-		{"create_board", func(c *v1.Command) { c.GetCreateBoard().By = "ann" }, logbook.ErrInvalid},
+		{"create_board", func(c *v1.Command) { c.GetCreateBoard().Reason = "new" }, logbook.ErrInvalid},
 		{"delete_board", func(c *v1.Command) { c.GetDeleteBoard().Reason = "old" }, logbook.ErrInvalid},
 		{"limit_board", func(c *v1.Command) { c.GetLimitBoard().Board = long }, logbook.ErrLimit},
 		{"limit_board", func(c *v1.Command) { c.GetLimitBoard().Limits.Jobs = jobs.MaxBoardLimit + 1 }, logbook.ErrLimit},
