@@ -13,7 +13,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// change gives a job another priority, time or deadline, or releases it;
+// change gives a job another priority, time, deadline, place or board, or releases it;
 // jobs.Controller holds the table of that.
 func (t *txn) change(c *v1.Change) error {
 	change, err := command.ChangeFromProto(c)
@@ -38,12 +38,21 @@ func (t *txn) change(c *v1.Change) error {
 	if err != nil {
 		return prefixed(fmt.Sprintf("cannot release job %s", j.ID), err)
 	}
+	if err := t.checkMove(j, &change); err != nil {
+		return prefixed(fmt.Sprintf("cannot move job %s to board %q", j.ID, change.Board), err)
+	}
+	said := &jobs.OperatorRequest{Kind: jobs.RequestChange, By: change.By, Reason: change.Reason, At: t.now}
+	kind := jobs.EventChanged
+	if change.Moves(&j.Job) {
+		t.event(jobs.EventMovedAway, j, jobs.Event{Request: said, Reason: change.Reason})
+		t.move(j, change.Board)
+		kind = jobs.EventMoved
+	}
 	t.letRun(j, release)
-	takeOver(j, &change)
+	t.takeOver(j, &change)
 	t.placeJob(j)
 	t.keepChange(j, &change)
-	said := &jobs.OperatorRequest{Kind: jobs.RequestChange, By: change.By, Reason: change.Reason, At: t.now}
-	t.event(jobs.EventChanged, j, jobs.Event{Request: said, Reason: change.Reason})
+	t.event(kind, j, jobs.Event{Request: said, Reason: change.Reason})
 	return nil
 }
 
@@ -71,7 +80,7 @@ func (t *txn) checkChange(j *jobRecord, c *jobs.Change) error {
 }
 
 // takeOver makes a job what a change says.
-func takeOver(j *jobRecord, c *jobs.Change) {
+func (t *txn) takeOver(j *jobRecord, c *jobs.Change) {
 	if c.Priority != nil {
 		j.Priority = *c.Priority
 	}
@@ -85,6 +94,9 @@ func takeOver(j *jobRecord, c *jobs.Change) {
 		j.unpark()
 	}
 	j.Held = j.Held && !c.Release
+	if c.Front {
+		j.Front = t.Index
+	}
 }
 
 // A change that is known is kept as its id, and the beginning of a digest of
@@ -130,6 +142,7 @@ func changeRow(c *jobs.Change) []byte {
 	if c.Priority != nil {
 		fmt.Fprintf(sum, "priority %d ", *c.Priority)
 	}
-	fmt.Fprintf(sum, "not before %s deadline %s %t release %t by %q because %q", timeKey(c.NotBefore), timeKey(c.Deadline), c.NoDeadline, c.Release, c.By, c.Reason)
+	fmt.Fprintf(sum, "not before %s deadline %s %t release %t board %q front %t by %q because %q",
+		timeKey(c.NotBefore), timeKey(c.Deadline), c.NoDeadline, c.Release, c.Board, c.Front, c.By, c.Reason)
 	return append(bytes.Clone(c.ID[:]), sum.Sum(nil)[:changeDigestSize]...)
 }

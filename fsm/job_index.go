@@ -89,6 +89,7 @@ func (t *txn) reindex(was, is *jobFacts) {
 // ledger.
 type countedAs struct {
 	stored   bool
+	board    string
 	state    jobs.State
 	holder   jobs.SessionID // zero: it is not claimed
 	parked   bool
@@ -96,7 +97,7 @@ type countedAs struct {
 }
 
 func (j *jobFacts) countedAs() countedAs {
-	c := countedAs{stored: j.Sequence != 0, state: j.State, parked: j.isParked()}
+	c := countedAs{stored: j.Sequence != 0, board: j.Board, state: j.State, parked: j.isParked()}
 	if j.Claim != nil {
 		c.holder = j.Claim.Session
 	}
@@ -114,10 +115,11 @@ func (t *txn) recount(was, is *jobFacts) {
 	}
 	t.count(was, before, -1)
 	t.count(is, after, 1)
-	switch {
-	case after.active() && !before.active():
+	moves := before.board != after.board
+	if after.active() && (moves || !before.active()) {
 		t.countUse(is, 1)
-	case before.active() && !after.active():
+	}
+	if before.active() && (moves || !after.active()) {
 		t.countUse(was, -1)
 	}
 }

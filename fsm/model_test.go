@@ -893,54 +893,6 @@ func (m *model) reopened(j *modelJob) bool {
 	return m.flowOf(j).Resumable()
 }
 
-func (m *model) change(c *v1.Change) error {
-	change, err := command.ChangeFromProto(c)
-	if err != nil {
-		panic(err)
-	}
-	j := m.jobs[c.Job]
-	if j == nil {
-		return jobs.ErrNotFound
-	}
-	if known, err := j.knows(c); known || err != nil {
-		return err
-	}
-	due := j.NotBefore
-	if !change.NotBefore.IsZero() {
-		due = change.NotBefore
-	}
-	moved := change.AltersDeadline(&j.Job)
-	switch {
-	case !change.Alters(&j.Job):
-		j.learn(c)
-		return nil
-	case j.State.Finished(), under(j, jobs.RequestCancel) && !change.NotBefore.IsZero() && !change.NotBefore.Equal(j.NotBefore):
-		return jobs.ErrConflict
-	case moved && under(j, jobs.RequestCancel):
-		return jobs.ErrConflict
-	case moved && !change.NoDeadline && (!change.Deadline.After(m.now) || !change.Deadline.After(due)):
-		return jobs.ErrInvalid
-	}
-	if change.Release && j.Parked {
-		if err := m.unparked(j); err != nil {
-			return err
-		}
-	}
-	if change.Priority != nil {
-		j.Priority = *change.Priority
-	}
-	if !change.NotBefore.IsZero() {
-		j.NotBefore = change.NotBefore
-	}
-	if moved {
-		j.Deadline, j.watched = change.Deadline, !change.NoDeadline
-	}
-	j.Held = j.Held && !change.Release
-	j.learn(c)
-	m.touch(j)
-	return nil
-}
-
 // Time.
 
 func (m *model) wake(c *v1.WakeDueCommand) (string, error) {

@@ -64,17 +64,19 @@ func (m *model) runAgain(flow *modelFlow) {
 
 func (j *modelJob) unpark() { j.Held, j.Parked, j.Attempts = false, false, 0 }
 
-// unparked releases a parked job, whose flow runs again if it can.
-func (m *model) unparked(j *modelJob) error {
+// halfUndone reports whether the flow of a parked job cannot run again at once.
+func (m *model) halfUndone(j *modelJob) bool {
+	flow := m.flowOf(j)
+	return flow != nil && (flow.State != logbook.FlowReverted || m.isOwned(j))
+}
+
+// unparked releases a parked job, whose flow runs again.
+func (m *model) unparked(j *modelJob) {
 	if flow := m.flowOf(j); flow != nil {
-		if flow.State != logbook.FlowReverted || m.isOwned(j) {
-			return jobs.ErrConflict
-		}
 		m.runAgain(flow)
 		j.ended = ""
 	}
 	j.unpark()
-	return nil
 }
 
 // retry has a job begin again in the way that its state needs.

@@ -550,7 +550,7 @@ var (
 	wantedAnswers = []string{
 		"age_board", "age_board not_found", "claim_next by age", "intervene over_limit",
 		"abandon", "abandon conflict", "abandon fenced", "abandon not_found", "begin_leadership", "cancel", "cancel conflict",
-		"change", "change conflict", "claim", "claim not_found", "claim session_expired", "claim unclaimable", "claim_next",
+		"change", "change conflict", "change not_found", "change over_limit", "claim", "claim not_found", "claim session_expired", "claim unclaimable", "claim_next",
 		"claim_next session_expired", "close_session", "close_session session_expired", "consume", "consume fenced", "consume invalid",
 		"expire_claim", "expire_claim fenced", "expire_session", "expire_session session_expired", "extend_claim", "extend_claim fenced", "expire_claim", "expire_claim conflict", "expire_claim fenced", "extend_claim", "extend_claim fenced",
 		"intervene", "intervene conflict", "intervene not_found",

@@ -219,6 +219,10 @@ func (a *author) change() *v1.Command {
 	case 1:
 		c.NoDeadline = true
 	}
+	if a.draw("moves", 2) == 0 {
+		c.Board = a.oneOf("to board", "default", "other", "night", "nowhere")
+	}
+	c.Front = a.draw("to the front", 4) == 0
 	if a.draw("named", 1) == 0 {
 		c.Id = id(fmt.Sprint("change ", a.draw("change", 20)))
 	}

@@ -23,8 +23,12 @@ type Change struct {
 	Deadline   time.Time // by which the job must be done
 	NoDeadline bool      // it may be done at any time
 	Release    bool      // a job that is held is not held any more
-	By         string    // who, for people
-	Reason     string    // one sentence, for people
+	// Board is where the job moves; empty: it stays. It keeps priority and place in the order of
+	// posting. Its book moves with it, unless other jobs refer to that.
+	Board  string
+	Front  bool   // before the others of its priority; of several such, the last comes first
+	By     string // who, for people
+	Reason string // one sentence, for people
 }
 
 // MaxKnownChanges is how many changes of a job are known by their ids: a repeat
@@ -35,12 +39,15 @@ const MaxKnownChanges = 16
 // CheckChange checks a change before it is written.
 func CheckChange(l logbook.Limits, c *Change) error {
 	switch {
-	case c.Priority == nil && c.NotBefore.IsZero() && !c.Release && c.Deadline.IsZero() && !c.NoDeadline:
-		return &logbook.InvalidError{Field: "change", Reason: "says nothing: neither priority, nor not_before, nor deadline, nor release"}
+	case c.Priority == nil && c.NotBefore.IsZero() && !c.Release && c.Deadline.IsZero() && !c.NoDeadline && c.Board == "" && !c.Front:
+		return &logbook.InvalidError{Field: "change", Reason: "says nothing: neither priority, nor not_before, nor deadline, nor release, nor board, nor front"}
 	case c.NoDeadline && !c.Deadline.IsZero():
 		return &logbook.InvalidError{Field: "change deadline", Reason: "set beside no_deadline"}
 	case !c.Deadline.IsZero() && !c.NotBefore.IsZero() && !c.Deadline.After(c.NotBefore):
 		return &logbook.InvalidError{Field: "change deadline", Reason: "is not after not_before"}
+	}
+	if err := CheckOptionalName(l, "change board", c.Board); err != nil {
+		return err
 	}
 	return checkDirective(l, "change", directive{c.Job, c.By, c.Reason})
 }
@@ -53,8 +60,11 @@ func (c *Change) Alters(j *Job) bool {
 	case !c.NotBefore.IsZero() && !c.NotBefore.Equal(j.NotBefore):
 		return true
 	}
-	return c.Release && j.Held || c.AltersDeadline(j)
+	return c.Release && j.Held || c.AltersDeadline(j) || c.Moves(j) || c.Front
 }
+
+// Moves reports whether a job would be on another board.
+func (c *Change) Moves(j *Job) bool { return c.Board != "" && c.Board != j.Board }
 
 // AltersDeadline reports whether a job would have another deadline.
 func (c *Change) AltersDeadline(j *Job) bool {

@@ -121,6 +121,13 @@ func (r *OperatorRequest) Interrupts() bool {
 //	COMPLETED  nothing to do         ErrConflict        ErrConflict
 //	TRASHED    nothing to do         ErrConflict        ErrConflict
 //
+// A change of the board moves the job: its place there is that of its priority and posting,
+// and it ages from now on. ErrConflict for a job that is CLAIMED, COMPLETED or TRASHED, and
+// where an unfinished job of that board has its key; ErrNotFound if there is no such board;
+// ErrLimit if that or a quota has no room. Two events tell of it, EventMovedAway on the board
+// that the job leaves and EventMoved on the other. A change to the front counts where the job
+// is claimable, or when it is that again; of a finished job it is an ErrConflict.
+//
 // A deadline can be changed and removed in every state of an unfinished job. A new one
 // must be in the future, and after the job's not-before time: ErrInvalid. A job that is
 // being cancelled waits for no time and has no use for a deadline: ErrConflict. A change
@@ -145,7 +152,7 @@ type Controller interface {
 	// if its flow is in FAILURE. If the intervention was to undo the flow further, and
 	// the cancellation says Revert, the flow is undone.
 	Cancel(ctx context.Context, command JobCommand) error
-	// Change gives a job another priority, not-before time or deadline, or
+	// Change gives a job another priority, not-before time, deadline, board or place, or
 	// releases one that is held: all that the change says, or nothing.
 	Change(ctx context.Context, change Change) error
 

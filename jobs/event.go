@@ -28,6 +28,8 @@ const (
 	EventResumed       EventKind = "resumed"        // the request to suspend was lifted
 	EventStopRequested EventKind = "stop_requested" // the job's owner has to suspend or to undo it
 	EventChanged       EventKind = "changed"        // priority or not-before time are new, or a held job was released
+	EventMovedAway     EventKind = "moved_away"     // the job leaves the event's board; EventMoved follows
+	EventMoved         EventKind = "moved"          // the job has come to the event's board, from another
 	// EventIntervened: a person has intervened in the job's flow, and the job
 	// stays where it is: the intervention holds, or nobody has claimed the job
 	// since the one before.
@@ -62,7 +64,7 @@ const (
 // EventKinds are all kinds that a watch can ask for.
 var EventKinds = []EventKind{
 	EventPosted, EventDue, EventCooled, EventClaimed, EventAbandoned, EventExpired, EventCompleted, EventTrashed,
-	EventSuspended, EventResumed, EventStopRequested, EventChanged, EventIntervened, EventReopened, EventRestored, EventPurged,
+	EventSuspended, EventResumed, EventStopRequested, EventChanged, EventMovedAway, EventMoved, EventIntervened, EventReopened, EventRestored, EventPurged,
 	EventRetried, EventParked, EventFlow,
 	EventSessionOpened, EventSessionClosed, EventSessionExpired, EventRegistered, EventGone,
 	EventBoardPaused, EventBoardResumed, EventDrained, EventUndrained,

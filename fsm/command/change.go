@@ -12,7 +12,7 @@ func ChangeToProto(c *jobs.Change) *v1.Change {
 	}
 	message := &v1.Change{
 		Job: idText(c.Job.UUID), NotBefore: TimeToProto(c.NotBefore), Release: c.Release, By: c.By, Reason: text(c.Reason),
-		Deadline: TimeToProto(c.Deadline), NoDeadline: c.NoDeadline, Id: idText(c.ID),
+		Deadline: TimeToProto(c.Deadline), NoDeadline: c.NoDeadline, Id: idText(c.ID), Board: c.Board, Front: c.Front,
 	}
 	if c.Priority != nil {
 		priority := int32(*c.Priority)
@@ -29,6 +29,7 @@ func ChangeFromProto(message *v1.Change) (jobs.Change, error) {
 		NotBefore: r.time("change not_before", message.GetNotBefore()),
 		Deadline:  r.time("change deadline", message.GetDeadline()), NoDeadline: message.GetNoDeadline(), ID: r.id("change id", message.GetId()),
 		Release: message.GetRelease(), By: message.GetBy(), Reason: message.GetReason(),
+		Board: message.GetBoard(), Front: message.GetFront(),
 	}
 	if message != nil && message.Priority != nil {
 		priority := jobs.Priority(message.GetPriority())

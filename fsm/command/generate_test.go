@@ -317,7 +317,8 @@ var jobChanges = rapid.Custom(func(t *rapid.T) jobs.Change {
 		Priority:  optional(rapid.Map(rapid.Int32(), func(n int32) jobs.Priority { return jobs.Priority(n) })).Draw(t, "priority"),
 		NotBefore: times.Draw(t, "not before"),
 		Release:   rapid.Bool().Draw(t, "release"),
-		Deadline:  times.Draw(t, "deadline"), NoDeadline: rapid.Bool().Draw(t, "no deadline"), ID: ids.Draw(t, "id"),
+		Board:     rapid.String().Draw(t, "board"), Front: rapid.Bool().Draw(t, "front"),
+		Deadline: times.Draw(t, "deadline"), NoDeadline: rapid.Bool().Draw(t, "no deadline"), ID: ids.Draw(t, "id"),
 		By:     rapid.String().Draw(t, "by"),
 		Reason: rapid.String().Draw(t, "reason"),
 	}

@@ -283,7 +283,7 @@ func (b *Board) Cancel(ctx context.Context, request jobs.JobCommand) error {
 	return err
 }
 
-// Change gives a job another priority or time, or releases it.
+// Change gives a job another priority, time, board or place, or releases it.
 func (b *Board) Change(ctx context.Context, change jobs.Change) error {
 	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Change{Change: command.ChangeToProto(&change)}})
 	return err

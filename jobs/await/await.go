@@ -126,7 +126,7 @@ func (w *waiter) changing() []jobs.EventKind {
 	if len(w.States) > 0 {
 		return nil
 	}
-	kinds := []jobs.EventKind{jobs.EventPosted, jobs.EventCompleted, jobs.EventTrashed, jobs.EventReopened, jobs.EventRestored, jobs.EventPurged}
+	kinds := []jobs.EventKind{jobs.EventPosted, jobs.EventCompleted, jobs.EventTrashed, jobs.EventReopened, jobs.EventRestored, jobs.EventPurged, jobs.EventMovedAway, jobs.EventMoved}
 	if w.Parked != nil {
 		kinds = append(kinds, jobs.EventParked)
 	}
@@ -207,7 +207,8 @@ func (w *waiter) returned(ctx context.Context, id jobs.JobID, event *jobs.Event)
 		return false, err
 	}
 	again := !left && job.State.Finished() && job.FinishedAt.After(event.Time)
-	return w.states[job.State] != left || again, nil
+	here := w.Board == "" || job.Board == w.Board
+	return (here && w.states[job.State]) != left || again, nil
 }
 
 // look finds the jobs that are left.
@@ -285,7 +286,8 @@ func (w *waiter) hear(event *jobs.Event) error {
 		return nil
 	}
 	since, left := w.left[event.Job]
-	stays, at := w.states[event.State] && event.Kind != jobs.EventPurged, event.Time.UnixNano()
+	gone := event.Kind == jobs.EventPurged || event.Kind == jobs.EventMovedAway && w.Board != ""
+	stays, at := w.states[event.State] && !gone, event.Time.UnixNano()
 	if told, known := w.parked[event.Job]; event.Kind == jobs.EventParked && stays && (!known || at > told) {
 		w.tellParked(event.Job, at)
 	}

@@ -185,3 +185,38 @@ func TestAwaitEndsWithItsEntry(t *testing.T) {
 		t.Errorf("ended with %+v, %v", status, err)
 	}
 }
+
+// TestAwaitMoves: a job that moves to another board is gone, and one that comes is not.
+func TestAwaitMoves(t *testing.T) {
+	board := fsmtest.New(t, fsmtest.Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	posted := func(on string) jobs.JobID {
+		job, err := jobs.PostOne(ctx, board, jobs.Posting{Board: on, Name: "a", Kind: "k"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return job.ID
+	}
+	here, there := posted("day"), posted("night")
+	seen := []int{}
+	status, err := await.Jobs(ctx, board, await.Waiting{Board: "day", Progress: func(status await.Status) {
+		seen = append(seen, status.Left)
+		var err error
+		switch len(seen) {
+		case 1:
+			err = board.Change(ctx, jobs.Change{Job: there, Board: "day"})
+		case 2:
+			err = board.Change(ctx, jobs.Change{Job: there, Board: "night"})
+			if err == nil {
+				err = board.Change(ctx, jobs.Change{Job: here, Board: "night"})
+			}
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}})
+	if err != nil || status.Left != 0 || status.Gone != 2 || len(seen) < 4 || seen[1] != 2 {
+		t.Errorf("ended with %+v, %v, after %v", status, err, seen)
+	}
+}

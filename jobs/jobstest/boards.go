@@ -22,7 +22,12 @@ var boardRows = []row{
 
 func (k *kit) status() jobs.BoardStatus {
 	k.Helper()
-	status, err := k.Board.BoardStatus(k.ctx, k.board)
+	return k.statusOf(k.board)
+}
+
+func (k *kit) statusOf(board string) jobs.BoardStatus {
+	k.Helper()
+	status, err := k.Board.BoardStatus(k.ctx, board)
 	if err != nil {
 		k.Fatalf("BoardStatus: %v", err)
 	}

@@ -16,6 +16,8 @@ var changeRows = []row{
 	{"a changed time delays a job and brings it forward", timeChanged},
 	{"a claimed job is changed for when it is given back", changedWhileClaimed},
 	{"changes are all or nothing, and told", changesAreWhole},
+	{"a job is moved to another board", jobMoved},
+	{"a job is put to the front", jobFronted},
 	{"changes are refused where they make no sense", senselessChanges},
 	{"a deadline is put off, taken away and brought forward", deadlineChanged},
 	{"a repeated change does not undo another's later one", changeRepeated},
@@ -256,4 +258,43 @@ func senselessChanges(k *kit) {
 	named := jobs.Change{Job: done.Job.ID, Release: true, By: fmt.Sprint("a", string(rune(7)))}
 	k.wantsInvalid("Change by nobody with a name", k.Board.Change(k.ctx, named))
 	k.same("finished job", k.job(done.Job.ID), before)
+}
+
+func jobMoved(k *kit) {
+	session, to := k.session("worker"), k.board+"/night"
+	job, gone := k.posted("a"), k.posted("b")
+	k.wants("Change to no board", k.Board.Change(k.ctx, jobs.Change{Job: job.ID, Board: to}), jobs.ErrNotFound)
+	k.wants("CreateBoard", k.Board.CreateBoard(k.ctx, to), nil)
+	request := k.request(session)
+	request.Boards, request.Wait = []string{to}, parked
+	asleep := k.park(k.ctx, request)
+	k.linger(session)
+	k.change(jobs.Change{Job: job.ID, Board: to})
+	if got := k.wakes("ClaimNext", asleep); got.Job.ID != job.ID || got.Job.Board != to || got.Job.Sequence != job.Sequence {
+		k.Errorf("got %s", render(got.Job))
+	}
+	k.wants("Change of what is claimed", k.Board.Change(k.ctx, jobs.Change{Job: job.ID, Board: k.board}), jobs.ErrConflict)
+	k.same("events here", stories(k.events(jobs.Watch{Board: k.board, Job: job.ID}, 2)), []string{"posted a claimable", "moved_away a claimable"})
+	k.same("events there", stories(k.events(jobs.Watch{Board: to}, 2)), []string{"moved a claimable", "claimed a claimed"})
+	k.wants("LimitBoard", k.Board.LimitBoard(k.ctx, to, jobs.BoardLimits{Jobs: 1}), nil)
+	k.wants("Change to a full board", k.Board.Change(k.ctx, jobs.Change{Job: gone.ID, Board: to}), jobs.ErrLimit)
+	k.wants("Cancel", k.Board.Cancel(k.ctx, command(gone.ID)), nil)
+	k.wants("Change of a finished job", k.Board.Change(k.ctx, jobs.Change{Job: gone.ID, Board: to}), jobs.ErrConflict)
+	if here, there := k.status(), k.statusOf(to); here.Unfinished() != 0 || there.Jobs[jobs.StateClaimed] != 1 || there.Posted.One != 0 {
+		k.Errorf("counted %s and %s", render(here), render(there))
+	}
+}
+
+func jobFronted(k *kit) {
+	var posted []jobs.Job
+	for _, name := range []string{"a", "b", "c"} {
+		posted = append(posted, k.posted(name))
+	}
+	first := jobs.Change{ID: uuid.New(), Job: posted[1].ID, Front: true}
+	k.change(first)
+	k.change(jobs.Change{ID: uuid.New(), Job: posted[2].ID, Front: true})
+	k.change(first)
+	request := k.request(k.session("worker"))
+	request.Max = 3
+	k.same("order", names(k.next(request)), []string{"c", "b", "a"})
 }

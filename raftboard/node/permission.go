@@ -114,19 +114,14 @@ type scope struct {
 	parts    bool     // each part of the call is authorized by itself, or the answer is filtered
 	anywhere bool     // on what the caller owns: a role on any board is enough
 	session  string   // the id of a session that the caller must own
-	boards   []string // all of them; access.AllBoards: all boards, or what belongs to none
+	boards   []string // all of them, first that of the noun; access.AllBoards: all boards, or what belongs to none
 	noun, id string   // what is on the board; empty: the board itself
 	missing  bool     // there is none of that id
 	listing  bool     // another request could name a board
 }
 
 func (s *scope) allow(p *access.Principal, needed command.Permission) error {
-	for _, board := range s.boards {
-		if s.noun != "" && !may(p, command.Read, board) {
-			s.missing = true
-		}
-	}
-	if s.missing {
+	if s.missing || s.noun != "" && !may(p, command.Read, s.boards[0]) {
 		return fmt.Errorf("%s %s: %w", s.noun, s.id, jobs.ErrNotFound)
 	}
 	for _, board := range s.boards {
@@ -192,8 +187,14 @@ func (g *guard) scopeOf(message any) (scope, error) {
 		return g.scopeOfBook(m)
 	case *conductordv1.GetJobRequest, *conductordv1.WaitJobRequest, *conductordv1.ExplainRequest:
 		return inState("job", m.(interface{ GetId() string }).GetId(), jobs.ParseJobID, g.machine.BoardOfJob)
-	case *conductordv1.ClaimCommand, *conductordv1.JobCommand, *conductordv1.Change:
+	case *conductordv1.ClaimCommand, *conductordv1.JobCommand:
 		return inState("job", m.(interface{ GetJob() string }).GetJob(), jobs.ParseJobID, g.machine.BoardOfJob)
+	case *conductordv1.Change:
+		s, err := inState("job", m.GetJob(), jobs.ParseJobID, g.machine.BoardOfJob)
+		if m.GetBoard() != "" {
+			s.boards = append(s.boards, m.GetBoard())
+		}
+		return s, err
 	case interface{ GetBoard() string }: // of one board, whose empty name is the default board's
 		return ofBoards([]string{m.GetBoard()}), nil
 	}

@@ -2788,6 +2788,8 @@ type Change struct {
 	Deadline      *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	NoDeadline    bool                   `protobuf:"varint,21,opt,name=no_deadline,json=noDeadline,proto3" json:"no_deadline,omitempty"` // the job may be done at any time
 	Id            string                 `protobuf:"bytes,22,opt,name=id,proto3" json:"id,omitempty"`                                    // names the change: a repeat does nothing, whatever others have changed since; empty: it is none
+	Board         string                 `protobuf:"bytes,23,opt,name=board,proto3" json:"board,omitempty"`                              // to which the job moves; empty: it stays
+	Front         bool                   `protobuf:"varint,24,opt,name=front,proto3" json:"front,omitempty"`                             // the job goes before the others of its priority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2883,6 +2885,20 @@ func (x *Change) GetId() string {
 		return x.Id
 	}
 	return ""
+}
+
+func (x *Change) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *Change) GetFront() bool {
+	if x != nil {
+		return x.Front
+	}
+	return false
 }
 
 // OperatorRequest is what a person has asked for. On a job it is a stop request: to
@@ -5460,7 +5476,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05token\x18\v \x01(\v2\x14.conductord.v1.TokenR\x05token\x12\x16\n" +
 	"\x06reason\x18\f \x01(\tR\x06reason\x120\n" +
 	"\afailure\x18\r \x01(\v2\x16.conductord.v1.FailureR\afailure\x12\x1a\n" +
-	"\babridged\x18\x0e \x01(\bR\babridged\"\xae\x02\n" +
+	"\babridged\x18\x0e \x01(\bR\babridged\"\xda\x02\n" +
 	"\x06Change\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1f\n" +
 	"\bpriority\x18\x02 \x01(\x11H\x00R\bpriority\x88\x01\x01\x129\n" +
@@ -5472,7 +5488,9 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\bdeadline\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x1f\n" +
 	"\vno_deadline\x18\x15 \x01(\bR\n" +
 	"noDeadline\x12\x0e\n" +
-	"\x02id\x18\x16 \x01(\tR\x02idB\v\n" +
+	"\x02id\x18\x16 \x01(\tR\x02id\x12\x14\n" +
+	"\x05board\x18\x17 \x01(\tR\x05board\x12\x14\n" +
+	"\x05front\x18\x18 \x01(\bR\x05frontB\v\n" +
 	"\t_priority\"\xd8\x01\n" +
 	"\x0fOperatorRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +

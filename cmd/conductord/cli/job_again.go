@@ -45,7 +45,15 @@ func (p *Program) showCorrected(ctx context.Context, cluster Cluster, id jobs.Jo
 	if p.JSON() {
 		return p.writeJSONLine(command.JobToProto(&job))
 	}
-	return p.WriteLines([]string{fmt.Sprintf("%s %s", job.ID, howEnded(&job))})
+	return p.WriteLines([]string{fmt.Sprintf("%s %s", job.ID, howEnded(&job)+onBoard(&job))})
+}
+
+// onBoard names the board of a job, where that is not the default one.
+func onBoard(job *jobs.Job) string {
+	if job.Board == jobs.DefaultBoard {
+		return ""
+	}
+	return ", board " + job.Board
 }
 
 func (p *Program) jobRepostCommand() *cobra.Command {

@@ -75,16 +75,19 @@ func (p *Program) jobReprioritiseCommand() *cobra.Command {
 
 func (p *Program) jobAlterCommand() *cobra.Command {
 	var deadline, notBefore, priority string
+	var front bool
 	cmd := &cobra.Command{
 		Use:   "change ID",
-		Short: "Change the deadline, due time or priority of a job",
+		Short: "Change the deadline, due time, priority or place of a job",
 		Long: "Change several things about a job at once, all or nothing: --deadline a time, a span from now, or none;\n" +
-			"--not-before the same; --priority. A job that is being cancelled has no deadline to change.",
+			"--not-before the same; --priority; --front. A job that is being cancelled has no deadline to change.",
+		Example: "  conductord job change --deadline 2h --front ID",
 	}
 	p.jobChangeCommand(cmd, func(change *jobs.Change) (err error) {
-		if deadline == "" && notBefore == "" && priority == "" {
-			return usageError{errors.New("say what to change: --deadline, --not-before or --priority")}
+		if deadline == "" && notBefore == "" && priority == "" && !front {
+			return usageError{errors.New("say what to change: --deadline, --not-before, --priority or --front")}
 		}
+		change.Front = front
 		if change.NoDeadline = deadline == "none"; !change.NoDeadline {
 			if change.Deadline, err = parseMoment("--deadline", deadline, time.Now()); err != nil {
 				return err
@@ -100,7 +103,48 @@ func (p *Program) jobAlterCommand() *cobra.Command {
 	cmd.Flags().StringVar(&deadline, "deadline", "", "not finished by this time, or this long from now, the job is cancelled and undone; none: it has no deadline")
 	cmd.Flags().StringVar(&notBefore, "not-before", "", "not before this time (2030-01-02T15:04:05Z), or this long from now (10m)")
 	cmd.Flags().StringVar(&priority, "priority", "", "very-low, low, normal, high, very-high, or a number; higher is first")
+	cmd.Flags().BoolVar(&front, "front", false, "claim it before the others of its priority on its board")
 	return cmd
+}
+
+func (p *Program) jobMoveCommand() *cobra.Command {
+	var change jobs.Change
+	cmd := &cobra.Command{
+		Use:   "move ID… BOARD",
+		Short: "Move unfinished jobs that nobody has claimed to another board",
+		Long: "Move unfinished jobs that nobody has claimed to another board, which must exist and have room. They keep\n" +
+			"priority and place in the order of posting, and age from now on. To repeat it is harmless.",
+		Example: "  conductord job move ID night",
+		Args:    cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			change.By, change.Board = operatorName(), args[len(args)-1]
+			ids, err := parseJobIDs(args[:len(args)-1])
+			if err != nil {
+				return err
+			}
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				for _, change.Job = range ids {
+					if err := p.moveJob(ctx, cluster, change); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&change.Reason, "reason", "", "why, in one sentence")
+	return cmd
+}
+
+func (p *Program) moveJob(ctx context.Context, cluster Cluster, change jobs.Change) error {
+	if err := cluster.Change(ctx, change); err != nil {
+		if job, unread := cluster.Job(ctx, change.Job); unread == nil && job.Claim != nil {
+			p.Note("first `conductord job suspend %s`, and when its steps have ended `conductord job move %s %s`; then `conductord job resume %s`",
+				job.ID, job.ID, quoted(change.Board), job.ID)
+		}
+		return because(err, "move job %s", change.Job)
+	}
+	return p.showCorrected(ctx, cluster, change.Job)
 }
 
 // jobChangeCommand completes a command that changes one job. When the flags have been

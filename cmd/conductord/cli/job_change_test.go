@@ -42,6 +42,8 @@ func TestJobChanges(t *testing.T) {
 		{"a deadline that is past", "", "change --deadline 2020-01-01T00:00:00Z", false, cli.ExitUsage, "", "has passed"},
 		{"a deadline before it is due", "--not-before 2h", "change --deadline 1h", false, cli.ExitUsage, "", "is not after not_before"},
 		{"a deadline of what is cancelled", "", "cancel; change --deadline 1h", false, cli.ExitConflict, "", "it is completed"},
+		{"to the front", "", "change --front", false, 0, "ID claimable, priority normal\n", ""},
+		{"what is cancelled to the front", "", "cancel; change --front", false, cli.ExitConflict, "", "it is completed"},
 		{"a repeat of an earlier change", "", "reprioritise --priority high --id 0190c7e2-0000-7000-8000-000000000001; reprioritise --priority low; " +
 			"reprioritise --priority high --id 0190c7e2-0000-7000-8000-000000000001", false, 0, "ID claimable, priority low\n", ""},
 		{"prefer what is cancelled", "", "cancel; reprioritise --priority high", false, cli.ExitConflict, "", "it is completed"},
@@ -100,6 +102,32 @@ func TestJobChangesAreTold(t *testing.T) {
 	for _, want := range []string{` posted ID "k" held`, ` changed ID "k" claimable request=change by=`, ` reason="all is there"`} {
 		if !strings.Contains(steady(watched.out), want) {
 			t.Errorf("the watch does not say %q: %+v", want, watched)
+		}
+	}
+}
+
+func TestJobMove(t *testing.T) {
+	cluster := openCluster(t)
+	run(t, cluster, "board", "create", "night")
+	first, second, held := post(t, cluster, "--kind", "k"), post(t, cluster, "--kind", "k", "--hold"), post(t, cluster, "--kind", "k")
+	newWorker(t, cluster, held)
+	for _, row := range []struct {
+		args []string
+		code int
+		out  string
+		err  string // part of it
+	}{
+		{[]string{"job", "move", "--reason", "it is late", first.String(), second.String(), "night"}, 0, "ID claimable, board night\nID held, board night\n", ""},
+		{[]string{"job", "move", first.String(), "night"}, 0, "ID claimable, board night\n", ""},
+		{[]string{"job", "move", first.String(), "default"}, 0, "ID claimable\n", ""},
+		{[]string{"job", "move", first.String(), "nihgt"}, cli.ExitNotFound, "", `board "nihgt": not found`},
+		{[]string{"job", "move", held.String(), "night"}, cli.ExitConflict, "", "conductord job suspend ID"},
+		{[]string{"job", "move", "night"}, cli.ExitUsage, "", ""},
+		{[]string{"job", "move", "x", "night"}, cli.ExitUsage, "", "job id"},
+	} {
+		got := run(t, cluster, row.args...)
+		if out := steady(got.out); got.code != row.code || row.out != "" && out != row.out || !strings.Contains(steady(got.err), row.err) {
+			t.Errorf("%v: %+v", row.args, got)
 		}
 	}
 }

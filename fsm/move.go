@@ -1,0 +1,56 @@
+package fsm
+
+import (
+	"fmt"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
+)
+
+// checkMove refuses a change to another board that cannot take the job: one that a posting
+// would not find full, apart from its rate. It is the last check: it makes the default board
+// if that is not stored yet.
+func (t *txn) checkMove(j *jobRecord, c *jobs.Change) error {
+	if !c.Moves(&j.Job) {
+		return nil
+	}
+	board, err := t.existingBoard(c.Board)
+	holder := t.holderOf(c.Board, j.Key)
+	switch {
+	case err != nil:
+		return err
+	case j.Claim != nil:
+		return fmt.Errorf("%w: %q runs it; suspend it, and move it when it is suspended", jobs.ErrConflict, j.Claim.Owner)
+	case holder != nil:
+		return fmt.Errorf("%w: there, job %s has its key %q and is not finished", jobs.ErrConflict, holder.ID, j.Key)
+	}
+	counted := t.countersOf(c.Board, countersOfBoard, nil)
+	if over := overLoad(board.Limits.Jobs, board.Limits.Bytes, counted.unfinished(), counted.bytes, j.Size); over != nil {
+		return ofBoard(c.Board, over)
+	}
+	for _, quota := range t.knownQuotas().on(c.Board) {
+		if access.Covers(quota.Boards, j.Board) {
+			continue // the job counts there already
+		}
+		used := t.countersOf(quotaCounters(quota.Subject))
+		if over := overLoad(quota.Limits.Jobs, quota.Limits.Bytes, used.active, used.bytes, j.Size); over != nil {
+			return ofQuota(quota, over)
+		}
+	}
+	return t.createBoard(&v1.BoardCommand{Board: c.Board})
+}
+
+// move puts a job on another board, and its book if no other job refers to that. There the
+// job has waited from now on.
+func (t *txn) move(j *jobRecord, to string) {
+	if book, found := t.book(j.Book); found && t.bookJobs(j.Book) == 1 {
+		book.Board = to
+		t.putMessage(tableBook, book.ID.UUID[:], nil, command.BookToProto(&book))
+	}
+	j.Board, j.lag = to, nil
+	if j.State == jobs.StateClaimable || j.Claims > 0 {
+		t.ageAnew(j)
+	}
+}
