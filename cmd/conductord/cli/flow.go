@@ -36,6 +36,11 @@ func (p *Program) readDocument(path string, targets ...string) (*spec.Document, 
 	if err != nil {
 		return nil, nil, because(err, "read the flow")
 	}
+	return p.compileDocument(text, path, targets...)
+}
+
+// compileDocument is readDocument for a text; the path is for messages.
+func (p *Program) compileDocument(text []byte, path string, targets ...string) (*spec.Document, *flow.Plan, error) {
 	document, err := spec.Parse(text, path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot read the flow %s:\n%w", path, err)
@@ -57,9 +62,16 @@ func (p *Program) attachDocument(path string, posting *jobs.Posting, targets ...
 	if err != nil {
 		return err
 	}
+	if err := attach(document, posting, targets...); err != nil {
+		return fmt.Errorf("cannot run the flow %s: %w; give it by --set", path, err)
+	}
+	return nil
+}
+
+func attach(document *spec.Document, posting *jobs.Posting, targets ...string) error {
 	store, err := document.Fill(posting.Store, targets...)
 	if err != nil {
-		return fmt.Errorf("cannot run the flow %s: %w; give it by --set", path, err)
+		return err
 	}
 	if posting.Name == "" {
 		posting.Name = document.Name

@@ -114,7 +114,9 @@ func (p *Program) jobPostCommand() *cobra.Command {
 		Long: "Post a job: to run a flow document (--flow) or a flow of a saved book (--book), or for workers of\n" +
 			"your own (--kind). With --id, posting the same job again changes nothing.\n\n" +
 			"With --from, each line of a file is a posting in JSON, as the API takes it, such as\n" +
-			"{\"name\": \"a\", \"kind\": \"mail\", \"key\": \"order 7\"}; with ids or keys in them, posting the file again is harmless.",
+			"{\"name\": \"a\", \"kind\": \"mail\", \"key\": \"order 7\"}, or with a flow document as an object:\n" +
+			"{\"key\": \"order 8\", \"flow\": {\"name\": \"hello\", \"steps\": […]}, \"store\": {\"guest\": \"Grace\"}}; with ids or keys\n" +
+			"in them, posting the file again is harmless.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if from != "" {

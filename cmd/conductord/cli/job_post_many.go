@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,12 +13,16 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // maxLine is how long a line of postings may be: what is longer is larger than
 // any command, also without the spaces that JSON may have.
 const maxLine = 4 << 20
+
+// maxLines bounds the postings of one file, all of which are in memory.
+const maxLines = 100_000
 
 // verdict is the result of one line of postings.
 type verdict struct {
@@ -101,37 +106,67 @@ func (p *Program) readPostings(path string) ([]linePosting, error) {
 		defer file.Close()
 		source = file
 	}
-	return parsePostings(path, source)
+	return p.parsePostings(path, source)
 }
 
-func parsePostings(path string, source io.Reader) ([]linePosting, error) {
+func (p *Program) parsePostings(path string, source io.Reader) ([]linePosting, error) {
 	var postings []linePosting
-	lines := bufio.NewScanner(source)
+	lines, number := bufio.NewScanner(source), 0
 	lines.Buffer(nil, maxLine)
-	for number := 1; lines.Scan(); number++ {
+	for lines.Scan() {
+		number++
 		text := bytes.TrimSpace(lines.Bytes())
 		if len(text) == 0 {
 			continue
 		}
-		message := &v1.Posting{}
-		err := wire.JSONCodec{}.Unmarshal(text, message)
-		var posting jobs.Posting
-		if err == nil {
-			posting, err = command.PostingFromProto(message)
+		posting, err := p.parsePosting(text, fmt.Sprintf("line %d", number))
+		if err == nil && len(postings) == maxLines {
+			err = &logbook.LimitError{Field: "file", Limit: maxLines, Size: maxLines + 1, Unit: "postings or more"}
 		}
 		if err != nil {
 			return nil, usageError{fmt.Errorf("%s, line %d: %w", path, number, err)}
 		}
-		if posting.ID.IsZero() {
-			posting.ID = jobs.NewJobID()
-		}
 		postings = append(postings, linePosting{number, posting})
 	}
 	if err := lines.Err(); err != nil {
-		return nil, usageError{fmt.Errorf("cannot read %s: %w", path, err)}
+		return nil, usageError{fmt.Errorf("cannot read %s, line %d, which may have %d bytes: %w", path, number+1, maxLine, err)}
 	}
 	if len(postings) == 0 {
 		return nil, usageError{fmt.Errorf("%s holds no posting", path)}
 	}
 	return postings, nil
+}
+
+// parsePosting reads a line: a posting as the API takes it, or one whose flow is a document.
+func (p *Program) parsePosting(text []byte, flowName string) (posting jobs.Posting, err error) {
+	var document json.RawMessage
+	fields := map[string]json.RawMessage{}
+	if json.Unmarshal(text, &fields) == nil && bytes.HasPrefix(fields["flow"], []byte("{")) {
+		document = fields["flow"]
+		delete(fields, "flow")
+		if text, err = json.Marshal(fields); err != nil {
+			return posting, err
+		}
+	}
+	message := &v1.Posting{}
+	if err := (wire.JSONCodec{}).Unmarshal(text, message); err != nil {
+		return posting, err
+	}
+	if posting, err = command.PostingFromProto(message); err != nil {
+		return posting, err
+	}
+	if posting.ID.IsZero() {
+		posting.ID = jobs.NewJobID()
+	}
+	if document == nil {
+		return posting, nil
+	}
+	if posting.Kind != "" || posting.Book != nil || !posting.BookID.IsZero() {
+		return posting, &logbook.InvalidError{Field: "flow", Reason: "a document stands beside kind, book or book_id: one of them decides"}
+	}
+	compiled, _, err := p.compileDocument(document, flowName)
+	if err == nil {
+		err = attach(compiled, &posting)
+	}
+	return posting, err
 }

@@ -58,3 +58,53 @@ func TestJobPostFrom(t *testing.T) {
 		t.Errorf("%d jobs are there", strings.Count(got.out, `"sequence"`))
 	}
 }
+
+// TestJobPostFlowsFrom: lines may hold flow documents, beside lines of other postings.
+func TestJobPostFlowsFrom(t *testing.T) {
+	cluster := openCluster(t)
+	hello := `{"name": "hello", "pattern": "linear", "store": {"guest": "world"}, "steps": [{"name": "greet", "requires": ["guest"]}]}`
+	needy := strings.Replace(hello, `"store": {"guest": "world"}`, `"inputs": ["guest"]`, 1)
+	line := func(flow, more string) string { return fmt.Sprintf(`{"flow": %s%s}`, flow, more) }
+	for _, row := range []struct {
+		name  string
+		lines []string
+		code  int
+		err   string // part of it
+	}{
+		{"flows beside a kind", []string{line(hello, ""), `{"name": "a", "kind": "k"}`, line(needy, `, "name": "mine", "store": {"guest": "Grace"}, "tags": ["x"]`)}, 0, ""},
+		{"not a document", []string{`{"name": "a", "kind": "k"}`, line(`{"name": "hello"}`, "")}, cli.ExitUsage, "line 2: cannot read the flow line 2:"},
+		{"a wrong key", []string{line(strings.Replace(hello, `"requires"`, `"requirs"`, 1), "")}, cli.ExitUsage, `did you mean "requires"`},
+		{"a missing value", []string{line(hello, ""), line(needy, "")}, cli.ExitUsage, "line 2: "},
+		{"a flow and a kind", []string{line(hello, `, "kind": "k"`)}, cli.ExitUsage, "line 1: flow is invalid: a document stands beside kind"},
+		{"a line that is too long", []string{line(hello, ""), `{"name": "` + strings.Repeat("x", 4<<20) + `"}`}, cli.ExitUsage, "line 2, which may have 4194304 bytes"},
+		{"too many lines", []string{strings.Repeat("{\"name\": \"a\", \"kind\": \"k\"}\n", 100_001)}, cli.ExitUsage, "line 100001: file is too large"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "postings.jsonl")
+			if err := os.WriteFile(path, []byte(strings.Join(row.lines, "\n")), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got := run(t, cluster, "job", "post", "--from", path)
+			if got.code != row.code || !strings.Contains(got.err, row.err) || len(strings.Fields(got.out)) > 0 != (row.code == 0) {
+				t.Fatalf("got %+v", got)
+			}
+			if row.code != 0 {
+				return
+			}
+			ids := strings.Fields(got.out)
+			for i, want := range []string{"hello", "a", "mine"} {
+				id, _ := jobs.ParseJobID(ids[i])
+				job, err := cluster.Job(t.Context(), id)
+				if err != nil || job.Name != want {
+					t.Errorf("line %d: %+v, %v", i+1, job, err)
+				}
+				if want == "mine" {
+					detail, err := cluster.FlowDetail(t.Context(), job.Flow)
+					if err != nil || string(detail.Store["guest"])+string(job.Store["guest"]) != `"Grace""Grace"` {
+						t.Errorf("the store is %v, that of the job %v, %v", detail.Store, job.Store, err)
+					}
+				}
+			}
+		})
+	}
+}
