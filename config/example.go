@@ -7,14 +7,9 @@ import (
 	"time"
 )
 
-// Example writes a configuration file for one node of a new cluster: what must
-// be said, and every other key as a comment with its default.
-func Example(node, clusterID string, members ...Member) string {
-	example := Default()
-	example.Node, example.DataDir = node, "/var/lib/conductord/"+node
-	example.Cluster.ID, example.Cluster.Members = clusterID, members
-	return write(example, true)
-}
+// WriteCommented makes the file that says what the configuration says, and every key that
+// has its default as a comment.
+func WriteCommented(c Config) string { return write(c, true) }
 
 // Write makes the file that says what the configuration says, without what has its default.
 func Write(c Config) string { return write(c, false) }

@@ -27,10 +27,19 @@ const maxFile = 1 << 20
 // left alone, since the environment is not ours. The error is Faults, or another one
 // for a file that cannot be read.
 func Load(path string, env []string, flags map[string]string) (Config, error) {
-	l := loader{config: Default(), origins: make(map[string]origin)}
+	l, err := load(path, env, flags)
+	if err != nil {
+		return Config{}, err
+	}
+	return l.config, nil
+}
+
+// load is Load, and keeps the origins of the values.
+func load(path string, env []string, flags map[string]string) (*loader, error) {
+	l := &loader{config: Default(), origins: make(map[string]origin)}
 	if path != "" {
 		if err := l.loadFile(path); err != nil {
-			return Config{}, err
+			return nil, err
 		}
 	}
 	l.loadEnv(env)
@@ -40,9 +49,9 @@ func Load(path string, env []string, flags map[string]string) (Config, error) {
 	if len(l.faults) > 0 {
 		// As a person reads the file; what it does not hold comes last.
 		slices.SortStableFunc(l.faults, func(a, b Fault) int { return cmp.Compare(uint(a.Line-1), uint(b.Line-1)) })
-		return Config{}, l.faults
+		return nil, l.faults
 	}
-	return l.config, nil
+	return l, nil
 }
 
 // Validate checks a Config that was made in code. Its faults have no place.

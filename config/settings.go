@@ -24,7 +24,7 @@ type Setting struct {
 	Env     string // "CONDUCTORD_RAFT_HEARTBEAT"
 	Default string // in the text form that flag and variable take; may be empty
 	Doc     string // one sentence, without a full stop
-	Bool    bool   // the flag may stand alone, and then means true
+	Type    string // string, int, bool, duration, strings or members
 }
 
 // setting is a row of the table: where the value lives and what it may be.
@@ -248,9 +248,8 @@ func Settings() []Setting {
 	settings := make([]Setting, 0, len(rows))
 	for _, row := range rows {
 		target := row.target(&defaults)
-		_, isBool := target.(*bool)
 		settings = append(settings, Setting{
-			Key: row.key, Flag: row.flag(), Env: row.env(), Default: textOf(target), Doc: row.doc, Bool: isBool,
+			Key: row.key, Flag: row.flag(), Env: row.env(), Default: textOf(target), Doc: row.doc, Type: typeOf(target),
 		})
 	}
 	return settings
@@ -285,6 +284,11 @@ func textOf(target any) string {
 		return strings.Join(texts, ";")
 	}
 	panic(fmt.Sprintf("internal error: no text form for %T", target))
+}
+
+// typeOf names the type of a value for people.
+func typeOf(target any) string {
+	return strings.NewReplacer("*", "", "time.Duration", "duration", "[]string", "strings", "[]config.Member", "members").Replace(fmt.Sprintf("%T", target))
 }
 
 // durationText leaves out the zero minutes and seconds that String adds.

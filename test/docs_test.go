@@ -382,7 +382,7 @@ func TestReadmeConfigs(t *testing.T) {
 	if len(paths) != 3 {
 		t.Fatalf("the README shows %d configurations of nodes", len(paths))
 	}
-	output, err := exec.CommandContext(t.Context(), binary, append([]string{"check-config"}, paths...)...).CombinedOutput()
+	output, err := exec.CommandContext(t.Context(), binary, append([]string{"config", "check"}, paths...)...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}

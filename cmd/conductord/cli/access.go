@@ -207,7 +207,7 @@ func (p *Program) createToken(ctx context.Context, cluster Cluster, principal ac
 	}
 	text, token := access.Draw(expires)
 	if out != "" { // before the cluster knows it: a token that cannot be kept is not made
-		if err := writeToken(out, text); err != nil {
+		if err := WriteNew(out, []byte(text+"\n"), 0o600); err != nil {
 			return err
 		}
 	}
@@ -233,18 +233,6 @@ func (p *Program) createToken(ctx context.Context, cluster Cluster, principal ac
 	}
 	p.Note("token %s of %s; it cannot be shown again", said.ID, quoted(said.Principal))
 	return p.WriteLines(lines)
-}
-
-func writeToken(path, text string) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err == nil {
-		_, err = file.WriteString(text + "\n")
-		err = errors.Join(err, file.Close())
-	}
-	if err != nil {
-		return fmt.Errorf("cannot write the token to %s: %w", path, err)
-	}
-	return nil
 }
 
 func (p *Program) tokenListCommand() *cobra.Command {

@@ -124,6 +124,19 @@ func (p *Program) issue(dir string, subject credentials.Subject, days int) error
 	return p.writeCredentials(made, filepath.Join(dir, subject.Name+".pem"), filepath.Join(dir, subject.Name+".key"), days)
 }
 
+// WriteNew writes a file that does not exist yet.
+func WriteNew(path string, data []byte, mode fs.FileMode) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err == nil {
+		_, err = file.Write(data)
+		err = errors.Join(err, file.Sync(), file.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	return nil
+}
+
 // writeCredentials writes new files; it replaces none.
 func (p *Program) writeCredentials(made credentials.Issued, certPath, keyPath string, days int) error {
 	for _, file := range []struct {
@@ -131,13 +144,8 @@ func (p *Program) writeCredentials(made credentials.Issued, certPath, keyPath st
 		data []byte
 		mode fs.FileMode
 	}{{keyPath, made.Key, 0o600}, {certPath, made.Cert, 0o644}} {
-		written, err := os.OpenFile(file.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, file.mode)
-		if err == nil {
-			_, err = written.Write(file.data)
-			err = errors.Join(err, written.Sync(), written.Close())
-		}
-		if err != nil {
-			return fmt.Errorf("cannot write %s: %w", file.path, err)
+		if err := WriteNew(file.path, file.data, file.mode); err != nil {
+			return err
 		}
 	}
 	said := MadeFiles{Cert: certPath, Key: keyPath, Expires: time.Now().Add(validity(days)).UTC().Truncate(time.Second)}

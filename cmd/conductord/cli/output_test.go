@@ -131,7 +131,7 @@ func TestErrorsAsJSON(t *testing.T) {
 		{"job get", "invalid", nil, true},
 		{"job list --state lost", "invalid", nil, false},
 		{"job list", "unavailable", nil, true},
-		{"check-config /nowhere.toml", "invalid", nil, false},
+		{"config check /nowhere.toml", "invalid", nil, false},
 	} {
 		got := run(t, row.cluster, append([]string{"-o", "json"}, strings.Fields(row.args)...)...)
 		var shown struct {

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -188,7 +186,7 @@ func TestWrongCommandLines(t *testing.T) {
 		{"book get x", "book id is invalid"},
 		{"dev --log-level loud", "--log-level must be trace, debug, info, warn or error"},
 		{"dev --api-listen here", "--api-listen must be HOST:PORT"},
-		{"check-config /nowhere.toml", "cannot read the configuration"},
+		{"config check /nowhere.toml", "cannot read the configuration"},
 	} {
 		t.Run(row.args, func(t *testing.T) {
 			got := run(t, nil, strings.Fields(row.args)...)
@@ -270,53 +268,6 @@ func TestVersion(t *testing.T) {
 	}
 	var version cli.Version
 	if got := run(t, nil, "version", "-o", "json"); json.Unmarshal([]byte(got.out), &version) != nil || version.Go == "" {
-		t.Errorf("got %+v", got)
-	}
-}
-
-func TestCheckConfig(t *testing.T) {
-	member := config.Member{Name: "n1", Raft: "127.0.0.1:7071", API: "127.0.0.1:7070"}
-	good := filepath.Join(t.TempDir(), "good.toml")
-	bad := filepath.Join(t.TempDir(), "bad.toml")
-	for path, text := range map[string]string{good: config.Example("n1", "shop", member), bad: "colour = 1\n" + config.Example("n2", "shop", member)} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, row := range []struct {
-		name string
-		args []string
-		code int
-		out  string
-		err  []string
-	}{
-		{"good", []string{good}, 0, good + ": node n1 of cluster shop (n1): good\n", nil},
-		{"by --config, with a flag", []string{"--config", good, "--log-json", "--limits-steps", "7"}, 0, good + ": node n1 of cluster shop (n1): good\n", nil},
-		{"a bad flag", []string{"--config", good, "--limits-steps", "0"}, 2, "", []string{"flags: --limits-steps: is 0"}},
-		{"good and bad", []string{good, bad}, 2, good + ": node n1 of cluster shop (n1): good\n", []string{bad + ":1: colour: there is no such key", `there is no member "n2"`}},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			got := run(t, nil, append([]string{"check-config"}, row.args...)...)
-			if got.code != row.code || got.out != row.out {
-				t.Errorf("got %+v", got)
-			}
-			for _, want := range row.err {
-				if !strings.Contains(got.err, want) {
-					t.Errorf("no %q in %s", want, got.err)
-				}
-			}
-		})
-	}
-}
-
-// TestExampleConfig: what --example writes is a configuration.
-func TestExampleConfig(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "n1.toml")
-	example := run(t, nil, "check-config", "--example")
-	if err := os.WriteFile(path, []byte(example.out), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got := run(t, nil, "check-config", path); got.code != 0 || got.out != path+": node n1 of cluster example (n1, n2, n3): good\n" {
 		t.Errorf("got %+v", got)
 	}
 }

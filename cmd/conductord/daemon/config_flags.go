@@ -14,34 +14,43 @@ type configFlags struct {
 	flags *pflag.FlagSet
 }
 
+// settingFlag is the flag of a key; package config reads its text.
+type settingFlag struct{ text, kind string }
+
+func (f *settingFlag) String() string { return f.text }
+
+func (f *settingFlag) Type() string { return f.kind }
+
+func (f *settingFlag) Set(text string) error {
+	f.text = text
+	return nil
+}
+
 // addConfigFlags gives a command the flags of a configuration.
 func addConfigFlags(cmd *cobra.Command) *configFlags {
 	c := &configFlags{flags: cmd.Flags()}
 	c.flags.StringVar(&c.path, "config", "", "the configuration file")
 	for _, setting := range config.Settings() {
-		c.flags.String(setting.Flag, "", describeSetting(setting))
-		if setting.Bool {
-			c.flags.Lookup(setting.Flag).NoOptDefVal = "true"
+		flag := c.flags.VarPF(&settingFlag{setting.Default, setting.Type}, setting.Flag, "", setting.Doc)
+		if setting.Type == "bool" {
+			flag.NoOptDefVal = "true"
 		}
 	}
 	return c
 }
 
-func describeSetting(setting config.Setting) string {
-	text := setting.Doc
-	if setting.Default != "" {
-		text += " (" + setting.Default + ")"
-	}
-	return text
-}
-
-// load brings file, environment and the flags that were given together.
-func (c *configFlags) load(env []string) (config.Config, error) {
+// given are the flags of keys that were given.
+func (c *configFlags) given() map[string]string {
 	given := make(map[string]string)
 	for _, setting := range config.Settings() {
 		if flag := c.flags.Lookup(setting.Flag); flag.Changed {
 			given[setting.Flag] = flag.Value.String()
 		}
 	}
-	return config.Load(c.path, env, given)
+	return given
+}
+
+// load brings file, environment and the flags that were given together.
+func (c *configFlags) load(env []string) (config.Config, error) {
+	return config.Load(c.path, env, c.given())
 }

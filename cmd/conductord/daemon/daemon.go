@@ -52,7 +52,7 @@ const (
 
 // Commands are the commands of this package.
 func Commands(p *cli.Program) []*cobra.Command {
-	return []*cobra.Command{serverCommand(p), devCommand(p), logStoreCommand(p), checkConfigCommand(p), backupCommand(p), nodeCommand(p), clusterCommand(p), doctorCommand(p)}
+	return []*cobra.Command{serverCommand(p), devCommand(p), logStoreCommand(p), configCommand(p), backupCommand(p), nodeCommand(p), clusterCommand(p), doctorCommand(p)}
 }
 
 // daemon is a node and the conductor beside it.

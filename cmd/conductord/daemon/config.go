@@ -11,7 +11,39 @@ import (
 	"github.com/conductord/conductord/config"
 )
 
-// CheckedConfig is what check-config says of a good configuration.
+func configCommand(p *cli.Program) *cobra.Command {
+	return cli.Noun("config", "Write, show and check configurations of nodes",
+		initConfigCommand(p), showConfigCommand(p), checkConfigCommand(p))
+}
+
+func showConfigCommand(p *cli.Program) *cobra.Command {
+	var flags *configFlags
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Show every setting with its value, and where that comes from",
+		Long: "Show the settings with which `conductord server` would run, given the same flags and environment. The origin is\n" +
+			"FILE:LINE, the variable, the flag, or \"default\". Settings name the files of secrets; a password in a URL is hidden.",
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			values, err := config.Effective(flags.path, p.Env, flags.given())
+			if err != nil {
+				return cli.UsageError(err)
+			}
+			if p.JSON() {
+				return p.WriteJSON(map[string][]config.Value{"settings": values})
+			}
+			var rows [][]string
+			for _, v := range values {
+				rows = append(rows, []string{v.Key, cli.OrDash(v.Value), v.Origin})
+			}
+			return p.WriteTable([]string{"key", "value", "origin"}, rows)
+		},
+	}
+	flags = addConfigFlags(cmd)
+	return cmd
+}
+
+// CheckedConfig is what config check says of a good configuration.
 type CheckedConfig struct {
 	File    string   `json:"file,omitempty"`
 	Node    string   `json:"node"`
@@ -21,34 +53,20 @@ type CheckedConfig struct {
 
 func checkConfigCommand(p *cli.Program) *cobra.Command {
 	var flags *configFlags
-	var example bool
 	cmd := &cobra.Command{
-		Use:   "check-config [FILE…]",
+		Use:   "check [FILE…]",
 		Short: "Check configurations without starting anything",
 		Long: "Check configurations: each FILE, or the one that --config, flags and the environment make together.\n" +
 			"All faults are reported at once, with file, line and key; then the exit code is 2.",
 		RunE: func(_ *cobra.Command, args []string) error {
-			switch {
-			case example:
-				return p.WriteLines(strings.Split(strings.TrimSuffix(exampleConfig(), "\n"), "\n"))
-			case len(args) == 0:
-				return checkConfigs(p, flags, flags.path)
+			if len(args) == 0 {
+				args = []string{flags.path}
 			}
 			return checkConfigs(p, flags, args...)
 		},
 	}
 	flags = addConfigFlags(cmd)
-	cmd.Flags().BoolVar(&example, "example", false, "print an example file with every key and its default, and check nothing")
 	return cmd
-}
-
-// exampleConfig is the file of the first of three nodes on one machine.
-func exampleConfig() string {
-	return config.Example("n1", "example",
-		config.Member{Name: "n1", Raft: "127.0.0.1:7081", API: "127.0.0.1:7071"},
-		config.Member{Name: "n2", Raft: "127.0.0.1:7082", API: "127.0.0.1:7072"},
-		config.Member{Name: "n3", Raft: "127.0.0.1:7083", API: "127.0.0.1:7073"},
-	)
 }
 
 // checkConfigs checks all of the files before it gives its verdict.

@@ -1,0 +1,153 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/config"
+)
+
+// configFile writes a configuration of a cluster of one.
+func configFile(t *testing.T, head, node string) string {
+	t.Helper()
+	c := config.Default()
+	c.Node, c.DataDir, c.Cluster.ID = node, "/data", "shop"
+	c.Cluster.Members = []config.Member{{Name: "n1", Raft: "127.0.0.1:7071", API: "127.0.0.1:7070"}}
+	path := filepath.Join(t.TempDir(), node+".toml")
+	if err := os.WriteFile(path, []byte(head+config.Write(c)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestCheckConfig(t *testing.T) {
+	good, bad := configFile(t, "", "n1"), configFile(t, "colour = 1\n", "n2")
+	for _, row := range []struct {
+		name string
+		args []string
+		code int
+		out  string
+		err  []string
+	}{
+		{"good", []string{good}, 0, good + ": node n1 of cluster shop (n1): good\n", nil},
+		{"by --config, with a flag", []string{"--config", good, "--log-json", "--limits-steps", "7"}, 0, good + ": node n1 of cluster shop (n1): good\n", nil},
+		{"a bad flag", []string{"--config", good, "--limits-steps", "0"}, 2, "", []string{"flags: --limits-steps: is 0"}},
+		{"good and bad", []string{good, bad}, 2, good + ": node n1 of cluster shop (n1): good\n", []string{bad + ":1: colour: there is no such key", `there is no member "n2"`}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			got := run(t, nil, append([]string{"config", "check"}, row.args...)...)
+			if got.code != row.code || got.out != row.out {
+				t.Errorf("got %+v", got)
+			}
+			for _, want := range row.err {
+				if !strings.Contains(got.err, want) {
+					t.Errorf("no %q in %s", want, got.err)
+				}
+			}
+		})
+	}
+}
+
+// TestShowConfig: each value comes with the place that has said it last.
+func TestShowConfig(t *testing.T) {
+	path := configFile(t, "log_store = \"wal\"\ndisk_reserve = 2000000\n", "n1")
+	args := []string{"config", "show", "--config", path, "--sessions-ttl", "8s", "--tls-ca=a", "--tls-cert=b", "--tls-key=c",
+		"--jwt-issuer=i", "--jwt-audience=a", "--jwt-keys=https://me:s3cret@keys.example"}
+	env := func(p *cli.Program) {
+		p.Env = []string{"CONDUCTORD_DISK_RESERVE=3000000", "CONDUCTORD_SESSIONS_TTL=9s"}
+	}
+	want := map[string]config.Value{
+		"log_store":      {Value: "wal", Default: "bolt", Origin: path + ":1"},
+		"disk_reserve":   {Value: "3000000", Default: "268435456", Origin: "CONDUCTORD_DISK_RESERVE"},
+		"sessions.ttl":   {Value: "8s", Default: "4s", Origin: "--sessions-ttl"},
+		"sessions.grace": {Value: "1s", Default: "1s", Origin: "default"},
+		"api_listen":     {Origin: "default"},
+		"jwt.keys":       {Value: "https://me:xxxxx@keys.example", Origin: "--jwt-keys"},
+	}
+	var shown struct{ Settings []config.Value }
+	got := runWith(t, t.Context(), nil, env, append(args, "-o", "json")...)
+	if err := json.Unmarshal([]byte(got.out), &shown); err != nil || len(shown.Settings) != len(config.Settings()) {
+		t.Fatalf("%v in %+v", err, got)
+	}
+	table := runWith(t, t.Context(), nil, env, args...).out
+	for _, s := range shown.Settings {
+		expected, known := want[s.Key]
+		if expected.Key = s.Key; known && s != expected {
+			t.Errorf("got %+v, want %+v", s, expected)
+		}
+		value := s.Value
+		if value == "" {
+			value = "-"
+		}
+		if row := s.Key + " " + value + " " + s.Origin + "\n"; !strings.Contains(regexp.MustCompile(` +`).ReplaceAllString(table, " "), row) {
+			t.Errorf("no %q in\n%s", row, table)
+		}
+	}
+	if got := run(t, nil, "config", "show", "--log-level", "loud"); got.code != cli.ExitUsage || !strings.Contains(got.err, "--log-level: must be") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestInitConfig: the files that init writes belong together, and explain every key.
+func TestInitConfig(t *testing.T) {
+	for _, row := range []struct {
+		args, members, data string // DIR stands for the directory
+	}{
+		{"", "node1=127.0.0.1:7080,127.0.0.1:7070", "DIR/data/node1"},
+		{"--nodes 3 --data-dir /srv", "node1=127.0.0.1:7081,127.0.0.1:7071;node2=127.0.0.1:7082,127.0.0.1:7072;node3=127.0.0.1:7083,127.0.0.1:7073", "/srv/node1"},
+		{"--host a,b --insecure", "node1=a:7080,a:7070;node2=b:7080,b:7070", "DIR/data/node1"},
+	} {
+		dir := filepath.Join(t.TempDir(), "new")
+		args := append([]string{"config", "init", dir, "--cluster-id", "shop", "--conductor-handlers", "handlers"}, strings.Fields(row.args)...)
+		got := run(t, nil, args...)
+		paths := strings.Fields(got.out)
+		members := strings.Split(row.members, ";")
+		if got.code != 0 || len(paths) != len(members) || strings.Count(got.err, " --init\n") != len(paths) {
+			t.Fatalf("%s: %+v", row.args, got)
+		}
+		for i, path := range paths {
+			c, err := config.Load(path, nil, nil)
+			if err != nil || membersText(c.Cluster.Members) != row.members || !strings.HasPrefix(members[i], c.Node+"=") {
+				t.Errorf("%s: %v, %+v", row.args, err, c)
+			}
+			if want := strings.ReplaceAll(row.data, "DIR", dir); i == 0 && c.DataDir != want || !filepath.IsAbs(c.Conductor.Handlers[0]) || c.Cluster.ID != "shop" {
+				t.Errorf("%s: data in %s, want %s; %+v", row.args, c.DataDir, want, c)
+			}
+		}
+		text, _ := os.ReadFile(paths[0])
+		for _, s := range config.Settings() {
+			if _, key, _ := strings.Cut("."+s.Key, "."); s.Key != "cluster.members" && !strings.Contains(string(text), key[strings.LastIndex(key, ".")+1:]+" = ") {
+				t.Errorf("%s is not in the file", s.Key)
+			}
+		}
+		if again := run(t, nil, args...); again.code != cli.ExitUsage || !strings.Contains(again.err, paths[0]+": file exists") {
+			t.Errorf("again: %+v", again)
+		}
+	}
+	for args, want := range map[string]string{
+		"--nodes 2":             "--nodes must be 1 or 3",
+		"--host a":              "tls.cert: must be set",
+		"--node x":              "cannot be given: init names",
+		"--nodes 3 --host a":    "none of the others can be",
+		"--log-level loud":      "flags: --log-level: must be",
+		"--host a,a --insecure": "is the address of cluster.members[0]",
+	} {
+		got := run(t, nil, append([]string{"config", "init", t.TempDir()}, strings.Fields(args)...)...)
+		if got.code != cli.ExitUsage || !strings.Contains(got.err, want) || got.out != "" {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+}
+
+func membersText(members []config.Member) string {
+	var texts []string
+	for _, m := range members {
+		texts = append(texts, m.Name+"="+m.Raft+","+m.API)
+	}
+	return strings.Join(texts, ";")
+}
