@@ -259,7 +259,6 @@ func (p *Program) boardAgeingCommand() *cobra.Command {
 		Use: "ageing BOARD DURATION|off", Short: "Raise a waiting job's priority by one step per interval", Args: cobra.ExactArgs(2),
 		Long: "Raise the priority of each claimable job by one step per DURATION of waiting, so that low priorities do not\n" +
 			"wait for ever. \"off\" ends that: waiting jobs keep the priority that they have reached.",
-		Example: "  conductord board ageing mail 1m",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			step := time.Duration(0)
 			if args[1] != "off" {

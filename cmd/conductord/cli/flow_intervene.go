@@ -29,7 +29,7 @@ func (f *interveneFlags) addSaid(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.word.By, "by", operatorName(), "who")
 	flags.StringVar(&f.word.Reason, "reason", "", "why, in one sentence")
-	flags.StringVar(&f.id, "id", "", "id of this intervention, which makes it safe to repeat the command (a new one)")
+	flags.StringVar(&f.id, "id", "", "id of this intervention, which makes it safe to repeat the command (default a new one)")
 }
 
 func (f *interveneFlags) add(cmd *cobra.Command) {
@@ -103,7 +103,7 @@ func (p *Program) flowCompleteCommand() *cobra.Command {
 	}
 	f.add(cmd)
 	f.addHold(cmd)
-	cmd.Flags().StringVar(&result, "result", "", "what the step provides, as JSON; @FILE reads it from a file, - from stdin (null)")
+	cmd.Flags().StringVar(&result, "result", "", "what the step provides, as JSON; @FILE reads it from a file, - from stdin (default null)")
 	return cmd
 }
 

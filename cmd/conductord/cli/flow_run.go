@@ -46,7 +46,7 @@ func (p *Program) flowRunCommand() *cobra.Command {
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringArrayVar(&only, "only", nil, "run this step, what it waits for, and nothing else; can be repeated (the document's targets)")
+	cmd.Flags().StringArrayVar(&only, "only", nil, "run this step, what it waits for, and nothing else; can be repeated (default the document's targets)")
 	return cmd
 }
 

@@ -39,9 +39,9 @@ func (f *contentFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.front, "front", false, "claim it before the others of its priority")
 	flags.StringSliceVar(&f.tags, "tag", nil, "a word to find the job by; may be given several times")
 	flags.StringSliceVar(&f.labels, "label", nil, "only for conductors that offer this label; may be given several times")
-	flags.IntVar(&f.maxCrashes, "max-crashes", 0, "trash the job after this many crashed owners (the cluster's setting)")
+	flags.IntVar(&f.maxCrashes, "max-crashes", 0, "trash the job after this many crashed owners (default the cluster's setting)")
 	f.retry.add(cmd)
-	flags.DurationVar(&f.retention, "retention", 0, "keep the finished job and its book this long (the cluster's setting)")
+	flags.DurationVar(&f.retention, "retention", 0, "keep the finished job and its book this long (default the cluster's setting)")
 }
 
 // fill gives a posting what the flags say.
@@ -75,8 +75,8 @@ type postFlags struct {
 func (f *postFlags) add(cmd *cobra.Command) {
 	f.contentFlags.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.id, "id", "", "the job's id: posting it again is a repeat, not a second job (a new one)")
-	flags.StringVar(&f.name, "name", "", "a name, for people (that of the flow document, the kind or the book)")
+	flags.StringVar(&f.id, "id", "", "the job's id: posting it again is a repeat, not a second job (default a new one)")
+	flags.StringVar(&f.name, "name", "", "a name, for people (default that of the flow document, the kind or the book)")
 	flags.StringVar(&f.board, "board", jobs.DefaultBoard, "the board")
 	flags.StringVar(&f.notBefore, "not-before", "", "not before this time (2030-01-02T15:04:05Z), or this long from now (10m)")
 	flags.StringVar(&f.deadline, "deadline", "", "not finished by this time, or this long from now, the job is cancelled and undone")

@@ -24,14 +24,14 @@ type retryFlags struct {
 
 func (f *retryFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.IntVar(&f.attempts, "attempts", 0, "how often the work is tried in all, if it fails (once)")
-	flags.DurationVar(&f.delay, "retry-delay", 0, "how long the job waits for its second attempt (10s)")
-	flags.Float64Var(&f.backoff, "retry-backoff", 0, "how many times as long each further delay is (1)")
-	flags.DurationVar(&f.longest, "retry-max", 0, "the longest delay (1h)")
+	flags.IntVar(&f.attempts, "attempts", 0, "how often the work is tried in all, if it fails (default once)")
+	flags.DurationVar(&f.delay, "retry-delay", 0, "how long the job waits for its second attempt (default 10s)")
+	flags.Float64Var(&f.backoff, "retry-backoff", 0, "how many times as long each further delay is (default 1)")
+	flags.DurationVar(&f.longest, "retry-max", 0, "the longest delay (default 1h)")
 	flags.Float64Var(&f.jitter, "retry-jitter", 0, "the share of each delay that is left to chance, from 0 to 1")
 	flags.Int32Var(&f.step, "priority-step", 0, "is added to the priority before each further attempt")
 	flags.StringSliceVar(&f.never, "retry-never", nil, "a kind of failure after which nobody tries again; may be given several times")
-	flags.StringVar(&f.onFailure, "on-failure", "", "after the last attempt: complete, retry for ever, or park the job for a person (complete)")
+	flags.StringVar(&f.onFailure, "on-failure", "", "after the last attempt: complete, retry for ever, or park the job for a person (default complete)")
 }
 
 // policy makes what the flags say; nil if they say nothing.

@@ -72,7 +72,7 @@ func stepsFlags(cmd *cobra.Command, kind jobs.RequestKind, request *jobs.JobComm
 	default:
 		return func() jobs.StepsPolicy { return jobs.StepsDefault }
 	}
-	cmd.Flags().DurationVar(&request.Grace, "grace", 0, fmt.Sprintf("how long interrupted steps may take to end before handlers are killed, at most %s (%s)", jobs.MaxGrace, flow.DefaultGrace))
+	cmd.Flags().DurationVar(&request.Grace, "grace", 0, fmt.Sprintf("how long interrupted steps may take to end before handlers are killed, at most %s (default %s)", jobs.MaxGrace, flow.DefaultGrace))
 	return func() jobs.StepsPolicy {
 		if *asked {
 			return policy

@@ -151,7 +151,7 @@ func (p *Program) rootCommand() *cobra.Command {
 	flags.StringVar(&p.tokenFile, "token-file", "", "file with the token to show to nodes (CONDUCTORD_TOKEN_FILE, or the token itself in CONDUCTORD_TOKEN)")
 	flags.StringVar(&p.valueKeys, "value-keys", "", "file of the keys that encrypt and decrypt the values of jobs and flows (CONDUCTORD_VALUE_KEYS)")
 	flags.StringVarP(&p.output, "output", "o", "table", "table or json")
-	flags.DurationVar(&p.timeout, "timeout", 0, "give up after this long (30s; commands that wait for a job: never)")
+	flags.DurationVar(&p.timeout, "timeout", 0, "give up after this long (default 30s; commands that wait for a job: never)")
 	flags.BoolVar(&p.utc, "utc", false, "show times in UTC, not in the zone of this machine (JSON has always UTC)")
 	root.AddCommand(
 		p.boardCommand(), p.jobCommand(), p.trashCommand(), p.bulkCommand(), p.flowCommand(), p.bookCommand(), p.scheduleCommand(), p.conductorCommand(),
@@ -159,6 +159,7 @@ func (p *Program) rootCommand() *cobra.Command {
 		p.selftestCommand(), p.certCommand(), p.valueKeyCommand(), p.accessCommand(), p.tokenCommand(), p.quotaCommand(), p.auditCommand(), p.benchCommand(), p.versionCommand(),
 	)
 	root.AddCommand(p.Commands...)
+	addExamples(root)
 	return root
 }
 

@@ -31,8 +31,6 @@ func (p *Program) quotaSaveCommand() *cobra.Command {
 		Long: "Make a quota, or replace all its limits. A limit that is not named, or is 0, does not hold. A call that would\n" +
 			"exceed a limit is refused and changes nothing. What exists already stays. When several quotas cover a posting,\n" +
 			"all of them hold, and so do the limits of its board.",
-		Example: "  conductord quota save --principal shop --jobs 10000 --postings-per-second 50 --sessions 20 --watches 50\n" +
-			"  conductord quota save --boards 'orders/*' --jobs 50000 --bytes 1073741824",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := access.CheckQuota(logbook.MaxLimits, &quota); err != nil {

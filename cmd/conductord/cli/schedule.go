@@ -74,12 +74,12 @@ type scheduleFlags struct {
 func (f *scheduleFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.rule, "rule", "", `when: five cron fields, six with seconds first, @daily and the like, or "@every 90s"`)
-	flags.StringVar(&f.zone, "zone", "", "the IANA time zone in which the rule is read, such as Europe/Berlin (UTC)")
+	flags.StringVar(&f.zone, "zone", "", "the IANA time zone in which the rule is read, such as Europe/Berlin (default UTC)")
 	flags.StringVar(&f.overlap, "overlap", "skip", "while a job of the schedule is not finished: skip, queue, cancel or allow")
 	flags.StringVar(&f.missed, "missed", "last=1", "of slots that were missed, post: none, last=N, or window=DURATION")
 	flags.StringVar(&f.start, "start", "", "no slot before this time (2030-01-02T15:04:05Z), or this long from now (10m)")
 	flags.StringVar(&f.end, "end", "", "no slot after this time, or this long from now")
-	flags.StringVar(&f.name, "job-name", "", "a name for the jobs (that of the flow document, or of the schedule)")
+	flags.StringVar(&f.name, "job-name", "", "a name for the jobs (default that of the flow document, or of the schedule)")
 	f.content.add(cmd)
 	flags.StringVar(&f.work.document, "flow", "", "a flow document to run (TOML or JSON)")
 	flags.StringVar(&f.work.kind, "kind", "", "for jobs without a flow: what their workers ask for")
@@ -340,7 +340,7 @@ func (p *Program) scheduleBackfillCommand() *cobra.Command {
 		return err
 	}
 	cmd.Flags().StringVar(&from, "from", "", "the first moment, such as 2030-01-02T15:04:05Z, or -24h for a day ago")
-	cmd.Flags().StringVar(&to, "to", "0s", "the moment after the last one (now)")
+	cmd.Flags().StringVar(&to, "to", "0s", "the moment after the last one; 0s: now")
 	return cmd
 }
 

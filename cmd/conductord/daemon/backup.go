@@ -50,7 +50,7 @@ func extractBackupCommand(p *cli.Program) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&dataDir, "data-dir", "", "the node's data directory")
-	cmd.Flags().StringVar(&scratch, "scratch", "", "where to make the scratch directory (the system's directory for temporary files)")
+	cmd.Flags().StringVar(&scratch, "scratch", "", "where to make the scratch directory (default the system's directory for temporary files)")
 	cmd.Flags().BoolVar(&force, "force", false, "also if a majority of the cluster answers")
 	return cmd
 }
@@ -86,7 +86,7 @@ func verifyBackupCommand(p *cli.Program) *cobra.Command {
 			return p.WriteLines([]string{fmt.Sprintf("%s is good: cluster %s at index %d, digest %s", args[0], manifest.Cluster, manifest.Index, manifest.Digest)})
 		},
 	}
-	cmd.Flags().StringVar(&scratch, "scratch", "", "where to make the scratch directory (the system's directory for temporary files)")
+	cmd.Flags().StringVar(&scratch, "scratch", "", "where to make the scratch directory (default the system's directory for temporary files)")
 	return cmd
 }
 
@@ -147,7 +147,7 @@ func restoreBackupCommand(p *cli.Program) *cobra.Command {
 		},
 	}
 	flags = addConfigFlags(cmd)
-	cmd.Flags().StringVar(&into, "into", "", "the empty directory to restore into (the data directory of the configuration)")
+	cmd.Flags().StringVar(&into, "into", "", "the empty directory to restore into (default the data directory of the configuration)")
 	cmd.Flags().StringVar(&policy, "schedules", "pause", "pause: all schedules are paused; resume: they go on as they were")
 	cmd.Flags().StringVar(&how.FromCluster, "from-cluster", "", "the id of the cluster that was backed up, if the new one has another")
 	cmd.Flags().Uint64Var(&how.Generation, "generation", 0, "the generation of the new cluster (one more than the backup's); higher at each restore of one backup")

@@ -22,9 +22,9 @@ func initConfigCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
 		Short: "Write configuration files for the nodes of a new cluster",
-		Long: "Write a configuration file into DIR (default: this directory) for each node of a new cluster, with every key, and say\n" +
+		Long: "Write a configuration file into DIR (default this directory) for each node of a new cluster, with every key, and say\n" +
 			"how to start them. All nodes are on this machine, or each on a machine of its own: --host. Flags of keys go into all of\n" +
-			"the files; --data-dir is the directory above those of the nodes (default: DIR/data). No file is overwritten.",
+			"the files; --data-dir is the directory above those of the nodes (default DIR/data). No file is overwritten.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(hosts) == 0 {

@@ -48,7 +48,7 @@ func devCommand(p *cli.Program) *cobra.Command {
 			return dev(cmd.Context(), p, dataDir, api, level, handlers)
 		},
 	}
-	cmd.Flags().StringVar(&dataDir, "data-dir", "", "keep the data here (a temporary directory)")
+	cmd.Flags().StringVar(&dataDir, "data-dir", "", "keep the data here (default a temporary directory)")
 	cmd.Flags().StringVar(&api, "api-listen", cli.DefaultServer, "where to listen for clients")
 	cmd.Flags().BoolVar(&insecure, "insecure", false, "listen where others can reach it, in plain text")
 	cmd.Flags().StringSliceVar(&handlers, "handlers", nil, "more directories with handlers")

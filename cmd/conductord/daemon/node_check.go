@@ -48,7 +48,7 @@ func nodeCommand(p *cli.Program) *cobra.Command {
 			return writeCheckedNode(p, found)
 		},
 	}
-	check.Flags().StringVar(&scratch, "scratch", "", "where to make the scratch directory (the system's directory for temporary files)")
+	check.Flags().StringVar(&scratch, "scratch", "", "where to make the scratch directory (default the system's directory for temporary files)")
 	return cli.Noun("node", "Check a stopped node", check)
 }
 

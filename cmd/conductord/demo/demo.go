@@ -58,7 +58,7 @@ func Command(p *cli.Program) *cobra.Command {
 	cmd.Flags().BoolVar(&d.keep, "keep", false, "leave the cluster running, and print commands to inspect it")
 	cmd.Flags().DurationVar(&d.chaos, "chaos", 0, "kill, pause and cut off nodes at random for this long")
 	cmd.Flags().Lookup("chaos").NoOptDefVal = "1m"
-	cmd.Flags().Uint64Var(&d.seed, "seed", 0, "draw the faults of --chaos from this number (default: a new one each time)")
+	cmd.Flags().Uint64Var(&d.seed, "seed", 0, "draw the faults of --chaos from this number (default a new one each time)")
 	cmd.MarkFlagsMutuallyExclusive("keep", "chaos")
 	return cmd
 }

@@ -1,0 +1,29 @@
+package cli
+
+import (
+	_ "embed" // examples.txt
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// exampleLines are command lines, a line each.
+//
+//go:embed examples.txt
+var exampleLines string
+
+// addExamples gives each command its lines of examples.txt.
+func addExamples(root *cobra.Command) {
+	for line := range strings.Lines(exampleLines) {
+		cmd := root
+		for _, word := range strings.Fields(line)[1:] { // Find of cobra takes 20 times as long
+			at := slices.IndexFunc(cmd.Commands(), func(c *cobra.Command) bool { return c.Name() == word })
+			if at < 0 {
+				break
+			}
+			cmd = cmd.Commands()[at]
+		}
+		cmd.Example = strings.TrimPrefix(cmd.Example+"\n  "+strings.TrimSpace(line), "\n")
+	}
+}
