@@ -43,6 +43,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	binary = filepath.Join(dir, "conductord")
+	_ = os.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config")) // without the profiles of who runs the tests
 	build := exec.Command("go", "build", "-o", binary, modulePath+"/cmd/conductord")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	status := 1

@@ -28,6 +28,7 @@ func main() {
 			return width, height
 		},
 	}
+	program.ConfigDir, _ = os.UserConfigDir() // without one there are no profiles
 	program.Commands = append(daemon.Commands(&program), demo.Command(&program))
 	os.Exit(run(&program, os.Args[1:]))
 }

@@ -53,6 +53,9 @@ func (p *Program) clusterStatusCommand() *cobra.Command {
 				if err != nil {
 					return because(err, "get the cluster's status")
 				}
+				if p.profile != "" && !p.JSON() {
+					p.Note("profile %s", p.profile)
+				}
 				if err := p.writeNodes(nodes); err != nil {
 					return err
 				}

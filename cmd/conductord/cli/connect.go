@@ -174,6 +174,13 @@ func (p *Program) within(ctx context.Context, usual, patience time.Duration, do 
 func (p *Program) connect(ctx context.Context, first, patience time.Duration) (Cluster, error) {
 	dialling, cancel := context.WithTimeout(ctx, first)
 	defer cancel()
+	if _, err := p.UseProfile(); err != nil {
+		return nil, err
+	}
+	servers := strings.Join(p.endpoints(), ", ")
+	if p.profile != "" {
+		servers += " (profile " + p.profile + ")"
+	}
 	options := raftboard.Options{Endpoints: p.endpoints(), Patience: patience}
 	if files := p.credentials(); !files.Empty() {
 		store, err := credentials.Open(files, func(error) {}) // they do not change while a command runs
@@ -193,7 +200,7 @@ func (p *Program) connect(ctx context.Context, first, patience time.Duration) (C
 	}
 	cluster, err := p.Dial(dialling, options)
 	if err != nil {
-		return nil, fmt.Errorf("cannot connect to %s: %w", strings.Join(p.endpoints(), ", "), err)
+		return nil, fmt.Errorf("cannot connect to %s: %w", servers, err)
 	}
 	return cluster, nil
 }

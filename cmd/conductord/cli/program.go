@@ -47,6 +47,8 @@ type Program struct {
 	Zone     *time.Location             // of the times that people read; nil: UTC
 	Terminal bool                       // Err is a terminal: progress is drawn on it
 	Size     func() (width, height int) // of the terminal; 0: not known
+	// ConfigDir holds the file of profiles, in a directory of its own; empty: there are no profiles.
+	ConfigDir string
 	// Dial connects to a cluster.
 	Dial func(ctx context.Context, options raftboard.Options) (Cluster, error)
 
@@ -59,9 +61,12 @@ type Program struct {
 	files     credentials.Files
 	tokenFile string
 	valueKeys string
+	profile   string
 	output    string
 	timeout   time.Duration
 	utc       bool
+
+	profileValues map[string]string // of the profile in force, by key; nil: none
 
 	started bool // the command line was right: what goes wrong now is no usage error
 }
@@ -150,6 +155,7 @@ func (p *Program) rootCommand() *cobra.Command {
 	flags.StringVar(&p.files.Key, "key-file", "", "PEM file of its private key (CONDUCTORD_KEY_FILE)")
 	flags.StringVar(&p.tokenFile, "token-file", "", "file with the token to show to nodes (CONDUCTORD_TOKEN_FILE, or the token itself in CONDUCTORD_TOKEN)")
 	flags.StringVar(&p.valueKeys, "value-keys", "", "file of the keys that encrypt and decrypt the values of jobs and flows (CONDUCTORD_VALUE_KEYS)")
+	flags.StringVar(&p.profile, "profile", "", "a profile that config profile has saved, for what neither flags nor environment name (CONDUCTORD_PROFILE)")
 	flags.StringVarP(&p.output, "output", "o", "table", "table or json")
 	flags.DurationVar(&p.timeout, "timeout", 0, "give up after this long (default 30s; commands that wait for a job: never)")
 	flags.BoolVar(&p.utc, "utc", false, "show times in UTC, not in the zone of this machine (JSON has always UTC)")
@@ -196,12 +202,12 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// Value finds an environment variable.
+// Value finds an environment variable; the profile in force has others.
 func (p *Program) Value(name string) string {
 	for _, item := range p.Env {
 		if text, found := strings.CutPrefix(item, name+"="); found {
 			return text
 		}
 	}
-	return ""
+	return p.profileValues[strings.ToLower(strings.TrimPrefix(name, "CONDUCTORD_"))]
 }

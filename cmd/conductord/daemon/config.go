@@ -12,8 +12,8 @@ import (
 )
 
 func configCommand(p *cli.Program) *cobra.Command {
-	return cli.Noun("config", "Write, show and check configurations of nodes",
-		initConfigCommand(p), showConfigCommand(p), checkConfigCommand(p))
+	return cli.Noun("config", "Write, show and check configurations of nodes, and keep profiles of clusters",
+		initConfigCommand(p), showConfigCommand(p), checkConfigCommand(p), p.ProfileCommand())
 }
 
 func showConfigCommand(p *cli.Program) *cobra.Command {

@@ -106,14 +106,14 @@ func dev(ctx context.Context, p *cli.Program, dataDir, api, level string, handle
 			return err
 		}
 		p.Note("ready after %s at %s, data in %s", time.Since(began).Round(time.Millisecond), d.node.APIAddress(), dataDir)
-		p.Note("try: conductord flow run examples/travel.toml --wait%s", serverFlag(d.node.APIAddress().String()))
+		p.Note("try: conductord flow run examples/travel.toml --wait%s", serverFlag(p, d.node.APIAddress().String()))
 		return nil
 	})
 }
 
-// serverFlag is what a command needs to find a server that is not at the usual place.
-func serverFlag(address string) string {
-	if address == cli.DefaultServer {
+// serverFlag is what a command needs to find a server that is not at the usual place, or not of the profile in force.
+func serverFlag(p *cli.Program, address string) string {
+	if profile, err := p.UseProfile(); profile == "" && err == nil && address == cli.DefaultServer {
 		return ""
 	}
 	return " --server " + address

@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// maxProfiles bounds the file of profiles, in bytes: a larger one is another file.
+const maxProfiles = 1 << 20
+
+// profiles is the file of profiles. The key ca_file of a profile stands for CONDUCTORD_CA_FILE,
+// which wins over it. Secrets stay in the files that profiles name.
+type profiles struct {
+	Current  string                       `toml:"current,omitempty" json:"current,omitempty"`
+	Profiles map[string]map[string]string `toml:"profiles" json:"profiles"`
+}
+
+// profiles reads the file of profiles; without one there are none.
+func (p *Program) profiles() (saved profiles, path string, err error) {
+	saved.Profiles = map[string]map[string]string{}
+	if p.ConfigDir == "" {
+		return saved, "", nil
+	}
+	path = filepath.Join(p.ConfigDir, "conductord", "profiles.toml")
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return saved, path, nil
+	case err == nil && info.Size() > maxProfiles:
+		err = fmt.Errorf("it has %d bytes, and the limit is %d", info.Size(), maxProfiles)
+	case err == nil:
+		_, err = toml.DecodeFile(path, &saved)
+	}
+	if err != nil {
+		return saved, path, UsageError(fmt.Errorf("cannot read the profiles in %s: %w", path, err))
+	}
+	return saved, path, nil
+}
+
+// check returns an error unless a profile has the name.
+func (s *profiles) check(name string) error {
+	if _, known := s.Profiles[name]; !known {
+		known := strings.Join(slices.Sorted(maps.Keys(s.Profiles)), ", ")
+		return UsageError(fmt.Errorf("there is no profile %.64q; known are: %s", name, OrDash(known)))
+	}
+	return nil
+}
+
+// UseProfile returns the profile in force, and makes its values those of variables that are not
+// set. It is the one that --profile or CONDUCTORD_PROFILE names, or else the current one unless
+// flags or environment name servers; empty: there is none.
+func (p *Program) UseProfile() (name string, err error) {
+	saved, _, err := p.profiles()
+	name = cmp.Or(p.profile, p.Value("CONDUCTORD_PROFILE"))
+	if name == "" && len(p.servers) == 0 && p.Value("CONDUCTORD_SERVER") == "" {
+		name = saved.Current
+	}
+	if err != nil || name == "" {
+		return "", err
+	}
+	p.profile, p.profileValues = name, saved.Profiles[name]
+	if p.Value("CONDUCTORD_TOKEN") != "" {
+		delete(p.profileValues, "token_file")
+	}
+	return name, saved.check(name)
+}
+
+// ProfileCommand keeps profiles.
+func (p *Program) ProfileCommand() *cobra.Command {
+	verb := func(use, short, done string, change func(saved *profiles, name string) error) *cobra.Command {
+		return &cobra.Command{
+			Use: use + " NAME", Short: short, Args: cobra.ExactArgs(1),
+			RunE: func(_ *cobra.Command, args []string) error {
+				saved, path, err := p.profiles()
+				if err != nil {
+					return err
+				}
+				if err := cmp.Or(logbook.MaxLimits.CheckName("profile", args[0]), change(&saved, args[0])); err != nil {
+					return UsageError(err)
+				}
+				if err := saved.write(path); err != nil {
+					return fmt.Errorf("cannot write the profiles: %w", err)
+				}
+				return p.show(map[string]string{done: args[0]}, "%s profile %s", done, args[0])
+			},
+		}
+	}
+	return Noun("profile", "Keep servers and credentials of clusters under names",
+		verb("save", "Save the servers and files that flags and environment name", "saved", func(saved *profiles, name string) error {
+			saved.Profiles[name] = p.named()
+			return nil
+		}),
+		verb("use", "Make a profile the one of commands that name neither a profile nor servers", "used", func(saved *profiles, name string) error {
+			saved.Current = name
+			return saved.check(name)
+		}),
+		verb("delete", "Delete a profile; the files that it names stay", "deleted", func(saved *profiles, name string) error {
+			err := saved.check(name)
+			if delete(saved.Profiles, name); saved.Current == name {
+				saved.Current = ""
+			}
+			return err
+		}),
+		&cobra.Command{
+			Use: "list", Short: "List profiles, and say which one is in force", Args: cobra.NoArgs,
+			RunE: func(*cobra.Command, []string) error { return p.listProfiles() },
+		})
+}
+
+// named is a profile of what flags and environment name.
+func (p *Program) named() map[string]string {
+	files := p.credentials()
+	named := map[string]string{
+		"server": strings.Join(p.endpoints(), ","), "ca_file": files.CA, "cert_file": files.Cert, "key_file": files.Key,
+		"token_file": cmp.Or(p.tokenFile, p.Value("CONDUCTORD_TOKEN_FILE")), "value_keys": p.ValueKeys(),
+	}
+	for key, text := range named {
+		if text == "" {
+			delete(named, key)
+		} else if absolute, err := filepath.Abs(text); err == nil && key != "server" {
+			named[key] = absolute
+		}
+	}
+	return named
+}
+
+// write replaces the file as a whole.
+func (s *profiles) write(path string) error {
+	if path == "" {
+		return errors.New("there is no place for them: set HOME")
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), "profiles-*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(toml.NewEncoder(file).Encode(s), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), path)
+}
+
+func (p *Program) listProfiles() error {
+	saved, _, err := p.profiles()
+	if err != nil {
+		return err
+	}
+	if p.JSON() {
+		return p.WriteJSON(saved)
+	}
+	inForce, err := p.UseProfile()
+	var rows [][]string
+	for _, name := range slices.Sorted(maps.Keys(saved.Profiles)) {
+		row := []string{name, "-"}
+		if name == inForce {
+			row[1] = "yes"
+		}
+		for _, key := range []string{"server", "ca_file", "cert_file", "token_file"} {
+			row = append(row, OrDash(saved.Profiles[name][key]))
+		}
+		rows = append(rows, row)
+	}
+	return errors.Join(p.WriteTable([]string{"name", "in force", "servers", "ca", "certificate", "token"}, rows), err)
+}

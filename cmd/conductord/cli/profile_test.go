@@ -1,0 +1,109 @@
+package cli_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard"
+)
+
+// TestProfiles: what profiles say is used where neither flags nor environment say otherwise.
+func TestProfiles(t *testing.T) {
+	dir := t.TempDir()
+	token := filepath.Join(dir, "token")
+	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var options raftboard.Options
+	conductord := func(line string, env ...string) said {
+		options = raftboard.Options{}
+		return runWith(t, t.Context(), nil, func(p *cli.Program) {
+			p.ConfigDir, p.Env = dir, env
+			p.Dial = func(_ context.Context, given raftboard.Options) (cli.Cluster, error) {
+				options = given
+				return nil, jobs.ErrUnavailable
+			}
+		}, strings.Fields(line)...)
+	}
+	for _, row := range []struct {
+		line    string
+		env     string
+		code    int
+		said    string // part of what is said
+		servers string // that were dialled
+		token   string
+	}{
+		{line: "config profile list", said: "NAME  IN FORCE"},
+		{line: "config profile list -o json", said: `"profiles": {}`},
+		{line: "job list", code: 6, said: "cannot connect to 127.0.0.1:7070:", servers: "127.0.0.1:7070"},
+		{line: "config profile save shop --server a:1,b:2 --token-file " + token, said: "saved profile shop"},
+		{line: "config profile save test", env: "CONDUCTORD_SERVER=c:3", said: "saved profile test"},
+		{line: "config profile save a\x01", code: 2, said: "profile is invalid"},
+		{line: "config profile use nobody", code: 2, said: `there is no profile "nobody"; known are: shop, test`},
+		{line: "job list", code: 6, said: "cannot connect to 127.0.0.1:7070:", servers: "127.0.0.1:7070"},
+		{line: "job list --profile shop", code: 6, said: "cannot connect to a:1, b:2 (profile shop): ", servers: "a:1 b:2", token: "secret"},
+		{line: "job list", env: "CONDUCTORD_PROFILE=test", code: 6, said: "(profile test)", servers: "c:3"},
+		{line: "job list --profile shop", env: "CONDUCTORD_PROFILE=test", code: 6, said: "(profile shop)", servers: "a:1 b:2", token: "secret"},
+		{line: "job list --profile nobody", code: 2, said: `there is no profile "nobody"`},
+		{line: "config profile use shop", said: "used profile shop"},
+		{line: "job list", code: 6, said: "(profile shop)", servers: "a:1 b:2", token: "secret"},
+		{line: "job list", env: "CONDUCTORD_TOKEN=other", code: 6, said: "(profile shop)", servers: "a:1 b:2", token: "other"},
+		{line: "job list", env: "CONDUCTORD_SERVER=d:4", code: 6, said: "cannot connect to d:4:", servers: "d:4"},
+		{line: "job list --server e:5", code: 6, said: "cannot connect to e:5:", servers: "e:5"},
+		{line: "job list --server e:5 --profile shop", code: 6, said: "cannot connect to e:5 (profile shop):", servers: "e:5", token: "secret"},
+		{line: "config profile list", said: "shop  yes       a:1,b:2  -   -            " + token},
+		{line: "config profile list -o json", said: `"current": "shop"`},
+		{line: "config profile delete shop", said: "deleted profile shop"},
+		{line: "config profile list", said: "test  -         c:3"},
+		{line: "job list", code: 6, said: "cannot connect to 127.0.0.1:7070:", servers: "127.0.0.1:7070"},
+	} {
+		got := conductord(row.line, row.env)
+		if got.code != row.code || !strings.Contains(got.out+got.err, row.said) || strings.Join(options.Endpoints, " ") != row.servers || options.Token != row.token {
+			t.Errorf("%s %s: %+v, dialled %q with token %q", row.env, row.line, got, options.Endpoints, options.Token)
+		}
+	}
+	path := filepath.Join(dir, "conductord", "profiles.toml")
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if entries, _ := os.ReadDir(filepath.Dir(path)); len(entries) != 1 {
+		t.Errorf("files are left behind: %v", entries)
+	}
+	for text, want := range map[string]string{
+		"profiles = [":                     "cannot read the profiles",
+		"#" + strings.Repeat("x", 1<<20):   "the limit is 1048576",
+		"current = 'gone'":                 `there is no profile "gone"; known are: -`,
+		"current = 'x'\n[profiles.x]\na=1": "cannot read the profiles",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := conductord("job list"); got.code != cli.ExitUsage || !strings.Contains(got.err, want) {
+			t.Errorf("%.20q: %+v", text, got)
+		}
+	}
+}
+
+// TestStatusNamesProfile: cluster status says which profile is in force.
+func TestStatusNamesProfile(t *testing.T) {
+	dir, cluster := t.TempDir(), openCluster(t)
+	cluster.nodes = []raftboard.NodeStatus{{Endpoint: "e", Status: raftboard.Status{Node: "n", Leader: "n", Ready: true}}}
+	for _, row := range []struct{ line, err string }{
+		{"config profile save shop --server a:1", ""},
+		{"cluster status", ""},
+		{"config profile use shop", ""},
+		{"cluster status", "conductord: profile shop\n"},
+		{"cluster status -o json", ""},
+		{"cluster status --server b:2", ""},
+	} {
+		got := runWith(t, t.Context(), cluster, func(p *cli.Program) { p.ConfigDir = dir }, strings.Fields(row.line)...)
+		if got.code != 0 || got.err != row.err {
+			t.Errorf("%s: %+v", row.line, got)
+		}
+	}
+}
