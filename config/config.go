@@ -116,14 +116,18 @@ type Backup struct {
 
 // Conductor is the conductor inside the daemon.
 type Conductor struct {
-	Enabled  bool
-	Name     string // empty: the node's name
-	Boards   []string
-	Labels   []string // what it offers to jobs that want labels
-	MaxJobs  int
-	Workers  int
-	Steps    int
-	Handlers []string // the directories in which handlers are looked for
+	Enabled bool
+	Name    string // empty: the node's name
+	Boards  []string
+	Labels  []string // what it offers to jobs that want labels
+	MaxJobs int
+	Workers int
+	Steps   int
+	// MaxDispatches and MaxDuration end the daemon, once the conductor has taken so many
+	// jobs or has taken jobs for so long; 0: never.
+	MaxDispatches int
+	MaxDuration   time.Duration
+	Handlers      []string // the directories in which handlers are looked for
 	// ValueKeys is the file of the keys with which values are encrypted; empty: they are not.
 	ValueKeys string
 }

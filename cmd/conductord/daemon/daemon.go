@@ -65,6 +65,7 @@ type daemon struct {
 	conductor *conductor.Conductor // nil if there is none
 	secrets   *secrets.Source      // nil if there is no conductor
 	working   sync.WaitGroup       // the conductor's Run, and the reaping of orphans
+	spent     chan struct{}        // closed when the conductor has reached a limit and ended
 	unreap    context.CancelFunc   // ends the reaping; nil if there is no conductor
 }
 
@@ -97,7 +98,7 @@ func startDaemon(ctx context.Context, c config.Config, first bool, logger hclog.
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{config: c, logger: logger, node: opened, secure: options.Credentials}
+	d := &daemon{config: c, logger: logger, node: opened, secure: options.Credentials, spent: make(chan struct{})}
 	if c.Conductor.Enabled {
 		if err := d.startConductor(ctx); err != nil {
 			return nil, errors.Join(err, d.stop())
@@ -265,6 +266,7 @@ func (d *daemon) startConductor(ctx context.Context) error {
 		Client: ownClient{d.client, d.node}, Registry: registry,
 		Name: d.config.ConductorName(), Boards: d.config.Conductor.Boards, Labels: d.config.Conductor.Labels,
 		MaxJobs: d.config.Conductor.MaxJobs, Workers: d.config.Conductor.Workers, Steps: d.config.Conductor.Steps,
+		MaxDispatches: d.config.Conductor.MaxDispatches, MaxDuration: d.config.Conductor.MaxDuration,
 		TTL: d.config.Sessions.TTL, Grace: max(d.config.DrainTimeout, time.Millisecond),
 		Metadata: offered, Elsewhere: hasHandlers, Secrets: d.secrets.Secret,
 		Limits: limitsOf(d.config), Logger: d.logger.Named("conductor"),
@@ -276,6 +278,9 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	d.working.Go(func() { // ends with stop
 		if err := d.conductor.Run(context.WithoutCancel(ctx)); err != nil {
 			d.logger.Warn("the conductor ended", "error", err)
+		}
+		if limits := d.config.Conductor; limits.MaxDispatches > 0 || limits.MaxDuration > 0 {
+			close(d.spent)
 		}
 	})
 	reaping, cancelReaping := context.WithCancel(context.WithoutCancel(ctx))

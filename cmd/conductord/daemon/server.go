@@ -17,7 +17,8 @@ func serverCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "server --config FILE",
 		Short: "Run one node of a cluster",
-		Long: "Run one node of a cluster until SIGTERM or SIGINT; then hand over its jobs and the leadership, and end.\n\n" +
+		Long: "Run one node of a cluster until SIGTERM or SIGINT, or a limit of its conductor; then hand over its jobs and the\n" +
+			"leadership, and end with exit code 0.\n\n" +
 			"The configurations of all nodes list the same members. Pass --init at the first start of each node: an\n" +
 			"empty data directory is refused otherwise, since its disk may be missing. Start the nodes in any order; the first\n" +
 			"election waits until every member has answered with the same list.",
@@ -56,7 +57,11 @@ func serve(ctx context.Context, p *cli.Program, c config.Config, first bool, sta
 		}
 	}
 	stopping := tellSystemd(running.node.Alive, logger)
-	<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case <-running.spent:
+		logger.Info("the conductor has reached its limit", "max_dispatches", c.Conductor.MaxDispatches, "max_duration", c.Conductor.MaxDuration)
+	}
 	stopping()
 	logger.Info("stopping: handing over")
 	if err := running.stop(); err != nil {
