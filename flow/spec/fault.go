@@ -12,11 +12,11 @@ import (
 
 // Fault is one thing wrong with a document.
 type Fault struct {
-	Line   int    // 0 if it is not known
-	Column int    // in bytes, from 1; 0 if it is not known
-	Where  string // such as: step "book-flight", timeout
-	Reason string
-	Err    error // what was found, of a fault of the flow as a whole; else nil
+	Line   int    `json:"line,omitempty"`   // 0 if it is not known
+	Column int    `json:"column,omitempty"` // in bytes, from 1; 0 if it is not known
+	Where  string `json:"where,omitempty"`  // such as: step "book-flight", timeout
+	Reason string `json:"reason"`
+	Err    error  `json:"-"` // what was found, of a fault of the flow as a whole; else nil
 }
 
 func (f Fault) String() string {

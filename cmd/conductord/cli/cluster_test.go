@@ -305,7 +305,7 @@ func unknownText(got said) string {
 func TestJobList(t *testing.T) {
 	cluster := openCluster(t)
 	expect(t, run(t, cluster, "job", "list"), 0, "ID STATE OUTCOME NAME KIND STARTED TOOK POSTED BOARD PRIORITY OWNER\n", "")
-	expect(t, run(t, cluster, "job", "list", "-o", "json"), 0, "{}\n", "")
+	expect(t, run(t, cluster, "job", "list", "-o", "json"), 0, "{\n \"jobs\": []\n}\n", "")
 
 	post(t, cluster, "--kind", "k", "--name", "right\u202eleft")
 	claimed := post(t, cluster, "--kind", "k", "--priority", "7", "--board", "b")
@@ -462,7 +462,7 @@ func TestJobWatchEnds(t *testing.T) {
 
 func TestBooks(t *testing.T) {
 	cluster := openCluster(t)
-	expect(t, run(t, cluster, "book", "list", "-o", "json"), 0, "{}\n", "")
+	expect(t, run(t, cluster, "book", "list", "-o", "json"), 0, "{\n \"books\": []\n}\n", "")
 	id := postHello(t, cluster)
 	job, err := cluster.Job(t.Context(), id)
 	if err != nil {

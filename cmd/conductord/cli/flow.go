@@ -96,11 +96,12 @@ func derive(id jobs.JobID, what string) uuid.UUID {
 	return derived
 }
 
-// CheckedFlow is what flow validate says of a good document.
+// CheckedFlow is what flow validate says of a document.
 type CheckedFlow struct {
-	File  string `json:"file"`
-	Name  string `json:"name"`
-	Steps int    `json:"steps"`
+	File   string       `json:"file"`
+	Name   string       `json:"name,omitempty"`
+	Steps  int          `json:"steps,omitempty"`
+	Faults []spec.Fault `json:"faults,omitempty"`
 }
 
 func (p *Program) flowValidateCommand() *cobra.Command {
@@ -113,11 +114,14 @@ func (p *Program) flowValidateCommand() *cobra.Command {
 			checked := []CheckedFlow{}
 			for _, path := range args {
 				_, plan, err := p.readDocument(path)
-				if err != nil {
-					faults = append(faults, err)
+				if err == nil {
+					checked = append(checked, CheckedFlow{File: path, Name: plan.Name(), Steps: plan.Len()})
 					continue
 				}
-				checked = append(checked, CheckedFlow{File: path, Name: plan.Name(), Steps: plan.Len()})
+				faults = append(faults, err)
+				found := &spec.FaultError{Faults: []spec.Fault{{Reason: err.Error()}}}
+				_ = errors.As(err, &found) // of a file that is no document
+				checked = append(checked, CheckedFlow{File: path, Faults: found.Faults})
 			}
 			return errors.Join(p.writeCheckedFlows(checked), errors.Join(faults...))
 		},
@@ -130,7 +134,9 @@ func (p *Program) writeCheckedFlows(checked []CheckedFlow) error {
 	}
 	lines := make([]string, 0, len(checked))
 	for _, c := range checked {
-		lines = append(lines, fmt.Sprintf("%s: flow %q, %d steps: good", Clean(c.File), Clean(c.Name), c.Steps))
+		if c.Faults == nil {
+			lines = append(lines, fmt.Sprintf("%s: flow %q, %d steps: good", Clean(c.File), Clean(c.Name), c.Steps))
+		}
 	}
 	return p.WriteLines(lines)
 }
@@ -258,7 +264,11 @@ func findFlow(ctx context.Context, cluster Cluster, id uuid.UUID) (logbook.FlowD
 
 func (p *Program) writeFlow(detail *logbook.FlowDetail, attempts bool) error {
 	if p.JSON() {
-		return p.WriteJSON(command.FlowDetailToProto(detail))
+		message := command.FlowDetailToProto(detail)
+		if message.Definition != nil {
+			message.Definition.Packed = nil // bytes that only programs of ours unpack
+		}
+		return p.WriteJSON(message)
 	}
 	fields := []field{
 		{"flow", detail.ID.String()}, {"name", detail.Name}, {"book", detail.Book.String()},

@@ -66,7 +66,12 @@ func cleanLines(text string) []string {
 // of anything else as Go does.
 func document(value any) ([]byte, error) {
 	if message, ok := value.(proto.Message); ok {
-		return wire.JSONCodec{}.Marshal(message)
+		text, err := wire.JSONCodec{}.Marshal(message)
+		fields := message.ProtoReflect().Descriptor().Fields()
+		if first := fields.ByNumber(1); string(text) == "{}" && first != nil && first.IsList() {
+			return fmt.Appendf(nil, `{"%s":[]}`, first.Name()), nil // scripts go through a list without items
+		}
+		return text, err
 	}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
