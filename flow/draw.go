@@ -87,7 +87,7 @@ func (p *Plan) describe(number int) string {
 		notes = append(notes, step.opens.notes()...)
 	}
 	for _, wire := range p.wires[number] {
-		note("%s ← %s", wire.Name, p.source(wire))
+		note("%s ← %s", wire.Name, p.Source(wire))
 	}
 	if names := provisionNames(step.provides); len(names) > 0 {
 		note("provides %s", strings.Join(names, ", "))
@@ -128,7 +128,8 @@ func (p *Plan) describe(number int) string {
 	return ": " + strings.Join(notes, "; ")
 }
 
-func (p *Plan) source(wire Wire) string {
+// Source names where a value comes from, for people: "store", "store.city", "book-car.price".
+func (p *Plan) Source(wire Wire) string {
 	switch {
 	case wire.From == FromNowhere:
 		return "nothing"

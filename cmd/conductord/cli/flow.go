@@ -150,8 +150,10 @@ type Plan struct {
 
 // PlanStep is one step of a Plan.
 type PlanStep struct {
-	Name  string   `json:"name"`
-	After []string `json:"after"` // the steps that it waits for
+	Name      string            `json:"name"`
+	Arguments map[string]string `json:"arguments"` // where each comes from
+	Provides  []string          `json:"provides"`
+	After     []string          `json:"after"` // the steps that it waits for
 }
 
 func (p *Program) flowPlanCommand() *cobra.Command {
@@ -184,11 +186,17 @@ func (p *Program) flowPlanCommand() *cobra.Command {
 func describePlan(plan *flow.Plan) Plan {
 	described := Plan{Name: plan.Name(), Inputs: append([]string{}, plan.Inputs()...), Steps: []PlanStep{}}
 	for number, step := range plan.Steps() {
-		after := []string{}
-		for _, previous := range plan.Predecessors(number) {
-			after = append(after, plan.Step(previous).Name())
+		planned := PlanStep{Name: step.Name(), Arguments: map[string]string{}, Provides: []string{}, After: []string{}}
+		for _, wire := range plan.Arguments(number) {
+			planned.Arguments[wire.Name] = plan.Source(wire)
 		}
-		described.Steps = append(described.Steps, PlanStep{Name: step.Name(), After: after})
+		for _, provision := range step.Provides() {
+			planned.Provides = append(planned.Provides, provision.Symbol)
+		}
+		for _, previous := range plan.Predecessors(number) {
+			planned.After = append(planned.After, plan.Step(previous).Name())
+		}
+		described.Steps = append(described.Steps, planned)
 	}
 	return described
 }

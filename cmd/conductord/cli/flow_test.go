@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,6 +68,10 @@ func TestFlowPlan(t *testing.T) {
 		if after[name] != want {
 			t.Errorf("%s waits for %q, want %q", name, after[name], want)
 		}
+	}
+	car := plan.Steps[slices.IndexFunc(plan.Steps, func(s cli.PlanStep) bool { return s.Name == "book-car" })]
+	if car.Arguments["city"] != "store.to" || car.Arguments["account"] != "check-customer" || !slices.Equal(car.Provides, []string{"car", "car_price"}) {
+		t.Errorf("got %+v", car)
 	}
 	if got := run(t, nil, "flow", "plan", examples+"travel.toml"); got.code != 0 || !strings.Contains(got.out, "charge-card") {
 		t.Errorf("as text: %+v", got)
