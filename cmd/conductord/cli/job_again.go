@@ -24,7 +24,6 @@ func (p *Program) jobRetryCommand() *cobra.Command {
 			"stopped. A flow that was reverted, or that could not be reverted, runs again from its beginning; nothing is\n" +
 			"undone first: `flow show` says what else can be done. Any other unfinished job stays as it is. To repeat\n" +
 			"it is harmless.",
-		Example: "  conductord job retry ID --reason \"the disk has room again\"",
 	}, func(ctx context.Context, cluster Cluster, request jobs.JobCommand) error {
 		if err := cluster.Retry(ctx, request); err != nil {
 			if errors.Is(err, jobs.ErrConflict) {
@@ -63,8 +62,7 @@ func (p *Program) jobRepostCommand() *cobra.Command {
 		Long: "Post finished jobs again, each as a new job that does the same work from its beginning: the same kind or\n" +
 			"flow, details and values, key, tags, labels and retry policy, but no times and no hold. The old jobs stay.\n" +
 			"Print the ids of the new ones. To repeat the command posts more of them.",
-		Example: "  conductord job repost ID",
-		Args:    cobra.MinimumNArgs(1),
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := parseJobIDs(args)
 			if err != nil {

@@ -81,7 +81,6 @@ func (p *Program) jobAlterCommand() *cobra.Command {
 		Short: "Change the deadline, due time, priority or place of a job",
 		Long: "Change several things about a job at once, all or nothing: --deadline a time, a span from now, or none;\n" +
 			"--not-before the same; --priority; --front. A job that is being cancelled has no deadline to change.",
-		Example: "  conductord job change --deadline 2h --front ID",
 	}
 	p.jobChangeCommand(cmd, func(change *jobs.Change) (err error) {
 		if deadline == "" && notBefore == "" && priority == "" && !front {
@@ -114,8 +113,7 @@ func (p *Program) jobMoveCommand() *cobra.Command {
 		Short: "Move unfinished jobs that nobody has claimed to another board",
 		Long: "Move unfinished jobs that nobody has claimed to another board, which must exist and have room. They keep\n" +
 			"priority and place in the order of posting, and age from now on. To repeat it is harmless.",
-		Example: "  conductord job move ID night",
-		Args:    cobra.MinimumNArgs(2),
+		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			change.By, change.Board = operatorName(), args[len(args)-1]
 			ids, err := parseJobIDs(args[:len(args)-1])
