@@ -34,11 +34,17 @@ type testCluster struct {
 	members  []raftboard.Member
 	compared []raftboard.MemberCheck
 	broken   error // of Backup
+	stale    int   // how often it was asked for stale answers
 }
 
 func openCluster(t *testing.T) *testCluster {
 	t.Helper()
 	return &testCluster{Board: fsmtest.New(t, fsmtest.Options{})}
+}
+
+func (c *testCluster) Stale() cli.Cluster {
+	c.stale++
+	return c
 }
 
 func (c *testCluster) Nodes(context.Context) ([]raftboard.NodeStatus, error) { return c.nodes, nil }

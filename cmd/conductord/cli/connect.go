@@ -59,6 +59,9 @@ type Cluster interface {
 	// Verify compares the states of the members.
 	Verify(ctx context.Context) (raftboard.Comparison, error)
 
+	// Stale is the cluster with reads that any node answers from its own state.
+	Stale() Cluster
+
 	// Backup reads a backup; a stale one is of what one node knows. The caller closes it.
 	Backup(ctx context.Context, stale bool) (io.ReadCloser, error)
 
@@ -167,7 +170,13 @@ func (p *Program) within(ctx context.Context, usual, patience time.Duration, do 
 		return err
 	}
 	defer cluster.Close()
-	return do(ctx, cluster)
+	if !p.stale {
+		return do(ctx, cluster)
+	}
+	if err := do(ctx, cluster.Stale()); err != nil {
+		return err
+	}
+	return p.noteAge(ctx, cluster)
 }
 
 // connect finds a node that answers, and soon gives up.

@@ -23,9 +23,11 @@ func (c client) Nodes(ctx context.Context) ([]raftboard.NodeStatus, error) {
 	return c.Cluster(ctx), nil
 }
 
+func (c client) Stale() Cluster { return client{c.Client.Stale()} }
+
 func (c client) Backup(ctx context.Context, stale bool) (io.ReadCloser, error) {
 	if stale {
-		return c.Stale().Backup(ctx)
+		return c.Client.Stale().Backup(ctx)
 	}
 	return c.Client.Backup(ctx)
 }

@@ -65,6 +65,7 @@ type Program struct {
 	output    string
 	timeout   time.Duration
 	utc       bool
+	stale     bool // of the commands that have the flag
 
 	profileValues map[string]string // of the profile in force, by key; nil: none
 
@@ -164,6 +165,7 @@ func (p *Program) rootCommand() *cobra.Command {
 		p.sessionCommand(), p.claimCommand(), p.eventsCommand(),
 		p.selftestCommand(), p.certCommand(), p.valueKeyCommand(), p.accessCommand(), p.tokenCommand(), p.quotaCommand(), p.auditCommand(), p.benchCommand(), p.versionCommand(),
 	)
+	p.addStale(root)
 	root.AddCommand(p.Commands...)
 	addExamples(root)
 	return root
