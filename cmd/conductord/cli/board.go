@@ -20,7 +20,7 @@ import (
 func (p *Program) boardCommand() *cobra.Command {
 	return Noun("board", "Show, pause and limit boards",
 		p.boardListCommand(), p.boardShowCommand(), p.boardCreateCommand(), p.boardPauseCommand(), p.boardResumeCommand(),
-		p.boardLimitCommand(), p.boardAgeingCommand(), p.boardDeleteCommand(), p.boardWaitCommand(),
+		p.boardLimitCommand(), p.boardAgeingCommand(), p.boardDeleteCommand(), p.boardWaitCommand(), p.boardCountCommand(),
 	)
 }
 

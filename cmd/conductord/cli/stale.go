@@ -11,7 +11,7 @@ import (
 // staleCommands are the commands that only read what every node knows.
 var staleCommands = []string{
 	"job get", "job list", "job explain", "job errors", "trash list", "trash show", "flow show", "book get", "book list",
-	"board list", "board show", "schedule list", "schedule show", "session list", "conductor list", "quota list",
+	"board list", "board show", "board count", "schedule list", "schedule show", "session list", "conductor list", "quota list",
 	"access list", "audit search",
 }
 

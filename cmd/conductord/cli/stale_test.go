@@ -37,6 +37,7 @@ func TestStale(t *testing.T) {
 		{"book list", nil, "a stale answer"},
 		{"board list", nil, "a stale answer"},
 		{"board show default", nil, "a stale answer"},
+		{"board count", nil, "a stale answer"},
 		{"schedule list", nil, "a stale answer"},
 		{"session list", nil, "a stale answer"},
 		{"conductor list", nil, "a stale answer"},

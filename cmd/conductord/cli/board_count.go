@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
+)
+
+func (p *Program) boardCountCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "count [BOARD|PREFIX*]…",
+		Short:   "Count the jobs of several boards by state, with a total",
+		Long:    "Count the jobs of several boards by state, with a total: of those that are named, of those whose names begin\nwith PREFIX, or of all.",
+		Example: "  conductord board count default 'orders/*'",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				boards, err := namedBoards(ctx, cluster, names)
+				if err != nil {
+					return because(err, "count the jobs of boards")
+				}
+				return p.writeCounts(boards)
+			})
+		},
+	}
+}
+
+// namedBoards reads the boards that are named, by name or prefix; all if none is named.
+func namedBoards(ctx context.Context, cluster Cluster, names []string) (boards []jobs.BoardStatus, _ error) {
+	missing := map[string]bool{}
+	for _, name := range names {
+		missing[name] = !strings.HasSuffix(name, "*")
+	}
+	for board, err := range jobs.AllBoards(ctx, cluster) {
+		if err != nil {
+			return nil, err
+		}
+		if len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return access.Covers(name, board.Name) }) {
+			boards = append(boards, board)
+		}
+		missing[board.Name] = false
+	}
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		if missing[name] {
+			return nil, fmt.Errorf("board %q: %w", name, jobs.ErrNotFound)
+		}
+	}
+	return boards, nil
+}
+
+// writeCounts shows the states of which there are jobs.
+func (p *Program) writeCounts(boards []jobs.BoardStatus) error {
+	total := jobs.BoardStatus{Name: "total", Jobs: map[jobs.State]uint64{}}
+	parts := []part{}
+	for i := range boards {
+		for state, n := range boards[i].Jobs {
+			total.Jobs[state] += n
+		}
+		parts = append(parts, part{command.BoardToProto(&boards[i])})
+	}
+	if p.JSON() {
+		return p.WriteJSON(map[string]any{"boards": parts, "total": map[string]any{"jobs": total.Jobs, "unfinished": total.Unfinished()}})
+	}
+	header, rows := []string{"board", "unfinished"}, [][]string(nil)
+	for _, state := range jobs.States {
+		if total.Jobs[state] > 0 {
+			header = append(header, string(state))
+		}
+	}
+	for _, board := range append(boards, total) {
+		row := []string{board.Name, numberText(board.Unfinished())}
+		for _, state := range header[len(row):] {
+			row = append(row, numberText(board.Jobs[jobs.State(state)]))
+		}
+		rows = append(rows, row)
+	}
+	return p.WriteTable(header, rows)
+}
