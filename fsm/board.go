@@ -232,12 +232,20 @@ func (t *txn) roomAgain(j *jobRecord) error {
 	if j.isUnder(jobs.RequestCancel) {
 		return nil
 	}
-	board, _ := t.board(j.Board)
-	counted := t.countersOf(j.Board, countersOfBoard, nil)
-	if over := overLoad(board.Limits.Jobs, board.Limits.Bytes, counted.unfinished(), counted.bytes, j.Size); over != nil {
-		return ofBoard(j.Board, over)
+	if err := t.roomOn(j.Board, j.Size); err != nil {
+		return err
 	}
 	return t.checkQuotas(j, false)
+}
+
+// roomOn refuses one more unfinished job of a size if the board has no room for it.
+func (t *txn) roomOn(name string, size uint64) error {
+	board, _ := t.board(name)
+	counted := t.countersOf(name, countersOfBoard, nil)
+	if over := overLoad(board.Limits.Jobs, board.Limits.Bytes, counted.unfinished(), counted.bytes, size); over != nil {
+		return ofBoard(name, over)
+	}
+	return nil
 }
 
 func ofBoard(name string, over *logbook.LimitError) error {

@@ -16,7 +16,7 @@ func (t *txn) checkMove(j *jobRecord, c *jobs.Change) error {
 	if !c.Moves(&j.Job) {
 		return nil
 	}
-	board, err := t.existingBoard(c.Board)
+	_, err := t.existingBoard(c.Board)
 	holder := t.holderOf(c.Board, j.Key)
 	switch {
 	case err != nil:
@@ -26,9 +26,8 @@ func (t *txn) checkMove(j *jobRecord, c *jobs.Change) error {
 	case holder != nil:
 		return fmt.Errorf("%w: there, job %s has its key %q and is not finished", jobs.ErrConflict, holder.ID, j.Key)
 	}
-	counted := t.countersOf(c.Board, countersOfBoard, nil)
-	if over := overLoad(board.Limits.Jobs, board.Limits.Bytes, counted.unfinished(), counted.bytes, j.Size); over != nil {
-		return ofBoard(c.Board, over)
+	if err := t.roomOn(c.Board, j.Size); err != nil {
+		return err
 	}
 	for _, quota := range t.knownQuotas().on(c.Board) {
 		if access.Covers(quota.Boards, j.Board) {

@@ -237,12 +237,12 @@ func reasonsOfTheEnd() []reason {
 			job := r.post()
 			r.says("", "job", "consume", job, "--outcome", "failed")
 			return job
-		}, "conductord trash restore ID", nil},
+		}, "conductord job retry ID", nil},
 		{"put aside", jobs.CauseTrashed, func(r *reasons) string {
 			job := r.post()
 			r.says("", "job", "trash", job, "--reason", "nobody can do it")
 			return job
-		}, "conductord trash restore ID", nil},
+		}, "conductord job retry ID", nil},
 		{"running", jobs.CauseClaimed, func(r *reasons) string { return r.flow(`name = "guarded"`) },
 			"conductord flow show .*", func(r *reasons, job, out string) {
 				if !strings.Contains(out, "guarded") {

@@ -28,7 +28,7 @@ func (p *Program) bulkCommand() *cobra.Command {
 		{jobs.ActionCancel, "Cancel many jobs", "Those that are not finished; with --revert, the default, their work is undone first."},
 		{jobs.ActionSuspend, "Suspend many jobs", "Those that are not finished."},
 		{jobs.ActionResume, "Resume many jobs", "Those that are suspended, or that a stop request will suspend."},
-		{jobs.ActionRestore, "Put many trashed jobs back on their boards", "As `trash restore` does to one."},
+		{jobs.ActionRestore, "Put many trashed jobs back on their boards", "As `job retry` does to one."},
 		{
 			jobs.ActionRetry, "Run many jobs again that were reverted or have failed",
 			"As `job retry` does to one.",

@@ -2,11 +2,8 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -31,12 +28,12 @@ func (p *Program) jobRetryCommand() *cobra.Command {
 			}
 			return because(err, "retry job %s", request.Job)
 		}
-		return p.showCorrected(ctx, cluster, request.Job)
+		return p.showCorrected(ctx, cluster, request.Job, "")
 	})
 }
 
-// showCorrected shows in a line how a job stands after a correction.
-func (p *Program) showCorrected(ctx context.Context, cluster Cluster, id jobs.JobID) error {
+// showCorrected shows in a line how a job stands after a correction, and more.
+func (p *Program) showCorrected(ctx context.Context, cluster Cluster, id jobs.JobID, more string) error {
 	job, err := cluster.Job(ctx, id)
 	if err != nil {
 		return because(err, "read job %s after the change, which was made", id)
@@ -44,15 +41,7 @@ func (p *Program) showCorrected(ctx context.Context, cluster Cluster, id jobs.Jo
 	if p.JSON() {
 		return p.writeJSONLine(command.JobToProto(&job))
 	}
-	return p.WriteLines([]string{fmt.Sprintf("%s %s", job.ID, howEnded(&job)+onBoard(&job))})
-}
-
-// onBoard names the board of a job, where that is not the default one.
-func onBoard(job *jobs.Job) string {
-	if job.Board == jobs.DefaultBoard {
-		return ""
-	}
-	return ", board " + job.Board
+	return p.WriteLines([]string{fmt.Sprintf("%s %s", job.ID, howEnded(&job)+more)})
 }
 
 func (p *Program) jobRepostCommand() *cobra.Command {
@@ -64,15 +53,9 @@ func (p *Program) jobRepostCommand() *cobra.Command {
 			"Print the ids of the new ones. To repeat the command posts more of them.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := parseJobIDs(args)
-			if err != nil {
-				return err
-			}
-			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				for _, id := range ids {
-					if err := p.repost(ctx, cluster, id); err != nil {
-						return because(err, "post job %s again", id)
-					}
+			return p.eachJob(cmd, args, func(ctx context.Context, cluster Cluster, id jobs.JobID) error {
+				if err := p.repost(ctx, cluster, id); err != nil {
+					return because(err, "post job %s again", id)
 				}
 				return nil
 			})
@@ -114,17 +97,16 @@ func (p *Program) repost(ctx context.Context, cluster Cluster, id jobs.JobID) er
 // seesValues returns an error if this program does not see the values that it has read and
 // is to post again.
 func seesValues(ctx context.Context, cluster Cluster, posting *jobs.Posting) error {
-	if who, err := cluster.WhoAmI(ctx); err != nil || who.HideValues {
-		return errors.Join(err, fmt.Errorf("%w: its values are hidden from principal %q", jobs.ErrNotAllowed, who.Name))
+	who, err := cluster.WhoAmI(ctx)
+	if err != nil {
+		return err
 	}
-	values := append(slices.Collect(maps.Values(posting.Store)), posting.Details)
-	if posting.Book != nil {
-		flow := &posting.Book.Flows[0]
-		values = slices.AppendSeq(append(values, flow.Factory.Args), maps.Values(flow.Store))
-		values = slices.AppendSeq(values, maps.Values(flow.Meta))
-	}
-	if slices.ContainsFunc(values, func(value json.RawMessage) bool { _, encrypted := valuekeys.KeyID(value); return encrypted }) {
+	text, err := document(command.PostingToProto(posting))
+	switch {
+	case who.HideValues:
+		return fmt.Errorf("%w: its values are hidden from principal %q", jobs.ErrNotAllowed, who.Name)
+	case valuekeys.Shown(string(text)) != string(text):
 		return usageError{errors.New("its values are encrypted: give the keys by --value-keys")}
 	}
-	return nil
+	return err
 }

@@ -116,17 +116,9 @@ func (p *Program) jobMoveCommand() *cobra.Command {
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			change.By, change.Board = operatorName(), args[len(args)-1]
-			ids, err := parseJobIDs(args[:len(args)-1])
-			if err != nil {
-				return err
-			}
-			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				for _, change.Job = range ids {
-					if err := p.moveJob(ctx, cluster, change); err != nil {
-						return err
-					}
-				}
-				return nil
+			return p.eachJob(cmd, args[:len(args)-1], func(ctx context.Context, cluster Cluster, id jobs.JobID) error {
+				change.Job = id
+				return p.moveJob(ctx, cluster, change)
 			})
 		},
 	}
@@ -142,7 +134,7 @@ func (p *Program) moveJob(ctx context.Context, cluster Cluster, change jobs.Chan
 		}
 		return because(err, "move job %s", change.Job)
 	}
-	return p.showCorrected(ctx, cluster, change.Job)
+	return p.showCorrected(ctx, cluster, change.Job, ", board "+change.Board)
 }
 
 // jobChangeCommand completes a command that changes one job. When the flags have been

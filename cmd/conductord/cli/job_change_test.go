@@ -119,7 +119,7 @@ func TestJobMove(t *testing.T) {
 	}{
 		{[]string{"job", "move", "--reason", "it is late", first.String(), second.String(), "night"}, 0, "ID claimable, board night\nID held, board night\n", ""},
 		{[]string{"job", "move", first.String(), "night"}, 0, "ID claimable, board night\n", ""},
-		{[]string{"job", "move", first.String(), "default"}, 0, "ID claimable\n", ""},
+		{[]string{"job", "move", first.String(), "default"}, 0, "ID claimable, board default\n", ""},
 		{[]string{"job", "move", first.String(), "nihgt"}, cli.ExitNotFound, "", `board "nihgt": not found`},
 		{[]string{"job", "move", held.String(), "night"}, cli.ExitConflict, "", "conductord job suspend ID"},
 		{[]string{"job", "move", "night"}, cli.ExitUsage, "", ""},

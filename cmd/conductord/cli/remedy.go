@@ -7,7 +7,7 @@ func remedyText(remedy jobs.Remedy) string {
 	command := "conductord "
 	switch remedy.Verb {
 	case jobs.RemedyRestore:
-		command += "trash restore "
+		command += "job retry "
 	case jobs.RemedyCancel:
 		command += "job cancel "
 	case jobs.RemedyResume:

@@ -10,8 +10,8 @@ import (
 )
 
 func (p *Program) trashCommand() *cobra.Command {
-	return Noun("trash", "List jobs that could not be done, put them back, or remove them",
-		p.trashListCommand(), p.trashShowCommand(), p.trashRestoreCommand(), p.trashPurgeCommand())
+	return Noun("trash", "List jobs that could not be done, or remove them; job retry puts them back",
+		p.trashListCommand(), p.trashShowCommand(), p.trashPurgeCommand())
 }
 
 func (p *Program) trashListCommand() *cobra.Command {
@@ -54,20 +54,6 @@ func (p *Program) trashShowCommand() *cobra.Command {
 	}
 }
 
-func (p *Program) trashRestoreCommand() *cobra.Command {
-	return p.correctionCommand(&cobra.Command{
-		Use:   "restore ID…",
-		Short: "Put trashed jobs back on their boards",
-		Long: "Put trashed jobs back on their boards with their crashes and failures reset. Their flows continue where they\n" +
-			"stopped. A job without a flow that has failed or was reverted can be restored too. To repeat it is harmless.",
-	}, func(ctx context.Context, cluster Cluster, request jobs.JobCommand) error {
-		if err := cluster.Restore(ctx, request); err != nil {
-			return because(err, "restore job %s", request.Job)
-		}
-		return p.showCorrected(ctx, cluster, request.Job)
-	})
-}
-
 func (p *Program) trashPurgeCommand() *cobra.Command {
 	return p.correctionCommand(&cobra.Command{
 		Use:   "purge ID…",
@@ -90,22 +76,30 @@ func (p *Program) correctionCommand(cmd *cobra.Command, correct func(context.Con
 	request := jobs.JobCommand{}
 	cmd.Args = cobra.MinimumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ids, err := parseJobIDs(args)
-		if err != nil {
-			return err
-		}
 		request.By = operatorName()
-		return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-			for _, request.Job = range ids {
-				if err := correct(ctx, cluster, request); err != nil {
-					return err
-				}
-			}
-			return nil
+		return p.eachJob(cmd, args, func(ctx context.Context, cluster Cluster, id jobs.JobID) error {
+			request.Job = id
+			return correct(ctx, cluster, request)
 		})
 	}
 	cmd.Flags().StringVar(&request.Reason, "reason", "", "why, in one sentence")
 	return cmd
+}
+
+// eachJob does something to jobs by their ids, until it cannot be done.
+func (p *Program) eachJob(cmd *cobra.Command, args []string, do func(context.Context, Cluster, jobs.JobID) error) error {
+	ids, err := parseJobIDs(args)
+	if err != nil {
+		return err
+	}
+	return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+		for _, id := range ids {
+			if err := do(ctx, cluster, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func parseJobIDs(args []string) ([]jobs.JobID, error) {

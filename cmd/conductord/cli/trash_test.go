@@ -25,17 +25,17 @@ func TestTrash(t *testing.T) {
 		{"-o json trash list", 0, `"reason": "there is rock below"`, ""},
 		{"trash list --limit -1", cli.ExitUsage, "", "must not be negative"},
 		{"trash show ID", 0, "failure:      operator: there is rock below", ""},
-		{"job explain ID", 0, "conductord trash restore ID", ""},
-		{"trash restore --reason now ID", 0, "ID claimable\n", ""},
-		{"trash restore ID", 0, "ID claimable\n", ""},
+		{"job explain ID", 0, "conductord job retry ID", ""},
+		{"job retry --reason now ID", 0, "ID claimable\n", ""},
+		{"job retry ID", 0, "ID claimable\n", ""},
 		{"trash show ID", cli.ExitConflict, "", "it is claimable"},
 		{"trash purge ID", cli.ExitConflict, "", "it is claimable"},
 		{"job cancel ID", 0, "ID completed: cancelled\n", ""},
-		{"trash restore ID", cli.ExitConflict, "", "it is completed, cancelled"},
+		{"job retry ID", cli.ExitConflict, "", "it is completed, cancelled, and only a new job"},
 		{"trash purge ID", 0, "ID purged\n", ""},
 		{"trash purge ID", cli.ExitNotFound, "", "not found"},
-		{"trash restore ID", cli.ExitNotFound, "", "not found"},
-		{"trash restore x", cli.ExitUsage, "", "job id"},
+		{"job retry ID", cli.ExitNotFound, "", "not found"},
+		{"job retry x", cli.ExitUsage, "", "job id"},
 	} {
 		got := run(t, cluster, strings.Fields(strings.ReplaceAll(row.args, "ID", id.String()))...)
 		out := strings.ReplaceAll(got.out, id.String(), "ID")
