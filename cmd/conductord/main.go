@@ -29,6 +29,12 @@ func main() {
 		},
 	}
 	program.ConfigDir, _ = os.UserConfigDir() // without one there are no profiles
+	if out := int(os.Stdout.Fd()); term.IsTerminal(out) {
+		program.Columns = func() int {
+			width, _, _ := term.GetSize(out)
+			return width
+		}
+	}
 	program.Commands = append(daemon.Commands(&program), demo.Command(&program))
 	os.Exit(run(&program, os.Args[1:]))
 }

@@ -310,17 +310,17 @@ func unknownText(got said) string {
 
 func TestJobList(t *testing.T) {
 	cluster := openCluster(t)
-	expect(t, run(t, cluster, "job", "list"), 0, "ID STATE OUTCOME NAME KIND STARTED TOOK POSTED BOARD PRIORITY OWNER\n", "")
+	expect(t, run(t, cluster, "job", "list"), 0, "ID STATE OUTCOME NAME STARTED TOOK KIND BOARD PRIORITY OWNER POSTED\n", "")
 	expect(t, run(t, cluster, "job", "list", "-o", "json"), 0, "{\n \"jobs\": []\n}\n", "")
 
 	post(t, cluster, "--kind", "k", "--name", "right\u202eleft")
 	claimed := post(t, cluster, "--kind", "k", "--priority", "7", "--board", "b")
 	newWorker(t, cluster, claimed)
-	expect(t, run(t, cluster, "job", "list"), 0, "ID STATE OUTCOME NAME KIND STARTED TOOK POSTED BOARD PRIORITY OWNER\n"+
-		"ID claimed - k k AGO TOOK AGO b 7 w1\n"+
-		"ID claimable - right\\u202eleft k - - AGO default normal -\n", "")
-	expect(t, run(t, cluster, "job", "list", "--state", "claimed"), 0, "ID STATE OUTCOME NAME KIND STARTED TOOK POSTED BOARD PRIORITY OWNER\n"+
-		"ID claimed - k k AGO TOOK AGO b 7 w1\n", "")
+	expect(t, run(t, cluster, "job", "list"), 0, "ID STATE OUTCOME NAME STARTED TOOK KIND BOARD PRIORITY OWNER POSTED\n"+
+		"ID claimed - k AGO TOOK k b 7 w1 AGO\n"+
+		"ID claimable - right\\u202eleft - - k default normal - AGO\n", "")
+	expect(t, run(t, cluster, "job", "list", "--state", "claimed"), 0, "ID STATE OUTCOME NAME STARTED TOOK KIND BOARD PRIORITY OWNER POSTED\n"+
+		"ID claimed - k AGO TOOK k b 7 w1 AGO\n", "")
 	got := run(t, cluster, "job", "list", "-o", "json", "--limit", "1", "--reverse")
 	if listed := readJobs(t, got.out); len(listed) != 1 || listed[0].Name != "right\u202eleft" {
 		t.Errorf("got %+v", got)

@@ -69,11 +69,11 @@ func jobList(query *jobs.Query) list[jobs.Job] {
 		answer: func(listed []jobs.Job, next string) proto.Message {
 			return &v1.ListJobsResponse{Jobs: messages(listed, command.JobToProto), Next: next, Scans: scans}
 		},
-		header: []string{"id", "state", "outcome", "name", "kind", "started", "took", "posted", "board", "priority", "owner"},
+		header: []string{"id", "state", "outcome", "name", "started", "took", "kind", "board", "priority", "owner", "posted"},
 		row: func(job *jobs.Job) []string {
 			return []string{
-				job.ID.String(), string(job.State), OrDash(string(job.Outcome)), OrDash(job.Name), OrDash(job.Kind),
-				OrDash(agoText(job.StartedAt)), OrDash(tookText(job, time.Now())), agoText(job.PostedAt), job.Board, job.Priority.String(), OrDash(ownerOf(job)),
+				job.ID.String(), string(job.State), OrDash(string(job.Outcome)), OrDash(job.Name),
+				OrDash(agoText(job.StartedAt)), OrDash(tookText(job, time.Now())), OrDash(job.Kind), job.Board, job.Priority.String(), OrDash(ownerOf(job)), agoText(job.PostedAt),
 			}
 		},
 	}

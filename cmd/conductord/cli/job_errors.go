@@ -85,11 +85,11 @@ func errorList(query *jobs.ErrorQuery) list[jobs.JobError] {
 		answer: func(errors []jobs.JobError, next string) proto.Message {
 			return &v1.ListErrorsResponse{Errors: messages(errors, command.JobErrorToProto), Next: next}
 		},
-		header: []string{"at", "job", "name", "how", "type", "code", "step", "owner", "message"},
+		header: []string{"at", "job", "how", "step", "type", "code", "name", "owner", "message"},
 		row: func(e *jobs.JobError) []string {
 			return []string{
-				agoText(e.At), e.Job.String(), OrDash(e.Name), string(e.How), e.Failure.Kind, OrDash(countText(e.Failure.Code)),
-				OrDash(e.Failure.Step), OrDash(e.Owner), e.Failure.Message,
+				agoText(e.At), e.Job.String(), string(e.How), OrDash(e.Failure.Step), e.Failure.Kind, OrDash(countText(e.Failure.Code)),
+				OrDash(e.Name), OrDash(e.Owner), e.Failure.Message,
 			}
 		},
 	}

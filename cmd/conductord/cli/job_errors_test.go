@@ -21,7 +21,7 @@ func TestJobErrors(t *testing.T) {
 		not  string
 	}{
 		{"", 0, "there is rock below", "\x00"},
-		{"ID", 0, "dig   trashed  operator", "sow"},
+		{"ID", 0, "trashed  -     operator  -     dig", "sow"},
 		{"--kind l", 0, "it is winter", "rock"},
 		{"--key well --type operator --how trashed --board default", 0, "rock", "winter"},
 		{"--code 3", 0, "MESSAGE\n", "rock"},

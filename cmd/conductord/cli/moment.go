@@ -31,16 +31,17 @@ func agoText(t time.Time) string {
 	return roughly(now.Sub(t)) + " ago"
 }
 
-// roughly shows a span in the largest unit of which it has two, or in seconds.
+// roughly shows a span in the smallest unit of which it has less than a hundred, so that a
+// column of ages is narrow.
 func roughly(span time.Duration) string {
-	const day = 24 * time.Hour
-	for _, unit := range []struct {
-		name string
-		size time.Duration
-	}{{"d", day}, {"h", time.Hour}, {"m", time.Minute}} {
-		if span >= 2*unit.size {
-			return fmt.Sprintf("%d%s", span/unit.size, unit.name)
-		}
+	const day, few = 24 * time.Hour, 100
+	switch {
+	case span < few*time.Second:
+		return fmt.Sprintf("%ds", span/time.Second)
+	case span < few*time.Minute:
+		return fmt.Sprintf("%dm", span/time.Minute)
+	case span < few*time.Hour:
+		return fmt.Sprintf("%dh", span/time.Hour)
 	}
-	return fmt.Sprintf("%ds", span/time.Second)
+	return fmt.Sprintf("%dd", span/day)
 }

@@ -14,9 +14,9 @@ func TestAges(t *testing.T) {
 		since time.Duration
 		want  string
 	}{
-		{time.Second / 2, "0s ago"}, {90 * time.Second, "90s ago"}, {3*time.Minute + time.Second, "3m ago"}, {119 * time.Minute, "119m ago"},
+		{time.Second / 2, "0s ago"}, {90 * time.Second, "90s ago"}, {3*time.Minute + time.Second, "3m ago"}, {119 * time.Minute, "1h ago"}, {99 * time.Minute, "99m ago"},
 		{5 * time.Hour, "5h ago"}, {47 * time.Hour, "47h ago"}, {400 * day, "400d ago"},
-		{-3*time.Minute - time.Second, "in 3m"}, {-2*day - time.Minute, "in 2d"},
+		{-3*time.Minute - time.Second, "in 3m"}, {-5*day - time.Minute, "in 5d"},
 	} {
 		if got := cli.Ago(time.Now().Add(-row.since)); got != row.want {
 			t.Errorf("%s: %q, want %q", row.since, got, row.want)

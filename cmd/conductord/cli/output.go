@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -164,28 +163,6 @@ func (l *cleanLog) Write(record []byte) (int, error) {
 		return 0, err
 	}
 	return len(record), nil
-}
-
-// WriteTable writes rows below a header, in columns that are as wide as they
-// need to be. Without rows there is the header alone.
-func (p *Program) WriteTable(header []string, rows [][]string) error {
-	const minWidth, tabWidth, padding = 0, 0, 2
-	var text bytes.Buffer
-	writer := tabwriter.NewWriter(&text, minWidth, tabWidth, padding, ' ', 0)
-	writeRow(writer, header, strings.ToUpper)
-	for _, row := range rows {
-		writeRow(writer, row, Clean)
-	}
-	writer.Flush() // into memory, which takes everything
-	return p.WriteLines(strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n"))
-}
-
-func writeRow(writer io.Writer, row []string, show func(string) string) {
-	shown := make([]string, 0, len(row))
-	for _, cell := range row {
-		shown = append(shown, show(cell))
-	}
-	fmt.Fprintln(writer, strings.Join(shown, "\t"))
 }
 
 // field is one line of a thing that is shown alone.

@@ -44,6 +44,7 @@ type Program struct {
 	In       io.Reader
 	Out, Err io.Writer
 	Env      []string
+	Columns  func() int                 // how many characters a line of Out has, where that is a terminal; nil: it is none
 	Zone     *time.Location             // of the times that people read; nil: UTC
 	Terminal bool                       // Err is a terminal: progress is drawn on it
 	Size     func() (width, height int) // of the terminal; 0: not known
