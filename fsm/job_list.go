@@ -104,28 +104,24 @@ func (p *place) text() string {
 func (v *view) walkPosted(query *jobs.Query) (rows iter.Seq2[place, []byte], scans bool, err error) {
 	where, prefix := jobIndexFor(query)
 	newest, last := query.Order == jobs.OrderNewest, uint64(0)
-	switch {
-	case query.After != "":
+	if newest {
+		last = math.MaxUint64
+	}
+	if query.After != "" {
 		if last, err = strconv.ParseUint(query.After, 10, 64); err != nil || last == math.MaxUint64 {
 			return nil, false, badCursor("query")
 		}
-	case newest:
-		last = math.MaxUint64
+		if !newest {
+			last++
+		}
 	}
 	return func(yield func(place, []byte) bool) {
 		cursor := v.cursor(where)
-		step := cursor.Next
-		var key, value []byte
+		begin, step := cursor.Seek, cursor.Next
 		if newest {
-			step = cursor.Prev
-			if key, _ = cursor.Seek(append(bytes.Clone(prefix), sequenceKey(last)...)); key == nil {
-				key, value = cursor.Last()
-			} else {
-				key, value = cursor.Prev()
-			}
-		} else {
-			key, value = cursor.Seek(append(bytes.Clone(prefix), sequenceKey(last+1)...))
+			begin, step = cursor.Before, cursor.Prev
 		}
+		key, value := begin(append(bytes.Clone(prefix), sequenceKey(last)...))
 		for ; bytes.HasPrefix(key, prefix) && len(key) == len(prefix)+sequenceSize; key, value = step() {
 			if where != tableJob {
 				value = v.get(tableJob, key[len(prefix):])

@@ -143,6 +143,12 @@ func (c *Cursor) Last() (key, value []byte) {
 	return c.back()
 }
 
+// Before moves to the last row before a key.
+func (c *Cursor) Before(key []byte) (found, value []byte) {
+	c.seekBefore(key)
+	return c.back()
+}
+
 // Prev moves to the row before. After an end was reached it answers nil.
 func (c *Cursor) Prev() (key, value []byte) {
 	switch {

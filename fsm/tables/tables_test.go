@@ -102,6 +102,10 @@ func compareAt(r *tables.Reader, t tables.Table, key string, rows map[string]str
 		}
 		return nil
 	}
+	before, _ := r.Cursor(t).Before([]byte(key))
+	if err := expect("before", before, at-1); err != nil {
+		return err
+	}
 	for _, road := range [][]int{{0, 1, 2, 1}, {0, -1, 0}, {0, 1, 0, -1, -2}} {
 		cursor, place := r.Cursor(t), at
 		got, _ := cursor.Seek([]byte(key))
