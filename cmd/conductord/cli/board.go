@@ -116,7 +116,7 @@ func (p *Program) boardListCommand() *cobra.Command {
 			}
 			return []string{
 				b.Name, state, numberText(b.Jobs[jobs.StateClaimable]), numberText(b.Jobs[jobs.StateClaimed]), numberText(b.Unfinished()),
-				OrDash(ageText(b.OldestClaimable, time.Now())), numberText(b.Posted.One), numberText(b.Finished.One),
+				OrDash(agoText(b.OldestClaimable)), numberText(b.Posted.One), numberText(b.Finished.One),
 			}
 		},
 	}
@@ -124,14 +124,6 @@ func (p *Program) boardListCommand() *cobra.Command {
 }
 
 func numberText(n uint64) string { return strconv.FormatUint(n, 10) }
-
-// ageText is how long ago a moment was, and nothing for no moment.
-func ageText(since, now time.Time) string {
-	if since.IsZero() {
-		return ""
-	}
-	return durationText(max(now.Sub(since), 0))
-}
 
 func (p *Program) boardShowCommand() *cobra.Command {
 	return &cobra.Command{
@@ -150,7 +142,7 @@ func (p *Program) writeBoard(b *jobs.BoardStatus) error {
 		{"board", b.Name}, {"created", p.timeText(b.CreatedAt)}, {"state", p.openText(b)}, {"limits", limitsText(b.Limits)},
 		{"ageing", p.ageingText(b.Ageing)},
 		{"jobs", OrDash(statesText(b.Jobs))}, {"parked jobs", numberText(b.Parked)}, {"bytes of unfinished jobs", numberText(b.Bytes)},
-		{"claimable for", ageText(b.OldestClaimable, time.Now())}, {"next due", p.timeText(b.NextDue)},
+		{"oldest claimable", agoText(b.OldestClaimable)}, {"next due", p.timeText(b.NextDue)},
 		{"posted in 1, 5, 15 min", rateText(b.Posted)}, {"finished in 1, 5, 15 min", rateText(b.Finished)},
 	}
 	for _, kind := range b.Kinds {

@@ -31,22 +31,22 @@ func TestTables(t *testing.T) {
 		{"no terminal", -1, rows, whole},
 		{"a terminal of unknown width", 0, rows, whole},
 		{"a wide one", 200, rows, whole},
-		{"without rows", 20, nil, "ID  STATE  REASON\n"},
-		{"just too narrow: empty columns go, and ids are cut", 106, rows, "ID             STATE      NAME                                       POSTED  REASON\n" +
-			"01a20dce-5501  claimable  paint the very long shed behind the house  3m ago  too cold\n" +
-			"01a20dcf-0000  trashed    größer                                     2h ago  -\n"},
-		{"texts are shortened", 60, rows, "ID             STATE      NAME              POSTED  REASON\n" +
-			"01a20dce-5501  claimable  paint the very …  3m ago  too cold\n" +
-			"01a20dcf-0000  trashed    größer            2h ago  -\n"},
-		{"columns go from the right, but the last", 45, rows, "ID             STATE      NAME       REASON\n" +
-			"01a20dce-5501  claimable  paint th…  too cold\n" +
-			"01a20dcf-0000  trashed    größer     -\n"},
-		{"the last keeps more than others", 60, [][]string{{firstID, "held", "me", "a", "3m ago", "the rock below the shed is too hard"}}, "ID             STATE  OWNER  NAME  REASON\n" +
-			"01a20dce-5501  held   me     a     the rock below the shed …\n"},
+		{"without rows", 20, nil, "ID  STATE  OWNER  NAME  POSTED  REASON\n"},
+		{"just too narrow: empty columns go, and ids are cut", 104, rows, "ID                  STATE      NAME                                       POSTED  REASON\n" +
+			"01a20dce-5501-742b  claimable  paint the very long shed behind the house  3m ago  too cold\n" +
+			"01a20dcf-0000-7000  trashed    größer                                     2h ago  -\n"},
+		{"texts are shortened", 60, rows, "ID                  STATE      NAME         POSTED  REASON\n" +
+			"01a20dce-5501-742b  claimable  paint the …  3m ago  too cold\n" +
+			"01a20dcf-0000-7000  trashed    größer       2h ago  -\n"},
+		{"columns go from the right, but the last", 50, rows, "ID                  STATE      NAME       REASON\n" +
+			"01a20dce-5501-742b  claimable  paint th…  too cold\n" +
+			"01a20dcf-0000-7000  trashed    größer     -\n"},
+		{"the last keeps more than others", 60, [][]string{{firstID, "held", "me", "a", "3m ago", "the rock below the shed is too hard"}}, "ID                  STATE  OWNER  REASON\n" +
+			"01a20dce-5501-742b  held   me     the rock below the shed i…\n"},
 		{"ids stay apart", 45, [][]string{{firstID, "held", "-", "a", "3m ago", "-"}, {secondID, "held", "-", "b", "3m ago", "-"}}, "ID                  STATE  NAME  POSTED\n" +
 			"01a20dce-5501-742b  held   a     3m ago\n" +
 			"01a20dce-5501-7fff  held   b     3m ago\n"},
-		{"too narrow for anything", 5, rows, "ID\n01a20dce-5501\n01a20dcf-0000\n"},
+		{"too narrow for anything", 5, rows, "ID\n01a20dce-5501-742b\n01a20dcf-0000-7000\n"},
 	} {
 		var out bytes.Buffer
 		program := cli.Program{Out: &out, Env: []string{"NO_COLOR=1"}}
