@@ -101,7 +101,11 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 	switch {
 	case r.unbuildable != nil:
 		ending.Failure = flow.FitFailure(r.unbuildable, o.Limits)
-		ending.Reason = clip("its flow cannot be built: " + r.unbuildable.Message)
+		ending.Reason = r.unbuildable.Message
+		if !strings.HasPrefix(ending.Reason, "cannot ") {
+			ending.Reason = "its flow cannot be built: " + ending.Reason
+		}
+		ending.Reason = clip(ending.Reason)
 		return decision{trash, ending}
 	case errors.Is(r.err, logbook.ErrFenced), errors.Is(r.err, errClaimLost), errors.Is(r.err, errClaimEnded), errors.Is(r.err, jobs.ErrSessionExpired):
 		return decision{letGo, ending}

@@ -98,8 +98,10 @@ func TestFaults(t *testing.T) {
 		want       []string // each a fault, as "line: key: part of the message"
 	}{
 		{"unknown key", "colour = 1\n" + good, []string{"1: colour: there is no such key"}},
+		{"misspelt key", "datadir = 1\n" + good, []string{`1: datadir: there is no such key; did you mean "data_dir"?`}},
+		{"misspelt table", good + "[sesions]\nttl = 1", []string{`17: sesions: there is no such key; did you mean "sessions"?`}},
 		{"unknown table", good + "[colours]\nred = 1", []string{"17: colours: there is no such key"}},
-		{"unknown key in a table", good + "[raft]\nhartbeat = \"1s\"", []string{"18: raft.hartbeat: there is no such key"}},
+		{"unknown key in a table", good + "[raft]\nhartbeat = \"1s\"", []string{`18: raft.hartbeat: there is no such key; did you mean "raft.heartbeat"?`}},
 		{"key in the wrong table", good + "[raft]\nttl = \"1s\"", []string{"18: raft.ttl: there is no such key; is it sessions.ttl?"}},
 		{"unknown key of a member", good + "role = \"voter\"", []string{"17: cluster.members[1].role: there is no such key: a member has"}},
 		{"table that is a value", "raft = 3\n" + good, []string{"1: raft: must be a table: [raft]"}},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/conductord/conductord/internal/meant"
 	"github.com/conductord/conductord/internal/tomlpos"
 )
 
@@ -156,20 +157,23 @@ func (l *loader) refuseRest(prefix string, document map[string]any) {
 		case prefix == "" && sections[key]:
 			l.addInFile(path, "must be a table: ["+key+"]")
 		default:
-			l.addInFile(path, "there is no such key"+similar(key))
+			l.addInFile(path, "there is no such key"+similar(path, key))
 		}
 	}
 }
 
-// similar names keys that end in the same word: one in the wrong table is the
-// common mistake.
-func similar(key string) string {
+// similar names the key that was perhaps meant: one that ends in the same word, since one in
+// the wrong table is the common mistake, or one that is spelt alike.
+func similar(path, key string) string {
+	var known []string
 	for _, row := range table() {
 		if row.key == key || strings.HasSuffix(row.key, "."+key) {
 			return "; is it " + row.key + "?"
 		}
+		section, _, _ := strings.Cut(row.key, ".")
+		known = append(known, row.key, section)
 	}
-	return ""
+	return meant.Hint(path, known)
 }
 
 func (l *loader) addInFile(key, message string) {

@@ -23,5 +23,5 @@ var (
 	// ErrTooLarge: more steps or deeper nesting than the limits allow.
 	ErrTooLarge = errors.New("flow too large")
 	// ErrFactory: a factory has refused its arguments, or panicked.
-	ErrFactory = errors.New("factory failed")
+	ErrFactory = errors.New("cannot build the flow")
 )

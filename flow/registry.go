@@ -58,7 +58,7 @@ func (r *Registry) Build(kind string, args json.RawMessage) (*Flow, error) {
 		err = fmt.Errorf("it built nothing")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot build a flow of kind %q: %w: %w", kind, ErrFactory, err)
+		return nil, fmt.Errorf("%w of kind %q: %w", ErrFactory, kind, err)
 	}
 	return built, nil
 }

@@ -250,8 +250,20 @@ func (t *txn) roomOn(name string, size uint64) error {
 
 func ofBoard(name string, over *logbook.LimitError) error {
 	over.Field = fmt.Sprintf("board %q %s", name, over.Field)
-	return over
+	return &fullError{fmt.Sprintf("board %q", name), over}
 }
+
+// fullError is a LimitError that says what is at its limit.
+type fullError struct {
+	what string
+	*logbook.LimitError
+}
+
+func (e *fullError) Error() string {
+	return fmt.Sprintf("%s is at its limit: at most %d %s", e.what, e.Limit, e.Unit)
+}
+
+func (e *fullError) Unwrap() error { return e.LimitError }
 
 // overLoad returns the limit that one more unfinished job of a size would exceed; nil if
 // there is room for it. A limit of 0 is none.

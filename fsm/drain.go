@@ -21,7 +21,7 @@ func (t *txn) drainConductor(c *v1.DrainCommand) error {
 	case standing != nil && standing.Finish == request.Finish:
 		return nil
 	case standing == nil && !request.Absent && !t.registered(request.Conductor):
-		return fmt.Errorf("cannot drain conductor %q: %w: none of that name lives; one that is to be drained when it comes must be named as absent",
+		return fmt.Errorf("cannot drain conductor %q: %w: none of that name lives, and absent is not set",
 			request.Conductor, jobs.ErrNotFound)
 	}
 	if standing == nil {

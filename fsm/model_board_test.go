@@ -97,7 +97,7 @@ func (m *model) limits(name string) jobs.BoardLimits {
 }
 
 func overLimit(board, what string, limit, size uint64, unit string) error {
-	return &logbook.LimitError{Field: fmt.Sprintf("board %q %s", board, what), Limit: int64(limit), Size: int64(size), Unit: unit}
+	return fmt.Errorf("board %q is at its limit: at most %d %s%w", board, limit, unit, silent{&logbook.LimitError{Field: what, Limit: int64(limit), Size: int64(size), Unit: unit}})
 }
 
 // room refuses a job for which a board has no room.
@@ -194,3 +194,9 @@ func (m *model) boardLines() []string {
 	}
 	return lines
 }
+
+// silent is an error that is wrapped and not said again.
+type silent struct{ error }
+
+func (silent) Error() string   { return "" }
+func (s silent) Unwrap() error { return s.error }

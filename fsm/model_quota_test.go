@@ -106,7 +106,7 @@ func (m *model) used(q *modelQuota) (used access.Amounts) {
 }
 
 func overQuota(q *modelQuota, what string, limit, size uint64, unit string) error {
-	return &logbook.LimitError{Field: fmt.Sprintf("quota of %s: %s", q.Subject, what), Limit: int64(limit), Size: int64(size), Unit: unit}
+	return fmt.Errorf("quota of %s is at its limit: at most %d %s%w", q.Subject, limit, unit, silent{&logbook.LimitError{Field: what, Limit: int64(limit), Size: int64(size), Unit: unit}})
 }
 
 // quotasHold refuses a job for which a quota has no room.

@@ -59,7 +59,7 @@ func (t *txn) checkQuotas(j *jobRecord, isNew bool) error {
 
 func ofQuota(q *access.Quota, over *logbook.LimitError) error {
 	over.Field = fmt.Sprintf("quota of %s: %s", q.Subject, over.Field)
-	return over
+	return &fullError{fmt.Sprintf("quota of %s", q.Subject), over}
 }
 
 // chargeQuotas counts a new job in the rates of the quotas that cover it.

@@ -62,7 +62,7 @@ func TestQuotaOfPrincipal(t *testing.T) {
 	if refusal := r.postedBy("ann", onBoard("c", "y")); refusal != "" {
 		t.Error(refusal)
 	}
-	if refusal := r.postedBy("ann", onBoard("d", "z")); !strings.Contains(refusal, `quota of principal "ann": jobs is too large: 3 unfinished jobs, and the limit is 2`) {
+	if refusal := r.postedBy("ann", onBoard("d", "z")); !strings.Contains(refusal, `quota of principal "ann" is at its limit: at most 2 unfinished jobs`) {
 		t.Errorf("refused with %q", refusal)
 	}
 	for _, principal := range []string{"bob", "worker", ""} {

@@ -141,7 +141,7 @@ func (t *txn) target(c *v1.JobCommand, kind jobs.RequestKind) (*jobRecord, *jobs
 	}
 	j, err := t.jobByID(request.Job)
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot %s: %w", kind, err)
+		return nil, nil, err
 	}
 	return j, &jobs.OperatorRequest{Kind: kind, Revert: request.Revert, By: request.By, Reason: request.Reason, At: t.now,
 		Steps: request.Steps, Grace: request.Grace}, nil

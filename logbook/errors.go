@@ -15,7 +15,7 @@ var (
 	ErrConflict = errors.New("conflict")
 	// ErrFenced: the write carries a token that is no longer the job's.
 	// The sender has lost the claim and must stop.
-	ErrFenced = errors.New("fenced: the claim is held under another token")
+	ErrFenced = errors.New("fenced: this token holds no claim")
 	// ErrInvalid: the input is wrong; *InvalidError names the field.
 	ErrInvalid = errors.New("invalid")
 	// ErrLimit: the input is too large or too much; *LimitError names the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -66,7 +67,7 @@ type request[Item, Result any] struct {
 	gone      bool                 // its caller has left
 	last      bool                 // its patience is over: it is not sent again
 	ambiguous bool                 // an earlier call may have delivered it
-	attempts  string               // what was tried
+	failures  []NodeFailure        // what was tried
 }
 
 // batch is the requests of one call.
@@ -147,19 +148,19 @@ func (b *batcher[Item, Result]) settle(ctx context.Context, op operation, r *req
 	select {
 	case b.queued <- struct{}{}:
 	case <-bounded.Done():
-		return false, giveUp(op, ctx, bounded, false, "")
+		return false, giveUp(op, ctx, bounded, false, nil)
 	}
 	defer func() { <-b.queued }()
 	if ctx.Err() != nil { // select takes either when both are ready
-		return false, giveUp(op, ctx, bounded, false, "")
+		return false, giveUp(op, ctx, bounded, false, nil)
 	}
 	b.enqueue(r)
 	select {
 	case <-r.done:
 		r.batch.waking.Done()
 	case <-bounded.Done():
-		if ambiguous, attempts, settled := b.leave(r); !settled {
-			return ambiguous, giveUp(op, ctx, bounded, ambiguous, attempts)
+		if ambiguous, failures, settled := b.leave(r); !settled {
+			return ambiguous, giveUp(op, ctx, bounded, ambiguous, failures)
 		}
 	}
 	if r.err != nil {
@@ -192,24 +193,24 @@ func (b *batcher[Item, Result]) enqueue(r *request[Item, Result]) {
 // unless it turns out to be settled. The last caller to leave a call ends it and
 // waits for what is known of it; for the others the result is ambiguous, as
 // their requests may be delivered yet.
-func (b *batcher[Item, Result]) leave(r *request[Item, Result]) (ambiguous bool, attempts string, settled bool) {
+func (b *batcher[Item, Result]) leave(r *request[Item, Result]) (ambiguous bool, failures []NodeFailure, settled bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if r.settled() {
 		r.batch.waking.Done()
-		return r.ambiguous, r.attempts, true
+		return r.ambiguous, r.failures, true
 	}
 	r.gone = true
 	if t := r.batch; t != nil {
 		t.left++
 		if t.left < len(t.requests) {
-			return true, r.attempts, false
+			return true, r.failures, false
 		}
 		t.cancel()
 		b.mu.Unlock()
 		<-t.over
 		b.mu.Lock()
-		return r.ambiguous, r.attempts, r.settled()
+		return r.ambiguous, r.failures, r.settled()
 	}
 	for i := range b.queue {
 		if b.queue[i] == r {
@@ -217,7 +218,7 @@ func (b *batcher[Item, Result]) leave(r *request[Item, Result]) (ambiguous bool,
 			break
 		}
 	}
-	return r.ambiguous, r.attempts, false
+	return r.ambiguous, r.failures, false
 }
 
 func (r *request[Item, Result]) settled() bool {
@@ -324,10 +325,10 @@ func (b *batcher[Item, Result]) arrive(tries *retry, node *peer, t *batch[Item, 
 	t.cancel()
 	var back []*request[Item, Result]
 	for _, r := range again {
-		r.attempts = tries.attempts()
+		r.failures = slices.Clone(tries.failures)
 		switch {
 		case r.last && !r.gone:
-			r.settleLocked(nil, unsettled(r.ambiguous, errPatience, r.attempts))
+			r.settleLocked(nil, unsettled(r.ambiguous, errPatience, r.failures))
 		case !r.gone:
 			r.batch = nil
 			back = append(back, r)

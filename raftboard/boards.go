@@ -2,6 +2,7 @@ package raftboard
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -52,7 +53,7 @@ func (c *Client) DeleteBoard(ctx context.Context, name string) error {
 
 // BoardStatus implements jobs.Boards.
 func (c *Client) BoardStatus(ctx context.Context, name string) (jobs.BoardStatus, error) {
-	op := operation{name: "read board " + name, reads: true, stale: c.stale}
+	op := operation{name: fmt.Sprintf("read board %q", name), reads: true, stale: c.stale}
 	request := &v1.GetBoardRequest{Board: name, Stale: c.stale}
 	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.GetBoardRequest, v1.GetBoardResponse] { return p.board.GetBoard })
 	if err != nil {

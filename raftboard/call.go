@@ -83,14 +83,25 @@ func call[Req, Res any](ctx context.Context, c *core, op operation, message *Req
 	}
 }
 
-// cannot adds what could not be done, unless the node's error begins with it.
+// cannot adds what could not be done to a node's error, without what that says of it already:
+// the verb, and the noun with its id.
 func cannot(name string, err error) error {
-	prefix := "cannot " + name + ": "
-	if strings.HasPrefix(err.Error(), prefix) {
-		return err
+	verb, noun, _ := strings.Cut(name, " ")
+	text := err.Error()
+	for _, said := range []string{"cannot " + name, "cannot " + verb, noun} {
+		text = strings.TrimPrefix(text, said+": ")
 	}
-	return fmt.Errorf("%s%w", prefix, err)
+	return &cannotError{text: "cannot " + name + ": " + text, cause: err}
 }
+
+// cannotError is an error with another text.
+type cannotError struct {
+	text  string
+	cause error
+}
+
+func (e *cannotError) Error() string { return e.text }
+func (e *cannotError) Unwrap() error { return e.cause }
 
 // decoded converts an answer.
 func decoded[T, M any](op operation, message M, convert func(M) (T, error)) (T, error) {

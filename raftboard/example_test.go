@@ -450,6 +450,10 @@ func ExampleClient_SaveBook() {
 		fmt.Println(book.Name, err)
 	}
 	fmt.Println(len(value(client.Books(ctx, "", 10)).Items))
+	unknown := value(jobs.ParseJobID("01890000-0000-7000-8000-000000000001"))
+	fmt.Println(client.Cancel(ctx, jobs.JobCommand{Job: unknown, By: "ann"}))
+	prefix := value(jobs.ParseIDPrefix(jobs.IDOfBook, book.ID.String()[:20]))
+	fmt.Println(value(client.FindIDs(ctx, prefix)).IDs[0] == book.ID.UUID)
 	stale, err := client.Stale().Book(ctx, book.ID) // as the node that is asked knows it, however old
 	fmt.Println(stale.Name, err)
 	must(client.DestroyBook(ctx, book.ID))
@@ -458,5 +462,7 @@ func ExampleClient_SaveBook() {
 	// true
 	// b <nil>
 	// 1
+	// cannot cancel job 01890000-0000-7000-8000-000000000001: not found
+	// true
 	// b <nil>
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -26,17 +26,10 @@ type retry struct {
 	spread    bool // over all nodes, rather than the leader first
 	pauses    *backoff.ExponentialBackOff
 	tried     map[*peer]bool // in this round; nil until something has failed
-	failures  []attempts
+	failures  []NodeFailure
 	ambiguous bool      // an attempt may have happened
 	crowded   bool      // the last attempt met an overloaded node
 	since     time.Time // of the first failure
-}
-
-// attempts are the failed ones at one node.
-type attempts struct {
-	peer  *peer
-	count int
-	last  error
 }
 
 func (c *core) newRetry(spread bool) *retry { return &retry{core: c, spread: spread} }
@@ -89,14 +82,12 @@ func (r *retry) failed(ctx context.Context, p *peer, failure *tryError) {
 	}
 	r.tried[p] = true
 	r.core.log.Debug("call not settled", "node", p, "may have happened", failure.ambiguous, "error", failure.err)
-	for i := range r.failures {
-		if r.failures[i].peer == p {
-			r.failures[i].count++
-			r.failures[i].last = failure.err
-			return
-		}
+	last := NodeFailure{Node: p.String(), Reached: !failure.unreached, Err: failure.err}
+	if i := slices.IndexFunc(r.failures, func(f NodeFailure) bool { return f.Node == last.Node }); i >= 0 {
+		r.failures[i] = last
+		return
 	}
-	r.failures = append(r.failures, attempts{peer: p, count: 1, last: failure.err})
+	r.failures = append(r.failures, last)
 }
 
 // settled forgets the failures, for the next call.
@@ -104,48 +95,28 @@ func (r *retry) settled() {
 	*r = retry{core: r.core, spread: r.spread}
 }
 
-// attempts says what was tried: one clause for each node.
-func (r *retry) attempts() string {
-	var text strings.Builder
-	for i, a := range r.failures {
-		if i > 0 {
-			text.WriteString("; ")
-		}
-		fmt.Fprintf(&text, "%s: %v", a.peer, a.last)
-		if a.count > 1 {
-			fmt.Fprintf(&text, " (%d tries)", a.count)
-		}
-	}
-	return text.String()
-}
-
 // giveUp makes the error of a call whose bounded context has ended.
 func (r *retry) giveUp(op operation, ctx, bounded context.Context) error {
-	return giveUp(op, ctx, bounded, r.ambiguous, r.attempts())
+	return giveUp(op, ctx, bounded, r.ambiguous, slices.Clone(r.failures))
 }
 
 // giveUp makes the error of a call that no node has settled.
-func giveUp(op operation, ctx, bounded context.Context, ambiguous bool, attempts string) error {
+func giveUp(op operation, ctx, bounded context.Context, ambiguous bool, failures []NodeFailure) error {
 	why := ctx.Err()
 	if why == nil {
 		why = context.Cause(bounded)
 	}
-	if op.reads && attempts == "" && ctx.Err() != nil {
+	if op.reads && len(failures) == 0 && ctx.Err() != nil {
 		return fmt.Errorf("cannot %s: %w", op.name, why)
 	}
-	return fmt.Errorf("cannot %s: %w", op.name, unsettled(ambiguous && !op.reads, why, attempts))
+	return fmt.Errorf("cannot %s: %w", op.name, unsettled(ambiguous && !op.reads, why, failures))
 }
 
-// unsettled says whether a call may have happened, why the attempts ended, and
-// what was tried. It does not wrap the errors of the attempts: the last of them
-// may say that nothing happened when an earlier one is ambiguous.
-func unsettled(ambiguous bool, why error, attempts string) error {
+// unsettled says whether a call may have happened, and what each node answered.
+func unsettled(ambiguous bool, why error, failures []NodeFailure) error {
 	kind := jobs.ErrUnavailable
 	if ambiguous {
 		kind = jobs.ErrUncertain
 	}
-	if attempts != "" {
-		attempts = "; tried " + attempts
-	}
-	return fmt.Errorf("%w: %w%s", kind, why, attempts)
+	return &UnsettledError{Kind: kind, Why: why, Nodes: failures}
 }

@@ -256,7 +256,7 @@ var badHandlerRows = []badHandler{
 	{"complains", "head -c 1073741824 /dev/zero | tr '\\0' x >&2; echo 1", `outcome: success`, ""},
 	{"closes", "exec >&-", `outcome: success`, ""},
 	{"no-interpreter", "", `outcome: reverted.*cannot start the handler no-interpreter: the interpreter in its first line`, ""},
-	{"missing", "", `state: trashed.*its flow cannot be built: .*there is no handler "missing" in `, ""},
+	{"missing", "", `state: trashed.*reason: cannot build the flow of kind "document": step "\S+": handler "missing": not found in `, ""},
 	{"link-out", "", `state: trashed.*handlers/link-out: not allowed: .*escapes`, ""},
 	{"not-executable", "", `state: trashed.*not-executable: not allowed: it is not executable`, ""},
 }

@@ -213,7 +213,7 @@ func (s *Set) open(name string) (*os.File, string, error) {
 		}
 		return file, path, nil
 	}
-	return nil, "", fmt.Errorf("%w: there is no handler %q in %s", logbook.ErrNotFound, name, s.where())
+	return nil, "", fmt.Errorf("handler %q: %w in %s", name, logbook.ErrNotFound, s.where())
 }
 
 func (s *Set) where() string {

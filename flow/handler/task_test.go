@@ -91,7 +91,7 @@ func TestOutcomes(t *testing.T) {
 		{name: "not-yet-done", script: `echo '{"not_yet":"30s"}'`, result: `{"not_yet":"30s"}`},
 		{name: "not-yet-failed", script: `echo '{"not_yet":"30s"}'; exit 1`, kind: logbook.FailureExit, code: 1},
 		{name: "signal", script: `kill -9 $$`, kind: logbook.FailureSignal, code: 9, message: `killed by signal 9`},
-		{name: "no-such-handler", kind: logbook.FailureHandler, message: `there is no handler "no-such-handler"`},
+		{name: "no-such-handler", kind: logbook.FailureHandler, message: `handler "no-such-handler": not found in `},
 		{name: "../escape", kind: logbook.FailureHandler, permanent: true, message: `handler name is invalid`},
 	}
 	directory := t.TempDir()

@@ -37,7 +37,7 @@ func (d *Document) Build(handlers *handler.Set, options ...handler.Option) (*flo
 	b := &builder{handlers: handlers, options: options, checked: map[string]bool{}}
 	built := b.flow(d.Name, d.Pattern, d.Retry, d.expanded)
 	if len(b.faults) > 0 {
-		return nil, fmt.Errorf("cannot build the flow %q: %w", d.Name, errors.Join(b.faults...))
+		return nil, errors.Join(b.faults...)
 	}
 	return built, nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/internal/meant"
 	"github.com/conductord/conductord/internal/tomlpos"
 	"github.com/conductord/conductord/logbook"
 )
@@ -204,7 +205,7 @@ func (x *expander) checkWith(s *Step, in scope, spoken map[string]bool) {
 		x.faults.note(fault.at, Fault{
 			Where: "step " + quoted(s.Name) + ", with",
 			Reason: fmt.Sprintf("the flow %s neither requires nor provides %s%s",
-				quoted(s.Flow), quoted(symbol), meant(symbol, slices.Sorted(maps.Keys(spoken)))),
+				quoted(s.Flow), quoted(symbol), meant.Hint(symbol, slices.Sorted(maps.Keys(spoken)))),
 		})
 	}
 }
@@ -339,7 +340,7 @@ func (x *expander) check() {
 	}
 	for _, target := range d.Targets {
 		if _, found := d.places[target]; !found {
-			x.faults.add("targets", "targets", fmt.Sprintf("there is no step %s%s", quoted(target), meant(target, slices.Sorted(maps.Keys(d.places)))))
+			x.faults.add("targets", "targets", fmt.Sprintf("there is no step %s%s", quoted(target), meant.Hint(target, slices.Sorted(maps.Keys(d.places)))))
 		}
 	}
 }

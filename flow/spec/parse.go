@@ -11,6 +11,7 @@ import (
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/handler"
+	"github.com/conductord/conductord/internal/meant"
 	"github.com/conductord/conductord/internal/tomlpos"
 	"github.com/conductord/conductord/logbook"
 )
@@ -235,7 +236,7 @@ func (r *reader) pattern(t *table) Pattern {
 	default:
 		if t.has("pattern") && !t.failed("pattern") {
 			t.fault("pattern", "%s is none of linear, unordered, graph%s", quoted(string(pattern)),
-				meant(string(pattern), []string{string(Linear), string(Unordered), string(Graph)}))
+				meant.Hint(string(pattern), []string{string(Linear), string(Unordered), string(Graph)}))
 		}
 		return Graph
 	}
@@ -433,7 +434,7 @@ func (r *reader) checkAfter(steps []Step, places []*table, pattern Pattern) {
 			case name == steps[i].Name:
 				places[i].fault("after", "a step cannot come after itself")
 			case !siblings[name]:
-				places[i].fault("after", "there is no step %s in the same flow%s", quoted(name), meant(name, slices.Sorted(maps.Keys(siblings))))
+				places[i].fault("after", "there is no step %s in the same flow%s", quoted(name), meant.Hint(name, slices.Sorted(maps.Keys(siblings))))
 			}
 		}
 	}

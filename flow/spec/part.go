@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/conductord/conductord/internal/meant"
 	"github.com/conductord/conductord/internal/tomlpos"
 )
 
@@ -56,7 +57,7 @@ func (r *reader) use(t *table, s *Step) {
 	}
 	r.later = append(r.later, func() {
 		if _, known := r.flows[s.Flow]; !known {
-			t.fault("flow", "there is no flow %s in this document%s", quoted(s.Flow), meant(s.Flow, slices.Sorted(maps.Keys(r.flows))))
+			t.fault("flow", "there is no flow %s in this document%s", quoted(s.Flow), meant.Hint(s.Flow, slices.Sorted(maps.Keys(r.flows))))
 		}
 	})
 }

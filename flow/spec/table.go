@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/conductord/conductord/internal/meant"
 	"github.com/conductord/conductord/internal/tomlpos"
 )
 
@@ -54,7 +55,7 @@ func (t *table) rest() {
 			t.fault(key, "%s", why)
 		} else if !t.known[key] {
 			known := slices.Sorted(maps.Keys(t.known))
-			t.fault(shortened(key), "unknown key%s; known are %s", meant(key, known), strings.Join(known, ", "))
+			t.fault(shortened(key), "unknown key%s; known are %s", meant.Hint(key, known), strings.Join(known, ", "))
 		}
 	}
 }
@@ -180,7 +181,7 @@ func (t *table) choice(key string, words []string) string {
 		return ""
 	}
 	if !slices.Contains(words, word) {
-		t.fault(key, "%s is none of %s%s", quoted(word), strings.Join(words, ", "), meant(word, words))
+		t.fault(key, "%s is none of %s%s", quoted(word), strings.Join(words, ", "), meant.Hint(word, words))
 		return ""
 	}
 	return word

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/internal/meant"
 )
 
 // MaxConditions bounds those of one step. They are all asked in one go.
@@ -178,7 +179,7 @@ func (r *reader) checkConditions(steps []Step, places []*table, pattern Pattern)
 			case !found && isFlow(steps, c.Step):
 				places[i].fault("when", "%s is a flow, which has no result; ask one of its steps", quoted(c.Step))
 			case !found:
-				places[i].fault("when", "there is no step %s in the same graph, nor in a flow of it%s", quoted(c.Step), meant(c.Step, stepNames(steps)))
+				places[i].fault("when", "there is no step %s in the same graph, nor in a flow of it%s", quoted(c.Step), meant.Hint(c.Step, stepNames(steps)))
 			}
 		}
 	}

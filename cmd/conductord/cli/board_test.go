@@ -29,7 +29,7 @@ func TestBoardCommands(t *testing.T) {
 		{"board create night", 0, "night open, no limits"},
 		{"board limit night --jobs 1", 0, "at most 1"},
 		{"job post --board night --kind k --name a", 0, ""},
-		{"job post --board night --kind k --name b", cli.ExitLimit, `board "night" jobs`},
+		{"job post --board night --kind k --name b", cli.ExitLimit, `board "night" is at its limit: at most 1 unfinished jobs`},
 		{"board pause night --reason stocktaking", 0, "night paused since"},
 		{"board list", 0, "paused"},
 		{"-o json board list", 0, `"reason": "stocktaking"`},
@@ -82,7 +82,7 @@ func TestBoardWait(t *testing.T) {
 			code int
 			want string // part of what is said, on stdout or stderr
 		}{
-			{"board wait", cli.ExitUsage, "accepts 1 arg"},
+			{"board wait", cli.ExitUsage, "BOARD is missing"},
 			{"board wait none", cli.ExitNotFound, "cannot wait for board none"},
 			{"board wait none --some --timeout 1ms", cli.ExitTimeout, "board none has 0 unfinished jobs"},
 			{"board wait empty", 0, "empty has 0 unfinished, 0 finished"},

@@ -59,7 +59,7 @@ func (p *Program) waitForBoard(ctx context.Context, cluster Cluster, waiting awa
 	waiting.Parked = p.tellParked(ctx, cluster)
 	status, err := await.Jobs(ctx, cluster, waiting)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("cannot wait any longer: board %s has %d %s jobs: %w", waiting.Board, status.Left, what, err)
+		return fmt.Errorf("cannot wait any longer: board %s has %d %s jobs: %w", waiting.Board, status.Left, what, context.DeadlineExceeded)
 	}
 	if err != nil {
 		return because(err, "wait for board %s", waiting.Board)

@@ -114,7 +114,7 @@ func checkLed(nodes []raftboard.NodeStatus) error {
 	if slices.ContainsFunc(nodes, func(n raftboard.NodeStatus) bool { return n.Status.Leader != "" }) {
 		return nil
 	}
-	return fmt.Errorf("no node knows a leader: %w", jobs.ErrUnavailable)
+	return advisedError{fmt.Errorf("no node knows a leader: %w", jobs.ErrUnavailable), "a majority of the nodes must run: start those that do not answer"}
 }
 
 // shownNode is a node in the document of cluster status.

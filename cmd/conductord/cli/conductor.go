@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -230,7 +231,11 @@ func (p *Program) conductorDrainCommand() *cobra.Command {
 			request.Conductor, request.By = args[0], operatorName()
 			return p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 				if err := cluster.DrainConductor(ctx, request); err != nil {
-					return because(err, "drain conductor %s", args[0])
+					err = because(err, "drain conductor %s", args[0])
+					if errors.Is(err, jobs.ErrNotFound) {
+						err = advisedError{err, fmt.Sprintf("`conductord conductor drain %s --absent` drains the name before one comes", quoted(args[0]))}
+					}
+					return err
 				}
 				if wait {
 					if err := p.awaitIdle(ctx, cluster, args[0]); err != nil {

@@ -209,7 +209,7 @@ func (p *Program) connect(ctx context.Context, first, patience time.Duration) (C
 	}
 	cluster, err := p.Dial(dialling, options)
 	if err != nil {
-		return nil, fmt.Errorf("cannot connect to %s: %w", servers, err)
+		return nil, because(err, "connect to %s", servers)
 	}
 	return cluster, nil
 }

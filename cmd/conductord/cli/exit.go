@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard"
 )
 
 // The exit codes.
@@ -122,10 +125,23 @@ func because(err error, format string, args ...any) error {
 	return fmt.Errorf("cannot "+format+": %w", append(args, err)...)
 }
 
+// advisedError is an error with what to do about it.
+type advisedError struct {
+	error
+	advice string
+}
+
+func (a advisedError) Unwrap() error { return a.error }
+
 // hint says what to do about an error, where that is known.
 func hint(err error) string {
+	var given advisedError
 	var compacted *jobs.CompactedError
 	switch {
+	case errors.As(err, &given):
+		return given.advice
+	case withoutQuorum(err) != "":
+		return withoutQuorum(err)
 	case errors.As(err, &compacted):
 		return fmt.Sprintf("--after %s tells all that is kept; what was before is only in the jobs themselves: `conductord job list`", compacted.Since)
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -135,9 +151,36 @@ func hint(err error) string {
 	case errors.Is(err, jobs.ErrUncertain):
 		return "it may have happened: repeating the same command with the same ids is harmless and settles it"
 	case errors.Is(err, jobs.ErrFenced):
-		return "the claim is over: see who holds the job with `conductord job get ID`"
+		return fmt.Sprintf("`conductord job get %s` shows the job's state, and the token of its claim if there is one", cmp.Or(idPattern.FindString(err.Error()), "ID"))
 	case errors.Is(err, context.DeadlineExceeded):
 		return "a longer --timeout may help; `conductord cluster status` shows the nodes"
 	}
 	return ""
+}
+
+// idPattern finds an id in a text.
+var idPattern = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+// withoutQuorum is the advice where some nodes answer that the cluster cannot do it now; empty
+// for other errors.
+func withoutQuorum(err error) string {
+	var unsettled *raftboard.UnsettledError
+	if !errors.As(err, &unsettled) || !errors.Is(unsettled.Kind, jobs.ErrUnavailable) {
+		return ""
+	}
+	var silent []string
+	answers := false
+	for _, node := range unsettled.Nodes {
+		answers = answers || node.Reached
+		if !node.Reached {
+			silent = append(silent, node.Node)
+		}
+	}
+	switch {
+	case !answers:
+		return ""
+	case len(silent) == 0:
+		return "`conductord cluster status` shows what each node sees"
+	}
+	return fmt.Sprintf("a majority of the nodes must run: start %s; `conductord cluster status` shows what each node sees", strings.Join(silent, ", "))
 }

@@ -95,8 +95,8 @@ func TestFlowInterventions(t *testing.T) {
 		{"take back what nobody has begun", "rerun ID; take-back ID", 0, "recorded: take-back, at TIME by ann\nnext:     nothing: job ID is completed: failed\n", ""},
 		{"take back nothing", "take-back ID", cli.ExitConflict, "", "nothing waits to be carried out\n"},
 		{"take back what was not said", "skip ID make-greeting; take-back ID wave", cli.ExitConflict, "", `nothing that was said of step "wave" waits to be carried out`},
-		{"hold what cannot be held", "rerun ID --hold", cli.ExitUsage, "", "unknown flag"},
-		{"no step", "skip ID", cli.ExitUsage, "", "accepts 2 arg(s), received 1\nconductord: usage: conductord flow skip FLOW|JOB STEP [flags]"},
+		{"hold what cannot be held", "rerun ID --hold", cli.ExitUsage, "", "there is no flag --hold\n"},
+		{"no step", "skip ID", cli.ExitUsage, "", "STEP is missing\nconductord: usage: conductord flow skip FLOW|JOB STEP [flags]"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			job, flow := stuckFlow(t, cluster)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -91,7 +92,7 @@ func (p *Program) verdict(ctx context.Context, cluster Cluster, job *jobs.Job) e
 	if err != nil {
 		return errors.Join(errRunFailed, err)
 	}
-	if job.Reason != "" {
+	if job.Reason != "" && (job.Failure == nil || !strings.Contains(job.Failure.Message, job.Reason)) {
 		evidence = append([]field{{"reason", job.Reason}}, evidence...)
 	}
 	for _, f := range evidence {

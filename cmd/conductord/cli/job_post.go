@@ -225,9 +225,9 @@ func (w *workFlags) fill(p *Program, posting *jobs.Posting) (err error) {
 	return err
 }
 
-// postJob posts one job.
-func (p *Program) postJob(ctx context.Context, poster jobs.Poster, posting jobs.Posting) (jobs.Job, error) {
-	posted, err := poster.Post(ctx, posting)
+// postJob posts one job, and warns of what keeps it from running.
+func (p *Program) postJob(ctx context.Context, cluster Cluster, posting jobs.Posting) (jobs.Job, error) {
+	posted, err := cluster.Post(ctx, posting)
 	if err == nil {
 		err = posted[0].Err
 	}
@@ -243,6 +243,7 @@ func (p *Program) postJob(ctx context.Context, poster jobs.Poster, posting jobs.
 	case posted[0].Existed:
 		p.Note("job %s had been posted before: nothing has changed", posting.ID)
 	}
+	p.warnOfHandlers(ctx, cluster, &posted[0].Job, &posting)
 	return posted[0].Job, nil
 }
 

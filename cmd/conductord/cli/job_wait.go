@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -63,8 +64,8 @@ func (p *Program) waitForJobs(ctx context.Context, cluster Cluster, waiting awai
 		waiting.Progress = p.progress()
 	}
 	waiting.Parked = p.tellParked(ctx, cluster)
-	if _, err := await.Jobs(ctx, cluster, waiting); err != nil {
-		return because(err, "wait for jobs")
+	if status, err := await.Jobs(ctx, cluster, waiting); err != nil {
+		return waitFault(waiting, status, err)
 	}
 	finished := make([]jobs.Job, 0, len(waiting.Jobs))
 	failed := false
@@ -88,12 +89,24 @@ func (p *Program) waitForJobs(ctx context.Context, cluster Cluster, waiting awai
 	return err
 }
 
+// waitFault says what is not finished when the time is over.
+func waitFault(waiting await.Waiting, status await.Status, err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, jobs.ErrUnavailable) || status.Left == 0 {
+		return because(err, "wait for jobs")
+	}
+	if len(waiting.Jobs) == 1 {
+		id := waiting.Jobs[0]
+		return advisedError{fmt.Errorf("job %s is not finished: %w", id, context.DeadlineExceeded), fmt.Sprintf("`conductord job explain %s` tells what it waits for", id)}
+	}
+	return advisedError{fmt.Errorf("%d jobs are not finished: %w", status.Left, context.DeadlineExceeded), "`conductord job list` shows them"}
+}
+
 // waitForAll says how the jobs ended that were waited for.
 func (p *Program) waitForAll(ctx context.Context, cluster Cluster, waiting await.Waiting) error {
 	waiting.Progress, waiting.Parked = p.progress(), p.tellParked(ctx, cluster)
 	status, err := await.Jobs(ctx, cluster, waiting)
 	if err != nil {
-		return because(err, "wait for jobs")
+		return waitFault(waiting, status, err)
 	}
 	err = p.show(map[string]any{"finished": status.Finished, "outcomes": status.Outcomes, "trashed": status.Trashed}, "%s", waitStatusText(status))
 	if err == nil && status.Outcomes[jobs.OutcomeSuccess] != status.Finished {

@@ -30,7 +30,7 @@ var idNouns = map[string][]jobs.IDNoun{
 
 // argumentName is what an argument of a command names; empty: nothing that is known here.
 func argumentName(cmd *cobra.Command, number int) string {
-	words := strings.Fields(cmd.Use)[1:]
+	words := argumentWords(cmd)
 	if len(words) == 0 {
 		return ""
 	}

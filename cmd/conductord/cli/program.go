@@ -13,11 +13,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/conductord/conductord/internal/meant"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/credentials"
 )
@@ -98,9 +100,11 @@ func (p *Program) report(err error, usage string) {
 	if err == nil || errors.Is(err, errRunFailed) {
 		return
 	}
-	advice := cmp.Or(hint(err), usage)
+	advice := p.runnable(cmp.Or(hint(err), usage))
 	if p.JSON() {
-		line, failed := document(errorDocument{part{errorMessage(err)}, advice})
+		message := errorMessage(err)
+		message.Message = p.plain(message.Message)
+		line, failed := document(errorDocument{part{message}, advice})
 		if failed == nil {
 			_, _ = p.Err.Write(append(cleanJSON(line), '\n'))
 			return
@@ -110,13 +114,39 @@ func (p *Program) report(err error, usage string) {
 		fmt.Fprintln(p.Err, "conductord: interrupted")
 		return
 	}
-	for _, line := range strings.Split(err.Error(), "\n") {
+	for _, line := range strings.Split(p.plain(err.Error()), "\n") {
 		fmt.Fprintln(p.Err, "conductord: "+Clean(line))
 	}
 	if advice != "" {
 		p.Note("%s", advice)
 	}
 }
+
+// plain says in plain words that the time is over.
+func (p *Program) plain(text string) string {
+	over := "the time is over"
+	if p.timeout > 0 {
+		over += fmt.Sprintf(" (--timeout %s)", p.timeout)
+	}
+	return strings.ReplaceAll(text, context.DeadlineExceeded.Error(), over)
+}
+
+// runnable adds to the commands of an advice the servers that the flag names, so that they
+// work as printed.
+func (p *Program) runnable(advice string) string {
+	if len(p.servers) == 0 {
+		return advice
+	}
+	return quotedCommand.ReplaceAllStringFunc(advice, func(command string) string {
+		if strings.HasPrefix(command, "`conductord dev") {
+			return command
+		}
+		return strings.TrimSuffix(command, "`") + " --server " + strings.Join(p.endpoints(), ",") + "`"
+	})
+}
+
+// quotedCommand finds the commands in an advice.
+var quotedCommand = regexp.MustCompile("`conductord [^`]*`")
 
 // Note tells something that is not the result.
 func (p *Program) Note(format string, args ...any) {
@@ -169,6 +199,8 @@ func (p *Program) rootCommand() *cobra.Command {
 	p.addStale(root)
 	root.AddCommand(p.Commands...)
 	addExamples(root)
+	root.SetFlagErrorFunc(flagFault)
+	explainArguments(root)
 	return root
 }
 
@@ -200,7 +232,11 @@ func Noun(use, short string, verbs ...*cobra.Command) *cobra.Command {
 // noArguments refuses words that are no verb of a noun.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return fmt.Errorf("there is no %q in %q", args[0], cmd.CommandPath())
+		var known []string
+		for _, below := range cmd.Commands() {
+			known = append(append(known, below.Name()), below.Aliases...)
+		}
+		return fmt.Errorf("there is no %q in %q%s", args[0], cmd.CommandPath(), meant.Hint(args[0], known))
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func TestQuotaCommands(t *testing.T) {
 		{"quota save --principal shop --jobs 5 --sessions 3 --watches 4", 0, `saved the quota of principal "shop"`},
 		{"job post --board orders/eu --kind k --name a", 0, ""},
 		{"job post --board orders/us --kind k --name b", 0, ""},
-		{"job post --board orders/eu --kind k --name c", cli.ExitLimit, `quota of boards "orders/*": jobs is too large: 3 unfinished jobs, and the limit is 2`},
+		{"job post --board orders/eu --kind k --name c", cli.ExitLimit, `quota of boards "orders/*" is at its limit: at most 2 unfinished jobs`},
 		{"quota list", 0, `boards "orders/*" 100% 2/2 `},
 		{"quota list", 0, ` 0 - - `},
 		{"quota list", 0, `principal "shop" 0% 0/5 0 0 0/3 0/4 `},

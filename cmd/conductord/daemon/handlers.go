@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/flow/handler"
 	"github.com/conductord/conductord/flow/handler/scratch"
@@ -13,13 +14,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-const (
-	// handlersKey is where the entity of a daemon's conductor names its handlers.
-	handlersKey = "handlers"
-	// maxHandlersBytes bounds that, so that it fits into an entity. A daemon with
-	// more handlers names none, and gets no jobs from others for having them.
-	maxHandlersBytes = jobs.MaxMetadata / 2
-)
+// maxHandlersBytes bounds that, so that it fits into an entity. A daemon with
+// more handlers names none, and gets no jobs from others for having them.
+const maxHandlersBytes = jobs.MaxMetadata / 2
 
 // confinement is what the configuration takes from handlers.
 func confinement(c config.Handlers) handler.Confinement {
@@ -60,7 +57,7 @@ func offering(handlers []string) (logbook.Values, error) {
 	if err != nil || len(handlers) == 0 || len(named) > maxHandlersBytes {
 		return nil, err
 	}
-	return logbook.Values{handlersKey: named}, nil
+	return logbook.Values{cli.HandlersKey: named}, nil
 }
 
 // hasHandlers reports whether another conductor says that it has all handlers of a
@@ -77,7 +74,7 @@ func hasHandlers(detail *logbook.FlowDetail, other jobs.Entity) bool {
 		return false
 	}
 	var offered []string
-	if json.Unmarshal(other.Metadata[handlersKey], &offered) != nil {
+	if json.Unmarshal(other.Metadata[cli.HandlersKey], &offered) != nil {
 		return false
 	}
 	return !slices.ContainsFunc(document.Handlers(), func(name string) bool { return !slices.Contains(offered, name) })

@@ -1,6 +1,10 @@
-package spec
+// Package meant finds the known word that a misspelt one was perhaps meant to be.
+package meant
 
-import "unicode/utf8"
+import (
+	"strconv"
+	"unicode/utf8"
+)
 
 const (
 	// maxMisspelt bounds the words that are compared letter by letter.
@@ -10,9 +14,17 @@ const (
 	maxCandidates = 500
 )
 
-// meant says which of the known words was perhaps meant by one that is not
-// among them, as the end of a sentence; nothing if none is like it.
-func meant(word string, known []string) string {
+// Hint names the known word that was perhaps meant by one that is not among them, as the
+// end of a sentence; nothing if none is like it.
+func Hint(word string, known []string) string {
+	if best := Word(word, known); best != "" {
+		return "; did you mean " + strconv.Quote(best) + "?"
+	}
+	return ""
+}
+
+// Word is that word; empty if none is like it.
+func Word(word string, known []string) string {
 	const most, share = 2, 3 // letters that may differ: two, and not more than a third
 	best, least := "", most+1
 	for i, candidate := range known {
@@ -30,7 +42,7 @@ func meant(word string, known []string) string {
 	if best == "" || best == word {
 		return ""
 	}
-	return "; did you mean " + quoted(best) + "?"
+	return best
 }
 
 // distance is how many letters must be changed, added, removed or exchanged

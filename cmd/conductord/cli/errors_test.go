@@ -1,0 +1,122 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard"
+)
+
+// TestNobodySettles: what is said depends on whether no node answers, or some answer that the
+// cluster has no leader.
+func TestNobodySettles(t *testing.T) {
+	noLeader := raftboard.NodeFailure{Node: "a:1", Reached: true, Err: jobs.ErrUnavailable}
+	refused := func(node string) raftboard.NodeFailure {
+		return raftboard.NodeFailure{Node: node, Err: syscall.ECONNREFUSED}
+	}
+	for _, row := range []struct {
+		name  string
+		nodes []raftboard.NodeFailure
+		want  string
+	}{
+		{"one of three answers", []raftboard.NodeFailure{noLeader, refused("b:2"), refused("c:3")},
+			"unavailable: it did not happen: a:1: unavailable: it did not happen; b:2, c:3: connection refused\n" +
+				"conductord: a majority of the nodes must run: start b:2, c:3; `conductord cluster status --server a:1,b:2` shows what each node sees\n"},
+		{"all answer", []raftboard.NodeFailure{noLeader}, "conductord: `conductord cluster status --server a:1,b:2` shows what each node sees\n"},
+		{"none answers", []raftboard.NodeFailure{refused("a:1"), refused("b:2")},
+			"unavailable: it did not happen: a:1, b:2: connection refused\nconductord: is a server running, and is --server right? start one with `conductord dev`; one that speaks TLS needs --ca-file\n"},
+	} {
+		got := runWith(t, t.Context(), nil, func(p *cli.Program) {
+			p.Dial = func(context.Context, raftboard.Options) (cli.Cluster, error) {
+				return nil, &raftboard.UnsettledError{Kind: jobs.ErrUnavailable, Why: context.DeadlineExceeded, Nodes: row.nodes}
+			}
+		}, "job", "list", "--server", "a:1", "--server", "b:2")
+		if got.code != cli.ExitUnavailable || !strings.Contains(got.err, row.want) {
+			t.Errorf("%s: %+v", row.name, got)
+		}
+	}
+}
+
+// TestErrorsAreSaidOnce are errors that once said a thing twice, or in words of a library.
+func TestErrorsAreSaidOnce(t *testing.T) {
+	cluster := openCluster(t)
+	const absent = "01890000-0000-7000-8000-000000000001"
+	job := post(t, cluster, "--kind", "k").String()
+	done := post(t, cluster, "--kind", "k").String()
+	run(t, cluster, "job", "consume", done)
+	for _, row := range []struct {
+		args string
+		code int
+		want string // all of stderr
+	}{
+		{"job cancel " + absent, cli.ExitNotFound, "cannot cancel job " + absent + ": job " + absent + ": not found\n"},
+		{"job wait --timeout 20ms " + job, cli.ExitTimeout,
+			"job " + job + " is not finished: the time is over (--timeout 20ms)\nconductord: `conductord job explain " + job + "` tells what it waits for\n"},
+		{"job wait --timeout 20ms " + job + " " + done, cli.ExitTimeout,
+			"1 jobs are not finished: the time is over (--timeout 20ms)\nconductord: `conductord job list` shows them\n"},
+		{"job consume --token 1-1 " + done, cli.ExitConflict, "conductord: `conductord job get " + done + "` shows the job's state, and the token of its claim if there is one\n"},
+	} {
+		got := run(t, cluster, strings.Fields(row.args)...)
+		if got.code != row.code || !strings.HasSuffix(got.err, row.want) || strings.Contains(got.err, "another token") {
+			t.Errorf("conductord %s: %+v", row.args, got)
+		}
+	}
+	got := run(t, cluster, "job", "wait", "-o", "json", "--timeout", "20ms", job)
+	if !strings.Contains(got.err, `the time is over (--timeout 20ms)`) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestMissingHandler: a posted document whose handlers the live conductors lack is accepted,
+// with a warning.
+func TestMissingHandler(t *testing.T) {
+	dir := t.TempDir()
+	document := filepath.Join(dir, "flow.toml")
+	if err := os.WriteFile(document, []byte("name = \"x\"\n[[steps]]\nname = \"a\"\nhandler = \"paint\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name       string
+		conductors map[string]string // the handlers of each as JSON; empty: it names none
+		want       string            // all of stderr
+	}{
+		{"no conductor", nil, ""},
+		{"one has it", map[string]string{"c1": `["paint"]`}, ""},
+		{"one names none", map[string]string{"c1": ""}, ""},
+		{"none has it", map[string]string{"c1": `["sing"]`, "c2": `[]`},
+			"conductord: warning: no live conductor of board \"default\" has the handler \"paint\", and without it the job is trashed: put it into a directory of conductor.handlers of c1, c2 and restart\n"},
+		{"one of two has it", map[string]string{"c1": `["sing"]`, "c2": `["paint"]`},
+			"conductord: warning: of the conductors of board \"default\", only c2 can run the handler \"paint\": put it into a directory of conductor.handlers of c1 and restart\n"},
+	} {
+		cluster := openCluster(t)
+		for name, handlers := range row.conductors {
+			session := jobs.NewSessionID()
+			if _, err := cluster.OpenSession(t.Context(), jobs.Opening{ID: session, Name: name}); err != nil {
+				t.Fatal(err)
+			}
+			entity := jobs.Entity{Kind: jobs.EntityConductor, Name: name, Boards: []string{"default"}, JobKinds: []string{"document"}}
+			if handlers != "" {
+				entity.Metadata = logbook.Values{cli.HandlersKey: json.RawMessage(handlers)}
+			}
+			if err := cluster.Register(t.Context(), session, entity); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, args := range [][]string{{"flow", "run", document}, {"job", "post", "--flow", document}} {
+			if got := run(t, cluster, args...); got.code != 0 || got.err != row.want {
+				t.Errorf("%s: %v: %+v", row.name, args, got)
+			}
+		}
+		if got := run(t, cluster, "job", "post", "--kind", "k"); got.err != "" {
+			t.Errorf("a job without a flow: %+v", got)
+		}
+	}
+}
