@@ -62,6 +62,9 @@ func (p *Program) bulkVerb(action jobs.Action, short, long string) *cobra.Comman
 				return usageError{err}
 			}
 			return p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				if err := checkBoards(ctx, cluster, cmd); err != nil {
+					return err
+				}
 				return p.doBulk(ctx, cluster, bulk, yes)
 			})
 		},

@@ -38,6 +38,9 @@ func (p *Program) eventsCommand() *cobra.Command {
 				return err
 			}
 			err = p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				if err := checkBoards(ctx, cluster, cmd); err != nil {
+					return err
+				}
 				return p.tellEvents(ctx, cluster, watch)
 			})
 			if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {

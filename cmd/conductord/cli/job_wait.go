@@ -43,6 +43,9 @@ func (p *Program) jobWaitCommand() *cobra.Command {
 				return usageError{fmt.Errorf("name either jobs or what to choose them by: --board, --kind, --key or --tag")}
 			}
 			return p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				if err := checkBoards(ctx, cluster, cmd); err != nil {
+					return err
+				}
 				if chosen {
 					return p.waitForAll(ctx, cluster, waiting)
 				}

@@ -33,6 +33,9 @@ func (p *Program) jobWatchCommand() *cobra.Command {
 				return err
 			}
 			err = p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+				if err := checkBoards(ctx, cluster, cmd); err != nil {
+					return err
+				}
 				return p.watchJobs(ctx, cluster, watch)
 			})
 			if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {

@@ -46,6 +46,12 @@ func (l list[T]) command(p *Program, cmd *cobra.Command, prepare func(args []str
 			if err != nil {
 				return because(err, "list %s", l.what)
 			}
+			if len(things) == 0 {
+				if err := checkBoards(ctx, cluster, cmd); err != nil {
+					return err
+				}
+				p.noteKind(ctx, cluster, cmd)
+			}
 			if next != "" {
 				p.Note("there are more: these are the first %d; --limit 0 lists all, and --after %s goes on", len(things), quoted(next))
 			}

@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/internal/meant"
+	"github.com/conductord/conductord/jobs"
+)
+
+// checkBoards refuses a board in --board that does not exist: a misspelt name would pass for
+// an empty board.
+func checkBoards(ctx context.Context, cluster Cluster, cmd *cobra.Command) error {
+	flag := cmd.Flags().Lookup("board")
+	if flag == nil || !flag.Changed {
+		return nil
+	}
+	for _, name := range strings.Split(strings.Trim(flag.Value.String(), "[]"), ",") {
+		if _, err := cluster.BoardStatus(ctx, name); !errors.Is(err, jobs.ErrNotFound) {
+			continue // it is there, or the command itself says what is wrong
+		}
+		var known []string
+		for board, err := range jobs.AllBoards(ctx, cluster) {
+			if err != nil {
+				break // a hint less
+			}
+			known = append(known, board.Name)
+		}
+		return fmt.Errorf("there is no board %q%s: %w", name, meant.Hint(name, known), jobs.ErrNotFound)
+	}
+	return nil
+}
+
+// noteKind asks whether another kind was meant, where no job is of that in --kind.
+func (p *Program) noteKind(ctx context.Context, cluster Cluster, cmd *cobra.Command) {
+	kind, board := cmd.Flags().Lookup("kind"), cmd.Flags().Lookup("board")
+	if kind == nil || board == nil || !kind.Changed {
+		return
+	}
+	name := jobs.DefaultBoard
+	if board.Changed {
+		name = board.Value.String()
+	}
+	status, err := cluster.BoardStatus(ctx, name)
+	if err != nil {
+		return
+	}
+	var known []string
+	for i := range status.Kinds {
+		known = append(known, status.Kinds[i].Kind)
+	}
+	if hint := meant.Hint(kind.Value.String(), known); hint != "" {
+		p.Note("nothing is of kind %q%s", kind.Value.String(), hint)
+	}
+}

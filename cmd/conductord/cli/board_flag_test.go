@@ -1,0 +1,43 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+)
+
+// TestUnknownBoards: a board that does not exist is an error, and one that is empty is not.
+func TestUnknownBoards(t *testing.T) {
+	cluster := openCluster(t)
+	run(t, cluster, "board", "create", "empty")
+	post(t, cluster, "--kind", "paint", "--board", "night")
+	for _, row := range []struct {
+		args string
+		code int
+		want string // part of stderr
+	}{
+		{"job list --board nihgt", cli.ExitNotFound, `there is no board "nihgt"; did you mean "night"?: not found`},
+		{"job list --board else", cli.ExitNotFound, `there is no board "else": not found`},
+		{"job list --board empty", 0, ""},
+		{"job list --board night --kind pant", 0, `nothing is of kind "pant"; did you mean "paint"?`},
+		{"job list --board night --kind sing", 0, ""},
+		{"job list --board default", 0, ""},
+		{"job errors --board nihgt", cli.ExitNotFound, "there is no board"},
+		{"claim list --board nihgt", cli.ExitNotFound, "there is no board"},
+		{"trash list --board nihgt", cli.ExitNotFound, "there is no board"},
+		{"schedule list --board nihgt", cli.ExitNotFound, "there is no board"},
+		{"job watch --board nihgt", cli.ExitNotFound, "there is no board"},
+		{"events --board night,nihgt", cli.ExitNotFound, `there is no board "nihgt"`},
+		{"job wait --board nihgt", cli.ExitNotFound, "there is no board"},
+		{"job wait --board empty", 0, ""},
+		{"bulk suspend --board nihgt --yes", cli.ExitNotFound, "there is no board"},
+		{"bulk suspend --board empty --yes", 0, ""},
+		{"job post --board new --kind k", 0, ""},
+	} {
+		got := run(t, cluster, strings.Fields(row.args)...)
+		if got.code != row.code || !strings.Contains(got.err, row.want) || row.want == "" && got.err != "" {
+			t.Errorf("conductord %s: %+v", row.args, got)
+		}
+	}
+}
