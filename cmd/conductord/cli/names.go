@@ -16,16 +16,20 @@ import (
 // argumentNames say what an argument names, by its word in the usage line. ID and NAME are
 // of the noun of the command.
 var argumentNames = map[string]string{
-	"job ID": "job", "trash ID": "job", "JOB": "job", "book ID": "book",
+	"job ID": "job", "trash ID": "trashed", "JOB": "job", "book ID": "book",
 	"FLOW|JOB": "flow", "JOB-OR-FLOW-ID": "flow", "FILE|JOB-OR-FLOW-ID": "flow",
+	"BOARD": "board", "schedule NAME": "schedule", "conductor NAME": "conductor", "STEP": "step",
 }
 
 // flagNames say the same of flags.
-var flagNames = map[string]string{"job": "job", "book": "book", "flow-id": "flow", "session": "session"}
+var flagNames = map[string]string{
+	"job": "job", "book": "book", "flow-id": "flow", "session": "session", "board": "board", "owner": "conductor",
+	"state": "state", "outcome": "outcome", "output": "output", "priority": "priority", "format": "format",
+}
 
 // idNouns are the nouns of an id that names one of these, the likelier first.
 var idNouns = map[string][]jobs.IDNoun{
-	"job": {jobs.IDOfJob}, "book": {jobs.IDOfBook}, "flow": {jobs.IDOfJob, jobs.IDOfFlow}, "session": {jobs.IDOfSession},
+	"job": {jobs.IDOfJob}, "trashed": {jobs.IDOfJob}, "book": {jobs.IDOfBook}, "flow": {jobs.IDOfJob, jobs.IDOfFlow}, "session": {jobs.IDOfSession},
 }
 
 // argumentName is what an argument of a command names; empty: nothing that is known here.

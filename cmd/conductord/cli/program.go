@@ -201,6 +201,7 @@ func (p *Program) rootCommand() *cobra.Command {
 	addExamples(root)
 	root.SetFlagErrorFunc(flagFault)
 	explainArguments(root)
+	p.completeNames(root)
 	return root
 }
 

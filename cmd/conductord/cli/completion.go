@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
+	"github.com/conductord/conductord/logbook"
+)
+
+const (
+	// completionTime bounds a completion: a person waits for it at the keyboard.
+	completionTime = time.Second
+	// maxCompletions bounds what is offered.
+	maxCompletions = 100
+)
+
+// fixedNames are the words that need no server.
+var fixedNames = map[string][]string{
+	"state": stateNames(), "outcome": strings.Split(outcomeNames(), ", "), "output": {"table", "json"},
+	"priority": {"very-low", "low", "normal", "high", "very-high"}, "format": {"dot", "mermaid", "text"},
+}
+
+// completeNames has all commands below one complete the arguments and flags whose names are
+// known here.
+func (p *Program) completeNames(cmd *cobra.Command) {
+	for _, below := range cmd.Commands() {
+		p.completeNames(below)
+	}
+	if cmd.ValidArgsFunction == nil && cmd.HasParent() && argumentName(cmd, 0) != "" {
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+			return p.complete(cmd, argumentName(cmd, len(args)), args, begun)
+		}
+	}
+	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		what := flagNames[flag.Name]
+		if flag.Name == "from" && cmd.Name() == "rerun" {
+			what = "step"
+		}
+		if what != "" { // the only error is that it is registered already
+			_ = cmd.RegisterFlagCompletionFunc(flag.Name, func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+				return p.complete(cmd, what, args, begun)
+			})
+		}
+	})
+}
+
+// complete offers names that begin so. Without an answer in time it offers nothing, and says
+// nothing.
+func (p *Program) complete(cmd *cobra.Command, what string, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	names, fixed := fixedNames[what]
+	switch {
+	case !fixed && strings.Contains(cmd.Use, "FILE|JOB"):
+		return nil, cobra.ShellCompDirectiveDefault
+	case !fixed && what != "":
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+		defer cancel()
+		if cluster, err := p.connect(ctx, completionTime, completionTime); err == nil {
+			defer cluster.Close()
+			names = namesOf(ctx, cluster, what, args, begun)
+		}
+	}
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasPrefix(name, begun) })
+	return names[:min(len(names), maxCompletions)], cobra.ShellCompDirectiveNoFileComp
+}
+
+// namesOf reads names from a cluster. What cannot be read is left out.
+func namesOf(ctx context.Context, cluster Cluster, what string, args []string, begun string) (names []string) {
+	switch what {
+	case "board":
+		for board, err := range jobs.AllBoards(ctx, cluster) {
+			if err == nil {
+				names = append(names, board.Name)
+			}
+		}
+	case "conductor":
+		found, _ := cluster.Entities(ctx, jobs.EntityConductor)
+		for i := range found {
+			names = append(names, found[i].Name)
+		}
+	case "schedule":
+		if keeper, err := scheduler(cluster); err == nil {
+			page, _ := keeper.Schedules(ctx, schedules.Query{})
+			for i := range page.Items {
+				names = append(names, page.Items[i].Name)
+			}
+		}
+	case "step":
+		if len(args) > 0 {
+			names = completeSteps(ctx, cluster, args[0])
+		}
+	case "session":
+		open, _ := cluster.Sessions(ctx)
+		for i := range open {
+			names = append(names, open[i].ID.String()+"\t"+Clean(open[i].Name))
+		}
+	default:
+		names = idsOf(ctx, cluster, what, begun)
+	}
+	return names
+}
+
+// idsOf reads ids: those that begin so, or else of unfinished jobs, or of those in the trash.
+func idsOf(ctx context.Context, cluster Cluster, what, begun string) (names []string) {
+	for _, noun := range idNouns[what] {
+		if prefix, err := jobs.ParseIDPrefix(noun, begun); err == nil {
+			found, _ := cluster.FindIDs(ctx, prefix)
+			for _, id := range found.IDs {
+				names = append(names, id.String())
+			}
+		}
+	}
+	if len(names) > 0 || what == "book" {
+		return names
+	}
+	query := jobs.Query{Limit: maxCompletions, States: []jobs.State{jobs.StateTrashed}}
+	if what != "trashed" {
+		query.States = slices.DeleteFunc(slices.Clone(jobs.States), jobs.State.Finished)
+	}
+	page, _ := cluster.Jobs(ctx, query)
+	for i := range page.Items {
+		names = append(names, page.Items[i].ID.String()+"\t"+Clean(page.Items[i].Name)+", "+string(page.Items[i].State))
+	}
+	return names
+}
+
+// completeSteps reads the recorded steps of a flow.
+func completeSteps(ctx context.Context, cluster Cluster, text string) (names []string) {
+	short := shortID{}
+	for _, noun := range idNouns["flow"] {
+		prefix, err := jobs.ParseIDPrefix(noun, text)
+		if err != nil {
+			return nil
+		}
+		short.prefixes = append(short.prefixes, prefix)
+	}
+	whole, err := short.find(ctx, cluster)
+	if err != nil {
+		return nil
+	}
+	id, err := logbook.ParseID("job or flow id", whole)
+	if err != nil {
+		return nil
+	}
+	detail, _ := findFlow(ctx, cluster, id)
+	for i := range detail.Atoms {
+		names = append(names, detail.Atoms[i].Name)
+	}
+	return names
+}

@@ -1,0 +1,78 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+// TestCompletion: what a shell is offered, and that nothing is said where no server answers.
+func TestCompletion(t *testing.T) {
+	cluster := openCluster(t)
+	run(t, cluster, "board", "create", "night")
+	run(t, cluster, "schedule", "set", "nightly", "--rule", "@daily", "--kind", "k")
+	job, trashed := post(t, cluster, "--kind", "k", "--name", "paint").String(), post(t, cluster, "--kind", "k").String()
+	run(t, cluster, "job", "trash", trashed)
+	session := jobs.NewSessionID()
+	if _, err := cluster.OpenSession(t.Context(), jobs.Opening{ID: session, Name: "c1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Register(t.Context(), session, jobs.Entity{Kind: jobs.EntityConductor, Name: "c1"}); err != nil {
+		t.Fatal(err)
+	}
+	flows := openCluster(t)
+	_, flow := stuckFlow(t, flows)
+	for _, row := range []struct {
+		args   string // the last word is what is begun; a dash: nothing
+		want   string // the offers, by words
+		server bool   // without one there are no offers
+	}{
+		{"board show -", "default night", true},
+		{"board show ni", "night", true},
+		{"job list --board -", "default night", true},
+		{"job list --state cla", "claimable claimed", false},
+		{"job list --state=tr", "trashed", false},
+		{"job list -o -", "table json", false},
+		{"job post --priority very", "very-low very-high", false},
+		{"schedule show -", "nightly", true},
+		{"conductor drain -", "c1", true},
+		{"claim list --owner c", "c1", true},
+		{"claim list --session -", session.String(), true},
+		{"job explain -", job, true},
+		{"job explain " + job[:30], job, true},
+		{"job explain " + job + " -", "", false},
+		{"trash restore -", trashed, true},
+		{"flow skip " + flow + " -", "make-greeting say-greeting", true},
+		{"flow skip " + flow[:35] + " say", "say-greeting", true},
+		{"flow rerun " + flow + " --from -", "make-greeting say-greeting", true},
+	} {
+		args := append([]string{"__complete"}, strings.Fields(row.args)...)
+		if args[len(args)-1] == "-" {
+			args[len(args)-1] = ""
+		}
+		asked := cluster
+		if args[1] == "flow" {
+			asked = flows
+		}
+		got := run(t, asked, args...)
+		if offers := offered(got.out); offers != row.want {
+			t.Errorf("%s: offered %q, want %q: %+v", row.args, offers, row.want, got)
+		}
+		alone := run(t, nil, args...)
+		if offers := offered(alone.out); row.server && offers != "" || !row.server && offers != row.want || strings.Contains(alone.err, "answers") {
+			t.Errorf("%s without a server: %+v", row.args, alone)
+		}
+	}
+}
+
+// offered are the words that a shell gets, without descriptions and directive.
+func offered(out string) string {
+	var offers []string
+	for _, line := range strings.Split(out, "\n") {
+		if word, _, _ := strings.Cut(line, "\t"); word != "" && !strings.HasPrefix(word, ":") {
+			offers = append(offers, word)
+		}
+	}
+	return strings.Join(offers, " ")
+}
