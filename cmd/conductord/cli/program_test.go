@@ -168,7 +168,7 @@ func TestWrongCommandLines(t *testing.T) {
 		{"job get x", `"x" is not a UUID`},
 		{"job list --colour", "there is no flag --colour\n"},
 		{"job list --bord x", `there is no flag --bord; did you mean --board?`},
-		{"job list --severs x", `there is no flag --severs; did you mean --server?`},
+		{"job list --servr x", `there is no flag --servr; did you mean --server?`},
 		{"job list -x", "unknown shorthand flag"},
 		{"job list --limit x", `--limit must be a whole number, not "x"`},
 		{"job list --timeout x", `--timeout must be a duration such as 30s or 5m, not "x"`},
