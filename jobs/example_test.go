@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/conductord/conductord/fsm/fsmtest"
@@ -17,17 +15,11 @@ import (
 // openBoard gives a board to try things out on; a program dials a cluster, by
 // raftboard.Dial.
 func openBoard() (board *fsmtest.Board, done func()) {
-	dir, err := os.MkdirTemp("", "example")
+	board, err := fsmtest.Open("", fsmtest.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	if board, err = fsmtest.Open(filepath.Join(dir, "state.db"), fsmtest.Options{}); err != nil {
-		log.Fatal(err)
-	}
-	return board, func() {
-		_ = board.Close()
-		_ = os.RemoveAll(dir)
-	}
+	return board, func() { _ = board.Close() }
 }
 
 // Many jobs are posted at once, and each posting has a verdict of its own.
@@ -48,6 +40,32 @@ func Example_postMany() {
 	// Output:
 	// claimable <nil>
 	//  posting 1 of 1: posting tags is invalid: "eu" stands twice
+}
+
+// A program posts a job with a flow by its kind, without the code of the flow, and one
+// without a flow. The values are Go values.
+func ExampleNewPosting() {
+	ctx := context.Background()
+	board, done := openBoard()
+	defer done()
+	type trip struct {
+		Guest  string `json:"guest"`
+		Nights int    `json:"nights"`
+	}
+	job, err := jobs.PostOne(ctx, board, jobs.NewPosting("travel", nil, trip{Guest: "Ada", Nights: 3}))
+	fmt.Println(job.Kind, string(job.Store["guest"]), err)
+
+	posting := jobs.NewPlainPosting("mail", map[string]any{"to": "Ada"})
+	posting.Priority, posting.Retry = jobs.High, &jobs.RetryPolicy{Attempts: 5}
+	job, err = jobs.PostOne(ctx, board, posting)
+	fmt.Println(job.Kind, string(job.Details), err)
+
+	_, err = jobs.PostOne(ctx, board, jobs.NewPlainPosting("mail", func() {}))
+	fmt.Println(err)
+	// Output:
+	// travel "Ada" <nil>
+	// mail {"to":"Ada"} <nil>
+	// posting details is invalid: cannot become JSON: json: unsupported type: func()
 }
 
 // A worker that is no conductor claims a job with a time of its own, works, asks

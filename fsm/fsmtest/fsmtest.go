@@ -1,7 +1,15 @@
 // Package fsmtest is a board and a logbook over a bare state machine, without
-// raft and without a network: what tests use instead of a fake. The state
-// machine is the real one; every write is an entry that is encoded, applied
-// and answered as on a node.
+// raft and without a network: what tests use instead of a fake, also those of
+// programs that use conductord. The state machine is the real one; every write
+// is an entry that is encoded, applied and answered as on a node.
+//
+// A test gives the Board to its code in place of a *raftboard.Client:
+//
+//	board := fsmtest.New(t, fsmtest.Options{})
+//	go conductor.Run(t.Context(), conductor.Options{Client: board, Registry: registry})
+//
+// Package flow/engine/enginetest tests a flow alone, and package
+// raftboard/node/nodetest has a whole cluster.
 //
 // It takes the place of the leader, but for one thing: nothing expires by
 // itself. A keep-alive finds out whether the session is there and nothing
@@ -16,6 +24,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -87,7 +96,8 @@ type Board struct {
 	clock  time.Time // of the last entry
 	epoch  uint64    // the timer epoch
 	closed bool
-	broken error // why the state machine cannot go on
+	dir    string // that Close removes; empty: none
+	broken error  // why the state machine cannot go on
 
 	// waitersMu is taken within mu, never the other way around.
 	waitersMu sync.Mutex
@@ -118,20 +128,27 @@ func New(t testing.TB, options Options) *Board {
 	return board
 }
 
-// Open makes an empty board that keeps its state in a file.
-func Open(path string, options Options) (*Board, error) {
+// Open makes an empty board that keeps its state in a file. Without a path, the file is
+// in a temporary directory that Close removes.
+func Open(path string, options Options) (board *Board, err error) {
 	b := &Board{options: options.withDefaults(), waiters: make(map[*waiter]struct{})}
+	if path == "" {
+		if b.dir, err = os.MkdirTemp("", "fsmtest"); err != nil {
+			return nil, err
+		}
+		path = filepath.Join(b.dir, "state.db")
+	}
 	machine, err := fsm.Open(fsm.Options{
 		Path: path, Logger: options.Logger, Changed: b.changed,
 		EventsKept: options.EventsKept, Generation: 1, MmapSize: mmapSize,
 	})
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, os.RemoveAll(b.dir))
 	}
 	b.machine = machine
 	begin := &v1.Command{Kind: &v1.Command_BeginLeadership{BeginLeadership: &v1.BeginLeadershipCommand{Node: "fsmtest"}}}
 	if _, err := b.propose(begin); err != nil {
-		return nil, errors.Join(err, machine.Close())
+		return nil, errors.Join(err, machine.Close(), os.RemoveAll(b.dir))
 	}
 	b.epoch = machine.TimerEpoch()
 	return b, nil
@@ -152,7 +169,7 @@ func (b *Board) Close() error {
 	b.mu.Unlock()
 	b.waker.Wait()
 	b.notify(func(*waiter) bool { return true })
-	return b.machine.Close()
+	return errors.Join(b.machine.Close(), os.RemoveAll(b.dir))
 }
 
 // Machine is the state machine below, for tests that look into it.
