@@ -1,0 +1,95 @@
+package conductor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/conductord/conductord/conductor"
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/fsm/fsmtest"
+	"github.com/conductord/conductord/jobs"
+)
+
+// openBoard gives a board to try things out on; a program dials a cluster, by
+// raftboard.Dial.
+func openBoard() (board *fsmtest.Board, done func()) {
+	board, err := fsmtest.Open("", fsmtest.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return board, func() { _ = board.Close() }
+}
+
+// A worker for jobs without flows. What its function returns decides how a job ends.
+func ExampleRun() {
+	client, done := openBoard()
+	defer done()
+	ctx, stop := context.WithCancel(context.Background()) // a program: signal.NotifyContext
+	type page struct{ Text string }
+	print := func(_ context.Context, job jobs.Job, page page) error {
+		switch page.Text {
+		case "later":
+			return conductor.Abandon(time.Hour, errors.New("the paper is short"))
+		case "nonsense":
+			return conductor.Trash(errors.New("nobody can print that"))
+		case "large":
+			return flow.Permanent(errors.New("too large for this printer"))
+		}
+		// An outside system takes the token, and refuses older ones.
+		fmt.Println(page.Text, !job.Token.IsZero())
+		return nil
+	}
+	var posted []jobs.Job
+	for _, text := range []string{"later", "nonsense", "large", "hello"} {
+		job, err := jobs.PostOne(ctx, client, jobs.NewPlainPosting("print", page{text}))
+		if err != nil {
+			log.Fatal(err)
+		}
+		posted = append(posted, job)
+	}
+	go func() {
+		_, _ = client.Wait(ctx, posted[3].ID) // the last one in order
+		stop()
+	}()
+	err := conductor.Run(ctx, conductor.Options{
+		Client: client, MaxJobs: 1,
+		Funcs: map[string]conductor.Func{"print": conductor.WithDetails(print)},
+	})
+	fmt.Println("stopped:", err)
+	for _, job := range posted {
+		job, err = client.Job(context.Background(), job.ID)
+		fmt.Println(job.State, job.Outcome, job.Reason, err)
+	}
+	// Output:
+	// hello true
+	// stopped: <nil>
+	// cooling  the paper is short <nil>
+	// trashed  nobody can print that <nil>
+	// completed failed  <nil>
+	// completed success  <nil>
+}
+
+// A program that begins a conductor in the background awaits that it is ready, and ends
+// it whenever it likes.
+func ExampleConductor_Drain() {
+	client, done := openBoard()
+	defer done()
+	worker, err := conductor.New(conductor.Options{Client: client, Funcs: map[string]conductor.Func{
+		"print": func(context.Context, jobs.Job) error { return nil },
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	go func() { _ = worker.Run(ctx) }() // ends with Drain
+	<-worker.Ready()
+	entities, err := client.Entities(ctx, jobs.EntityConductor)
+	fmt.Println(entities[0].JobKinds, err)
+	fmt.Println(worker.Drain(ctx), worker.Run(ctx))
+	// Output:
+	// [print] <nil>
+	// <nil> <nil>
+}
