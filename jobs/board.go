@@ -131,8 +131,9 @@ type Watch struct {
 // unknown. A repeat of the ending that took place is answered as it was.
 type Claimer interface {
 	// Claim takes one job for a session, also one with labels that the session does not
-	// offer. A repeat with the same nonce gives the same claim again. ErrNotFound,
-	// ErrUnclaimable, ErrSessionExpired; ErrLimit at MaxClaims.
+	// offer. The claim ends with the session; Extend gives it a time of its own. A repeat
+	// with the same nonce gives the same claim again. ErrNotFound, ErrUnclaimable,
+	// ErrSessionExpired; ErrLimit at MaxClaims.
 	Claim(ctx context.Context, session SessionID, job JobID, nonce Nonce) (Claimed, error)
 
 	// ClaimNext takes the first jobs in order that match, at least one and at

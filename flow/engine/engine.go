@@ -201,7 +201,7 @@ type Event struct {
 	Time  time.Time
 	Step  string
 	State logbook.AtomState // of the step; empty: unchanged
-	Flow  logbook.FlowState // of the flow
+	Flow  logbook.FlowState // of the flow; it has changed if the event has neither Step nor Difference
 	// Attempt is the attempt that began or ended; nil: none did.
 	Attempt *logbook.Attempt
 	RetryAt time.Time
