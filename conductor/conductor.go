@@ -306,8 +306,8 @@ func (c *Conductor) begin(ctx context.Context) (*workLoop, error) {
 // can do. It stays closed.
 func (c *Conductor) Ready() <-chan struct{} { return c.ready }
 
-// Drain ends the conductor for good. It stops claiming, suspends the running flows, waits for their running
-// steps for Options.Grace, stops the steps that are left, releases all jobs
+// Drain ends the conductor for good. It stops claiming, suspends the running flows,
+// waits for their running steps for Options.Grace, stops those that are left, releases all jobs
 // with what was recorded of them, closes the session, and returns when Run is
 // about to return. If ctx ends first, steps are stopped at once and the
 // error is ctx's; Run then returns by itself. Drain may be called at any time, and

@@ -2,6 +2,7 @@ package conductor_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/valuekeys"
 )
 
 // funcs are options of a conductor that does jobs of one kind without flows.
@@ -378,4 +380,28 @@ func TestRunIsOneCall(t *testing.T) {
 			t.Errorf("without work: %v", err)
 		}
 	})
+}
+
+// A job without a flow whose values cannot be decrypted is given back, and not begun.
+func TestFuncOfEncryptedValues(t *testing.T) {
+	keys, err := valuekeys.Parse([]byte(`old = "` + base64.StdEncoding.EncodeToString(make([]byte, 32)) + `"`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := keys.EncryptJSON(valuekeys.Place{}, json.RawMessage(`1`))
+	for what, posting := range map[string]jobs.Posting{
+		"its details":      {Name: "a page", Kind: "print", Details: value},
+		`"v" of its store`: {Name: "a page", Kind: "print", Store: logbook.Values{"v": value}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := openCluster(t)
+			o, notices := funcs(c, "print", func(context.Context, jobs.Job) error { t.Error("it was begun"); return nil })
+			running(t, o)
+			posted := postOne(t, c, posting)
+			until(t, "the job is given back", func() bool { return notices.count(conductor.MomentAbandoned) > 0 })
+			if job, err := c.Job(t.Context(), posted.ID); err != nil || job.Failures != 0 || !strings.Contains(job.Reason, what) {
+				t.Errorf("%s: %q after %d failures, %v", what, job.Reason, job.Failures, err)
+			}
+		})
+	}
 }
