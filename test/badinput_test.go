@@ -190,7 +190,7 @@ func refusedCalls(t *testing.T, client *raftboard.Client, leader *local.Node) {
 		t.Errorf("an unknown kind: %+v", got)
 	}
 	got = command(t, "", "job", "post", "--book", book.String(), "--flow-id", second.String(), "--wait", "--server", leader.API)
-	if got.code != 1 || !strings.Contains(got.out, "trashed") || !strings.Contains(got.out, "steps: missing") {
+	if got.code != 1 || !strings.Contains(got.err, "trashed") || !strings.Contains(got.err, "steps: missing") {
 		t.Errorf("a flow that cannot be built: %+v", got)
 	}
 }
@@ -356,7 +356,7 @@ func leaderDiesUnderWait(t *testing.T, client *raftboard.Client, leader *local.N
 	})
 	leader.Kill()
 	got := <-ended
-	if got.code != 0 || !strings.Contains(got.err, "flow long SUCCESS") || strings.TrimSpace(got.out) != id.String() {
+	if got.code != 0 || !strings.Contains(got.err, "flow long SUCCESS") || !strings.Contains(got.err, id.String()+" is posted") {
 		t.Errorf("the command whose leader died: %+v", got)
 	}
 }

@@ -89,7 +89,7 @@ func TestDevRestarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := command(t, "", "job", "wait", id, "--server", address)
-	if got.code != 0 || !strings.Contains(got.out, "success") {
+	if got.code != 0 || !strings.Contains(got.err, "success") {
 		t.Errorf("the job: %+v", got)
 	}
 	if steps := show(); !regexp.MustCompile(`first +SUCCESS .*→ 1\n`).MatchString(steps) || strings.Contains(regexp.MustCompile(`first.*`).FindString(steps), "attempt") {

@@ -72,7 +72,7 @@ func TestExampleFlow(t *testing.T) {
 		status int
 		want   []string
 	}{
-		{"booked", nil, 0, []string{"charge-card SUCCESS", "flow travel SUCCESS"}},
+		{"booked", nil, 0, []string{"charge-card SUCCESS", "flow travel SUCCESS", `receipt = `}},
 		{"undone", []string{"--set", `fail_at="charge-card"`}, 1,
 			[]string{"failed step: charge-card", "book-flight REVERTED", "book-hotel REVERTED", "book-car REVERTED", "flow travel REVERTED", "card declined"}},
 	} {
@@ -127,5 +127,14 @@ func TestDemo(t *testing.T) {
 				t.Errorf("it did not say %q:\n%s", row.told, told.String())
 			}
 		})
+	}
+}
+
+// TestHelloSaysHello: the result is all that stdout has.
+func TestHelloSaysHello(t *testing.T) {
+	dev := startDev(t)
+	got := command(t, "", "flow", "run", filepath.Join("..", "examples", "hello.toml"), "--wait", "--server", dev, "--set", "guest=Grace")
+	if got.code != 0 || got.out != "greeting = \"Hello, Grace!\"\n" {
+		t.Errorf("got %+v", got)
 	}
 }

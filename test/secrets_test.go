@@ -60,7 +60,7 @@ requires = ["account"]
 	if run.code == 0 || !strings.Contains(run.err+run.out, "teller") {
 		t.Fatalf("the flow was to be reverted: exit code %d: %s %s", run.code, run.out, run.err)
 	}
-	job, _, _ := strings.Cut(run.out, "\n")
+	job := strings.Fields(run.err)[2] // job ID is posted
 	shown := run.out + run.err + ran(t, "job", "get", job, server) + ran(t, "flow", "show", job, "--attempts", server) +
 		ran(t, "flow", "show", job, "--attempts", "-o", "json", server)
 	if !strings.Contains(shown, "stderr: {") || !strings.Contains(shown, "[secret db]") || !strings.Contains(shown, "[secret api]") {

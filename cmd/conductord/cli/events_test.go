@@ -121,8 +121,8 @@ func TestParkedJobsAreToldOf(t *testing.T) {
 		args func(jobs.JobID) []string
 		out  string // what stdout begins with
 	}{
-		{"one job", true, func(id jobs.JobID) []string { return []string{"job", "wait", id.String()} }, "id: "},
-		{"one job, meanwhile, as JSON", false, func(id jobs.JobID) []string { return []string{"-o", "json", "job", "wait", id.String()} }, "{\n  \"id\": "},
+		{"one job", true, func(id jobs.JobID) []string { return []string{"job", "wait", id.String()} }, ""},
+		{"one job, meanwhile, as JSON", false, func(id jobs.JobID) []string { return []string{"-o", "json", "job", "wait", id.String()} }, "{\n  \"jobs\": [\n    {\n      \"job\": {\n        \"id\": "},
 		{"all of a kind", true, func(jobs.JobID) []string { return []string{"job", "wait", "--kind", "k"} }, "1 finished, 1 cancelled\n"},
 		{"a board", false, func(jobs.JobID) []string { return []string{"board", "wait", "default"} }, "default has 0 unfinished, 1 finished, 1 cancelled\n"},
 	} {
@@ -159,7 +159,7 @@ func TestParkedJobsAreToldOf(t *testing.T) {
 			if text := strings.Join(strings.Fields(got.out), " "); !strings.HasPrefix(text, strings.Join(strings.Fields(row.out), " ")) || strings.Contains(got.out, "waits for a person") {
 				t.Errorf("it wrote %q", got.out)
 			}
-			text := stderr.Writer.(*strings.Builder).String()
+			text, _, _ := strings.Cut(stderr.Writer.(*strings.Builder).String(), "conductord: job "+id.String()+": ") // without how it ended
 			release := "to let it go: `conductord job release " + id.String() + "`\n"
 			if strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "conductord: job "+id.String()+" waits for a person: it was parked at ") ||
 				!strings.Contains(text, "no snow") || !strings.HasSuffix(text, release) {

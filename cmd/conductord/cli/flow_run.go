@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 )
 
@@ -20,9 +19,9 @@ func (p *Program) flowRunCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Run a flow document: post it as a job, and print the job's id",
-		Long: "Run a flow document: post it as a job, and print the job's id. With --wait, show its steps as they\n" +
-			"run, and exit 1 unless the job is a success. The job does not depend on this command: after ctrl-C it\n" +
-			"goes on.",
+		Long: "Run a flow document: post it as a job, and print the job's id. With --wait, print the results of the flow\n" +
+			"instead, and exit 1 unless the job is a success; stderr shows the id, then the steps as they run. The job\n" +
+			"does not depend on this command: after ctrl-C it goes on.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			posting, err := p.posting(&f)
@@ -34,7 +33,7 @@ func (p *Program) flowRunCommand() *cobra.Command {
 			}
 			if f.wait {
 				return p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-					return p.runFlow(ctx, cluster, posting)
+					return p.runJob(ctx, cluster, posting)
 				})
 			}
 			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
@@ -51,18 +50,14 @@ func (p *Program) flowRunCommand() *cobra.Command {
 	return cmd
 }
 
-// runFlow posts a job and follows it to its end. The id is printed as soon as
-// there is one, the JSON document at the end.
-func (p *Program) runFlow(ctx context.Context, cluster Cluster, posting jobs.Posting) error {
+// runJob posts a job and follows it to its end. Its id goes to stderr at once, and the results of its
+// flow to stdout at the end.
+func (p *Program) runJob(ctx context.Context, cluster Cluster, posting jobs.Posting) error {
 	job, err := p.postJob(ctx, cluster, posting)
 	if err != nil {
 		return err
 	}
-	if !p.JSON() {
-		if err := p.showPosted(job); err != nil {
-			return err
-		}
-	}
+	p.Note("job %s is posted", job.ID)
 	var finished jobs.Job
 	err = p.noteIdle(ctx, cluster, &job)
 	if err == nil {
@@ -72,22 +67,15 @@ func (p *Program) runFlow(ctx context.Context, cluster Cluster, posting jobs.Pos
 		p.Note("the job goes on without this command: see `conductord flow show %s`, or wait with `conductord job wait %s`", job.ID, job.ID)
 		return because(err, "wait for job %s", job.ID)
 	}
-	if p.JSON() {
-		if err := p.WriteJSON(command.JobToProto(&finished)); err != nil {
-			return err
-		}
-	}
-	return p.verdict(ctx, cluster, &finished)
+	return p.writeResult(ctx, cluster, &finished)
 }
 
 // verdict tells how a job went, on stderr: of a failure, all that is known.
 func (p *Program) verdict(ctx context.Context, cluster Cluster, job *jobs.Job) error {
-	took := durationText(job.FinishedAt.Sub(job.PostedAt))
+	p.Note("job %s: %s after %s", job.ID, howEnded(job), durationText(job.FinishedAt.Sub(job.PostedAt)))
 	if job.Outcome == jobs.OutcomeSuccess {
-		p.Note("job %s: %s after %s", job.ID, howEnded(job), took)
 		return nil
 	}
-	p.Note("job %s: %s after %s", job.ID, howEnded(job), took)
 	evidence, err := evidenceOf(ctx, cluster, job)
 	if err != nil {
 		return errors.Join(errRunFailed, err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/await"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -23,7 +24,8 @@ const (
 	reloadRest = 3
 )
 
-// follow shows the steps of a job's flow on stderr until the job is finished.
+// follow shows the steps of a job's flow on stderr until the job is finished, and says when it is
+// parked.
 // Events only say that there is something new; what is drawn is read from the
 // logbook, so that a lost event cannot leave a wrong picture.
 func (p *Program) follow(ctx context.Context, cluster Cluster, job jobs.Job) (jobs.Job, error) {
@@ -48,12 +50,22 @@ func (p *Program) follow(ctx context.Context, cluster Cluster, job jobs.Job) (jo
 		job jobs.Job
 		err error
 	}
-	done := make(chan result, 1)
+	done, parked := make(chan result, 1), make(chan jobs.JobID)
 	running.Go(func() { // ends with ctx
-		finished, err := cluster.Wait(ctx, job.ID)
+		var finished jobs.Job
+		_, err := await.Jobs(ctx, cluster, await.Waiting{Jobs: []jobs.JobID{job.ID}, Parked: func(id jobs.JobID) {
+			select {
+			case parked <- id:
+			case <-ctx.Done():
+			}
+		}})
+		if err == nil {
+			finished, err = cluster.Job(ctx, job.ID)
+		}
 		done <- result{finished, err}
 	})
 
+	tellParked := p.tellParked(ctx, cluster)
 	v := p.newView(cluster, job.Flow)
 	ticks := time.NewTicker(redrawEvery)
 	defer ticks.Stop()
@@ -65,6 +77,8 @@ func (p *Program) follow(ctx context.Context, cluster Cluster, job jobs.Job) (jo
 				v.reload(ctx)
 			}
 			return end.job, end.err
+		case id := <-parked:
+			tellParked(id)
 		case <-changed:
 			v.stale = true
 			v.refresh(ctx)
@@ -83,6 +97,7 @@ type view struct {
 	detail *logbook.FlowDetail // nil: not read yet
 	rows   []treeRow
 	told   map[string]string // without a terminal: what was last said of each step
+	failed map[string]int    // without a terminal: how many attempts at it have been looked at for failures
 	drawn  int               // on a terminal: the lines that the next picture replaces
 
 	stale  bool // something has happened since the flow was read
@@ -91,7 +106,7 @@ type view struct {
 }
 
 func (p *Program) newView(connection logbook.Connection, flow logbook.FlowID) *view {
-	return &view{program: p, connection: connection, flow: flow, told: make(map[string]string)}
+	return &view{program: p, connection: connection, flow: flow, told: make(map[string]string), failed: make(map[string]int)}
 }
 
 // refresh reads the flow if it is due, and moves the clocks if it is not.
@@ -109,6 +124,9 @@ func (v *view) refresh(ctx context.Context) {
 // reload reads the flow and shows it. If that fails, the picture stays: the wait for
 // the job reports the error.
 func (v *view) reload(ctx context.Context) {
+	if v.flow.IsZero() {
+		return
+	}
 	began := time.Now()
 	v.stale = false
 	detail, err := v.connection.FlowDetail(ctx, v.flow)
@@ -146,6 +164,20 @@ func (v *view) draw() {
 	v.drawn = len(lines)
 }
 
+// tellFailed writes a line for each failed attempt after which another one has begun, unless the
+// failure was in a line of its step's state.
+func (v *view) tellFailed(atom *logbook.AtomDetail) {
+	all, folded := len(atom.Attempts)+atom.Folded.Len(), atom.Folded.Len()
+	for i := max(0, v.failed[atom.Name]-folded); i < len(atom.Attempts)-1; i++ {
+		if attempt := &atom.Attempts[i]; attempt.Failure != nil {
+			fmt.Fprintln(v.program.Err, Clean(v.program.timeText(attempt.EndedAt)+" "+failedAttemptText(atom, attempt)))
+		}
+	}
+	if v.failed[atom.Name] = all; !settled(atom) && atom.RetryAt.IsZero() {
+		v.failed[atom.Name] = all - 1 // its failure, if it fails, is told by a later line
+	}
+}
+
 // tell writes a line for each step that has changed.
 func (v *view) tell() {
 	t := tree{detail: v.detail, now: v.read}
@@ -159,6 +191,7 @@ func (v *view) tell() {
 			continue
 		}
 		v.told[atom.Name] = state
+		v.tellFailed(atom)
 		text := strings.Join([]string{v.program.timeText(v.read), Clean(atom.Name), string(atom.State)}, " ")
 		if waits := !atom.RetryAt.IsZero(); settled(atom) || waits || atom.Kind == logbook.KindRetry {
 			text = strings.Join(slices.DeleteFunc([]string{text, t.facts(&treeRow{}, atom), t.outcome(atom)}, func(part string) bool { return part == "" }), " ")

@@ -12,7 +12,6 @@ import (
 
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/jobs/await"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -80,7 +79,7 @@ func (f *postFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.board, "board", jobs.DefaultBoard, "the board")
 	flags.StringVar(&f.notBefore, "not-before", "", "not before this time (2030-01-02T15:04:05Z), or this long from now (10m)")
 	flags.StringVar(&f.deadline, "deadline", "", "not finished by this time, or this long from now, the job is cancelled and undone")
-	flags.BoolVar(&f.wait, "wait", false, "wait until the job is finished; exit 1 unless it is a success")
+	flags.BoolVar(&f.wait, "wait", false, "wait until the job is finished, and print the results of its flow; exit 1 unless it is a success")
 }
 
 // posting makes what the flags say, without the work.
@@ -131,11 +130,7 @@ func (p *Program) jobPostCommand() *cobra.Command {
 			}
 			if f.wait {
 				return p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-					job, err := p.postJob(ctx, cluster, posting)
-					if err != nil {
-						return err
-					}
-					return p.waitForJobs(ctx, cluster, await.Waiting{Jobs: []jobs.JobID{job.ID}})
+					return p.runJob(ctx, cluster, posting)
 				})
 			}
 			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {

@@ -28,8 +28,9 @@ func (p *Program) jobWaitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait [ID…]",
 		Short: "Wait until jobs are finished; exit 1 unless all are successes",
-		Long: "Wait for the named jobs and show them; or, with --board, --kind, --key or --tag, until no such job is\n" +
-			"unfinished, including those posted meanwhile, and show how they ended.\n\n" +
+		Long: "Wait for the named jobs; or, with --board, --kind, --key or --tag, until no such job is unfinished, including\n" +
+			"those posted meanwhile, and show how they ended. Of one named job, stdout shows the results of its flow, and\n" +
+			"stderr how it went; of several it shows a list. -o json shows the results of all.\n\n" +
 			"A job that its retry policy has parked counts as unfinished until a person releases or cancels it: stderr\n" +
 			"says that it is parked, why, and which command releases it.",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,7 +62,7 @@ func (p *Program) jobWaitCommand() *cobra.Command {
 	return cmd
 }
 
-// waitForJobs shows one job as itself, and several as a list.
+// waitForJobs waits for the named jobs and shows what has come of them.
 func (p *Program) waitForJobs(ctx context.Context, cluster Cluster, waiting await.Waiting) error {
 	if len(waiting.Jobs) > 1 {
 		waiting.Progress = p.progress()
@@ -80,12 +81,10 @@ func (p *Program) waitForJobs(ctx context.Context, cluster Cluster, waiting awai
 		failed = failed || job.Outcome != jobs.OutcomeSuccess
 		finished = append(finished, job)
 	}
-	var err error
-	if len(finished) == 1 {
-		err = p.showJob(ctx, cluster, finished[0])
-	} else {
-		err = jobList(nil).show(p, finished, "")
+	if len(finished) == 1 && !p.JSON() {
+		return p.writeResult(ctx, cluster, &finished[0])
 	}
+	err := p.writeResults(ctx, cluster, finished)
 	if err == nil && failed {
 		err = errRunFailed
 	}
