@@ -16,12 +16,8 @@ import (
 func counted(t *testing.T) (*flow.Registry, *int) {
 	t.Helper()
 	registry, built := flow.NewRegistry(), new(int)
-	err := registry.Register("list", func(args json.RawMessage) (*flow.Flow, error) {
+	err := flow.Register(registry, "list", func(texts []string) (*flow.Flow, error) {
 		*built++
-		var texts []string
-		if err := json.Unmarshal(args, &texts); err != nil {
-			return nil, err
-		}
 		return flow.Linear("f", steps(texts...)...), nil
 	})
 	if err != nil {

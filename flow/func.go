@@ -190,6 +190,7 @@ func embedded(field reflect.StructField) reflect.Type {
 	return structOf(field.Type)
 }
 
+// structOf is a struct, or the one that a pointer points to; nil for other types.
 func structOf(t reflect.Type) reflect.Type {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -309,6 +309,34 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
+// TestRegisterTyped: a factory gets its arguments as a value, and no misspelled one.
+func TestRegisterTyped(t *testing.T) {
+	type args struct {
+		City  string `json:"city"`
+		Rooms int    `json:"rooms,omitempty"`
+	}
+	r := flow.NewRegistry()
+	if err := flow.Register(r, "stay", func(a args) (*flow.Flow, error) { return flow.Linear(fmt.Sprint(a)), nil }); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct{ args, name, says string }{
+		{`{"city":"Rome","rooms":2}`, "{Rome 2}", ""},
+		{"", "{ 0}", ""},
+		{"null", "{ 0}", ""},
+		{`{"town":"Rome"}`, "", `cannot read its arguments (known are ["city" "rooms"]): json: unknown field "town"`},
+		{`{"rooms":"two"}`, "", "rooms"},
+		{`7`, "", "cannot read its arguments"},
+	} {
+		built, err := r.Build("stay", json.RawMessage(row.args))
+		if err == nil && built.Name() != row.name || err != nil && !errors.Is(err, flow.ErrFactory) || (err == nil) != (row.says == "") || !strings.Contains(fmt.Sprint(err), row.says) {
+			t.Errorf("%s: %v, %v", row.args, built, err)
+		}
+	}
+	if err := flow.Register[args](r, "none", nil); !errors.Is(err, flow.ErrInvalid) {
+		t.Errorf("without a function: %v", err)
+	}
+}
+
 // TestRequiredAfterAll: what a type marks as optional, an option may require.
 func TestRequiredAfterAll(t *testing.T) {
 	type in struct {

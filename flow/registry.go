@@ -1,9 +1,11 @@
 package flow
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -11,7 +13,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Factory builds a flow from its arguments. It must build the same flow from
+// Factory builds a flow from its arguments; Register makes one of a function with typed arguments. It must build the same flow from
 // the same arguments every time and everywhere: a flow that one conductor has
 // begun is continued by another that has built it anew.
 type Factory func(args json.RawMessage) (*Flow, error)
@@ -42,6 +44,38 @@ func (r *Registry) Register(kind string, factory Factory) error {
 	}
 	r.factories[kind] = factory
 	return nil
+}
+
+// Register adds a factory that takes its arguments as a value: from JSON, as json.Unmarshal does, and
+// the zero value if there are none. A field that T does not have is an error: a misspelled argument
+// must not be taken for one that is left out. Errors are those of (*Registry).Register.
+func Register[T any](r *Registry, kind string, build func(args T) (*Flow, error)) error {
+	if build == nil {
+		return r.Register(kind, nil)
+	}
+	return r.Register(kind, func(text json.RawMessage) (*Flow, error) {
+		var args T
+		if len(text) > 0 {
+			decoder := json.NewDecoder(bytes.NewReader(text))
+			decoder.DisallowUnknownFields()
+			if err := decoder.Decode(&args); err != nil {
+				return nil, fmt.Errorf("cannot read its arguments%s: %w", knownFields(reflect.TypeFor[T]()), err)
+			}
+		}
+		return build(args)
+	})
+}
+
+// knownFields names the fields of a struct, for an error.
+func knownFields(t reflect.Type) string {
+	if t = structOf(t); t == nil || marshalsItself(t) {
+		return ""
+	}
+	var names []string
+	for _, field := range jsonFields(t, nil) {
+		names = append(names, field.name)
+	}
+	return fmt.Sprintf(" (known are %q)", names)
 }
 
 // Build builds a flow. ErrUnknownKind; ErrFactory if the factory fails, panics, or returns

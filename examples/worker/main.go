@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log"
 	"os"
@@ -36,8 +35,8 @@ func deliver(_ context.Context, in greeting) (struct{}, error) {
 	return struct{}{}, err
 }
 
-// greet builds the flow. Every conductor that continues it builds it anew.
-func greet(json.RawMessage) (*flow.Flow, error) {
+// greet builds the flow; it has no arguments. Every conductor that continues it builds it anew.
+func greet(struct{}) (*flow.Flow, error) {
 	return flow.Linear("greet", flow.Func("compose", compose), flow.Func("deliver", deliver)), nil
 }
 
@@ -58,7 +57,7 @@ func work() error {
 	defer client.Close()
 
 	registry := flow.NewRegistry()
-	if err := registry.Register("greet", greet); err != nil {
+	if err := flow.Register(registry, "greet", greet); err != nil {
 		return err
 	}
 	return conductor.Run(ctx, conductor.Options{Client: client, Registry: registry})

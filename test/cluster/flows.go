@@ -87,7 +87,7 @@ func StartConductor(ctx context.Context, o ConductorOptions) (*Conductor, error)
 		return nil, err
 	}
 	registry := flow.NewRegistry()
-	if err := registry.Register(flowKind, c.build); err != nil {
+	if err := flow.Register(registry, flowKind, c.build); err != nil {
 		return nil, err
 	}
 	conducting, err := conductor.New(conductor.Options{
@@ -125,11 +125,7 @@ func (c *Conductor) Wait() { c.ended.Wait() }
 
 func (c *Conductor) alive() bool { return !c.dead.Load() }
 
-func (c *Conductor) build(args json.RawMessage) (*flow.Flow, error) {
-	var s shape
-	if err := json.Unmarshal(args, &s); err != nil {
-		return nil, err
-	}
+func (c *Conductor) build(s shape) (*flow.Flow, error) {
 	var steps []flow.Node
 	for i := range s.Steps {
 		doomed := s.Doomed && i == s.Steps-1

@@ -15,11 +15,7 @@ import (
 )
 
 // flaky is a flow whose first step fails twice; of the two behind it, both fail if they are to.
-func flaky(args json.RawMessage) (*flow.Flow, error) {
-	var fails bool
-	if err := json.Unmarshal(args, &fails); err != nil {
-		return nil, err
-	}
+func flaky(fails bool) (*flow.Flow, error) {
 	tries := 0
 	greet := flow.Func("greet", func(context.Context, struct{}) (string, error) {
 		if tries++; tries < 3 {
@@ -43,7 +39,7 @@ func flaky(args json.RawMessage) (*flow.Flow, error) {
 func TestResultsAreShown(t *testing.T) {
 	cluster := openCluster(t)
 	registry := flow.NewRegistry()
-	if err := registry.Register("flaky", flaky); err != nil {
+	if err := flow.Register(registry, "flaky", flaky); err != nil {
 		t.Fatal(err)
 	}
 	worker, err := conductor.New(conductor.Options{Board: cluster, Logbook: cluster, Registry: registry, Name: "c"})
