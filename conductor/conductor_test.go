@@ -21,7 +21,7 @@ import (
 type nothing = struct{}
 
 // do makes a step of a function that needs and provides nothing.
-func do(name string, execute func(ctx context.Context) error, options ...flow.Option) *flow.Step {
+func do(name string, execute func(ctx context.Context) error, options ...flow.StepOption) *flow.Step {
 	return flow.Func(name, func(ctx context.Context, _ nothing) (nothing, error) {
 		return nothing{}, execute(ctx)
 	}, options...)

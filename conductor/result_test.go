@@ -15,7 +15,7 @@ import (
 )
 
 // gives makes a step that provides a value.
-func gives(name, symbol string, value any, options ...flow.Option) *flow.Step {
+func gives(name, symbol string, value any, options ...flow.StepOption) *flow.Step {
 	return flow.Func(name, func(context.Context, logbook.Values) (any, error) { return value, nil }, append(options, flow.Provides(symbol))...)
 }
 

@@ -24,7 +24,7 @@ func (idleReverter) Revert(context.Context, *flow.Call) error { return nil }
 // step makes a step from "NAME needs:A,B maybe:C gives:D".
 func step(text string) *flow.Step {
 	words := strings.Fields(text)
-	var options []flow.Option
+	var options []flow.StepOption
 	for _, word := range words[1:] {
 		verb, list, _ := strings.Cut(word, ":")
 		names := strings.Split(list, ",")

@@ -21,8 +21,8 @@ const MaxConcurrency = 1_000
 //
 // The key may hold arguments of the step in braces, "disk-{host}": the text of a string, the
 // JSON of another value, and nothing for an absent one.
-func Concurrency(key string, limit int) Option {
-	return func(s *Step) { s.concurrency = concurrency{key: key, limit: limit, given: true} }
+func Concurrency(key string, limit int) StepOption {
+	return stepOption(func(s *Step) { s.concurrency = concurrency{key: key, limit: limit, given: true} })
 }
 
 type concurrency struct {

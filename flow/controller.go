@@ -116,31 +116,35 @@ func (b Backoff) check() error {
 // (*Flow).WithRetry.
 type Retrier struct{ step *Step }
 
-// NewRetrier makes a retry with a controller. It takes these options of steps: Requires,
-// Optional, Rebind, Provides (which names the value of each round) and Version. The controllers
-// of this package also take Pause and RevertingAll.
-func NewRetrier(name string, controller Controller, options ...Option) *Retrier {
+// NewRetrier makes a retry with a controller. Provides names the value of each round.
+func NewRetrier(name string, controller Controller, options ...RetryOption) *Retrier {
 	return newRetrier(name, controller, derivation{}, nil, options)
 }
 
-func newRetrier(name string, controller Controller, derived derivation, faults []error, options []Option) *Retrier {
+func newRetrier(name string, controller Controller, derived derivation, faults []error, options []RetryOption) *Retrier {
 	s := &Step{name: name, retry: RetryPolicy{}, derived: derived, faults: faults, controller: controller, retrier: true}
-	return &Retrier{step: finished(s, options)}
+	given := make([]StepOption, len(options))
+	for i, o := range options {
+		if o != nil { // else finished reports it
+			given[i] = stepOption(o.ofRetry)
+		}
+	}
+	return &Retrier{step: finished(s, given)}
 }
 
 // Name is the name of the retry, which is also that of its atom.
 func (r *Retrier) Name() string { return r.step.name }
 
 // Pause puts a delay before each further round.
-func Pause(backoff Backoff) Option { return func(s *Step) { s.pause = &backoff } }
+func Pause(backoff Backoff) RetryOption { return retryOption(func(s *Step) { s.pause = &backoff }) }
 
 // RevertingAll makes a retry that has used up its rounds revert everything, instead of leaving
 // the decision to the retry around it.
-func RevertingAll() Option { return func(s *Step) { s.revertingAll = true } }
+func RevertingAll() RetryOption { return retryOption(func(s *Step) { s.revertingAll = true }) }
 
 // Times runs a flow up to n times in all; 0 counts as 1. The value of a round
 // is its number, from 1.
-func Times(name string, n int, options ...Option) *Retrier {
+func Times(name string, n int, options ...RetryOption) *Retrier {
 	var faults []error
 	if n < 0 || n > MaxRounds {
 		faults = append(faults, fmt.Errorf("%w: retry %q: it must be between 0 and %d times, not %d", ErrInvalid, name, MaxRounds, n))
@@ -161,7 +165,7 @@ func (t times) OnFailure(h *History) Decision {
 
 // ForEach runs a flow with each of some values in turn, until one succeeds.
 // A value that is given twice is tried twice.
-func ForEach[T any](name string, values []T, options ...Option) *Retrier {
+func ForEach[T any](name string, values []T, options ...RetryOption) *Retrier {
 	var faults []error
 	list := make(forEach, 0, len(values))
 	for i, value := range values {
@@ -226,7 +230,7 @@ func compact(value json.RawMessage) string {
 
 // ParameterizedForEach is ForEach with the values from an argument: the JSON
 // array under a symbol that the store holds or a step before provides.
-func ParameterizedForEach(name, symbol string, options ...Option) *Retrier {
+func ParameterizedForEach(name, symbol string, options ...RetryOption) *Retrier {
 	values := Argument{Name: "values", Symbol: symbol}
 	return newRetrier(name, parameterized{}, derivation{requires: []Argument{values}}, nil, options)
 }
@@ -258,12 +262,12 @@ func argumentValues(h *History) (forEach, error) {
 }
 
 // AlwaysRevert leaves every failure to the retry around it.
-func AlwaysRevert(name string, options ...Option) *Retrier {
+func AlwaysRevert(name string, options ...RetryOption) *Retrier {
 	return newRetrier(name, always(VerdictRevert), derivation{}, nil, options)
 }
 
 // AlwaysRevertAll reverts everything on any failure, whatever retries are around.
-func AlwaysRevertAll(name string, options ...Option) *Retrier {
+func AlwaysRevertAll(name string, options ...RetryOption) *Retrier {
 	return newRetrier(name, always(VerdictRevertAll), derivation{}, nil, options)
 }
 

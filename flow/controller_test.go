@@ -133,7 +133,7 @@ func TestPausesGrowAndAreLeftToChance(t *testing.T) {
 
 func TestFaultsOfRetries(t *testing.T) {
 	shared := flow.Times("r", 2)
-	step := func(name string, options ...flow.Option) *flow.Step { return flow.NewStep(name, idle{}, options...) }
+	step := func(name string, options ...flow.StepOption) *flow.Step { return flow.NewStep(name, idle{}, options...) }
 	for _, row := range []struct {
 		name string
 		root *flow.Flow
@@ -154,9 +154,6 @@ func TestFaultsOfRetries(t *testing.T) {
 		{"two over one", flow.Linear("f").WithRetry(flow.Times("r", 2)).WithRetry(flow.Times("q", 2)), flow.ErrDuplicate, "2 retries"},
 		{"one over two", flow.Linear("f", flow.Linear("g").WithRetry(shared)).WithRetry(shared), flow.ErrDuplicate, "stands over two flows"},
 		{"named as a step", flow.Linear("f", step("r")).WithRetry(flow.Times("r", 2)), flow.ErrDuplicate, `two steps are named "r"`},
-		{"option of steps", flow.Linear("f").WithRetry(flow.Times("r", 2, flow.Timeout(1))), flow.ErrInvalid, "only steps take"},
-		{"policy of steps", flow.Linear("f").WithRetry(flow.Times("r", 2, flow.Retry(flow.RetryPolicy{Attempts: 2}))), flow.ErrInvalid, "only steps take"},
-		{"option of retries", flow.Linear("f", step("a", flow.RevertingAll())), flow.ErrInvalid, "only retries take"},
 		{"jitter", flow.Linear("f").WithRetry(flow.Times("r", 2, flow.Pause(flow.Backoff{Jitter: 2}))), flow.ErrInvalid, "jitter"},
 		{"at most once", flow.Linear("f", flow.Linear("g", step("a", flow.AtMostOnce()))).WithRetry(flow.Times("r", 2)), flow.ErrInvalid, "stands under retry"},
 		{"missing values", flow.Linear("f").WithRetry(flow.ParameterizedForEach("r", "list")), flow.ErrMissing, `"list"`},
@@ -197,5 +194,22 @@ func TestRetriesInGraphs(t *testing.T) {
 	}
 	if drawn := plan.Mermaid() + plan.Graphviz(); !strings.Contains(drawn, `n1{"r"}`) || !strings.Contains(drawn, `n1 [label="r", shape=diamond]`) {
 		t.Errorf("drawn:\n%s", drawn)
+	}
+}
+
+// TestOptionsFit: an option of steps is none of retries, and the other way round, for the compiler.
+func TestOptionsFit(t *testing.T) {
+	for name, option := range map[string]flow.StepOption{
+		"Timeout": flow.Timeout(1), "Retry": flow.Retry(flow.RetryPolicy{}), "AtMostOnce": flow.AtMostOnce(), "Uninterruptible": flow.Uninterruptible(),
+		"RevertRequires": flow.RevertRequires("x"), "WaitAtMost": flow.WaitAtMost(1), "Concurrency": flow.Concurrency("k", 1), "Priority": flow.Priority(1),
+	} {
+		if _, both := option.(flow.RetryOption); both {
+			t.Errorf("a retry takes %s", name)
+		}
+	}
+	for name, option := range map[string]flow.RetryOption{"Pause": flow.Pause(flow.Backoff{}), "RevertingAll": flow.RevertingAll()} {
+		if _, both := option.(flow.StepOption); both {
+			t.Errorf("a step takes %s", name)
+		}
 	}
 }

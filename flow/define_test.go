@@ -87,7 +87,7 @@ func TestCompare(t *testing.T) {
 func TestLongestDefinitionFits(t *testing.T) {
 	steps := make([]flow.Node, logbook.MaxLimits.Steps)
 	for i := range steps {
-		var options []flow.Option
+		var options []flow.StepOption
 		if i > 0 {
 			options = append(options, flow.Requires(fmt.Sprintf("result of %d", i-1)))
 		}
@@ -137,6 +137,6 @@ func BenchmarkDefinition(b *testing.B) {
 	}
 }
 
-func stepOf(name string, options ...flow.Option) *flow.Step {
+func stepOf(name string, options ...flow.StepOption) *flow.Step {
 	return flow.NewStep(name, idle{}, options...)
 }

@@ -19,7 +19,7 @@ import (
 // what the step provides, unless options say otherwise; any other Out is
 // named by the option Provides. Use struct{} for nothing. In may also be
 // logbook.Values: then the options say what is required.
-func Func[In, Out any](name string, execute func(ctx context.Context, in In) (Out, error), options ...Option) *Step {
+func Func[In, Out any](name string, execute func(ctx context.Context, in In) (Out, error), options ...StepOption) *Step {
 	task := &funcTask[In, Out]{execute: execute}
 	derived, faults := derive[In, Out](name, execute == nil)
 	return newStep(name, task, derived, faults, options)
@@ -28,7 +28,7 @@ func Func[In, Out any](name string, execute func(ctx context.Context, in In) (Ou
 // FuncRevert makes a step of a function and the one that undoes it. The revert gets the arguments
 // of the execution, and its result: nil if it failed, or if nobody knows how far it came.
 func FuncRevert[In, Out any](name string, execute func(ctx context.Context, in In) (Out, error),
-	revert func(ctx context.Context, in In, out *Out) error, options ...Option) *Step {
+	revert func(ctx context.Context, in In, out *Out) error, options ...StepOption) *Step {
 	task := &funcReverter[In, Out]{funcTask: funcTask[In, Out]{execute: execute}, revert: revert}
 	derived, faults := derive[In, Out](name, execute == nil || revert == nil)
 	return newStep(name, task, derived, faults, options)

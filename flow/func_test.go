@@ -343,7 +343,7 @@ func TestRequiredAfterAll(t *testing.T) {
 		X int `json:"x"`
 		Y int `json:"y,omitempty"`
 	}
-	step := func(options ...flow.Option) *flow.Step {
+	step := func(options ...flow.StepOption) *flow.Step {
 		return flow.Func("a", func(context.Context, in) (struct{}, error) { return struct{}{}, nil }, options...)
 	}
 	plan, err := flow.Compilation{Inputs: []string{"x", "y"}}.Compile(flow.Linear("f", step(flow.Requires("y"))))

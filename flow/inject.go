@@ -15,7 +15,7 @@ import (
 // they are not recorded; a change of them is a change of the flow's definition. A name that
 // the step does not require is an error.
 func Inject(values map[string]any) Option {
-	return func(s *Step) {
+	return option(func(s *Step) {
 		if s.injected == nil {
 			s.injected = make(logbook.Values, len(values))
 		}
@@ -27,7 +27,7 @@ func Inject(values map[string]any) Option {
 			}
 			s.injected[name] = encoded
 		}
-	}
+	})
 }
 
 // Injected is the injected value of an argument.

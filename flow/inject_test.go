@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-func injecting(name string, values map[string]any, options ...flow.Option) *flow.Step {
+func injecting(name string, values map[string]any, options ...flow.StepOption) *flow.Step {
 	return flow.NewStep(name, idle{}, append(options, flow.Inject(values))...)
 }
 

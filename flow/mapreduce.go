@@ -13,14 +13,14 @@ import (
 // symbol to. It is an Each of one step, named after the flow with "-item" behind it, so each
 // call is retried, resumed and recorded for itself. Options are those of the step; CallFrom
 // gives access to further arguments.
-func Map[T, R any](name, over, to string, execute func(ctx context.Context, item T) (R, error), options ...Option) *Flow {
+func Map[T, R any](name, over, to string, execute func(ctx context.Context, item T) (R, error), options ...StepOption) *Flow {
 	const result = "result" // seen in the instance only
 	item := name + "-item"
 	var task Task
 	if execute != nil {
 		task = &mapTask[T, R]{item: item, execute: execute}
 	}
-	step := NewStep(item, task, append([]Option{Requires(item), Provides(result)}, options...)...)
+	step := NewStep(item, task, append([]StepOption{Requires(item), Provides(result)}, options...)...)
 	return Each(name, over, item, step, Gather(result, to))
 }
 
@@ -40,12 +40,12 @@ func (t *mapTask[T, R]) Execute(ctx context.Context, call *Call) (any, error) {
 // Reduce makes a step that folds the list under the symbol over, from first to last, and
 // provides the result under the symbol to. The function gets its previous result, at first the
 // start, and the next element. For an empty list, the result is the start.
-func Reduce[T, A any](name, over, to string, start A, fold func(ctx context.Context, so A, item T) (A, error), options ...Option) *Step {
+func Reduce[T, A any](name, over, to string, start A, fold func(ctx context.Context, so A, item T) (A, error), options ...StepOption) *Step {
 	var task Task
 	if fold != nil {
 		task = &reduceTask[T, A]{over: over, start: start, fold: fold}
 	}
-	return NewStep(name, task, append([]Option{Requires(over), Provides(to)}, options...)...)
+	return NewStep(name, task, append([]StepOption{Requires(over), Provides(to)}, options...)...)
 }
 
 type reduceTask[T, A any] struct {

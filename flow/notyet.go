@@ -97,7 +97,7 @@ func AsNotYet(err error) (said *NotYetError, ok bool) {
 // WaitAtMost bounds how long each attempt at the step may say "not yet", from its
 // beginning. Then the step is asked for the last time; if it is not done, it fails with the
 // kind "timeout". 0: no bound.
-func WaitAtMost(d time.Duration) Option { return func(s *Step) { s.waitAtMost = d } }
+func WaitAtMost(d time.Duration) StepOption { return stepOption(func(s *Step) { s.waitAtMost = d }) }
 
 // WaitAtMost is how long an attempt may say "not yet"; 0: for ever.
 func (s *Step) WaitAtMost() time.Duration { return s.waitAtMost }

@@ -75,9 +75,6 @@ func TestFaultsOfDeadlines(t *testing.T) {
 	if _, err := flow.Compile(flow.NewStep("a", idle{}, flow.Deadline(-1))); !errors.Is(err, flow.ErrInvalid) || !strings.Contains(err.Error(), "deadline") {
 		t.Errorf("negative: %v", err)
 	}
-	if _, err := flow.Compile(flow.Linear("f").WithRetry(flow.Times("r", 1, flow.Deadline(1)))); !errors.Is(err, flow.ErrInvalid) {
-		t.Errorf("of a retry: %v", err)
-	}
 }
 
 func TestFaultsOfWaiting(t *testing.T) {
@@ -88,8 +85,5 @@ func TestFaultsOfWaiting(t *testing.T) {
 		if _, err := flow.Compile(step); !errors.Is(err, flow.ErrInvalid) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-	if _, err := flow.Compile(flow.Linear("f").WithRetry(flow.Times("r", 1, flow.WaitAtMost(1)))); !errors.Is(err, flow.ErrInvalid) {
-		t.Errorf("of a retry: %v", err)
 	}
 }

@@ -8,7 +8,7 @@ const MaxPriority = 1_000
 // first, then in the order in which they became ready. Default: 0. It holds for execute and
 // revert alike, and matters only while fewer steps may run than could. It does not make one
 // step wait for another; links and values do.
-func Priority(priority int) Option { return func(s *Step) { s.priority = priority } }
+func Priority(priority int) StepOption { return stepOption(func(s *Step) { s.priority = priority }) }
 
 // Priority is the number given by the option of that name.
 func (s *Step) Priority() int { return s.priority }

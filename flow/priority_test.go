@@ -14,7 +14,4 @@ func TestPriorities(t *testing.T) {
 			t.Errorf("%d: %v", priority, err)
 		}
 	}
-	if _, err := flow.Compile(flow.Linear("f").WithRetry(flow.Times("r", 1, flow.Priority(1)))); !errors.Is(err, flow.ErrInvalid) {
-		t.Errorf("of a retry: %v", err)
-	}
 }

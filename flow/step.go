@@ -64,28 +64,48 @@ type derivation struct {
 	provides []Provision
 }
 
-// Option describes one side of a step.
-type Option func(*Step)
+// StepOption describes one side of a step.
+type StepOption interface{ ofStep(*Step) }
+
+// RetryOption describes one side of a Retrier.
+type RetryOption interface{ ofRetry(*Step) }
+
+// Option is for steps and retries alike.
+type Option interface {
+	StepOption
+	RetryOption
+}
+
+type (
+	option      func(*Step)
+	stepOption  func(*Step)
+	retryOption func(*Step)
+)
+
+func (o option) ofStep(s *Step)       { o(s) }
+func (o option) ofRetry(s *Step)      { o(s) }
+func (o stepOption) ofStep(s *Step)   { o(s) }
+func (o retryOption) ofRetry(s *Step) { o(s) }
 
 // NewStep makes a step of a task. Contradictions between options are reported
 // by Compile.
-func NewStep(name string, task Task, options ...Option) *Step {
+func NewStep(name string, task Task, options ...StepOption) *Step {
 	return newStep(name, task, derivation{}, nil, options)
 }
 
-func newStep(name string, task Task, derived derivation, faults []error, options []Option) *Step {
+func newStep(name string, task Task, derived derivation, faults []error, options []StepOption) *Step {
 	return finished(&Step{name: name, task: task, derived: derived, faults: faults}, options)
 }
 
 // finished applies the options to what the step is by itself, and checks it.
-func finished(s *Step, options []Option) *Step {
+func finished(s *Step, options []StepOption) *Step {
 	s.requires = slices.Clone(s.derived.requires)
 	for i, option := range options {
 		if option == nil {
 			s.fault("its option %d is nil", i+1)
 			continue
 		}
-		option(s)
+		option.ofStep(s)
 	}
 	if s.provides == nil {
 		s.provides = s.derived.provides
@@ -98,7 +118,7 @@ func finished(s *Step, options []Option) *Step {
 // Requires names arguments that the step needs. It also makes an argument required that the
 // type of the step's function marks as optional.
 func Requires(names ...string) Option {
-	return func(s *Step) {
+	return option(func(s *Step) {
 		for _, name := range names {
 			at := slices.IndexFunc(s.requires[:len(s.derived.requires)], func(a Argument) bool { return a.Name == name && a.Optional })
 			if at >= 0 {
@@ -107,89 +127,89 @@ func Requires(names ...string) Option {
 				s.requires = addArguments(s.requires, false, []string{name})
 			}
 		}
-	}
+	})
 }
 
 // Optional names arguments that the step gets if something provides them.
 func Optional(names ...string) Option {
-	return func(s *Step) { s.requires = addArguments(s.requires, true, names) }
+	return option(func(s *Step) { s.requires = addArguments(s.requires, true, names) })
 }
 
 // Rebind takes arguments from other names: argument to symbol. It holds for execute and revert
 // alike.
 func Rebind(symbols map[string]string) Option {
-	return func(s *Step) {
+	return option(func(s *Step) {
 		if s.rebind == nil {
 			s.rebind = make(map[string]string, len(symbols))
 		}
 		for argument, symbol := range symbols {
 			s.rebind[argument] = symbol
 		}
-	}
+	})
 }
 
 // Provides gives the whole result of the step a name.
 func Provides(symbol string) Option {
-	return func(s *Step) { s.provides = append(s.provides, Provision{Symbol: symbol}) }
+	return option(func(s *Step) { s.provides = append(s.provides, Provision{Symbol: symbol}) })
 }
 
 // ProvidesFields provides fields of the step's result, a JSON object, each under its own name.
 // With Func, it replaces what the result's type says.
 func ProvidesFields(names ...string) Option {
-	return func(s *Step) {
+	return option(func(s *Step) {
 		for _, name := range names {
 			s.provides = append(s.provides, Provision{Symbol: name, Field: name})
 		}
-	}
+	})
 }
 
 // ProvidesAs is ProvidesFields under other names: field to symbol.
 func ProvidesAs(symbols map[string]string) Option {
-	return func(s *Step) {
+	return option(func(s *Step) {
 		for _, field := range slices.Sorted(maps.Keys(symbols)) {
 			s.provides = append(s.provides, Provision{Symbol: symbols[field], Field: field})
 		}
-	}
+	})
 }
 
 // RevertRequires names the arguments of the revert. Default: those of the execution.
-func RevertRequires(names ...string) Option {
-	return func(s *Step) {
+func RevertRequires(names ...string) StepOption {
+	return stepOption(func(s *Step) {
 		if s.revertRequires == nil {
 			s.revertRequires = []Argument{}
 		}
 		s.revertRequires = addArguments(s.revertRequires, false, names)
-	}
+	})
 }
 
 // Timeout ends the context of each execution and each revert after a while; an error returned
 // then is a failure of kind "timeout". 0: never. For a step that says "not yet" it holds for each
 // call: see WaitAtMost.
-func Timeout(d time.Duration) Option { return func(s *Step) { s.timeout = d } }
+func Timeout(d time.Duration) StepOption { return stepOption(func(s *Step) { s.timeout = d }) }
 
 // Deadline bounds all executions of the step together, from the beginning of the first: with
 // its retries, the pauses between them and the times at which it says "not yet". Then the
 // context ends as with Timeout, and the step is not tried again. The time goes on while the
 // flow is suspended or has no conductor. It begins anew when a retry of the flow runs the step
 // again, or a person does. Reverts have no deadline. 0: none.
-func Deadline(d time.Duration) Option { return func(s *Step) { s.deadline = d } }
+func Deadline(d time.Duration) StepOption { return stepOption(func(s *Step) { s.deadline = d }) }
 
 // Retry tries the step again after a failure that is not permanent. It holds for execute and
 // revert, each counted separately.
-func Retry(policy RetryPolicy) Option { return func(s *Step) { s.retry = policy } }
+func Retry(policy RetryPolicy) StepOption { return stepOption(func(s *Step) { s.retry = policy }) }
 
 // AtMostOnce makes the engine never start the step again. If its conductor dies while it runs,
 // the step has failed, whatever it did, and is reverted.
-func AtMostOnce() Option { return func(s *Step) { s.atMostOnce = true } }
+func AtMostOnce() StepOption { return stepOption(func(s *Step) { s.atMostOnce = true }) }
 
 // Uninterruptible lets an execution finish when its flow is undone or suspended meanwhile.
 // Without it the context of the execution ends then: see Interruption. A revert is never
 // interrupted.
-func Uninterruptible() Option { return func(s *Step) { s.uninterruptible = true } }
+func Uninterruptible() StepOption { return stepOption(func(s *Step) { s.uninterruptible = true }) }
 
 // Version marks the step's meaning. Code with another version refuses a flow in which the step
 // has begun.
-func Version(version string) Option { return func(s *Step) { s.version = version } }
+func Version(version string) Option { return option(func(s *Step) { s.version = version }) }
 
 // Name is the step's name.
 func (s *Step) Name() string { return s.name }
@@ -363,17 +383,11 @@ func (s *Step) checkTask() {
 	if s.task == nil {
 		s.fault("it has no task")
 	}
-	if s.pause != nil || s.revertingAll {
-		s.fault("it has an option that only retries take")
-	}
 }
 
 func (s *Step) checkRetrier() {
 	if s.controller == nil {
 		s.fault("it is a retry and has no controller")
-	}
-	if s.timeout != 0 || s.deadline != 0 || s.atMostOnce || s.uninterruptible || s.waitAtMost != 0 || s.concurrency.given || s.priority != 0 || s.retry != (RetryPolicy{}) || s.revertRequires != nil {
-		s.fault("it is a retry, and has an option that only steps take")
 	}
 	if s.pause != nil {
 		if err := s.pause.check(); err != nil {

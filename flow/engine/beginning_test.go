@@ -35,7 +35,7 @@ func (c *calls) String() string {
 }
 
 // step notes its calls; it can be undone.
-func (c *calls) step(name string, options ...flow.Option) *flow.Step {
+func (c *calls) step(name string, options ...flow.StepOption) *flow.Step {
 	return flow.FuncRevert(name, func(ctx context.Context, _ none) (none, error) { c.note(ctx, "do"); return none{}, nil },
 		func(ctx context.Context, _ none, _ *none) error { c.note(ctx, "undo"); return nil }, options...)
 }

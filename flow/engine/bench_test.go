@@ -51,7 +51,7 @@ func mesh(n int) flow.Node {
 	for y := range n {
 		for x := range n {
 			name := func(x, y int) string { return fmt.Sprintf("s%d.%d", x, y) }
-			var options []flow.Option
+			var options []flow.StepOption
 			if x > 0 {
 				options = append(options, flow.Requires(name(x-1, y)))
 			}

@@ -201,7 +201,7 @@ func (w *world) drawRetry(rt *rapid.T, name string) (under func(*flow.Flow) *flo
 		return func(f *flow.Flow) *flow.Flow { return f }, func() {}
 	}
 	rounds := rapid.IntRange(1, 3).Draw(rt, "rounds")
-	options := []flow.Option{flow.Provides(fmt.Sprintf("v%d", len(w.values)))}
+	options := []flow.RetryOption{flow.Provides(fmt.Sprintf("v%d", len(w.values)))}
 	if rapid.Bool().Draw(rt, "pause") {
 		options = append(options, flow.Pause(flow.Backoff{Delay: time.Microsecond, Jitter: 0.5}))
 	}
@@ -225,7 +225,7 @@ func (w *world) drawStep(rt *rapid.T) *flow.Step {
 	w.count++
 	task := &drawnTask{world: w, name: fmt.Sprintf("s%d", w.count)}
 	attempts := 3
-	var options []flow.Option
+	var options []flow.StepOption
 	if n := len(w.values); n > 0 {
 		// It fails for good in so many rounds of the retry around it.
 		task.rounds = rapid.SampledFrom([]int{0, 0, 0, 1, 2, 3}).Draw(rt, "rounds that fail")

@@ -119,7 +119,7 @@ func TestGatheredIsTooLarge(t *testing.T) {
 // that differ from round to round, a failing instance and a decider in it.
 func TestCrashesOfGrowingFlows(t *testing.T) {
 	build := func() *flow.Flow {
-		step := func(name string, options ...flow.Option) *flow.Step {
+		step := func(name string, options ...flow.StepOption) *flow.Step {
 			return flow.FuncRevert(name, func(context.Context, logbook.Values) (string, error) { return name, nil },
 				func(context.Context, logbook.Values, *string) error { return nil }, options...)
 		}

@@ -20,7 +20,7 @@ import (
 type none = struct{}
 
 // act is a step of a function that is given nothing and gives nothing.
-func act(name string, execute func(ctx context.Context) error, options ...flow.Option) *flow.Step {
+func act(name string, execute func(ctx context.Context) error, options ...flow.StepOption) *flow.Step {
 	return flow.Func(name, func(ctx context.Context, _ none) (none, error) { return none{}, execute(ctx) }, options...)
 }
 

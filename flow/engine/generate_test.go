@@ -234,8 +234,8 @@ func (d *drawing) retry(name string) (retry *flow.Retrier, leave func()) {
 		d.has("nested retry: " + kind)
 	}
 	r := drawnRetry{symbol: "v" + name, rounds: rapid.IntRange(1, 3).Draw(d.rt, "rounds")}
-	options := []flow.Option{flow.Provides(r.symbol)}
-	var policy []flow.Option
+	options := []flow.RetryOption{flow.Provides(r.symbol)}
+	var policy []flow.RetryOption
 	if d.oneIn(3, "pause") {
 		d.has("pause")
 		policy = append(policy, flow.Pause(flow.Backoff{Delay: time.Hour, Jitter: 0.5}))
@@ -250,7 +250,7 @@ func (d *drawing) retry(name string) (retry *flow.Retrier, leave func()) {
 	return retry, func() { d.retries = d.retries[:len(d.retries)-1] }
 }
 
-func (d *drawing) retrier(kind, name string, r *drawnRetry, options, policy []flow.Option) *flow.Retrier {
+func (d *drawing) retrier(kind, name string, r *drawnRetry, options, policy []flow.RetryOption) *flow.Retrier {
 	switch kind {
 	case "times":
 		return flow.Times(name, r.rounds, append(options, policy...)...)
@@ -275,7 +275,7 @@ func (d *drawing) retrier(kind, name string, r *drawnRetry, options, policy []fl
 func (d *drawing) step() *flow.Step {
 	d.steps++
 	a := &actor{world: d.world, name: fmt.Sprintf("s%d", d.steps), attempts: 1}
-	options := []flow.Option{flow.Requires("input"), flow.ProvidesFields("r" + a.name)}
+	options := []flow.StepOption{flow.Requires("input"), flow.ProvidesFields("r" + a.name)}
 	for _, retry := range d.retries {
 		a.values = append(a.values, retry.symbol)
 		options = append(options, flow.Requires(retry.symbol))
@@ -321,8 +321,8 @@ func (d *drawing) step() *flow.Step {
 }
 
 // arguments lets a step depend on steps before it.
-func (d *drawing) arguments(a *actor) []flow.Option {
-	var options []flow.Option
+func (d *drawing) arguments(a *actor) []flow.StepOption {
+	var options []flow.StepOption
 	if len(d.gives) > 0 && d.oneIn(3, "requires") {
 		symbol := rapid.SampledFrom(d.gives).Draw(d.rt, "required")
 		d.has("requires another's result")

@@ -339,7 +339,7 @@ func TestLaterWordsAloneAreCarriedOut(t *testing.T) {
 	limits := logbook.Limits{Command: 4 << 10}
 	j := newJournal(newDetail())
 	failing, claims := true, uint64(0)
-	plan := func(options ...flow.Option) *flow.Plan {
+	plan := func(options ...flow.StepOption) *flow.Plan {
 		root := flow.Linear("f", flow.FuncRevert("stuck", func(context.Context, none) (none, error) { return none{}, nil },
 			func(context.Context, none, *none) error { return errors.New("nasty") }))
 		for i := range steps {

@@ -19,7 +19,7 @@ import (
 )
 
 // gives is a step that provides a value.
-func gives(name, value string, options ...flow.Option) *flow.Step {
+func gives(name, value string, options ...flow.StepOption) *flow.Step {
 	return flow.NewStep(name, rawTask(value), options...)
 }
 

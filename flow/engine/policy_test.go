@@ -81,13 +81,13 @@ func TestRoundsAreHeldToTheirPause(t *testing.T) {
 	pause := flow.Pause(flow.Backoff{Delay: time.Minute, Multiplier: 3, Jitter: 0.5})
 	for _, row := range []struct {
 		name    string
-		options []flow.Option
+		options []flow.RetryOption
 		ahead   time.Duration
 		want    time.Duration
 	}{
-		{"by far", []flow.Option{pause}, 1 << 62, time.Minute},
-		{"soon", []flow.Option{pause}, time.Second, time.Second},
-		{"over", []flow.Option{pause}, -time.Second, 0},
+		{"by far", []flow.RetryOption{pause}, 1 << 62, time.Minute},
+		{"soon", []flow.RetryOption{pause}, time.Second, time.Second},
+		{"over", []flow.RetryOption{pause}, -time.Second, 0},
 		{"by far, and nobody knows the pause", nil, 1 << 62, flow.MaxPause},
 	} {
 		t.Run(row.name, func(t *testing.T) {

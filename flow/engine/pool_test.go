@@ -28,7 +28,7 @@ type floor struct {
 
 func newFloor() *floor { return &floor{running: make(map[string]int), most: make(map[string]int)} }
 
-func (f *floor) step(name, key string, limit int, options ...flow.Option) flow.Node {
+func (f *floor) step(name, key string, limit int, options ...flow.StepOption) flow.Node {
 	if key != "" {
 		options = append(options, flow.Concurrency(key, limit))
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // telling is a step that says how far it is, and waits after each word.
-func telling(name string, say func(call *flow.Call) error, options ...flow.Option) *flow.Step {
+func telling(name string, say func(call *flow.Call) error, options ...flow.StepOption) *flow.Step {
 	return act(name, func(ctx context.Context) error { return say(flow.CallFrom(ctx)) }, options...)
 }
 

@@ -379,7 +379,7 @@ func TestStatesThatStay(t *testing.T) {
 func TestRevertsHearWhatWasRecorded(t *testing.T) {
 	undone, heard := make(chan struct{}), make(map[string]string)
 	var mu sync.Mutex
-	step := func(name string, execute func() error, options ...flow.Option) *flow.Step {
+	step := func(name string, execute func() error, options ...flow.StepOption) *flow.Step {
 		return flow.FuncRevert(name, func(context.Context, none) (none, error) { return none{}, execute() },
 			func(ctx context.Context, _ none, _ *none) error {
 				mu.Lock()

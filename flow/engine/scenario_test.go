@@ -328,7 +328,7 @@ func (s *scenario) parseLink(words []string) []flow.LinkOption {
 //	pause=D     waits between rounds
 //	all         reverts everything in the end
 func parseRetry(word string, rest []string) *flow.Retrier {
-	var options []flow.Option
+	var options []flow.RetryOption
 	for _, word := range rest {
 		key, value, _ := strings.Cut(word, "=")
 		switch key {
@@ -415,7 +415,7 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 	// time orders what happens at once.
 	task := &scriptedTask{name: words[0], moment: time.Nanosecond << len(s.steps)}
 	s.steps[words[0]] = task
-	var options []flow.Option
+	var options []flow.StepOption
 	undo := true
 	for _, word := range words[1:] {
 		key, value, _ := strings.Cut(word, "=")

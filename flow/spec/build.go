@@ -208,7 +208,7 @@ func (b *builder) node(s *Step) flow.Node {
 	if s.Nested() {
 		return b.flow(s.Name, s.Pattern, s.Rounds, s.Steps)
 	}
-	options := []flow.Option{
+	options := []flow.StepOption{
 		flow.Requires(s.ownArguments()...),
 		flow.Requires(slices.Sorted(maps.Keys(s.Requires))...),
 		flow.Optional(slices.Sorted(maps.Keys(s.Optional))...),

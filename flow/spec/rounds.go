@@ -147,7 +147,7 @@ func (r *reader) json(t *table, key string, value any) json.RawMessage {
 
 // retrier makes the retry for package flow.
 func (r *Rounds) retrier() *flow.Retrier {
-	var options []flow.Option
+	var options []flow.RetryOption
 	if r.Provides != "" {
 		options = append(options, flow.Provides(r.Provides))
 	}

@@ -31,11 +31,11 @@ func (j *judged) Errorf(f string, a ...any) { j.faults = append(j.faults, fmt.Sp
 
 var errWoot = errors.New("woot")
 
-func stub(name string, task *enginetest.Stub, options ...flow.Option) *flow.Step {
+func stub(name string, task *enginetest.Stub, options ...flow.StepOption) *flow.Step {
 	return flow.NewStep(name, task, options...)
 }
 
-func retry(attempts int, delay time.Duration) flow.Option {
+func retry(attempts int, delay time.Duration) flow.StepOption {
 	return flow.Retry(flow.RetryPolicy{Attempts: attempts, Delay: delay})
 }
 
