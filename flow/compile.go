@@ -154,7 +154,7 @@ func (c *compiler) survey(node Node, path []Node) {
 		return
 	}
 	c.seen[node] = true
-	if err := c.limits.CheckName("name", node.Name()); err != nil {
+	if err := c.limits.CheckName(nodeKind(node)+" name", node.Name()); err != nil {
 		c.fault(ErrInvalid, "%s: %w", pathNames(append(path, node)), err)
 	}
 	switch n := node.(type) {
@@ -413,4 +413,16 @@ func (c *compiler) number() {
 			c.plan.previous[to] = append(c.plan.previous[to], from)
 		}
 	}
+}
+
+// nodeKind is what a node is, for people.
+func nodeKind(node Node) string {
+	step, ok := node.(*Step)
+	switch {
+	case !ok:
+		return "flow"
+	case step.Kind() == logbook.KindTask:
+		return "step"
+	}
+	return string(step.Kind())
 }

@@ -145,7 +145,7 @@ func TestFaults(t *testing.T) {
 		{"no flow", nil, []error{flow.ErrInvalid}, "no flow"},
 		{"nil in a flow", flow.Linear("f", nil), []error{flow.ErrInvalid}, `"f"`},
 		{"a nil flow", nilFlow, []error{flow.ErrInvalid}, ""},
-		{"no name", flow.Linear("f", flow.NewStep("", idle{})), []error{flow.ErrInvalid}, "empty"},
+		{"no name", flow.Linear("f", flow.NewStep("", idle{})), []error{flow.ErrInvalid}, "step name is invalid: empty"},
 		{"a name with a control character", flow.Linear("f\n"), []error{flow.ErrInvalid}, "control"},
 		{"no task", flow.NewStep("a", nil), []error{flow.ErrInvalid}, "no task"},
 		{"rebinding what is not there", flow.NewStep("a", idle{}, flow.Rebind(map[string]string{"x": "y"})), []error{flow.ErrInvalid}, `"x"`},

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -187,7 +188,10 @@ func (f forEach) Next(h *History) (any, error) {
 	if left := untried(f, h); len(left) > 0 {
 		return left[0], nil
 	}
-	return nil, Permanent(fmt.Errorf("no value is left after %d", len(h.Rounds)))
+	if len(h.Rounds) == 0 {
+		return nil, Permanent(errors.New("there are no values to try"))
+	}
+	return nil, Permanent(fmt.Errorf("all %d values were tried", len(h.Rounds)))
 }
 
 func (f forEach) OnFailure(h *History) Decision {
@@ -219,8 +223,6 @@ func untried(values []json.RawMessage, h *History) []json.RawMessage {
 func compact(value json.RawMessage) string {
 	// Marshalling a raw message compacts it. A value that is not JSON is never in the logbook, and
 	// equals only itself.
-	// Marshalling a raw message compacts it; one that is not JSON is nowhere
-	// in the logbook, and equals nothing but itself.
 	text, err := json.Marshal(value)
 	if err != nil {
 		return string(value)

@@ -133,7 +133,9 @@ func TestPausesGrowAndAreLeftToChance(t *testing.T) {
 
 func TestFaultsOfRetries(t *testing.T) {
 	shared := flow.Times("r", 2)
-	step := func(name string, options ...flow.StepOption) *flow.Step { return flow.NewStep(name, idle{}, options...) }
+	step := func(name string, options ...flow.StepOption) *flow.Step {
+		return flow.NewStep(name, idle{}, options...)
+	}
 	for _, row := range []struct {
 		name string
 		root *flow.Flow

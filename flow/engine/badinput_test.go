@@ -18,7 +18,9 @@ import (
 // TestBadFlowsAreRefused: what can be known of a flow before it runs is said
 // before it runs, by name, and leaves no trace in the logbook.
 func TestBadFlowsAreRefused(t *testing.T) {
-	step := func(name string, options ...flow.StepOption) *flow.Step { return flow.NewStep(name, nothing{}, options...) }
+	step := func(name string, options ...flow.StepOption) *flow.Step {
+		return flow.NewStep(name, nothing{}, options...)
+	}
 	a := step("a")
 	self := flow.Linear("self")
 	self.Add(flow.Linear("inner", self))
@@ -98,7 +100,9 @@ func TestBadRunsAreResolved(t *testing.T) {
 	decided := func(decider flow.Decider) *flow.Flow {
 		return flow.Graph("g", flow.NewStep("b", undoable{}), flow.NewStep("bad", nothing{})).Link("b", "bad", flow.Decide("d", decider))
 	}
-	result := func(task flow.Task, options ...flow.StepOption) flow.Node { return flow.NewStep("bad", task, options...) }
+	result := func(task flow.Task, options ...flow.StepOption) flow.Node {
+		return flow.NewStep("bad", task, options...)
+	}
 	for _, row := range []struct {
 		name string
 		bad  flow.Node
