@@ -62,6 +62,7 @@ type Local struct {
 	// listeners that may. nil: none.
 	Observe func(Event)
 	Secrets func(ctx context.Context, name string) (string, error) // Options.Secrets
+	Output  func(call *flow.Call, line string)                     // Options.Output
 	Limits  logbook.Limits                                         // fields that are zero: those of logbook.MaxLimits
 	Logger  hclog.Logger                                           // nil: none
 }
@@ -100,7 +101,7 @@ func (l Local) Run(ctx context.Context, root flow.Node, store logbook.Values) (R
 	}
 	j := openLocalJournal(ctx, l.Logbook)
 	end, err := Run(ctx, Options{Plan: plan, Detail: detail, Store: detail.Store, Owner: localOwner, Journal: j, Workers: l.Workers, Pool: l.Pool,
-		Suspend: l.Suspend, Revert: l.Revert, Interrupt: l.Interrupt, Observe: l.Observe, Secrets: l.Secrets, Limits: l.Limits, Logger: l.Logger})
+		Suspend: l.Suspend, Revert: l.Revert, Interrupt: l.Interrupt, Observe: l.Observe, Secrets: l.Secrets, Output: l.Output, Limits: l.Limits, Logger: l.Logger})
 	if finishErr := j.finish(ctx, end.Update); finishErr != nil {
 		err = fmt.Errorf("cannot record the end of flow %s: %w", l.Flow, finishErr)
 	}

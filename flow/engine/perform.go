@@ -45,6 +45,10 @@ func (l *loop) perform(ctx context.Context, s start) {
 	defer cancel()
 	hidden, err := l.resolveSecrets(ctx, s)
 	s.call.ReportTo(hidden.reporter(l.progress))
+	if output := newOutput(l.options, s.call, hidden); output != nil {
+		defer output.close()
+		ctx = flow.WithOutput(ctx, output)
+	}
 	if isTimeUp(ctx) || flow.InterruptionOf(ctx) != nil {
 		err = context.Cause(ctx) // before it began
 	}

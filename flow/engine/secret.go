@@ -39,6 +39,7 @@ type hidden struct {
 	whole      *strings.Replacer // of secrets and their lines, for values
 	parts      map[string]string // the names of secrets by the parts that texts must not have
 	sizes      []int             // of the parts
+	begun      map[string]bool   // beginnings of parts that end with a line
 }
 
 // resolveSecrets puts secrets in the place of the references in a call's arguments. It
@@ -159,7 +160,7 @@ func (h *hidden) prepare() {
 	if h == nil {
 		return
 	}
-	h.parts = make(map[string]string)
+	h.parts, h.begun = make(map[string]string), make(map[string]bool)
 	var pairs []string
 	for _, form := range h.forms() {
 		pairs = append(pairs, form.text, mark(form.name))
@@ -168,7 +169,11 @@ func (h *hidden) prepare() {
 			h.sizes = append(h.sizes, size)
 		}
 		for at := range len(form.text) - size + 1 {
-			h.parts[form.text[at:at+size]] = form.name
+			part := form.text[at : at+size]
+			h.parts[part] = form.name
+			for end := strings.LastIndexAny(part[:size-1], "\r\n"); end >= 0; end = strings.LastIndexAny(part[:end], "\r\n") {
+				h.begun[part[:end+1]] = true
+			}
 		}
 	}
 	h.whole = strings.NewReplacer(pairs...)

@@ -37,7 +37,8 @@
 // in an object, a number that float64 cannot hold, or half of a surrogate pair.
 // Status 75 (EX_TEMPFAIL) asks to be tried again, 65 (EX_DATAERR) says
 // that trying again is useless, and every other status is tried again as
-// often as the step's policy says, as 75 is. The end of stderr is kept with
+// often as the step's policy says, as 75 is. The lines of
+// stderr can be read while the handler runs (flow.Output), and their end is kept with
 // the attempt.
 //
 // A handler that waits for something which it has begun ends with status 75 and prints an

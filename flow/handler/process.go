@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,7 +45,7 @@ type ending struct {
 }
 
 // newProcess prepares a run of the opened file, in a working directory.
-func newProcess(children *children, file *os.File, path, directory string, input []byte, call *flow.Call, s settings) (*process, error) {
+func newProcess(children *children, file *os.File, path, directory string, input []byte, output io.Writer, call *flow.Call, s settings) (*process, error) {
 	progress, err := newProgress(call)
 	if err != nil {
 		return nil, err
@@ -65,7 +66,7 @@ func newProcess(children *children, file *os.File, path, directory string, input
 	p.command.Env = environment(path, directory, call)
 	p.command.Stdin = bytes.NewReader(input)
 	p.command.Stdout = p.stdout
-	p.command.Stderr = p.stderr
+	p.command.Stderr = io.MultiWriter(p.stderr, output)
 	p.command.WaitDelay = drainTime
 	return p, nil
 }

@@ -181,7 +181,7 @@ func (t *task) run(ctx context.Context, call *flow.Call, name string, values map
 	var process *process
 	var end ending
 	for try := 1; ; try++ {
-		if process, err = newProcess(&t.set.children, file, path, directory, line, call, t.settings); err != nil {
+		if process, err = newProcess(&t.set.children, file, path, directory, line, flow.Output(ctx), call, t.settings); err != nil {
 			return nil, unrunnable(err)
 		}
 		if end, err = process.run(ctx); !errors.Is(err, syscall.ETXTBSY) || try == busyTries {
