@@ -46,6 +46,7 @@ import (
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/engine"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/steplog"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -129,6 +130,10 @@ type Options struct {
 	Elsewhere func(detail *logbook.FlowDetail, other jobs.Entity) bool
 	Limits    logbook.Limits // of the cluster, for names, results and updates; fields that are zero: those of logbook.MaxLimits
 	Logger    hclog.Logger   // nil: none
+
+	// Logs keeps what running steps write; see flow.Output. nil: nobody reads it, and
+	// flow.Logger is slog.Default.
+	Logs *steplog.Buffer
 
 	// Notify is called with what happens, from several goroutines at once. It
 	// must not block: the job waits for it. A panic in it is logged and ignored.

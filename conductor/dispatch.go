@@ -40,6 +40,9 @@ func (w *workLoop) runJob(t *liveSession, claimed jobs.Claimed, unwanted error) 
 	r.logger.Debug("job claimed", "kind", claimed.Job.Kind, "claims", claimed.Job.Claims)
 	r.notify(Notice{Moment: MomentClaimed})
 
+	if w.options.Logs != nil {
+		defer w.options.Logs.Begin(claimed.Job.ID)()
+	}
 	r.applyStopRequest(claimed.Job.StopRequest)
 	t.claims.add(r)
 	defer t.claims.remove(r)
@@ -231,7 +234,7 @@ func (r *run) runEngine(ctx context.Context, plan *flow.Plan, detail *logbook.Fl
 		Job: r.claimed.Job.ID.String(), Token: r.token, Owner: options.Name, Begins: claim.Begins,
 		Journal: journal, Workers: options.Workers, Pool: r.loop.pool, MaxIdle: options.MaxIdle,
 		Suspend: r.suspended.Done(), Revert: r.reverting.Done(), Interrupt: r.interrupts, RevertCause: r.revertCause, Gate: r.session.admit,
-		Secrets: r.secret, Now: r.now, Limits: options.Limits, Logger: r.logger.Named("engine"), HideFailures: options.encrypts,
+		Secrets: r.secret, Output: r.output(), Now: r.now, Limits: options.Limits, Logger: r.logger.Named("engine"), HideFailures: options.encrypts,
 	})
 	if err != nil && ctx.Err() != nil && !errors.Is(err, logbook.ErrFenced) {
 		err = context.Cause(ctx)

@@ -21,7 +21,15 @@ import (
 var valueTexts = map[protoreflect.FullName]bool{
 	"conductord.v1.Failure.message": true, "conductord.v1.Failure.stack": true, "conductord.v1.Attempt.stderr": true,
 	"conductord.v1.Ending.reason": true, "conductord.v1.Job.reason": true, "conductord.v1.JobError.reason": true,
-	"conductord.v1.Event.reason": true, "conductord.v1.ExplainResponse.text": true,
+	"conductord.v1.Event.reason": true, "conductord.v1.ExplainResponse.text": true, "conductord.v1.LogLine.text": true,
+}
+
+// EncryptText encrypts a text for people; without ValueKeys it stays as it is.
+func (c *Client) EncryptText(text string) string {
+	if c.options.ValueKeys == nil {
+		return text
+	}
+	return c.options.ValueKeys.Encrypt(textPlace, []byte(text))
 }
 
 // valueWalk encrypts or decrypts all values in a message.

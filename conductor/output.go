@@ -1,0 +1,25 @@
+package conductor
+
+import (
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/jobs/steplog"
+)
+
+// textEncrypter is a logbook that encrypts values. What steps write may hold them.
+type textEncrypter interface{ EncryptText(text string) string }
+
+// output returns what keeps the lines of the job's steps; nil: nothing does.
+func (r *run) output() func(call *flow.Call, line string) {
+	logs := r.loop.options.Logs
+	if logs == nil {
+		return nil
+	}
+	encrypter, encrypts := r.loop.options.Logbook.(textEncrypter)
+	return func(call *flow.Call, line string) {
+		kept := steplog.Line{Step: call.Step, Action: call.Action, Attempt: call.Attempt, Time: r.now(), Text: line}
+		if encrypts {
+			kept.Text = encrypter.EncryptText(line)
+		}
+		logs.Append(r.claimed.Job.ID, kept, len(line))
+	}
+}

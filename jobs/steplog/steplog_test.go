@@ -1,0 +1,135 @@
+package steplog_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/steplog"
+	"github.com/conductord/conductord/logbook"
+)
+
+// line is a line of the first attempt at a step.
+func line(step, text string) steplog.Line {
+	return steplog.Line{Step: step, Action: logbook.ActionExecute, Attempt: 1, Text: text}
+}
+
+// appendLines appends lines of a size until a job has so many bytes more.
+func appendLines(b *steplog.Buffer, job jobs.JobID, step string, bytes int) {
+	text := strings.Repeat("x", 1023)
+	for range bytes >> 10 {
+		b.Append(job, line(step, text), len(text))
+	}
+}
+
+// all reads all pages.
+func all(t *testing.T, b *steplog.Buffer, query steplog.Query) (lines []steplog.Line, next string) {
+	t.Helper()
+	for {
+		page, _, err := b.Read(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if query.After = page.Next; len(page.Lines) == 0 {
+			return lines, page.Next
+		}
+		lines = append(lines, page.Lines...)
+	}
+}
+
+func sizeOf(lines []steplog.Line) (size int) {
+	for i := range lines {
+		size += len(lines[i].Text)
+	}
+	return size
+}
+
+func TestLines(t *testing.T) {
+	b, job, other := steplog.New("n.1"), jobs.NewJobID(), jobs.NewJobID()
+	b.Append(job, line("a", "before its run"), 0)
+	end := b.Begin(job)
+	defer b.Begin(other)()
+	b.Append(job, line("a", "one"), 3)
+	b.Append(job, line("b", "two"), 3)
+	b.Append(other, line("a", "of another job"), 1)
+	b.Append(job, line("a", "three"), 5)
+	lines, next := all(t, b, steplog.Query{Job: job})
+	var got []string
+	for _, l := range lines {
+		got = append(got, fmt.Sprintf("%s %s %d", l.Step, l.Text, l.Offset))
+	}
+	if want := "a one 0, b two 0, a three 4"; strings.Join(got, ", ") != want {
+		t.Errorf("%q, want %s", got, want)
+	}
+	if lines, _ := all(t, b, steplog.Query{Job: job, Step: "b"}); len(lines) != 1 || lines[0].Text != "two" {
+		t.Errorf("of one step: %+v", lines)
+	}
+	if got := steplog.NodeOf(next); got != "n.1" {
+		t.Errorf("the lines are from %q", got)
+	}
+	_, changed, err := b.Read(steplog.Query{Job: job, After: next})
+	if err != nil || changed == nil {
+		t.Fatal(changed, err)
+	}
+	end()
+	<-changed
+	b.Append(job, line("a", "after its run"), 0)
+	page, changed, err := b.Read(steplog.Query{Job: job})
+	if err != nil || changed != nil || page.Running || len(page.Lines) != 3 {
+		t.Errorf("after the run: %+v, %v", page, err)
+	}
+	again := steplog.New("n.1") // after a restart
+	defer again.Begin(job)()
+	again.Append(job, line("a", "anew"), 4)
+	if page, _, err := again.Read(steplog.Query{Job: job, After: next}); err != nil || len(page.Lines) != 1 {
+		t.Errorf("with the position of an earlier process: %+v, %v", page, err)
+	}
+	for _, after := range []string{"x", "1", "-1.a.b", "1.a", strings.Repeat("9", 30) + ".a.b"} {
+		if _, _, err := b.Read(steplog.Query{Job: job, After: after}); !errors.Is(err, logbook.ErrInvalid) {
+			t.Errorf("after %q: %v", after, err)
+		}
+	}
+}
+
+// TestBounds holds that the oldest lines of an attempt go first, and that readers see how much;
+// and that above the bound of all, jobs that run no more lose theirs before those that run.
+func TestBounds(t *testing.T) {
+	b, job := steplog.New("n1"), jobs.NewJobID()
+	defer b.Begin(job)()
+	appendLines(b, job, "small", 8<<10)
+	appendLines(b, job, "large", 10*steplog.MaxAttempt)
+	large, _ := all(t, b, steplog.Query{Job: job, Step: "large"})
+	if size := sizeOf(large); size > steplog.MaxAttempt || size < steplog.MaxAttempt*3/4 || large[0].Offset != int64(10*steplog.MaxAttempt-len(large)<<10) {
+		t.Errorf("%d bytes in %d lines are kept of a large attempt, from %d", size, len(large), large[0].Offset)
+	}
+	if small, _ := all(t, b, steplog.Query{Job: job, Step: "small"}); len(small) != 8 || small[0].Offset != 0 {
+		t.Errorf("%d lines are kept of a small attempt", len(small))
+	}
+
+	ended := jobs.NewJobID()
+	end := b.Begin(ended)
+	appendLines(b, ended, "s", steplog.MaxAttempt)
+	end()
+	var running []jobs.JobID
+	for range 2 * steplog.MaxBuffer / steplog.MaxAttempt {
+		running = append(running, jobs.NewJobID())
+		defer b.Begin(running[len(running)-1])()
+		appendLines(b, running[len(running)-1], "s", steplog.MaxAttempt)
+	}
+	if lines, _ := all(t, b, steplog.Query{Job: ended}); len(lines) > 0 {
+		t.Errorf("%d lines are kept of a job that has ended", len(lines))
+	}
+	total := 0
+	for _, id := range append(running, job) {
+		lines, _ := all(t, b, steplog.Query{Job: id})
+		if len(lines) == 0 {
+			t.Error("a job that runs has lost all")
+		}
+		total += sizeOf(lines)
+	}
+	if total > steplog.MaxBuffer || total < steplog.MaxBuffer*3/4 {
+		t.Errorf("%d bytes are kept in all", total)
+	}
+}
