@@ -14,7 +14,7 @@ func (r *run) output() func(call *flow.Call, line string) {
 	if logs == nil {
 		return nil
 	}
-	encrypter, encrypts := r.loop.options.Logbook.(textEncrypter)
+	encrypter, encrypts := r.loop.options.Client.(textEncrypter)
 	return func(call *flow.Call, line string) {
 		kept := steplog.Line{Step: call.Step, Action: call.Action, Attempt: call.Attempt, Time: r.now(), Text: line}
 		if encrypts {

@@ -34,7 +34,7 @@ func TestLogs(t *testing.T) {
 			}}
 			o := options(c, factory.registry(t))
 			if o.Logs = steplog.New("n1"); encrypts {
-				o.Logbook = veiled{c}
+				o.Client = veiled{c}
 			}
 			running(t, o)
 			job := post(t, c, "f", nil)

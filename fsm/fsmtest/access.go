@@ -6,6 +6,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/jobs/steplog"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -68,6 +69,11 @@ func (b *Board) Audit(_ context.Context, query access.RecordQuery) (logbook.Page
 
 // Refusals are none: nobody is asked who it is.
 func (b *Board) Refusals(context.Context) ([]access.Refusal, error) { return nil, nil }
+
+// ReadLogs reads nothing: no steps run beside the board.
+func (b *Board) ReadLogs(context.Context, steplog.Query) (steplog.Page, error) {
+	return steplog.Page{}, nil
+}
 
 // WhoAmI answers as a cluster does that does not ask its callers who they are.
 func (b *Board) WhoAmI(context.Context) (access.Identity, error) { return access.Identity{}, nil }

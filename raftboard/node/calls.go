@@ -41,6 +41,7 @@ type services struct {
 	upgrades  *upgradeService
 	backups   *backupService
 	access    *accessService
+	logs      *logService
 }
 
 // calls is the table of all calls but Watch, Backup and Carry, whose answers are streams. A
@@ -56,6 +57,7 @@ func (s *services) calls() []call {
 		streamed("BoardService/ClaimNext", command.Work, leading(r, claims.claimNext)),
 		streamed("BoardService/Execute", command.Work, leading(r, board.execute)),
 		plain("BoardService/ListJobs", command.Read, reading(r, board.list)),
+		plain("BoardService/ReadLogs", command.Read, s.logs.read),
 		plain("BoardService/Explain", command.Read, reading(r, board.explain)),
 		plain("BoardService/ListClaims", command.Read, reading(r, claims.listClaims)),
 		plain("BoardService/ListErrors", command.Read, reading(r, board.listErrors)),
@@ -241,8 +243,18 @@ func lead[Req, Res any](
 	if hops >= wire.MaxHops {
 		return nil, wire.ErrorToConnect(r.leader.refusal())
 	}
+	return forward[Req, Res](ctx, r, where.there, name, request, hops, options...)
+}
+
+// forward has another node answer a call.
+func forward[Req, Res any](
+	ctx context.Context, r *router, to Member, name string, request *connect.Request[Req], hops uint64, options ...connect.ClientOption,
+) (*connect.Response[Res], error) {
 	r.forwarded.Inc()
 	passed := connect.NewRequest(request.Msg)
+	if index := request.Header().Get(wire.HeaderMinIndex); index != "" {
+		passed.Header().Set(wire.HeaderMinIndex, index)
+	}
 	passed.Header().Set(wire.HeaderHops, strconv.FormatUint(hops+1, 10))
 	if r.guard.enforced {
 		passed.Header().Set(wire.HeaderPrincipal, r.guard.nameOf(ctx))
@@ -253,7 +265,7 @@ func lead[Req, Res any](
 			}
 		}
 	}
-	url := r.secure.url(where.there.API, wire.Prefix+name)
+	url := r.secure.url(to.API, wire.Prefix+name)
 	response, err := connect.NewClient[Req, Res](r.client, url, append(wire.ClientOptions(), options...)...).CallUnary(ctx, passed)
 	if err != nil {
 		return nil, wire.ErrorToConnect(wire.ErrorFromConnect(err))

@@ -194,6 +194,7 @@ func (o *tenant) requests() map[string]string {
 		"BoardService/GetJob":        id(`{"id": %q}`),
 		"BoardService/WaitJob":       id(`{"id": %q, "timeout": "0.001s"}`),
 		"BoardService/Explain":       id(`{"id": %q}`),
+		"BoardService/ReadLogs":      id(`{"job": %q}`),
 		"BoardService/ListJobs":      board,
 		"BoardService/ListClaims":    board,
 		"BoardService/ListErrors":    board,

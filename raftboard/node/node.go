@@ -56,6 +56,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/steplog"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/transport"
 	"github.com/conductord/conductord/raftboard/wire"
@@ -113,6 +114,7 @@ type Node struct {
 	memory       *memoryBudget
 	polls        *longPolls
 	shares       *sessionShares
+	logs         *steplog.Buffer // of the steps that run beside the node
 	api          *apiServer
 	services     *services
 
@@ -140,6 +142,7 @@ func Open(options Options) (*Node, error) {
 		leader:  newLeaderState(options),
 		disk:    newDiskSpace(options),
 		memory:  &memoryBudget{bytes: options.Memory, logger: options.Logger},
+		logs:    steplog.New(options.Name),
 		api:     newAPIServer(options.Logger.Named("http"), options.Memory),
 	}
 	n.shares = &sessionShares{
@@ -348,7 +351,7 @@ func (n *Node) newServices() *services {
 	cluster := &clusterService{options: o, log: n.log, started: n.started, machine: n.machine, raft: n.raft, clock: n.clock, leader: n.leader, ready: n.ready, members: n.members, guard: guard}
 	access := &accessService{machine: n.machine, router: router, submit: submit, node: o.Name}
 	return &services{
-		access: access,
+		access: access, logs: &logService{node: o.Name, machine: n.machine, members: n.members, router: router, logs: n.logs},
 		submit: submit, shares: n.shares, cluster: cluster, router: router,
 		upgrades: &upgradeService{members: n.members, router: router, submit: submit},
 		verify: &verifyService{
@@ -485,6 +488,10 @@ func (n *Node) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Sess
 	}
 	return command.SessionFromProto(answer.Msg.GetSession())
 }
+
+// Logs keeps what steps write that run in this process. The node answers readers from it, if
+// the entity of their conductor names the node under NodeKey.
+func (n *Node) Logs() *steplog.Buffer { return n.logs }
 
 // Ready is nil when the node can serve every call: it knows a leader, and has
 // applied what the leader had committed. Otherwise it says what is missing.

@@ -187,7 +187,7 @@ func (g *guard) scopeOf(message any) (scope, error) {
 		return g.scopeOfBook(m)
 	case *conductordv1.GetJobRequest, *conductordv1.WaitJobRequest, *conductordv1.ExplainRequest:
 		return inState("job", m.(interface{ GetId() string }).GetId(), jobs.ParseJobID, g.machine.BoardOfJob)
-	case *conductordv1.ClaimCommand, *conductordv1.JobCommand:
+	case *conductordv1.ClaimCommand, *conductordv1.JobCommand, *conductordv1.ReadLogsRequest:
 		return inState("job", m.(interface{ GetJob() string }).GetJob(), jobs.ParseJobID, g.machine.BoardOfJob)
 	case *conductordv1.Change:
 		s, err := inState("job", m.GetJob(), jobs.ParseJobID, g.machine.BoardOfJob)
@@ -360,11 +360,7 @@ func (g *guard) mayShow(ctx context.Context, board string) bool {
 
 // hide takes the values out of an answer to a principal that may not see them.
 func (g *guard) hide(ctx context.Context, answer any) {
-	who := callerOf(ctx)
-	if who == nil {
-		return
-	}
-	if p, err := g.rights(who); err != nil || p == nil || !p.HideValues {
+	if g.hidesValuesFrom(ctx) == "" {
 		return
 	}
 	if box, ok := answer.(*boxed); ok {
@@ -375,11 +371,23 @@ func (g *guard) hide(ctx context.Context, answer any) {
 	}
 }
 
+// hidesValuesFrom is the principal of the caller, if it may not see values; empty: it may.
+func (g *guard) hidesValuesFrom(ctx context.Context) string {
+	who := callerOf(ctx)
+	if who == nil {
+		return ""
+	}
+	if p, err := g.rights(who); err != nil || p == nil || !p.HideValues {
+		return ""
+	}
+	return who.name
+}
+
 // hidden are the fields that hold what programs have put into jobs, flows and steps, or have
 // printed.
 var hidden = map[protoreflect.FullName]bool{
 	"conductord.v1.Attempt.stderr": true, "conductord.v1.Failure.message": true, "conductord.v1.Failure.stack": true,
-	"conductord.v1.Definition.packed": true, "conductord.v1.Job.reason": true, "conductord.v1.JobError.reason": true, "conductord.v1.Event.reason": true,
+	"conductord.v1.Definition.packed": true, "conductord.v1.Job.reason": true, "conductord.v1.JobError.reason": true, "conductord.v1.Event.reason": true, "conductord.v1.LogLine.text": true,
 }
 
 // withoutValues clears all values in a message.

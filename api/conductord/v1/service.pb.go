@@ -1123,6 +1123,227 @@ func (x *ExplainResponse) GetRemedy() *Remedy {
 	return nil
 }
 
+type ReadLogsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Step          string                 `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"`   // empty: of all steps
+	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"` // the next of the answer before; empty: from the first line that is kept
+	Wait          *durationpb.Duration   `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`   // for a line, while the job runs
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadLogsRequest) Reset() {
+	*x = ReadLogsRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadLogsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadLogsRequest) ProtoMessage() {}
+
+func (x *ReadLogsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadLogsRequest.ProtoReflect.Descriptor instead.
+func (*ReadLogsRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ReadLogsRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ReadLogsRequest) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *ReadLogsRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *ReadLogsRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+// LogLine is a line that an attempt at a step has written.
+type LogLine struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
+	Action        string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"` // execute or revert
+	Attempt       uint32                 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Time          *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=time,proto3" json:"time,omitempty"`
+	Text          string                 `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
+	Offset        int64                  `protobuf:"varint,6,opt,name=offset,proto3" json:"offset,omitempty"` // bytes that the attempt has written before
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogLine) Reset() {
+	*x = LogLine{}
+	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogLine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogLine) ProtoMessage() {}
+
+func (x *LogLine) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
+func (*LogLine) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *LogLine) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *LogLine) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *LogLine) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *LogLine) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *LogLine) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *LogLine) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+type ReadLogsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lines         []*LogLine             `protobuf:"bytes,1,rep,name=lines,proto3" json:"lines,omitempty"`
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
+	Running       bool                   `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"` // the job runs there, so more lines may follow
+	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`        // whose conductor has the job, or had it; empty: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadLogsResponse) Reset() {
+	*x = ReadLogsResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadLogsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadLogsResponse) ProtoMessage() {}
+
+func (x *ReadLogsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadLogsResponse.ProtoReflect.Descriptor instead.
+func (*ReadLogsResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ReadLogsResponse) GetLines() []*LogLine {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *ReadLogsResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+func (x *ReadLogsResponse) GetRunning() bool {
+	if x != nil {
+		return x.Running
+	}
+	return false
+}
+
+func (x *ReadLogsResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
 type WatchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	After         *Position              `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"` // unset: from now on
@@ -1142,7 +1363,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +1375,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[18]
+	mi := &file_conductord_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +1388,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WatchRequest) GetAfter() *Position {
@@ -1260,7 +1481,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1272,7 +1493,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[19]
+	mi := &file_conductord_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1285,7 +1506,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WatchResponse) GetEvents() []*Event {
@@ -1311,7 +1532,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1323,7 +1544,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[20]
+	mi := &file_conductord_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1336,7 +1557,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ClaimResponse) GetClaimed() *Claimed {
@@ -1356,7 +1577,7 @@ type ClaimNextRequest struct {
 
 func (x *ClaimNextRequest) Reset() {
 	*x = ClaimNextRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1589,7 @@ func (x *ClaimNextRequest) String() string {
 func (*ClaimNextRequest) ProtoMessage() {}
 
 func (x *ClaimNextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[21]
+	mi := &file_conductord_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1602,7 @@ func (x *ClaimNextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNextRequest.ProtoReflect.Descriptor instead.
 func (*ClaimNextRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ClaimNextRequest) GetClaim() *ClaimNextCommand {
@@ -1407,7 +1628,7 @@ type ClaimNextResponse struct {
 
 func (x *ClaimNextResponse) Reset() {
 	*x = ClaimNextResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1419,7 +1640,7 @@ func (x *ClaimNextResponse) String() string {
 func (*ClaimNextResponse) ProtoMessage() {}
 
 func (x *ClaimNextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[22]
+	mi := &file_conductord_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1432,7 +1653,7 @@ func (x *ClaimNextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimNextResponse.ProtoReflect.Descriptor instead.
 func (*ClaimNextResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ClaimNextResponse) GetClaimed() []*Claimed {
@@ -1456,7 +1677,7 @@ type ListClaimsRequest struct {
 
 func (x *ListClaimsRequest) Reset() {
 	*x = ListClaimsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1468,7 +1689,7 @@ func (x *ListClaimsRequest) String() string {
 func (*ListClaimsRequest) ProtoMessage() {}
 
 func (x *ListClaimsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[23]
+	mi := &file_conductord_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1481,7 +1702,7 @@ func (x *ListClaimsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClaimsRequest.ProtoReflect.Descriptor instead.
 func (*ListClaimsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListClaimsRequest) GetOwner() string {
@@ -1536,7 +1757,7 @@ type ListClaimsResponse struct {
 
 func (x *ListClaimsResponse) Reset() {
 	*x = ListClaimsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1548,7 +1769,7 @@ func (x *ListClaimsResponse) String() string {
 func (*ListClaimsResponse) ProtoMessage() {}
 
 func (x *ListClaimsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[24]
+	mi := &file_conductord_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1561,7 +1782,7 @@ func (x *ListClaimsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClaimsResponse.ProtoReflect.Descriptor instead.
 func (*ListClaimsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListClaimsResponse) GetClaims() []*HeldClaim {
@@ -1598,7 +1819,7 @@ type ListErrorsRequest struct {
 
 func (x *ListErrorsRequest) Reset() {
 	*x = ListErrorsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1831,7 @@ func (x *ListErrorsRequest) String() string {
 func (*ListErrorsRequest) ProtoMessage() {}
 
 func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[25]
+	mi := &file_conductord_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1844,7 @@ func (x *ListErrorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListErrorsRequest.ProtoReflect.Descriptor instead.
 func (*ListErrorsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListErrorsRequest) GetJob() string {
@@ -1721,7 +1942,7 @@ type ListErrorsResponse struct {
 
 func (x *ListErrorsResponse) Reset() {
 	*x = ListErrorsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1733,7 +1954,7 @@ func (x *ListErrorsResponse) String() string {
 func (*ListErrorsResponse) ProtoMessage() {}
 
 func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[26]
+	mi := &file_conductord_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1746,7 +1967,7 @@ func (x *ListErrorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListErrorsResponse.ProtoReflect.Descriptor instead.
 func (*ListErrorsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListErrorsResponse) GetErrors() []*JobError {
@@ -1784,7 +2005,7 @@ type BulkRequest struct {
 
 func (x *BulkRequest) Reset() {
 	*x = BulkRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +2017,7 @@ func (x *BulkRequest) String() string {
 func (*BulkRequest) ProtoMessage() {}
 
 func (x *BulkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[27]
+	mi := &file_conductord_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +2030,7 @@ func (x *BulkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRequest.ProtoReflect.Descriptor instead.
 func (*BulkRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *BulkRequest) GetAction() string {
@@ -1867,7 +2088,7 @@ type BulkResponse struct {
 
 func (x *BulkResponse) Reset() {
 	*x = BulkResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1879,7 +2100,7 @@ func (x *BulkResponse) String() string {
 func (*BulkResponse) ProtoMessage() {}
 
 func (x *BulkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[28]
+	mi := &file_conductord_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1892,7 +2113,7 @@ func (x *BulkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkResponse.ProtoReflect.Descriptor instead.
 func (*BulkResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *BulkResponse) GetMatched() uint32 {
@@ -1940,7 +2161,7 @@ type BulkRefusal struct {
 
 func (x *BulkRefusal) Reset() {
 	*x = BulkRefusal{}
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1952,7 +2173,7 @@ func (x *BulkRefusal) String() string {
 func (*BulkRefusal) ProtoMessage() {}
 
 func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[29]
+	mi := &file_conductord_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1965,7 +2186,7 @@ func (x *BulkRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkRefusal.ProtoReflect.Descriptor instead.
 func (*BulkRefusal) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *BulkRefusal) GetJob() string {
@@ -1991,7 +2212,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2003,7 +2224,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[30]
+	mi := &file_conductord_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2016,7 +2237,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExecuteRequest) GetCommands() []*Command {
@@ -2035,7 +2256,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2047,7 +2268,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[31]
+	mi := &file_conductord_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2060,7 +2281,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ExecuteResponse) GetResults() []*Result {
@@ -2080,7 +2301,7 @@ type ListDrainsRequest struct {
 
 func (x *ListDrainsRequest) Reset() {
 	*x = ListDrainsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2092,7 +2313,7 @@ func (x *ListDrainsRequest) String() string {
 func (*ListDrainsRequest) ProtoMessage() {}
 
 func (x *ListDrainsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[32]
+	mi := &file_conductord_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2105,7 +2326,7 @@ func (x *ListDrainsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDrainsRequest.ProtoReflect.Descriptor instead.
 func (*ListDrainsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListDrainsRequest) GetStale() bool {
@@ -2132,7 +2353,7 @@ type ListDrainsResponse struct {
 
 func (x *ListDrainsResponse) Reset() {
 	*x = ListDrainsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2144,7 +2365,7 @@ func (x *ListDrainsResponse) String() string {
 func (*ListDrainsResponse) ProtoMessage() {}
 
 func (x *ListDrainsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[33]
+	mi := &file_conductord_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2157,7 +2378,7 @@ func (x *ListDrainsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDrainsResponse.ProtoReflect.Descriptor instead.
 func (*ListDrainsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListDrainsResponse) GetDrains() []*Drain {
@@ -2183,7 +2404,7 @@ type OpenRequest struct {
 
 func (x *OpenRequest) Reset() {
 	*x = OpenRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2195,7 +2416,7 @@ func (x *OpenRequest) String() string {
 func (*OpenRequest) ProtoMessage() {}
 
 func (x *OpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[34]
+	mi := &file_conductord_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2208,7 +2429,7 @@ func (x *OpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenRequest.ProtoReflect.Descriptor instead.
 func (*OpenRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *OpenRequest) GetOpening() *Opening {
@@ -2227,7 +2448,7 @@ type OpenResponse struct {
 
 func (x *OpenResponse) Reset() {
 	*x = OpenResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2239,7 +2460,7 @@ func (x *OpenResponse) String() string {
 func (*OpenResponse) ProtoMessage() {}
 
 func (x *OpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[35]
+	mi := &file_conductord_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2252,7 +2473,7 @@ func (x *OpenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenResponse.ProtoReflect.Descriptor instead.
 func (*OpenResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *OpenResponse) GetSession() *Session {
@@ -2271,7 +2492,7 @@ type KeepAliveRequest struct {
 
 func (x *KeepAliveRequest) Reset() {
 	*x = KeepAliveRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2283,7 +2504,7 @@ func (x *KeepAliveRequest) String() string {
 func (*KeepAliveRequest) ProtoMessage() {}
 
 func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[36]
+	mi := &file_conductord_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2296,7 +2517,7 @@ func (x *KeepAliveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAliveRequest.ProtoReflect.Descriptor instead.
 func (*KeepAliveRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *KeepAliveRequest) GetSession() string {
@@ -2316,7 +2537,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2549,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[37]
+	mi := &file_conductord_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +2562,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListSessionsRequest) GetStale() bool {
@@ -2368,7 +2589,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2380,7 +2601,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[38]
+	mi := &file_conductord_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2393,7 +2614,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -2421,7 +2642,7 @@ type ListEntitiesRequest struct {
 
 func (x *ListEntitiesRequest) Reset() {
 	*x = ListEntitiesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2433,7 +2654,7 @@ func (x *ListEntitiesRequest) String() string {
 func (*ListEntitiesRequest) ProtoMessage() {}
 
 func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[39]
+	mi := &file_conductord_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2446,7 +2667,7 @@ func (x *ListEntitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListEntitiesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListEntitiesRequest) GetKind() string {
@@ -2480,7 +2701,7 @@ type ListEntitiesResponse struct {
 
 func (x *ListEntitiesResponse) Reset() {
 	*x = ListEntitiesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2492,7 +2713,7 @@ func (x *ListEntitiesResponse) String() string {
 func (*ListEntitiesResponse) ProtoMessage() {}
 
 func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[40]
+	mi := &file_conductord_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2505,7 +2726,7 @@ func (x *ListEntitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEntitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListEntitiesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListEntitiesResponse) GetEntities() []*Entity {
@@ -2533,7 +2754,7 @@ type GetBookRequest struct {
 
 func (x *GetBookRequest) Reset() {
 	*x = GetBookRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2545,7 +2766,7 @@ func (x *GetBookRequest) String() string {
 func (*GetBookRequest) ProtoMessage() {}
 
 func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[41]
+	mi := &file_conductord_v1_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2558,7 +2779,7 @@ func (x *GetBookRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookRequest.ProtoReflect.Descriptor instead.
 func (*GetBookRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GetBookRequest) GetId() string {
@@ -2592,7 +2813,7 @@ type GetBookResponse struct {
 
 func (x *GetBookResponse) Reset() {
 	*x = GetBookResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2604,7 +2825,7 @@ func (x *GetBookResponse) String() string {
 func (*GetBookResponse) ProtoMessage() {}
 
 func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[42]
+	mi := &file_conductord_v1_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2617,7 +2838,7 @@ func (x *GetBookResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBookResponse.ProtoReflect.Descriptor instead.
 func (*GetBookResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetBookResponse) GetBook() *Book {
@@ -2645,7 +2866,7 @@ type ListBooksRequest struct {
 
 func (x *ListBooksRequest) Reset() {
 	*x = ListBooksRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2657,7 +2878,7 @@ func (x *ListBooksRequest) String() string {
 func (*ListBooksRequest) ProtoMessage() {}
 
 func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[43]
+	mi := &file_conductord_v1_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2670,7 +2891,7 @@ func (x *ListBooksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksRequest.ProtoReflect.Descriptor instead.
 func (*ListBooksRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListBooksRequest) GetAfter() string {
@@ -2704,7 +2925,7 @@ type ListBooksResponse struct {
 
 func (x *ListBooksResponse) Reset() {
 	*x = ListBooksResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2716,7 +2937,7 @@ func (x *ListBooksResponse) String() string {
 func (*ListBooksResponse) ProtoMessage() {}
 
 func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[44]
+	mi := &file_conductord_v1_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2729,7 +2950,7 @@ func (x *ListBooksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBooksResponse.ProtoReflect.Descriptor instead.
 func (*ListBooksResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListBooksResponse) GetBooks() []*Book {
@@ -2760,7 +2981,7 @@ type GetFlowRequest struct {
 
 func (x *GetFlowRequest) Reset() {
 	*x = GetFlowRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2772,7 +2993,7 @@ func (x *GetFlowRequest) String() string {
 func (*GetFlowRequest) ProtoMessage() {}
 
 func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[45]
+	mi := &file_conductord_v1_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2785,7 +3006,7 @@ func (x *GetFlowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowRequest.ProtoReflect.Descriptor instead.
 func (*GetFlowRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GetFlowRequest) GetId() string {
@@ -2826,7 +3047,7 @@ type GetFlowResponse struct {
 
 func (x *GetFlowResponse) Reset() {
 	*x = GetFlowResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2838,7 +3059,7 @@ func (x *GetFlowResponse) String() string {
 func (*GetFlowResponse) ProtoMessage() {}
 
 func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[46]
+	mi := &file_conductord_v1_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2851,7 +3072,7 @@ func (x *GetFlowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFlowResponse.ProtoReflect.Descriptor instead.
 func (*GetFlowResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *GetFlowResponse) GetFlow() *FlowDetail {
@@ -2877,7 +3098,7 @@ type UpdateFlowsRequest struct {
 
 func (x *UpdateFlowsRequest) Reset() {
 	*x = UpdateFlowsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2889,7 +3110,7 @@ func (x *UpdateFlowsRequest) String() string {
 func (*UpdateFlowsRequest) ProtoMessage() {}
 
 func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[47]
+	mi := &file_conductord_v1_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2902,7 +3123,7 @@ func (x *UpdateFlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *UpdateFlowsRequest) GetUpdates() []*Update {
@@ -2921,7 +3142,7 @@ type UpdateFlowsResponse struct {
 
 func (x *UpdateFlowsResponse) Reset() {
 	*x = UpdateFlowsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2933,7 +3154,7 @@ func (x *UpdateFlowsResponse) String() string {
 func (*UpdateFlowsResponse) ProtoMessage() {}
 
 func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[48]
+	mi := &file_conductord_v1_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2946,7 +3167,7 @@ func (x *UpdateFlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateFlowsResponse.ProtoReflect.Descriptor instead.
 func (*UpdateFlowsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *UpdateFlowsResponse) GetVerdicts() []*Verdict {
@@ -2965,7 +3186,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2977,7 +3198,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[49]
+	mi := &file_conductord_v1_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2990,7 +3211,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Verdict) GetError() *Error {
@@ -3009,7 +3230,7 @@ type SaveScheduleRequest struct {
 
 func (x *SaveScheduleRequest) Reset() {
 	*x = SaveScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3021,7 +3242,7 @@ func (x *SaveScheduleRequest) String() string {
 func (*SaveScheduleRequest) ProtoMessage() {}
 
 func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[50]
+	mi := &file_conductord_v1_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3034,7 +3255,7 @@ func (x *SaveScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SaveScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SaveScheduleRequest) GetSchedule() *Schedule {
@@ -3053,7 +3274,7 @@ type SaveScheduleResponse struct {
 
 func (x *SaveScheduleResponse) Reset() {
 	*x = SaveScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3065,7 +3286,7 @@ func (x *SaveScheduleResponse) String() string {
 func (*SaveScheduleResponse) ProtoMessage() {}
 
 func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[51]
+	mi := &file_conductord_v1_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3078,7 +3299,7 @@ func (x *SaveScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SaveScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SaveScheduleResponse) GetSchedule() *Schedule {
@@ -3101,7 +3322,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3113,7 +3334,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[52]
+	mi := &file_conductord_v1_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3126,7 +3347,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetScheduleRequest) GetBoard() string {
@@ -3175,7 +3396,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3187,7 +3408,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[53]
+	mi := &file_conductord_v1_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3200,7 +3421,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -3236,7 +3457,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3248,7 +3469,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[54]
+	mi := &file_conductord_v1_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3261,7 +3482,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListSchedulesRequest) GetBoard() string {
@@ -3302,7 +3523,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3314,7 +3535,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[55]
+	mi := &file_conductord_v1_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3327,7 +3548,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{55}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -3354,7 +3575,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3366,7 +3587,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[56]
+	mi := &file_conductord_v1_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3379,7 +3600,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{56}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ResumeScheduleRequest) GetBoard() string {
@@ -3408,7 +3629,7 @@ type RunScheduleRequest struct {
 
 func (x *RunScheduleRequest) Reset() {
 	*x = RunScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3420,7 +3641,7 @@ func (x *RunScheduleRequest) String() string {
 func (*RunScheduleRequest) ProtoMessage() {}
 
 func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[57]
+	mi := &file_conductord_v1_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3433,7 +3654,7 @@ func (x *RunScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleRequest.ProtoReflect.Descriptor instead.
 func (*RunScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{57}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RunScheduleRequest) GetBoard() string {
@@ -3473,7 +3694,7 @@ type RunScheduleResponse struct {
 
 func (x *RunScheduleResponse) Reset() {
 	*x = RunScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3485,7 +3706,7 @@ func (x *RunScheduleResponse) String() string {
 func (*RunScheduleResponse) ProtoMessage() {}
 
 func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[58]
+	mi := &file_conductord_v1_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3498,7 +3719,7 @@ func (x *RunScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunScheduleResponse.ProtoReflect.Descriptor instead.
 func (*RunScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{58}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RunScheduleResponse) GetSlot() *SlotRecord {
@@ -3522,7 +3743,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3534,7 +3755,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[59]
+	mi := &file_conductord_v1_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3547,7 +3768,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{59}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *BackfillScheduleRequest) GetBoard() string {
@@ -3602,7 +3823,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3614,7 +3835,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[60]
+	mi := &file_conductord_v1_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3627,7 +3848,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{60}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *BackfillScheduleResponse) GetSlots() []*SlotRecord {
@@ -3654,7 +3875,7 @@ type ListPrincipalsRequest struct {
 
 func (x *ListPrincipalsRequest) Reset() {
 	*x = ListPrincipalsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3666,7 +3887,7 @@ func (x *ListPrincipalsRequest) String() string {
 func (*ListPrincipalsRequest) ProtoMessage() {}
 
 func (x *ListPrincipalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[61]
+	mi := &file_conductord_v1_service_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3679,7 +3900,7 @@ func (x *ListPrincipalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPrincipalsRequest.ProtoReflect.Descriptor instead.
 func (*ListPrincipalsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{61}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListPrincipalsRequest) GetAfter() string {
@@ -3706,7 +3927,7 @@ type ListPrincipalsResponse struct {
 
 func (x *ListPrincipalsResponse) Reset() {
 	*x = ListPrincipalsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3718,7 +3939,7 @@ func (x *ListPrincipalsResponse) String() string {
 func (*ListPrincipalsResponse) ProtoMessage() {}
 
 func (x *ListPrincipalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[62]
+	mi := &file_conductord_v1_service_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3731,7 +3952,7 @@ func (x *ListPrincipalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPrincipalsResponse.ProtoReflect.Descriptor instead.
 func (*ListPrincipalsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{62}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListPrincipalsResponse) GetPrincipals() []*Principal {
@@ -3758,7 +3979,7 @@ type ListQuotasRequest struct {
 
 func (x *ListQuotasRequest) Reset() {
 	*x = ListQuotasRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3770,7 +3991,7 @@ func (x *ListQuotasRequest) String() string {
 func (*ListQuotasRequest) ProtoMessage() {}
 
 func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[63]
+	mi := &file_conductord_v1_service_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3783,7 +4004,7 @@ func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
 func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{63}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListQuotasRequest) GetAfter() string {
@@ -3810,7 +4031,7 @@ type ListQuotasResponse struct {
 
 func (x *ListQuotasResponse) Reset() {
 	*x = ListQuotasResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3822,7 +4043,7 @@ func (x *ListQuotasResponse) String() string {
 func (*ListQuotasResponse) ProtoMessage() {}
 
 func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[64]
+	mi := &file_conductord_v1_service_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3835,7 +4056,7 @@ func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasResponse.ProtoReflect.Descriptor instead.
 func (*ListQuotasResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{64}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ListQuotasResponse) GetQuotas() []*Quota {
@@ -3868,7 +4089,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3880,7 +4101,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[65]
+	mi := &file_conductord_v1_service_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3893,7 +4114,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{65}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListAuditRequest) GetPrincipal() string {
@@ -3962,7 +4183,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3974,7 +4195,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[66]
+	mi := &file_conductord_v1_service_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3987,7 +4208,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{66}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -4012,7 +4233,7 @@ type ListRefusalsRequest struct {
 
 func (x *ListRefusalsRequest) Reset() {
 	*x = ListRefusalsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4024,7 +4245,7 @@ func (x *ListRefusalsRequest) String() string {
 func (*ListRefusalsRequest) ProtoMessage() {}
 
 func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[67]
+	mi := &file_conductord_v1_service_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4037,7 +4258,7 @@ func (x *ListRefusalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusalsRequest.ProtoReflect.Descriptor instead.
 func (*ListRefusalsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{67}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
 }
 
 type ListRefusalsResponse struct {
@@ -4049,7 +4270,7 @@ type ListRefusalsResponse struct {
 
 func (x *ListRefusalsResponse) Reset() {
 	*x = ListRefusalsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4061,7 +4282,7 @@ func (x *ListRefusalsResponse) String() string {
 func (*ListRefusalsResponse) ProtoMessage() {}
 
 func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[68]
+	mi := &file_conductord_v1_service_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4074,7 +4295,7 @@ func (x *ListRefusalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRefusalsResponse.ProtoReflect.Descriptor instead.
 func (*ListRefusalsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{68}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListRefusalsResponse) GetRefusals() []*AuditRefusal {
@@ -4092,7 +4313,7 @@ type WhoAmIRequest struct {
 
 func (x *WhoAmIRequest) Reset() {
 	*x = WhoAmIRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4104,7 +4325,7 @@ func (x *WhoAmIRequest) String() string {
 func (*WhoAmIRequest) ProtoMessage() {}
 
 func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[69]
+	mi := &file_conductord_v1_service_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4117,7 +4338,7 @@ func (x *WhoAmIRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIRequest.ProtoReflect.Descriptor instead.
 func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{69}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
 }
 
 type WhoAmIResponse struct {
@@ -4133,7 +4354,7 @@ type WhoAmIResponse struct {
 
 func (x *WhoAmIResponse) Reset() {
 	*x = WhoAmIResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4145,7 +4366,7 @@ func (x *WhoAmIResponse) String() string {
 func (*WhoAmIResponse) ProtoMessage() {}
 
 func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[70]
+	mi := &file_conductord_v1_service_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4158,7 +4379,7 @@ func (x *WhoAmIResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoAmIResponse.ProtoReflect.Descriptor instead.
 func (*WhoAmIResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{70}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *WhoAmIResponse) GetEnforced() bool {
@@ -4206,7 +4427,7 @@ type CarryRequest struct {
 
 func (x *CarryRequest) Reset() {
 	*x = CarryRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4218,7 +4439,7 @@ func (x *CarryRequest) String() string {
 func (*CarryRequest) ProtoMessage() {}
 
 func (x *CarryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[71]
+	mi := &file_conductord_v1_service_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4231,7 +4452,7 @@ func (x *CarryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryRequest.ProtoReflect.Descriptor instead.
 func (*CarryRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{71}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *CarryRequest) GetCalls() []*StreamedCall {
@@ -4261,7 +4482,7 @@ type StreamedCall struct {
 
 func (x *StreamedCall) Reset() {
 	*x = StreamedCall{}
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4273,7 +4494,7 @@ func (x *StreamedCall) String() string {
 func (*StreamedCall) ProtoMessage() {}
 
 func (x *StreamedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[72]
+	mi := &file_conductord_v1_service_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4286,7 +4507,7 @@ func (x *StreamedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedCall.ProtoReflect.Descriptor instead.
 func (*StreamedCall) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{72}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *StreamedCall) GetNumber() uint64 {
@@ -4339,7 +4560,7 @@ type CarryResponse struct {
 
 func (x *CarryResponse) Reset() {
 	*x = CarryResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4351,7 +4572,7 @@ func (x *CarryResponse) String() string {
 func (*CarryResponse) ProtoMessage() {}
 
 func (x *CarryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[73]
+	mi := &file_conductord_v1_service_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4364,7 +4585,7 @@ func (x *CarryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CarryResponse.ProtoReflect.Descriptor instead.
 func (*CarryResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{73}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *CarryResponse) GetAnswers() []*StreamedAnswer {
@@ -4416,7 +4637,7 @@ type StreamedAnswer struct {
 
 func (x *StreamedAnswer) Reset() {
 	*x = StreamedAnswer{}
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4428,7 +4649,7 @@ func (x *StreamedAnswer) String() string {
 func (*StreamedAnswer) ProtoMessage() {}
 
 func (x *StreamedAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[74]
+	mi := &file_conductord_v1_service_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4441,7 +4662,7 @@ func (x *StreamedAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedAnswer.ProtoReflect.Descriptor instead.
 func (*StreamedAnswer) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{74}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *StreamedAnswer) GetNumber() uint64 {
@@ -4494,7 +4715,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4506,7 +4727,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[75]
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4519,7 +4740,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{75}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
 }
 
 type UpgradeResponse struct {
@@ -4531,7 +4752,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4543,7 +4764,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[76]
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4556,7 +4777,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{76}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *UpgradeResponse) GetVersion() uint32 {
@@ -4574,7 +4795,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4586,7 +4807,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[77]
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4599,7 +4820,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{77}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
 }
 
 type VerifyResponse struct {
@@ -4612,7 +4833,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4624,7 +4845,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4637,7 +4858,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -4666,7 +4887,7 @@ type MemberCheck struct {
 
 func (x *MemberCheck) Reset() {
 	*x = MemberCheck{}
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4678,7 +4899,7 @@ func (x *MemberCheck) String() string {
 func (*MemberCheck) ProtoMessage() {}
 
 func (x *MemberCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4691,7 +4912,7 @@ func (x *MemberCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberCheck.ProtoReflect.Descriptor instead.
 func (*MemberCheck) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *MemberCheck) GetName() string {
@@ -4731,7 +4952,7 @@ type TableSumsRequest struct {
 
 func (x *TableSumsRequest) Reset() {
 	*x = TableSumsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4743,7 +4964,7 @@ func (x *TableSumsRequest) String() string {
 func (*TableSumsRequest) ProtoMessage() {}
 
 func (x *TableSumsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4756,7 +4977,7 @@ func (x *TableSumsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableSumsRequest.ProtoReflect.Descriptor instead.
 func (*TableSumsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *TableSumsRequest) GetIndex() uint64 {
@@ -4775,7 +4996,7 @@ type TableSumsResponse struct {
 
 func (x *TableSumsResponse) Reset() {
 	*x = TableSumsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4787,7 +5008,7 @@ func (x *TableSumsResponse) String() string {
 func (*TableSumsResponse) ProtoMessage() {}
 
 func (x *TableSumsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4800,7 +5021,7 @@ func (x *TableSumsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableSumsResponse.ProtoReflect.Descriptor instead.
 func (*TableSumsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *TableSumsResponse) GetSums() []*TableSum {
@@ -4824,7 +5045,7 @@ type AddMemberRequest struct {
 
 func (x *AddMemberRequest) Reset() {
 	*x = AddMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4836,7 +5057,7 @@ func (x *AddMemberRequest) String() string {
 func (*AddMemberRequest) ProtoMessage() {}
 
 func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4849,7 +5070,7 @@ func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberRequest.ProtoReflect.Descriptor instead.
 func (*AddMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *AddMemberRequest) GetCluster() string {
@@ -4906,7 +5127,7 @@ type AddMemberResponse struct {
 
 func (x *AddMemberResponse) Reset() {
 	*x = AddMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4918,7 +5139,7 @@ func (x *AddMemberResponse) String() string {
 func (*AddMemberResponse) ProtoMessage() {}
 
 func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4931,7 +5152,7 @@ func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberResponse.ProtoReflect.Descriptor instead.
 func (*AddMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *AddMemberResponse) GetGeneration() uint64 {
@@ -4964,7 +5185,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4976,7 +5197,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4989,7 +5210,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *RemoveMemberRequest) GetName() string {
@@ -5008,7 +5229,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5020,7 +5241,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5033,7 +5254,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *RemoveMemberResponse) GetMembers() []*Member {
@@ -5054,7 +5275,7 @@ type SetVoteRequest struct {
 
 func (x *SetVoteRequest) Reset() {
 	*x = SetVoteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5066,7 +5287,7 @@ func (x *SetVoteRequest) String() string {
 func (*SetVoteRequest) ProtoMessage() {}
 
 func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5079,7 +5300,7 @@ func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVoteRequest.ProtoReflect.Descriptor instead.
 func (*SetVoteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *SetVoteRequest) GetName() string {
@@ -5112,7 +5333,7 @@ type SetVoteResponse struct {
 
 func (x *SetVoteResponse) Reset() {
 	*x = SetVoteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5124,7 +5345,7 @@ func (x *SetVoteResponse) String() string {
 func (*SetVoteResponse) ProtoMessage() {}
 
 func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5137,7 +5358,7 @@ func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVoteResponse.ProtoReflect.Descriptor instead.
 func (*SetVoteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SetVoteResponse) GetMembers() []*Member {
@@ -5158,7 +5379,7 @@ type MoveMemberRequest struct {
 
 func (x *MoveMemberRequest) Reset() {
 	*x = MoveMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5170,7 +5391,7 @@ func (x *MoveMemberRequest) String() string {
 func (*MoveMemberRequest) ProtoMessage() {}
 
 func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5183,7 +5404,7 @@ func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*MoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *MoveMemberRequest) GetName() string {
@@ -5216,7 +5437,7 @@ type MoveMemberResponse struct {
 
 func (x *MoveMemberResponse) Reset() {
 	*x = MoveMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5228,7 +5449,7 @@ func (x *MoveMemberResponse) String() string {
 func (*MoveMemberResponse) ProtoMessage() {}
 
 func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5241,7 +5462,7 @@ func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*MoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *MoveMemberResponse) GetMembers() []*Member {
@@ -5260,7 +5481,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5272,7 +5493,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5285,7 +5506,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *TransferLeaderRequest) GetTo() string {
@@ -5304,7 +5525,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[91]
+	mi := &file_conductord_v1_service_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5316,7 +5537,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[91]
+	mi := &file_conductord_v1_service_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5329,7 +5550,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *TransferLeaderResponse) GetLeader() string {
@@ -5347,7 +5568,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[92]
+	mi := &file_conductord_v1_service_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5359,7 +5580,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[92]
+	mi := &file_conductord_v1_service_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5372,7 +5593,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{95}
 }
 
 type BackupResponse struct {
@@ -5384,7 +5605,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[93]
+	mi := &file_conductord_v1_service_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5396,7 +5617,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[93]
+	mi := &file_conductord_v1_service_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5409,7 +5630,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{93}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *BackupResponse) GetPart() []byte {
@@ -5427,7 +5648,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[94]
+	mi := &file_conductord_v1_service_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5439,7 +5660,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[94]
+	mi := &file_conductord_v1_service_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5452,7 +5673,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{94}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{97}
 }
 
 type StatusResponse struct {
@@ -5489,7 +5710,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[95]
+	mi := &file_conductord_v1_service_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5501,7 +5722,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[95]
+	mi := &file_conductord_v1_service_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5514,7 +5735,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{95}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -5698,7 +5919,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[96]
+	mi := &file_conductord_v1_service_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5710,7 +5931,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[96]
+	mi := &file_conductord_v1_service_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5723,7 +5944,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{96}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Member) GetName() string {
@@ -5842,7 +6063,24 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05cause\x18\x03 \x01(\tR\x05cause\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x120\n" +
 	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12-\n" +
-	"\x06remedy\x18\x06 \x01(\v2\x15.conductord.v1.RemedyR\x06remedy\"\x9c\x02\n" +
+	"\x06remedy\x18\x06 \x01(\v2\x15.conductord.v1.RemedyR\x06remedy\"|\n" +
+	"\x0fReadLogsRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\tR\x04step\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\x12-\n" +
+	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"\xab\x01\n" +
+	"\aLogLine\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\tR\x04step\x12\x16\n" +
+	"\x06action\x18\x02 \x01(\tR\x06action\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\rR\aattempt\x12.\n" +
+	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\x12\x16\n" +
+	"\x06offset\x18\x06 \x01(\x03R\x06offset\"\x82\x01\n" +
+	"\x10ReadLogsResponse\x12,\n" +
+	"\x05lines\x18\x01 \x03(\v2\x16.conductord.v1.LogLineR\x05lines\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\x12\x18\n" +
+	"\arunning\x18\x03 \x01(\bR\arunning\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node\"\x9c\x02\n" +
 	"\fWatchRequest\x12-\n" +
 	"\x05after\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\x05after\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x10\n" +
@@ -6166,13 +6404,14 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\fraft_address\x18\x03 \x01(\tR\vraftAddress\x12\x1f\n" +
 	"\vapi_address\x18\x04 \x01(\tR\n" +
 	"apiAddress\x12\x14\n" +
-	"\x05voter\x18\x05 \x01(\bR\x05voter2\xb6\x11\n" +
+	"\x05voter\x18\x05 \x01(\bR\x05voter2\x83\x12\n" +
 	"\fBoardService\x12?\n" +
 	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\x12E\n" +
 	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\x12K\n" +
 	"\bListJobs\x12\x1e.conductord.v1.ListJobsRequest\x1a\x1f.conductord.v1.ListJobsResponse\x12H\n" +
 	"\aWaitJob\x12\x1d.conductord.v1.WaitJobRequest\x1a\x1e.conductord.v1.WaitJobResponse\x12H\n" +
-	"\aExplain\x12\x1d.conductord.v1.ExplainRequest\x1a\x1e.conductord.v1.ExplainResponse\x12D\n" +
+	"\aExplain\x12\x1d.conductord.v1.ExplainRequest\x1a\x1e.conductord.v1.ExplainResponse\x12K\n" +
+	"\bReadLogs\x12\x1e.conductord.v1.ReadLogsRequest\x1a\x1f.conductord.v1.ReadLogsResponse\x12D\n" +
 	"\x05Watch\x12\x1b.conductord.v1.WatchRequest\x1a\x1c.conductord.v1.WatchResponse0\x01\x12B\n" +
 	"\x05Claim\x12\x1b.conductord.v1.ClaimCommand\x1a\x1c.conductord.v1.ClaimResponse\x12N\n" +
 	"\tClaimNext\x12\x1f.conductord.v1.ClaimNextRequest\x1a .conductord.v1.ClaimNextResponse\x12@\n" +
@@ -6275,7 +6514,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 98)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 101)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*FindIDsRequest)(nil),           // 0: conductord.v1.FindIDsRequest
 	(*FindIDsResponse)(nil),          // 1: conductord.v1.FindIDsResponse
@@ -6295,382 +6534,390 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*ExplainRequest)(nil),           // 15: conductord.v1.ExplainRequest
 	(*Remedy)(nil),                   // 16: conductord.v1.Remedy
 	(*ExplainResponse)(nil),          // 17: conductord.v1.ExplainResponse
-	(*WatchRequest)(nil),             // 18: conductord.v1.WatchRequest
-	(*WatchResponse)(nil),            // 19: conductord.v1.WatchResponse
-	(*ClaimResponse)(nil),            // 20: conductord.v1.ClaimResponse
-	(*ClaimNextRequest)(nil),         // 21: conductord.v1.ClaimNextRequest
-	(*ClaimNextResponse)(nil),        // 22: conductord.v1.ClaimNextResponse
-	(*ListClaimsRequest)(nil),        // 23: conductord.v1.ListClaimsRequest
-	(*ListClaimsResponse)(nil),       // 24: conductord.v1.ListClaimsResponse
-	(*ListErrorsRequest)(nil),        // 25: conductord.v1.ListErrorsRequest
-	(*ListErrorsResponse)(nil),       // 26: conductord.v1.ListErrorsResponse
-	(*BulkRequest)(nil),              // 27: conductord.v1.BulkRequest
-	(*BulkResponse)(nil),             // 28: conductord.v1.BulkResponse
-	(*BulkRefusal)(nil),              // 29: conductord.v1.BulkRefusal
-	(*ExecuteRequest)(nil),           // 30: conductord.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),          // 31: conductord.v1.ExecuteResponse
-	(*ListDrainsRequest)(nil),        // 32: conductord.v1.ListDrainsRequest
-	(*ListDrainsResponse)(nil),       // 33: conductord.v1.ListDrainsResponse
-	(*OpenRequest)(nil),              // 34: conductord.v1.OpenRequest
-	(*OpenResponse)(nil),             // 35: conductord.v1.OpenResponse
-	(*KeepAliveRequest)(nil),         // 36: conductord.v1.KeepAliveRequest
-	(*ListSessionsRequest)(nil),      // 37: conductord.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),     // 38: conductord.v1.ListSessionsResponse
-	(*ListEntitiesRequest)(nil),      // 39: conductord.v1.ListEntitiesRequest
-	(*ListEntitiesResponse)(nil),     // 40: conductord.v1.ListEntitiesResponse
-	(*GetBookRequest)(nil),           // 41: conductord.v1.GetBookRequest
-	(*GetBookResponse)(nil),          // 42: conductord.v1.GetBookResponse
-	(*ListBooksRequest)(nil),         // 43: conductord.v1.ListBooksRequest
-	(*ListBooksResponse)(nil),        // 44: conductord.v1.ListBooksResponse
-	(*GetFlowRequest)(nil),           // 45: conductord.v1.GetFlowRequest
-	(*GetFlowResponse)(nil),          // 46: conductord.v1.GetFlowResponse
-	(*UpdateFlowsRequest)(nil),       // 47: conductord.v1.UpdateFlowsRequest
-	(*UpdateFlowsResponse)(nil),      // 48: conductord.v1.UpdateFlowsResponse
-	(*Verdict)(nil),                  // 49: conductord.v1.Verdict
-	(*SaveScheduleRequest)(nil),      // 50: conductord.v1.SaveScheduleRequest
-	(*SaveScheduleResponse)(nil),     // 51: conductord.v1.SaveScheduleResponse
-	(*GetScheduleRequest)(nil),       // 52: conductord.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),      // 53: conductord.v1.GetScheduleResponse
-	(*ListSchedulesRequest)(nil),     // 54: conductord.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil),    // 55: conductord.v1.ListSchedulesResponse
-	(*ResumeScheduleRequest)(nil),    // 56: conductord.v1.ResumeScheduleRequest
-	(*RunScheduleRequest)(nil),       // 57: conductord.v1.RunScheduleRequest
-	(*RunScheduleResponse)(nil),      // 58: conductord.v1.RunScheduleResponse
-	(*BackfillScheduleRequest)(nil),  // 59: conductord.v1.BackfillScheduleRequest
-	(*BackfillScheduleResponse)(nil), // 60: conductord.v1.BackfillScheduleResponse
-	(*ListPrincipalsRequest)(nil),    // 61: conductord.v1.ListPrincipalsRequest
-	(*ListPrincipalsResponse)(nil),   // 62: conductord.v1.ListPrincipalsResponse
-	(*ListQuotasRequest)(nil),        // 63: conductord.v1.ListQuotasRequest
-	(*ListQuotasResponse)(nil),       // 64: conductord.v1.ListQuotasResponse
-	(*ListAuditRequest)(nil),         // 65: conductord.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),        // 66: conductord.v1.ListAuditResponse
-	(*ListRefusalsRequest)(nil),      // 67: conductord.v1.ListRefusalsRequest
-	(*ListRefusalsResponse)(nil),     // 68: conductord.v1.ListRefusalsResponse
-	(*WhoAmIRequest)(nil),            // 69: conductord.v1.WhoAmIRequest
-	(*WhoAmIResponse)(nil),           // 70: conductord.v1.WhoAmIResponse
-	(*CarryRequest)(nil),             // 71: conductord.v1.CarryRequest
-	(*StreamedCall)(nil),             // 72: conductord.v1.StreamedCall
-	(*CarryResponse)(nil),            // 73: conductord.v1.CarryResponse
-	(*StreamedAnswer)(nil),           // 74: conductord.v1.StreamedAnswer
-	(*UpgradeRequest)(nil),           // 75: conductord.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),          // 76: conductord.v1.UpgradeResponse
-	(*VerifyRequest)(nil),            // 77: conductord.v1.VerifyRequest
-	(*VerifyResponse)(nil),           // 78: conductord.v1.VerifyResponse
-	(*MemberCheck)(nil),              // 79: conductord.v1.MemberCheck
-	(*TableSumsRequest)(nil),         // 80: conductord.v1.TableSumsRequest
-	(*TableSumsResponse)(nil),        // 81: conductord.v1.TableSumsResponse
-	(*AddMemberRequest)(nil),         // 82: conductord.v1.AddMemberRequest
-	(*AddMemberResponse)(nil),        // 83: conductord.v1.AddMemberResponse
-	(*RemoveMemberRequest)(nil),      // 84: conductord.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),     // 85: conductord.v1.RemoveMemberResponse
-	(*SetVoteRequest)(nil),           // 86: conductord.v1.SetVoteRequest
-	(*SetVoteResponse)(nil),          // 87: conductord.v1.SetVoteResponse
-	(*MoveMemberRequest)(nil),        // 88: conductord.v1.MoveMemberRequest
-	(*MoveMemberResponse)(nil),       // 89: conductord.v1.MoveMemberResponse
-	(*TransferLeaderRequest)(nil),    // 90: conductord.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),   // 91: conductord.v1.TransferLeaderResponse
-	(*BackupRequest)(nil),            // 92: conductord.v1.BackupRequest
-	(*BackupResponse)(nil),           // 93: conductord.v1.BackupResponse
-	(*StatusRequest)(nil),            // 94: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),           // 95: conductord.v1.StatusResponse
-	(*Member)(nil),                   // 96: conductord.v1.Member
-	nil,                              // 97: conductord.v1.StatusResponse.JobsEntry
-	(*Board)(nil),                    // 98: conductord.v1.Board
-	(*Posting)(nil),                  // 99: conductord.v1.Posting
-	(*Job)(nil),                      // 100: conductord.v1.Job
-	(*Error)(nil),                    // 101: conductord.v1.Error
-	(*timestamppb.Timestamp)(nil),    // 102: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 103: google.protobuf.Duration
-	(*Position)(nil),                 // 104: conductord.v1.Position
-	(*Event)(nil),                    // 105: conductord.v1.Event
-	(*Claimed)(nil),                  // 106: conductord.v1.Claimed
-	(*ClaimNextCommand)(nil),         // 107: conductord.v1.ClaimNextCommand
-	(*HeldClaim)(nil),                // 108: conductord.v1.HeldClaim
-	(*JobError)(nil),                 // 109: conductord.v1.JobError
-	(*Command)(nil),                  // 110: conductord.v1.Command
-	(*Result)(nil),                   // 111: conductord.v1.Result
-	(*Drain)(nil),                    // 112: conductord.v1.Drain
-	(*Opening)(nil),                  // 113: conductord.v1.Opening
-	(*Session)(nil),                  // 114: conductord.v1.Session
-	(*Entity)(nil),                   // 115: conductord.v1.Entity
-	(*Book)(nil),                     // 116: conductord.v1.Book
-	(*FlowDetail)(nil),               // 117: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 118: conductord.v1.Update
-	(*Schedule)(nil),                 // 119: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 120: conductord.v1.SlotRecord
-	(*Principal)(nil),                // 121: conductord.v1.Principal
-	(*Quota)(nil),                    // 122: conductord.v1.Quota
-	(*AuditRecord)(nil),              // 123: conductord.v1.AuditRecord
-	(*AuditRefusal)(nil),             // 124: conductord.v1.AuditRefusal
-	(*Grant)(nil),                    // 125: conductord.v1.Grant
-	(*TableSum)(nil),                 // 126: conductord.v1.TableSum
-	(*ClaimCommand)(nil),             // 127: conductord.v1.ClaimCommand
-	(*ExtendClaimCommand)(nil),       // 128: conductord.v1.ExtendClaimCommand
-	(*Ending)(nil),                   // 129: conductord.v1.Ending
-	(*JobCommand)(nil),               // 130: conductord.v1.JobCommand
-	(*Change)(nil),                   // 131: conductord.v1.Change
-	(*Intervention)(nil),             // 132: conductord.v1.Intervention
-	(*BoardCommand)(nil),             // 133: conductord.v1.BoardCommand
-	(*LimitBoardCommand)(nil),        // 134: conductord.v1.LimitBoardCommand
-	(*AgeBoardCommand)(nil),          // 135: conductord.v1.AgeBoardCommand
-	(*CloseSessionCommand)(nil),      // 136: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 137: conductord.v1.RegisterCommand
-	(*DrainCommand)(nil),             // 138: conductord.v1.DrainCommand
-	(*DestroyBookCommand)(nil),       // 139: conductord.v1.DestroyBookCommand
-	(*DeleteScheduleCommand)(nil),    // 140: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),     // 141: conductord.v1.PauseScheduleCommand
-	(*SavePrincipalCommand)(nil),     // 142: conductord.v1.SavePrincipalCommand
-	(*DeletePrincipalCommand)(nil),   // 143: conductord.v1.DeletePrincipalCommand
-	(*AddAccessTokenCommand)(nil),    // 144: conductord.v1.AddAccessTokenCommand
-	(*RevokeAccessTokenCommand)(nil), // 145: conductord.v1.RevokeAccessTokenCommand
-	(*NoteTokenUsesCommand)(nil),     // 146: conductord.v1.NoteTokenUsesCommand
-	(*SaveQuotaCommand)(nil),         // 147: conductord.v1.SaveQuotaCommand
-	(*DeleteQuotaCommand)(nil),       // 148: conductord.v1.DeleteQuotaCommand
-	(*Done)(nil),                     // 149: conductord.v1.Done
-	(*InterveneResult)(nil),          // 150: conductord.v1.InterveneResult
+	(*ReadLogsRequest)(nil),          // 18: conductord.v1.ReadLogsRequest
+	(*LogLine)(nil),                  // 19: conductord.v1.LogLine
+	(*ReadLogsResponse)(nil),         // 20: conductord.v1.ReadLogsResponse
+	(*WatchRequest)(nil),             // 21: conductord.v1.WatchRequest
+	(*WatchResponse)(nil),            // 22: conductord.v1.WatchResponse
+	(*ClaimResponse)(nil),            // 23: conductord.v1.ClaimResponse
+	(*ClaimNextRequest)(nil),         // 24: conductord.v1.ClaimNextRequest
+	(*ClaimNextResponse)(nil),        // 25: conductord.v1.ClaimNextResponse
+	(*ListClaimsRequest)(nil),        // 26: conductord.v1.ListClaimsRequest
+	(*ListClaimsResponse)(nil),       // 27: conductord.v1.ListClaimsResponse
+	(*ListErrorsRequest)(nil),        // 28: conductord.v1.ListErrorsRequest
+	(*ListErrorsResponse)(nil),       // 29: conductord.v1.ListErrorsResponse
+	(*BulkRequest)(nil),              // 30: conductord.v1.BulkRequest
+	(*BulkResponse)(nil),             // 31: conductord.v1.BulkResponse
+	(*BulkRefusal)(nil),              // 32: conductord.v1.BulkRefusal
+	(*ExecuteRequest)(nil),           // 33: conductord.v1.ExecuteRequest
+	(*ExecuteResponse)(nil),          // 34: conductord.v1.ExecuteResponse
+	(*ListDrainsRequest)(nil),        // 35: conductord.v1.ListDrainsRequest
+	(*ListDrainsResponse)(nil),       // 36: conductord.v1.ListDrainsResponse
+	(*OpenRequest)(nil),              // 37: conductord.v1.OpenRequest
+	(*OpenResponse)(nil),             // 38: conductord.v1.OpenResponse
+	(*KeepAliveRequest)(nil),         // 39: conductord.v1.KeepAliveRequest
+	(*ListSessionsRequest)(nil),      // 40: conductord.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),     // 41: conductord.v1.ListSessionsResponse
+	(*ListEntitiesRequest)(nil),      // 42: conductord.v1.ListEntitiesRequest
+	(*ListEntitiesResponse)(nil),     // 43: conductord.v1.ListEntitiesResponse
+	(*GetBookRequest)(nil),           // 44: conductord.v1.GetBookRequest
+	(*GetBookResponse)(nil),          // 45: conductord.v1.GetBookResponse
+	(*ListBooksRequest)(nil),         // 46: conductord.v1.ListBooksRequest
+	(*ListBooksResponse)(nil),        // 47: conductord.v1.ListBooksResponse
+	(*GetFlowRequest)(nil),           // 48: conductord.v1.GetFlowRequest
+	(*GetFlowResponse)(nil),          // 49: conductord.v1.GetFlowResponse
+	(*UpdateFlowsRequest)(nil),       // 50: conductord.v1.UpdateFlowsRequest
+	(*UpdateFlowsResponse)(nil),      // 51: conductord.v1.UpdateFlowsResponse
+	(*Verdict)(nil),                  // 52: conductord.v1.Verdict
+	(*SaveScheduleRequest)(nil),      // 53: conductord.v1.SaveScheduleRequest
+	(*SaveScheduleResponse)(nil),     // 54: conductord.v1.SaveScheduleResponse
+	(*GetScheduleRequest)(nil),       // 55: conductord.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),      // 56: conductord.v1.GetScheduleResponse
+	(*ListSchedulesRequest)(nil),     // 57: conductord.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil),    // 58: conductord.v1.ListSchedulesResponse
+	(*ResumeScheduleRequest)(nil),    // 59: conductord.v1.ResumeScheduleRequest
+	(*RunScheduleRequest)(nil),       // 60: conductord.v1.RunScheduleRequest
+	(*RunScheduleResponse)(nil),      // 61: conductord.v1.RunScheduleResponse
+	(*BackfillScheduleRequest)(nil),  // 62: conductord.v1.BackfillScheduleRequest
+	(*BackfillScheduleResponse)(nil), // 63: conductord.v1.BackfillScheduleResponse
+	(*ListPrincipalsRequest)(nil),    // 64: conductord.v1.ListPrincipalsRequest
+	(*ListPrincipalsResponse)(nil),   // 65: conductord.v1.ListPrincipalsResponse
+	(*ListQuotasRequest)(nil),        // 66: conductord.v1.ListQuotasRequest
+	(*ListQuotasResponse)(nil),       // 67: conductord.v1.ListQuotasResponse
+	(*ListAuditRequest)(nil),         // 68: conductord.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),        // 69: conductord.v1.ListAuditResponse
+	(*ListRefusalsRequest)(nil),      // 70: conductord.v1.ListRefusalsRequest
+	(*ListRefusalsResponse)(nil),     // 71: conductord.v1.ListRefusalsResponse
+	(*WhoAmIRequest)(nil),            // 72: conductord.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),           // 73: conductord.v1.WhoAmIResponse
+	(*CarryRequest)(nil),             // 74: conductord.v1.CarryRequest
+	(*StreamedCall)(nil),             // 75: conductord.v1.StreamedCall
+	(*CarryResponse)(nil),            // 76: conductord.v1.CarryResponse
+	(*StreamedAnswer)(nil),           // 77: conductord.v1.StreamedAnswer
+	(*UpgradeRequest)(nil),           // 78: conductord.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),          // 79: conductord.v1.UpgradeResponse
+	(*VerifyRequest)(nil),            // 80: conductord.v1.VerifyRequest
+	(*VerifyResponse)(nil),           // 81: conductord.v1.VerifyResponse
+	(*MemberCheck)(nil),              // 82: conductord.v1.MemberCheck
+	(*TableSumsRequest)(nil),         // 83: conductord.v1.TableSumsRequest
+	(*TableSumsResponse)(nil),        // 84: conductord.v1.TableSumsResponse
+	(*AddMemberRequest)(nil),         // 85: conductord.v1.AddMemberRequest
+	(*AddMemberResponse)(nil),        // 86: conductord.v1.AddMemberResponse
+	(*RemoveMemberRequest)(nil),      // 87: conductord.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 88: conductord.v1.RemoveMemberResponse
+	(*SetVoteRequest)(nil),           // 89: conductord.v1.SetVoteRequest
+	(*SetVoteResponse)(nil),          // 90: conductord.v1.SetVoteResponse
+	(*MoveMemberRequest)(nil),        // 91: conductord.v1.MoveMemberRequest
+	(*MoveMemberResponse)(nil),       // 92: conductord.v1.MoveMemberResponse
+	(*TransferLeaderRequest)(nil),    // 93: conductord.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),   // 94: conductord.v1.TransferLeaderResponse
+	(*BackupRequest)(nil),            // 95: conductord.v1.BackupRequest
+	(*BackupResponse)(nil),           // 96: conductord.v1.BackupResponse
+	(*StatusRequest)(nil),            // 97: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 98: conductord.v1.StatusResponse
+	(*Member)(nil),                   // 99: conductord.v1.Member
+	nil,                              // 100: conductord.v1.StatusResponse.JobsEntry
+	(*Board)(nil),                    // 101: conductord.v1.Board
+	(*Posting)(nil),                  // 102: conductord.v1.Posting
+	(*Job)(nil),                      // 103: conductord.v1.Job
+	(*Error)(nil),                    // 104: conductord.v1.Error
+	(*timestamppb.Timestamp)(nil),    // 105: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 106: google.protobuf.Duration
+	(*Position)(nil),                 // 107: conductord.v1.Position
+	(*Event)(nil),                    // 108: conductord.v1.Event
+	(*Claimed)(nil),                  // 109: conductord.v1.Claimed
+	(*ClaimNextCommand)(nil),         // 110: conductord.v1.ClaimNextCommand
+	(*HeldClaim)(nil),                // 111: conductord.v1.HeldClaim
+	(*JobError)(nil),                 // 112: conductord.v1.JobError
+	(*Command)(nil),                  // 113: conductord.v1.Command
+	(*Result)(nil),                   // 114: conductord.v1.Result
+	(*Drain)(nil),                    // 115: conductord.v1.Drain
+	(*Opening)(nil),                  // 116: conductord.v1.Opening
+	(*Session)(nil),                  // 117: conductord.v1.Session
+	(*Entity)(nil),                   // 118: conductord.v1.Entity
+	(*Book)(nil),                     // 119: conductord.v1.Book
+	(*FlowDetail)(nil),               // 120: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 121: conductord.v1.Update
+	(*Schedule)(nil),                 // 122: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 123: conductord.v1.SlotRecord
+	(*Principal)(nil),                // 124: conductord.v1.Principal
+	(*Quota)(nil),                    // 125: conductord.v1.Quota
+	(*AuditRecord)(nil),              // 126: conductord.v1.AuditRecord
+	(*AuditRefusal)(nil),             // 127: conductord.v1.AuditRefusal
+	(*Grant)(nil),                    // 128: conductord.v1.Grant
+	(*TableSum)(nil),                 // 129: conductord.v1.TableSum
+	(*ClaimCommand)(nil),             // 130: conductord.v1.ClaimCommand
+	(*ExtendClaimCommand)(nil),       // 131: conductord.v1.ExtendClaimCommand
+	(*Ending)(nil),                   // 132: conductord.v1.Ending
+	(*JobCommand)(nil),               // 133: conductord.v1.JobCommand
+	(*Change)(nil),                   // 134: conductord.v1.Change
+	(*Intervention)(nil),             // 135: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 136: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 137: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 138: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 139: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 140: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 141: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 142: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 143: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 144: conductord.v1.PauseScheduleCommand
+	(*SavePrincipalCommand)(nil),     // 145: conductord.v1.SavePrincipalCommand
+	(*DeletePrincipalCommand)(nil),   // 146: conductord.v1.DeletePrincipalCommand
+	(*AddAccessTokenCommand)(nil),    // 147: conductord.v1.AddAccessTokenCommand
+	(*RevokeAccessTokenCommand)(nil), // 148: conductord.v1.RevokeAccessTokenCommand
+	(*NoteTokenUsesCommand)(nil),     // 149: conductord.v1.NoteTokenUsesCommand
+	(*SaveQuotaCommand)(nil),         // 150: conductord.v1.SaveQuotaCommand
+	(*DeleteQuotaCommand)(nil),       // 151: conductord.v1.DeleteQuotaCommand
+	(*Done)(nil),                     // 152: conductord.v1.Done
+	(*InterveneResult)(nil),          // 153: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	98,  // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
-	98,  // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
-	99,  // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	101, // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	101, // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	102, // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	8,   // 3: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	100, // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	101, // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	100, // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	102, // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
-	102, // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
-	102, // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
-	102, // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
-	100, // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	103, // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	100, // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	102, // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	103, // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	104, // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	103, // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	105, // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	105, // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	105, // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	105, // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	103, // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	106, // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	103, // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	105, // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
 	16,  // 15: conductord.v1.ExplainResponse.remedy:type_name -> conductord.v1.Remedy
-	104, // 16: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	105, // 17: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	104, // 18: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	106, // 19: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	107, // 20: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
-	103, // 21: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	106, // 22: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	108, // 23: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	102, // 24: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	102, // 25: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	109, // 26: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
-	11,  // 27: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
-	29,  // 28: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	101, // 29: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	110, // 30: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	111, // 31: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	112, // 32: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	113, // 33: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	114, // 34: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	114, // 35: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	115, // 36: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	116, // 37: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	116, // 38: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	117, // 39: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	118, // 40: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
-	49,  // 41: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	101, // 42: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	119, // 43: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	119, // 44: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	119, // 45: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	102, // 46: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	120, // 47: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	119, // 48: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	120, // 49: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	102, // 50: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	102, // 51: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	120, // 52: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	102, // 53: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
-	121, // 54: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
-	122, // 55: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
-	102, // 56: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
-	102, // 57: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
-	123, // 58: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
-	124, // 59: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
-	125, // 60: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
-	122, // 61: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
-	72,  // 62: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
-	74,  // 63: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
-	101, // 64: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
-	79,  // 65: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
-	126, // 66: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
-	96,  // 67: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
-	96,  // 68: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
-	96,  // 69: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
-	96,  // 70: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
-	96,  // 71: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	102, // 72: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	97,  // 73: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	103, // 74: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	103, // 75: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
-	6,   // 76: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	9,   // 77: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	11,  // 78: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	13,  // 79: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	15,  // 80: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	18,  // 81: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	127, // 82: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
-	21,  // 83: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	128, // 84: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
-	23,  // 85: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	129, // 86: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
-	129, // 87: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
-	129, // 88: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
-	130, // 89: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
-	130, // 90: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
-	130, // 91: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
-	131, // 92: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	132, // 93: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	130, // 94: conductord.v1.BoardService.Restore:input_type -> conductord.v1.JobCommand
-	130, // 95: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
-	130, // 96: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
-	25,  // 97: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	0,   // 98: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
-	27,  // 99: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	30,  // 100: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	133, // 101: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
-	2,   // 102: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	4,   // 103: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	134, // 104: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	135, // 105: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	133, // 106: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	133, // 107: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	133, // 108: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
-	34,  // 109: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	36,  // 110: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	136, // 111: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	137, // 112: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
-	37,  // 113: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	39,  // 114: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	138, // 115: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	138, // 116: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
-	32,  // 117: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	116, // 118: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
-	41,  // 119: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	43,  // 120: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	45,  // 121: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	47,  // 122: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	139, // 123: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
-	50,  // 124: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	140, // 125: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
-	52,  // 126: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	54,  // 127: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	141, // 128: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
-	56,  // 129: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	57,  // 130: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	59,  // 131: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	142, // 132: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
-	143, // 133: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
-	144, // 134: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
-	145, // 135: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
-	146, // 136: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
-	61,  // 137: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
-	147, // 138: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
-	148, // 139: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
-	63,  // 140: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
-	65,  // 141: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
-	67,  // 142: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
-	123, // 143: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
-	69,  // 144: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
-	71,  // 145: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	94,  // 146: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	92,  // 147: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
-	90,  // 148: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
-	75,  // 149: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
-	77,  // 150: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
-	80,  // 151: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
-	82,  // 152: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
-	84,  // 153: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
-	86,  // 154: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
-	88,  // 155: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
-	7,   // 156: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	10,  // 157: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	12,  // 158: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	14,  // 159: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	17,  // 160: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	19,  // 161: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	20,  // 162: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	22,  // 163: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	149, // 164: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	24,  // 165: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	149, // 166: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	149, // 167: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	149, // 168: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	149, // 169: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	149, // 170: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	149, // 171: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	149, // 172: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	150, // 173: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	149, // 174: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
-	149, // 175: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
-	149, // 176: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	26,  // 177: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	1,   // 178: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
-	28,  // 179: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	31,  // 180: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	149, // 181: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	3,   // 182: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	5,   // 183: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	149, // 184: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	149, // 185: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	149, // 186: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	149, // 187: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	149, // 188: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	35,  // 189: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	149, // 190: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	149, // 191: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	149, // 192: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	38,  // 193: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	40,  // 194: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	149, // 195: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	149, // 196: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	33,  // 197: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	149, // 198: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	42,  // 199: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	44,  // 200: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	46,  // 201: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	48,  // 202: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	149, // 203: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	51,  // 204: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	149, // 205: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	53,  // 206: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	55,  // 207: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	149, // 208: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	149, // 209: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	58,  // 210: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	60,  // 211: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	149, // 212: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
-	149, // 213: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
-	149, // 214: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
-	149, // 215: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
-	149, // 216: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
-	62,  // 217: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
-	149, // 218: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
-	149, // 219: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
-	64,  // 220: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
-	66,  // 221: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
-	68,  // 222: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
-	149, // 223: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
-	70,  // 224: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
-	73,  // 225: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	95,  // 226: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	93,  // 227: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
-	91,  // 228: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
-	76,  // 229: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
-	78,  // 230: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
-	81,  // 231: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
-	83,  // 232: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
-	85,  // 233: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
-	87,  // 234: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
-	89,  // 235: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
-	156, // [156:236] is the sub-list for method output_type
-	76,  // [76:156] is the sub-list for method input_type
-	76,  // [76:76] is the sub-list for extension type_name
-	76,  // [76:76] is the sub-list for extension extendee
-	0,   // [0:76] is the sub-list for field type_name
+	106, // 16: conductord.v1.ReadLogsRequest.wait:type_name -> google.protobuf.Duration
+	105, // 17: conductord.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	19,  // 18: conductord.v1.ReadLogsResponse.lines:type_name -> conductord.v1.LogLine
+	107, // 19: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	108, // 20: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	107, // 21: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	109, // 22: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	110, // 23: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
+	106, // 24: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	109, // 25: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	111, // 26: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	105, // 27: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	105, // 28: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	112, // 29: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	11,  // 30: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
+	32,  // 31: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
+	104, // 32: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	113, // 33: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	114, // 34: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	115, // 35: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	116, // 36: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	117, // 37: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	117, // 38: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	118, // 39: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	119, // 40: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	119, // 41: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	120, // 42: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	121, // 43: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	52,  // 44: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
+	104, // 45: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	122, // 46: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	122, // 47: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	122, // 48: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	105, // 49: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	123, // 50: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	122, // 51: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	123, // 52: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	105, // 53: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	105, // 54: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	123, // 55: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	105, // 56: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
+	124, // 57: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
+	125, // 58: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
+	105, // 59: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
+	105, // 60: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
+	126, // 61: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
+	127, // 62: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
+	128, // 63: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
+	125, // 64: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
+	75,  // 65: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
+	77,  // 66: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
+	104, // 67: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
+	82,  // 68: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
+	129, // 69: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
+	99,  // 70: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
+	99,  // 71: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
+	99,  // 72: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
+	99,  // 73: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
+	99,  // 74: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	105, // 75: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	100, // 76: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	106, // 77: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	106, // 78: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
+	6,   // 79: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	9,   // 80: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	11,  // 81: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	13,  // 82: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	15,  // 83: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	18,  // 84: conductord.v1.BoardService.ReadLogs:input_type -> conductord.v1.ReadLogsRequest
+	21,  // 85: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	130, // 86: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
+	24,  // 87: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	131, // 88: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
+	26,  // 89: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	132, // 90: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
+	132, // 91: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
+	132, // 92: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
+	133, // 93: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
+	133, // 94: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
+	133, // 95: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
+	134, // 96: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	135, // 97: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	133, // 98: conductord.v1.BoardService.Restore:input_type -> conductord.v1.JobCommand
+	133, // 99: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
+	133, // 100: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
+	28,  // 101: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	0,   // 102: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
+	30,  // 103: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	33,  // 104: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	136, // 105: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	2,   // 106: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	4,   // 107: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	137, // 108: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	138, // 109: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	136, // 110: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	136, // 111: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	136, // 112: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	37,  // 113: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	39,  // 114: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	139, // 115: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	140, // 116: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	40,  // 117: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	42,  // 118: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	141, // 119: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	141, // 120: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	35,  // 121: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	119, // 122: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	44,  // 123: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	46,  // 124: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	48,  // 125: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	50,  // 126: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	142, // 127: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	53,  // 128: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	143, // 129: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	55,  // 130: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	57,  // 131: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	144, // 132: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	59,  // 133: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	60,  // 134: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	62,  // 135: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	145, // 136: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
+	146, // 137: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
+	147, // 138: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
+	148, // 139: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
+	149, // 140: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
+	64,  // 141: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
+	150, // 142: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
+	151, // 143: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
+	66,  // 144: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
+	68,  // 145: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
+	70,  // 146: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
+	126, // 147: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
+	72,  // 148: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
+	74,  // 149: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	97,  // 150: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	95,  // 151: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
+	93,  // 152: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
+	78,  // 153: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
+	80,  // 154: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
+	83,  // 155: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
+	85,  // 156: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
+	87,  // 157: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
+	89,  // 158: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
+	91,  // 159: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
+	7,   // 160: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	10,  // 161: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	12,  // 162: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	14,  // 163: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	17,  // 164: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	20,  // 165: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
+	22,  // 166: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	23,  // 167: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	25,  // 168: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	152, // 169: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	27,  // 170: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	152, // 171: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	152, // 172: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	152, // 173: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	152, // 174: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	152, // 175: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	152, // 176: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	152, // 177: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	153, // 178: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	152, // 179: conductord.v1.BoardService.Restore:output_type -> conductord.v1.Done
+	152, // 180: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
+	152, // 181: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	29,  // 182: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	1,   // 183: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
+	31,  // 184: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	34,  // 185: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	152, // 186: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	3,   // 187: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	5,   // 188: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	152, // 189: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	152, // 190: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	152, // 191: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	152, // 192: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	152, // 193: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	38,  // 194: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	152, // 195: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	152, // 196: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	152, // 197: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	41,  // 198: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	43,  // 199: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	152, // 200: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	152, // 201: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	36,  // 202: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	152, // 203: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	45,  // 204: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	47,  // 205: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	49,  // 206: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	51,  // 207: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	152, // 208: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	54,  // 209: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	152, // 210: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	56,  // 211: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	58,  // 212: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	152, // 213: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	152, // 214: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	61,  // 215: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	63,  // 216: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	152, // 217: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
+	152, // 218: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
+	152, // 219: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
+	152, // 220: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
+	152, // 221: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
+	65,  // 222: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
+	152, // 223: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
+	152, // 224: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
+	67,  // 225: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
+	69,  // 226: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
+	71,  // 227: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
+	152, // 228: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
+	73,  // 229: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
+	76,  // 230: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	98,  // 231: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	96,  // 232: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
+	94,  // 233: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
+	79,  // 234: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
+	81,  // 235: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
+	84,  // 236: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
+	86,  // 237: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
+	88,  // 238: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
+	90,  // 239: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
+	92,  // 240: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
+	160, // [160:241] is the sub-list for method output_type
+	79,  // [79:160] is the sub-list for method input_type
+	79,  // [79:79] is the sub-list for extension type_name
+	79,  // [79:79] is the sub-list for extension extendee
+	0,   // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -6680,14 +6927,14 @@ func file_conductord_v1_service_proto_init() {
 	}
 	file_conductord_v1_command_proto_init()
 	file_conductord_v1_types_proto_init()
-	file_conductord_v1_service_proto_msgTypes[25].OneofWrappers = []any{}
+	file_conductord_v1_service_proto_msgTypes[28].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   98,
+			NumMessages:   101,
 			NumExtensions: 0,
 			NumServices:   7,
 		},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/jobs/steplog"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/credentials"
@@ -30,6 +31,9 @@ type Cluster interface {
 	// Nodes asks every node for its status. A node that does not answer is in
 	// the list with its error.
 	Nodes(ctx context.Context) ([]raftboard.NodeStatus, error)
+
+	// ReadLogs reads what the steps of a job write; see raftboard.Client.
+	ReadLogs(ctx context.Context, query steplog.Query) (steplog.Page, error)
 
 	// TransferLeader hands the leadership over, and returns who leads then.
 	TransferLeader(ctx context.Context, to string) (leader string, err error)

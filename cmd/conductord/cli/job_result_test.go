@@ -42,7 +42,7 @@ func TestResultsAreShown(t *testing.T) {
 	if err := flow.Register(registry, "flaky", flaky); err != nil {
 		t.Fatal(err)
 	}
-	worker, err := conductor.New(conductor.Options{Board: cluster, Logbook: cluster, Registry: registry, Name: "c"})
+	worker, err := conductor.New(conductor.Options{Client: cluster, Registry: registry, Name: "c"})
 	if err != nil {
 		t.Fatal(err)
 	}

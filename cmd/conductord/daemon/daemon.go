@@ -239,7 +239,7 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	if err := registry.Register(spec.Kind, factory); err != nil {
 		return err
 	}
-	offered, err := offering(handlers.Names())
+	offered, err := offering(d.config.Node, handlers.Names())
 	if err != nil {
 		return fmt.Errorf("cannot name the handlers: %w", err)
 	}
@@ -268,7 +268,7 @@ func (d *daemon) startConductor(ctx context.Context) error {
 		MaxJobs: d.config.Conductor.MaxJobs, Workers: d.config.Conductor.Workers, Steps: d.config.Conductor.Steps,
 		MaxDispatches: d.config.Conductor.MaxDispatches, MaxDuration: d.config.Conductor.MaxDuration,
 		TTL: d.config.Sessions.TTL, Grace: max(d.config.DrainTimeout, time.Millisecond),
-		Metadata: offered, Elsewhere: hasHandlers, Secrets: d.secrets.Secret,
+		Metadata: offered, Elsewhere: hasHandlers, Secrets: d.secrets.Secret, Logs: d.node.Logs(),
 		Limits: limitsOf(d.config), Logger: d.logger.Named("conductor"),
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"slices"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/conductord/conductord/flow/spec"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/node"
 )
 
 // maxHandlersBytes bounds that, so that it fits into an entity. A daemon with
@@ -51,13 +53,15 @@ func (d *daemon) confine(steps string) (handler.Option, error) {
 // in the data directory has modes of its own.
 const passable = 0o711
 
-// offering says with a conductor which handlers it has.
-func offering(handlers []string) (logbook.Values, error) {
-	named, err := json.Marshal(handlers)
-	if err != nil || len(handlers) == 0 || len(named) > maxHandlersBytes {
-		return nil, err
+// offering says with a conductor at which node it is, and which handlers it has.
+func offering(name string, handlers []string) (logbook.Values, error) {
+	at, err := json.Marshal(name)
+	offered := logbook.Values{node.NodeKey: at}
+	named, listErr := json.Marshal(handlers)
+	if len(handlers) > 0 && len(named) <= maxHandlersBytes {
+		offered[cli.HandlersKey] = named
 	}
-	return logbook.Values{cli.HandlersKey: named}, nil
+	return offered, errors.Join(err, listErr)
 }
 
 // hasHandlers reports whether another conductor says that it has all handlers of a

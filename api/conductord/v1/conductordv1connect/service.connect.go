@@ -63,6 +63,8 @@ const (
 	BoardServiceWaitJobProcedure = "/conductord.v1.BoardService/WaitJob"
 	// BoardServiceExplainProcedure is the fully-qualified name of the BoardService's Explain RPC.
 	BoardServiceExplainProcedure = "/conductord.v1.BoardService/Explain"
+	// BoardServiceReadLogsProcedure is the fully-qualified name of the BoardService's ReadLogs RPC.
+	BoardServiceReadLogsProcedure = "/conductord.v1.BoardService/ReadLogs"
 	// BoardServiceWatchProcedure is the fully-qualified name of the BoardService's Watch RPC.
 	BoardServiceWatchProcedure = "/conductord.v1.BoardService/Watch"
 	// BoardServiceClaimProcedure is the fully-qualified name of the BoardService's Claim RPC.
@@ -252,6 +254,9 @@ type BoardServiceClient interface {
 	WaitJob(context.Context, *connect.Request[v1.WaitJobRequest]) (*connect.Response[v1.WaitJobResponse], error)
 	// Explain says why a job does not run now, and what would change that.
 	Explain(context.Context, *connect.Request[v1.ExplainRequest]) (*connect.Response[v1.ExplainResponse], error)
+	// ReadLogs gives what the steps of a job write while they run, kept where they run. With a
+	// wait it answers when there is a line; at most 60 s, then ask again.
+	ReadLogs(context.Context, *connect.Request[v1.ReadLogsRequest]) (*connect.Response[v1.ReadLogsResponse], error)
 	Watch(context.Context, *connect.Request[v1.WatchRequest]) (*connect.ServerStreamForClient[v1.WatchResponse], error)
 	Claim(context.Context, *connect.Request[v1.ClaimCommand]) (*connect.Response[v1.ClaimResponse], error)
 	// ClaimNext answers when there is a job, or with none when the time to wait
@@ -342,6 +347,12 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+BoardServiceExplainProcedure,
 			connect.WithSchema(boardServiceMethods.ByName("Explain")),
+			connect.WithClientOptions(opts...),
+		),
+		readLogs: connect.NewClient[v1.ReadLogsRequest, v1.ReadLogsResponse](
+			httpClient,
+			baseURL+BoardServiceReadLogsProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("ReadLogs")),
 			connect.WithClientOptions(opts...),
 		),
 		watch: connect.NewClient[v1.WatchRequest, v1.WatchResponse](
@@ -522,6 +533,7 @@ type boardServiceClient struct {
 	listJobs    *connect.Client[v1.ListJobsRequest, v1.ListJobsResponse]
 	waitJob     *connect.Client[v1.WaitJobRequest, v1.WaitJobResponse]
 	explain     *connect.Client[v1.ExplainRequest, v1.ExplainResponse]
+	readLogs    *connect.Client[v1.ReadLogsRequest, v1.ReadLogsResponse]
 	watch       *connect.Client[v1.WatchRequest, v1.WatchResponse]
 	claim       *connect.Client[v1.ClaimCommand, v1.ClaimResponse]
 	claimNext   *connect.Client[v1.ClaimNextRequest, v1.ClaimNextResponse]
@@ -575,6 +587,11 @@ func (c *boardServiceClient) WaitJob(ctx context.Context, req *connect.Request[v
 // Explain calls conductord.v1.BoardService.Explain.
 func (c *boardServiceClient) Explain(ctx context.Context, req *connect.Request[v1.ExplainRequest]) (*connect.Response[v1.ExplainResponse], error) {
 	return c.explain.CallUnary(ctx, req)
+}
+
+// ReadLogs calls conductord.v1.BoardService.ReadLogs.
+func (c *boardServiceClient) ReadLogs(ctx context.Context, req *connect.Request[v1.ReadLogsRequest]) (*connect.Response[v1.ReadLogsResponse], error) {
+	return c.readLogs.CallUnary(ctx, req)
 }
 
 // Watch calls conductord.v1.BoardService.Watch.
@@ -727,6 +744,9 @@ type BoardServiceHandler interface {
 	WaitJob(context.Context, *connect.Request[v1.WaitJobRequest]) (*connect.Response[v1.WaitJobResponse], error)
 	// Explain says why a job does not run now, and what would change that.
 	Explain(context.Context, *connect.Request[v1.ExplainRequest]) (*connect.Response[v1.ExplainResponse], error)
+	// ReadLogs gives what the steps of a job write while they run, kept where they run. With a
+	// wait it answers when there is a line; at most 60 s, then ask again.
+	ReadLogs(context.Context, *connect.Request[v1.ReadLogsRequest]) (*connect.Response[v1.ReadLogsResponse], error)
 	Watch(context.Context, *connect.Request[v1.WatchRequest], *connect.ServerStream[v1.WatchResponse]) error
 	Claim(context.Context, *connect.Request[v1.ClaimCommand]) (*connect.Response[v1.ClaimResponse], error)
 	// ClaimNext answers when there is a job, or with none when the time to wait
@@ -813,6 +833,12 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 		BoardServiceExplainProcedure,
 		svc.Explain,
 		connect.WithSchema(boardServiceMethods.ByName("Explain")),
+		connect.WithHandlerOptions(opts...),
+	)
+	boardServiceReadLogsHandler := connect.NewUnaryHandler(
+		BoardServiceReadLogsProcedure,
+		svc.ReadLogs,
+		connect.WithSchema(boardServiceMethods.ByName("ReadLogs")),
 		connect.WithHandlerOptions(opts...),
 	)
 	boardServiceWatchHandler := connect.NewServerStreamHandler(
@@ -995,6 +1021,8 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 			boardServiceWaitJobHandler.ServeHTTP(w, r)
 		case BoardServiceExplainProcedure:
 			boardServiceExplainHandler.ServeHTTP(w, r)
+		case BoardServiceReadLogsProcedure:
+			boardServiceReadLogsHandler.ServeHTTP(w, r)
 		case BoardServiceWatchProcedure:
 			boardServiceWatchHandler.ServeHTTP(w, r)
 		case BoardServiceClaimProcedure:
@@ -1078,6 +1106,10 @@ func (UnimplementedBoardServiceHandler) WaitJob(context.Context, *connect.Reques
 
 func (UnimplementedBoardServiceHandler) Explain(context.Context, *connect.Request[v1.ExplainRequest]) (*connect.Response[v1.ExplainResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Explain is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) ReadLogs(context.Context, *connect.Request[v1.ReadLogsRequest]) (*connect.Response[v1.ReadLogsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.ReadLogs is not implemented"))
 }
 
 func (UnimplementedBoardServiceHandler) Watch(context.Context, *connect.Request[v1.WatchRequest], *connect.ServerStream[v1.WatchResponse]) error {

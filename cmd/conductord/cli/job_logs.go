@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/steplog"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// logsPause is how long --follow waits before it asks again for a job that no conductor runs.
+const logsPause = 500 * time.Millisecond
+
+func (p *Program) jobLogsCommand() *cobra.Command {
+	var (
+		logs   jobLogs
+		follow bool
+	)
+	cmd := &cobra.Command{
+		Use:   "logs ID",
+		Short: "Print what the steps of a job write, also while they run",
+		Long: "Print what the steps of a job write: the stderr of handlers, and what Go steps log. While a step runs, the\n" +
+			"node that runs it keeps the latest 256 KiB of it in memory, and any node can be asked. When an attempt has\n" +
+			"ended, the logbook keeps the end of its stderr.\n\n" +
+			"A program with a conductor of its own keeps the output of its steps for itself until they have ended.",
+		Example: "  conductord job logs -f 0190a3c2-7d1e-7000-8000-000000000000\n" +
+			"  conductord job logs 0190a3c2-7d1e-7000-8000-000000000000 --step copy -o json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if logs.query.Job, err = jobs.ParseJobID(args[0]); err != nil {
+				return err
+			}
+			logs.p, logs.seen = p, map[attemptKey]int64{}
+			if !follow {
+				return p.With(cmd.Context(), logs.print)
+			}
+			err = p.waiting(cmd.Context(), logs.follow)
+			if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
+				return nil // from the keyboard
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with new lines until the job is finished, also when another conductor goes on with it")
+	cmd.Flags().StringVar(&logs.query.Step, "step", "", "only of this step")
+	return cmd
+}
+
+// attemptKey names an attempt at a step of a job.
+type attemptKey struct {
+	step    string
+	action  logbook.Action
+	attempt int
+}
+
+// jobLogs prints the lines of one job.
+type jobLogs struct {
+	p     *Program
+	query steplog.Query
+	seen  map[attemptKey]int64 // the end of the last line of attempts that a node has lines of
+	node  string               // from which the last lines are
+}
+
+// print shows the lines that there are: first those of attempts that only the logbook has.
+func (l *jobLogs) print(ctx context.Context, cluster Cluster) error {
+	job, err := cluster.Job(ctx, l.query.Job) // also has the next calls see at least this state
+	if err != nil {
+		return because(err, "get job %s", l.query.Job)
+	}
+	var lines []steplog.Line
+	for {
+		page, err := cluster.ReadLogs(ctx, l.query)
+		if err != nil {
+			return because(err, "read the logs of job %s", job.ID)
+		}
+		l.query.After, l.node = page.Next, page.Node
+		if len(page.Lines) == 0 {
+			break
+		}
+		lines = append(lines, page.Lines...)
+	}
+	if job.Claim != nil && l.node == "" {
+		l.p.Note("job %s runs in a program of its own, %s: the end of a step's stderr can be read when the step has ended", job.ID, job.Claim.Owner)
+	}
+	for i := range lines {
+		l.seen[keyOf(&lines[i])] = 0
+	}
+	if err := l.writeRecorded(ctx, cluster, &job); err != nil {
+		return err
+	}
+	return l.write(lines)
+}
+
+// follow goes on after that until the job is finished.
+func (l *jobLogs) follow(ctx context.Context, cluster Cluster) error {
+	if err := l.print(ctx, cluster); err != nil {
+		return err
+	}
+	l.query.Wait = wire.MaxPoll
+	for {
+		page, err := cluster.ReadLogs(ctx, l.query)
+		if err == nil {
+			l.query.After = page.Next
+			if page.Node != "" && page.Node != l.node && l.node != "" {
+				l.p.Note("job %s goes on at node %s", l.query.Job, page.Node)
+			}
+			if page.Node != "" {
+				l.node = page.Node
+			}
+			err = l.write(page.Lines)
+		}
+		if err != nil {
+			return because(err, "read the logs of job %s", l.query.Job)
+		}
+		if page.Running || len(page.Lines) > 0 {
+			continue
+		}
+		job, err := cluster.Job(ctx, l.query.Job)
+		switch {
+		case err != nil:
+			return because(err, "get job %s", l.query.Job)
+		case job.State.Finished():
+			l.p.Note("job %s is %s", job.ID, howEnded(&job))
+			return l.writeRecorded(ctx, cluster, &job)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(logsPause):
+		}
+	}
+}
+
+// writeRecorded writes what the logbook has of attempts that are not seen yet.
+func (l *jobLogs) writeRecorded(ctx context.Context, cluster Cluster, job *jobs.Job) error {
+	if job.Flow.IsZero() {
+		return nil
+	}
+	detail, err := cluster.FlowDetail(ctx, job.Flow)
+	if err != nil {
+		return because(err, "read flow %s of job %s", job.Flow, job.ID)
+	}
+	var lines []steplog.Line
+	for i := range detail.Atoms {
+		for _, a := range detail.Atoms[i].Attempts {
+			line := steplog.Line{Step: detail.Atoms[i].Name, Action: a.Action, Attempt: a.Number, Time: a.EndedAt}
+			if _, seen := l.seen[keyOf(&line)]; seen || a.Stderr == "" || l.query.Step != "" && l.query.Step != line.Step {
+				continue
+			}
+			l.seen[keyOf(&line)] = 0
+			for line.Text = range strings.Lines(a.Stderr) {
+				line.Text = strings.TrimRight(line.Text, "\r\n")
+				lines = append(lines, line)
+			}
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b steplog.Line) int { return a.Time.Compare(b.Time) })
+	return l.write(lines)
+}
+
+func keyOf(line *steplog.Line) attemptKey { return attemptKey{line.Step, line.Action, line.Attempt} }
+
+func (l *jobLogs) write(lines []steplog.Line) error {
+	for i := range lines {
+		line := &lines[i]
+		dropped := line.Offset - l.seen[keyOf(line)]
+		l.seen[keyOf(line)] = line.Offset + int64(len(line.Text)) + 1
+		if l.p.JSON() {
+			if err := l.p.writeJSONLine(command.LogLineToProto(line)); err != nil {
+				return err
+			}
+			continue
+		}
+		label := line.Step
+		if line.Action == logbook.ActionRevert {
+			label += " (revert)"
+		}
+		if line.Attempt > 1 {
+			label += fmt.Sprintf(" #%d", line.Attempt)
+		}
+		var texts []string
+		if dropped > 0 {
+			texts = append(texts, fmt.Sprintf("%s | … %d bytes dropped", label, dropped))
+		}
+		texts = append(texts, label+" | "+strings.ReplaceAll(line.Text, "\t", "    "))
+		if err := l.p.WriteLines(texts); err != nil {
+			return err
+		}
+	}
+	return nil
+}

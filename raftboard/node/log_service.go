@@ -1,0 +1,126 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"connectrpc.com/connect"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/steplog"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// NodeKey is where the metadata of a conductor's entity name the node that keeps its Logs.
+const NodeKey = "node"
+
+// logService reads what running steps write. The node that is called finds the one whose
+// conductor has the job, and forwards the call to it at most once.
+type logService struct {
+	node    string
+	machine *fsm.Machine
+	members *membership
+	router  *router
+	logs    *steplog.Buffer
+}
+
+func (s *logService) read(row call) unary[conductordv1.ReadLogsRequest, conductordv1.ReadLogsResponse] {
+	return func(ctx context.Context, request *connect.Request[conductordv1.ReadLogsRequest]) (*connect.Response[conductordv1.ReadLogsResponse], error) {
+		answer, err := s.answer(ctx, row, request)
+		if err != nil {
+			return nil, wire.ErrorToConnect(err)
+		}
+		return connect.NewResponse(answer), nil
+	}
+}
+
+func (s *logService) answer(ctx context.Context, row call, request *connect.Request[conductordv1.ReadLogsRequest]) (*conductordv1.ReadLogsResponse, error) {
+	message, guard := request.Msg, s.router.guard
+	if err := s.router.ready.awaitMinIndex(ctx, request.Header()); err != nil {
+		return nil, err
+	}
+	if err := guard.allow(ctx, row.name, row.permission, message); err != nil {
+		return nil, err
+	}
+	if p := guard.hidesValuesFrom(ctx); p != "" {
+		return nil, fmt.Errorf("%w: principal %q may not see values, and steps may write them", jobs.ErrNotAllowed, p)
+	}
+	wait, err := pollTime("wait", message.Wait)
+	if err != nil {
+		return nil, err
+	}
+	release, err := guard.holdPoll(ctx, wait, false)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	hops, err := hopsOf(request.Header())
+	if err != nil {
+		return nil, err
+	}
+	id, err := jobs.ParseJobID(message.Job)
+	if err != nil {
+		return nil, err
+	}
+	holder, err := s.holder(id, message.After)
+	if err != nil {
+		return nil, err
+	}
+	there, found := s.members.find(holder)
+	if !found {
+		return &conductordv1.ReadLogsResponse{}, nil
+	}
+	if holder == s.node || hops >= wire.MaxHops {
+		return s.await(ctx, steplog.Query{Job: id, Step: message.Step, After: message.After}, wait)
+	}
+	request.Header().Set(wire.HeaderMinIndex, strconv.FormatUint(s.machine.AppliedIndex(), 10))
+	forwarded, err := forward[conductordv1.ReadLogsRequest, conductordv1.ReadLogsResponse](ctx, s.router, there.Member, row.name, request, hops)
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask node %s, which has job %s: %w", holder, id, wire.ErrorFromConnect(err))
+	}
+	return forwarded.Msg, nil
+}
+
+// holder is the node whose conductor has the job, or from which a reader has its last lines;
+// empty: none, or a conductor that is a program of its own.
+func (s *logService) holder(id jobs.JobID, after string) (string, error) {
+	job, err := s.machine.Job(id)
+	if err != nil || job.Claim == nil {
+		return steplog.NodeOf(after), err
+	}
+	conductors, err := s.machine.Entities(jobs.EntityConductor)
+	for i := range conductors {
+		var node string
+		if conductors[i].Session == job.Claim.Session && json.Unmarshal(conductors[i].Metadata[NodeKey], &node) == nil {
+			return node, nil
+		}
+	}
+	return "", err
+}
+
+// await reads lines that this node keeps, and waits for one while the job runs here.
+func (s *logService) await(ctx context.Context, query steplog.Query, wait time.Duration) (*conductordv1.ReadLogsResponse, error) {
+	over, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for {
+		page, changed, err := s.logs.Read(query)
+		if err != nil {
+			return nil, err
+		}
+		if len(page.Lines) > 0 || changed == nil || over.Err() != nil {
+			return &conductordv1.ReadLogsResponse{
+				Lines: toProto(page.Lines, command.LogLineToProto), Next: page.Next, Running: page.Running, Node: page.Node,
+			}, nil
+		}
+		select {
+		case <-changed:
+		case <-over.Done():
+		}
+	}
+}
