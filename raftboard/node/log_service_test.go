@@ -57,7 +57,9 @@ func TestLogsThroughAnyNode(t *testing.T) {
 	job := heldBy(t, client, "orders", "n2")
 	buffer := c.nodes[1].Logs()
 	end := buffer.Begin(job.ID)
-	say := func(text string) { buffer.Append(job.ID, steplog.Line{Step: "s", Action: logbook.ActionExecute, Attempt: 1, Text: text}, len(text)) }
+	say := func(text string) {
+		buffer.Append(job.ID, steplog.Line{Step: "s", Action: logbook.ActionExecute, Attempt: 1, Text: text}, len(text))
+	}
 	say("first")
 	var clients []*raftboard.Client
 	var page steplog.Page
