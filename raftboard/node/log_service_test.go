@@ -142,3 +142,24 @@ func TestLogsAreValues(t *testing.T) {
 		}
 	}
 }
+
+// TestLogsAreEncrypted holds that only a reader with the key reads what was encrypted.
+func TestLogsAreEncrypted(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1).startAll()
+	plain, keyed := c.client(), c.clientWith(someKeys(t, "a"))
+	job := heldBy(t, plain, "orders", "n1")
+	defer c.nodes[0].Logs().Begin(job.ID)()
+	const said = "the-value"
+	for _, text := range []string{plain.EncryptText("plain"), keyed.EncryptText(said)} {
+		c.nodes[0].Logs().Append(job.ID, steplog.Line{Step: "s", Action: logbook.ActionExecute, Attempt: 1, Text: text}, len(said))
+	}
+	page, err := keyed.ReadLogs(t.Context(), steplog.Query{Job: job.ID})
+	if err != nil || !slices.Equal(textsOf(page), []string{"plain", said}) {
+		t.Errorf("with the key: %+v, %v", page, err)
+	}
+	page, err = plain.ReadLogs(t.Context(), steplog.Query{Job: job.ID})
+	if texts := textsOf(page); err != nil || len(texts) != 2 || texts[0] != "plain" || strings.Contains(texts[1], said) {
+		t.Errorf("without: %+v, %v", page, err)
+	}
+}
