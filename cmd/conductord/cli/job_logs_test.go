@@ -1,0 +1,82 @@
+package cli_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/steplog"
+	"github.com/conductord/conductord/logbook"
+)
+
+// logging is a cluster of one node, which runs a job or has it in a program elsewhere.
+type logging struct {
+	*testCluster
+	logs *steplog.Buffer // nil: elsewhere
+}
+
+func (l logging) ReadLogs(ctx context.Context, query steplog.Query) (steplog.Page, error) {
+	if l.logs == nil {
+		return l.testCluster.ReadLogs(ctx, query)
+	}
+	page, _, err := l.logs.Read(query)
+	return page, err
+}
+
+// TestJobLogs holds what is printed of attempts that run, and of those that only the logbook has.
+func TestJobLogs(t *testing.T) {
+	cluster := openCluster(t)
+	id := post(t, cluster, "--flow", examples+"hello.toml", "--set", "guest=x")
+	w := newWorker(t, cluster, id)
+	w.update(logbook.FlowRunning, w.begin("hello"))
+	ended := w.finish("hello", "", nil)
+	ended.Attempts[0].Stderr = "recorded one\nrecorded\ttwo\n"
+	w.update("", ended)
+
+	logs := steplog.New("n1")
+	stop := logs.Begin(id)
+	say := func(step string, action logbook.Action, attempt int, text string, bytes int) {
+		logs.Append(id, steplog.Line{Step: step, Action: action, Attempt: attempt, Text: text}, bytes)
+	}
+	say("b", logbook.ActionExecute, 1, "first\x1b[31m", 20) // longer when it was written: so many bytes are missing
+	say("b", logbook.ActionExecute, 1, "second", 6)
+	say("b", logbook.ActionRevert, 2, "undone", 6)
+	recorded := "hello | recorded one\nhello | recorded    two\n"
+	lines := "b | first\\u001b[31m\nb | … 10 bytes dropped\nb | second\nb (revert) #2 | undone\n"
+	for _, row := range []struct {
+		name    string
+		cluster cli.Cluster
+		args    string
+		out     string
+		err     string // a part
+	}{
+		{"all", logging{cluster, logs}, "", recorded + lines, ""},
+		{"of a step", logging{cluster, logs}, "--step hello", recorded, ""},
+		{"of another", logging{cluster, logs}, "--step c", "", ""},
+		{"elsewhere", logging{cluster, nil}, "", recorded, "runs in a program of its own, w1"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			got := run(t, row.cluster, append([]string{"job", "logs", id.String()}, strings.Fields(row.args)...)...)
+			if got.code != 0 || got.out != row.out || !strings.Contains(got.err, row.err) || row.err == "" && got.err != "" {
+				t.Errorf("%+v, want %q", got, row.out)
+			}
+		})
+	}
+	got := run(t, logging{cluster, logs}, "job", "logs", id.String(), "--step", "b", "-o", "json")
+	if first, _, _ := strings.Cut(got.out, "\n"); first != `{"step":"b","action":"execute","attempt":1,"text":"first\u001b[31m"}` || strings.Count(got.out, "\n") != 3 {
+		t.Errorf("%+v", got)
+	}
+
+	stop()
+	last := w.next(logbook.FlowSuccess)
+	w.must(cluster.Consume(t.Context(), jobs.Ending{Job: id, Token: w.claimed.Job.Token, Outcome: jobs.OutcomeSuccess, Update: &last}))
+	got = run(t, logging{cluster, logs}, "job", "logs", "-f", id.String())
+	if got.code != 0 || got.out != recorded+lines || !strings.Contains(got.err, "is completed: success") {
+		t.Errorf("of a finished job: %+v", got)
+	}
+	if got := run(t, logging{cluster, logs}, "job", "logs", jobs.NewJobID().String()); got.code != cli.ExitNotFound {
+		t.Errorf("of no job: %+v", got)
+	}
+}
