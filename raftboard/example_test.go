@@ -16,6 +16,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/jobs/schedules"
+	"github.com/conductord/conductord/jobs/steplog"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node/backup"
@@ -393,6 +394,20 @@ func ExampleClient_CreateBoard() {
 	// board_paused
 	// 1 2
 	// true
+}
+
+// What steps write can be read while they run, if the conductor of a node runs them.
+func ExampleClient_ReadLogs() {
+	ctx := context.Background()
+	client, done := dial(ctx)
+	defer done()
+	job := value(jobs.PostOne(ctx, client, jobs.Posting{Name: "a", Kind: "k"}))
+	page := value(client.ReadLogs(ctx, steplog.Query{Job: job.ID, Wait: time.Second}))
+	for _, line := range page.Lines {
+		fmt.Println(line.Step, line.Text)
+	}
+	fmt.Println(page.Running, client.EncryptText("kept as it is without keys"))
+	// Output: false kept as it is without keys
 }
 
 // On a board whose jobs age, nothing waits for ever: here an hour counts as much
