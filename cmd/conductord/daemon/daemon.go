@@ -46,6 +46,8 @@ const (
 	// dialPatience bounds how long the conductor waits for its own node's
 	// HTTP port, which is open already when it dials.
 	dialPatience = 10 * time.Second
+	// leadPatience bounds how long the only node of a cluster is waited for.
+	leadPatience = 5 * time.Second
 	// stepsDir is where steps have their working directories, in the data directory.
 	stepsDir = "steps"
 )
@@ -99,6 +101,11 @@ func startDaemon(ctx context.Context, c config.Config, first bool, logger hclog.
 		return nil, err
 	}
 	d := &daemon{config: c, logger: logger, node: opened, secure: options.Credentials, spent: make(chan struct{})}
+	if alone(c) { // it will lead in a moment: its conductor has nothing to warn of until then
+		waiting, cancel := context.WithTimeout(ctx, leadPatience)
+		defer cancel()
+		_ = opened.WaitReady(waiting) // the conductor goes on trying
+	}
 	if c.Conductor.Enabled {
 		if err := d.startConductor(ctx); err != nil {
 			return nil, errors.Join(err, d.stop())
@@ -338,14 +345,17 @@ func (d *daemon) stop() error {
 	return errors.Join(append(errs, d.node.Close())...)
 }
 
+// alone reports whether the configuration begins a cluster of one.
+func alone(c config.Config) bool { return len(c.Cluster.Members) == 1 }
+
 // daemonLogger makes the one stream of log lines.
 func daemonLogger(c config.Config, to io.Writer) hclog.Logger {
-	alone := len(c.Cluster.Members) == 1
 	return hclog.New(&hclog.LoggerOptions{
 		Name: "conductord", Level: hclog.LevelFromString(c.Log.Level), Output: cli.CleanLog(to, c.Log.JSON), JSONFormat: c.Log.JSON,
-		// A cluster of one has no leader to hear from at its start: that is no warning.
+		// A cluster of one has no leader to hear from at its start, and no configuration
+		// before its first: that is no warning.
 		Exclude: func(_ hclog.Level, message string, _ ...any) bool {
-			return alone && message == "heartbeat timeout reached, starting election"
+			return alone(c) && (message == "heartbeat timeout reached, starting election" || message == "no known peers, aborting election")
 		},
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -28,75 +29,102 @@ const (
 	// devRaft stays from one start to the next, as raft's configuration does. The
 	// node listens elsewhere, since nobody dials a cluster of one.
 	devRaft = "localhost:7101"
+	// examplesDir is where dev installs the examples, in its data directory.
+	examplesDir = "examples"
 )
 
+// devOptions are the flags of dev.
+type devOptions struct {
+	dataDir, api, level string
+	handlers            []string
+	nodes               int
+	insecure            bool
+}
+
 func devCommand(p *cli.Program) *cobra.Command {
-	var dataDir, api, level string
-	var handlers []string
-	var insecure bool
+	var o devOptions
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "Run a cluster of one node to try things out",
+		Short: "Run a cluster on this machine to try things out",
 		Long: "Run a cluster of one node on this machine, with its data in a given directory, or in a temporary one that is\n" +
-			"removed at the end, or by the next dev if this one is killed. The handlers of the examples are installed, so that\n" +
-			"`conductord flow run examples/travel.toml --wait` works at once. With --value-keys, its conductor encrypts values.",
+			"removed at the end, or by the next dev if this one is killed. The examples and their handlers are installed there,\n" +
+			"so that the command that dev prints works at once. With --value-keys, its conductor encrypts values.\n\n" +
+			"With --nodes 3, each node is a process of its own. Kill one with the command that is printed: its jobs go on\n" +
+			"elsewhere, and dev starts it again after " + devRest.String() + ". The nodes listen at --api-listen and the ports after it, and for\n" +
+			"each other " + strconv.Itoa(devRaftOffset) + " ports higher. Their logs are in the data directory. All end with dev.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkDevFlags(api, level, insecure); err != nil {
+			if err := o.check(); err != nil {
 				return cli.UsageError(err)
 			}
-			return dev(cmd.Context(), p, dataDir, api, level, handlers)
+			return dev(cmd.Context(), p, o)
 		},
 	}
-	cmd.Flags().StringVar(&dataDir, "data-dir", "", "keep the data here (default a temporary directory)")
-	cmd.Flags().StringVar(&api, "api-listen", cli.DefaultServer, "where to listen for clients")
-	cmd.Flags().BoolVar(&insecure, "insecure", false, "listen where others can reach it, in plain text")
-	cmd.Flags().StringSliceVar(&handlers, "handlers", nil, "more directories with handlers")
-	cmd.Flags().StringVar(&level, "log-level", "warn", "trace, debug, info, warn or error")
+	cmd.Flags().StringVar(&o.dataDir, "data-dir", "", "keep the data here (default a temporary directory)")
+	cmd.Flags().StringVar(&o.api, "api-listen", cli.DefaultServer, "where to listen for clients")
+	cmd.Flags().BoolVar(&o.insecure, "insecure", false, "listen where others can reach it, in plain text")
+	cmd.Flags().StringSliceVar(&o.handlers, "handlers", nil, "more directories with handlers")
+	cmd.Flags().StringVar(&o.level, "log-level", "warn", "trace, debug, info, warn or error")
+	cmd.Flags().IntVar(&o.nodes, "nodes", 1, "how many nodes: 1, 3 or 5")
+	cmd.MarkFlagsMutuallyExclusive("nodes", "insecure")
 	return cmd
 }
 
-// checkDevFlags refuses what would only show later, or not at all.
-func checkDevFlags(api, level string, insecure bool) error {
-	host, _, err := net.SplitHostPort(api)
+// check refuses what would only show later, or not at all.
+func (o devOptions) check() error {
+	host, _, err := net.SplitHostPort(o.api)
 	if err != nil {
-		return fmt.Errorf("--api-listen must be HOST:PORT, not %.64q", api)
+		return fmt.Errorf("--api-listen must be HOST:PORT, not %.64q", o.api)
 	}
-	if !config.Loopback(host) && !insecure {
-		return fmt.Errorf("cannot listen on %.64q: others can reach it, and dev speaks plain text: add --insecure if they may do everything", api)
+	if !config.Loopback(host) && !o.insecure {
+		return fmt.Errorf("cannot listen on %.64q: others can reach it, and dev speaks plain text: add --insecure if they may do everything", o.api)
 	}
-	if hclog.LevelFromString(level) == hclog.NoLevel {
-		return fmt.Errorf("--log-level must be trace, debug, info, warn or error, not %.64q", level)
+	if hclog.LevelFromString(o.level) == hclog.NoLevel {
+		return fmt.Errorf("--log-level must be trace, debug, info, warn or error, not %.64q", o.level)
 	}
-	return nil
+	if o.nodes != 1 && o.nodes != 3 && o.nodes != 5 {
+		return fmt.Errorf("--nodes must be 1, 3 or 5, not %d", o.nodes)
+	}
+	if o.nodes > 1 {
+		_, err = o.addresses(o.nodes)
+	}
+	return err
 }
 
-func dev(ctx context.Context, p *cli.Program, dataDir, api, level string, handlers []string) (err error) {
-	if dataDir == "" {
+func dev(ctx context.Context, p *cli.Program, o devOptions) (err error) {
+	g := greeting{Version: cli.ProgramVersion().Version, began: time.Now()}
+	if o.dataDir == "" {
 		_ = scratch.Sweep("", devPrefix) // what cannot be removed is in nobody's way
 		temporary, err := scratch.Make("", devPrefix)
 		if err != nil {
 			return fmt.Errorf("cannot make a temporary directory: %w", err)
 		}
 		defer func() { err = errors.Join(err, temporary.Remove()) }()
-		dataDir = temporary.Path
+		o.dataDir, g.Temporary = temporary.Path, true
 	} else {
-		_ = os.MkdirAll(dataDir, 0o755) // InstallExamples would say why not
-		if given, err := scratch.Hold(dataDir); err == nil {
+		_ = os.MkdirAll(o.dataDir, 0o755) // InstallExamples would say why not
+		if given, err := scratch.Hold(o.dataDir); err == nil {
 			defer given.Release() // it may have the name of a temporary one
 		}
 	}
-	installed := filepath.Join(dataDir, "handlers")
-	if err := InstallExamples(installed); err != nil {
+	g.DataDir = o.dataDir
+	if err := o.checkData(); err != nil {
 		return err
+	}
+	installed, err := InstallExamples(o.dataDir)
+	if err != nil {
+		return err
+	}
+	o.handlers = append(o.handlers, installed)
+	if o.nodes > 1 {
+		return devCluster(ctx, p, o, g)
 	}
 	free, err := local.FreeAddresses(1)
 	if err != nil {
 		return err
 	}
-	c := devConfig(filepath.Join(dataDir, devNode), free[0], api, append(handlers, installed))
-	c.Log.Level, c.Conductor.ValueKeys = level, p.ValueKeys()
-	began := time.Now()
+	c := devConfig(filepath.Join(o.dataDir, devNode), free[0], o.api, o.handlers)
+	c.Log.Level, c.Conductor.ValueKeys = o.level, p.ValueKeys()
 	// Every start may be the first: here no second cluster can come of a
 	// directory that is missing, and a first start may have been cut off.
 	return serve(ctx, p, c, true, func(d *daemon) error {
@@ -105,9 +133,8 @@ func dev(ctx context.Context, p *cli.Program, dataDir, api, level string, handle
 		if err := d.node.WaitReady(waiting); err != nil {
 			return err
 		}
-		p.Note("ready after %s at %s, data in %s", time.Since(began).Round(time.Millisecond), d.node.APIAddress(), dataDir)
-		p.Note("try: conductord flow run examples/travel.toml --wait%s", serverFlag(p, d.node.APIAddress().String()))
-		return nil
+		g.add(devNode, os.Getpid(), localAddress(d.node.APIAddress()))
+		return g.show(p)
 	})
 }
 
@@ -129,28 +156,30 @@ func devConfig(dataDir, raftListen, api string, handlers []string) config.Config
 	return c
 }
 
-// InstallExamples writes the handlers of the examples to a directory. Embedded files
-// have no modes, so it sets them.
-func InstallExamples(directory string) error {
-	if err := os.MkdirAll(directory, 0o755); err != nil {
-		return fmt.Errorf("cannot make the directory for handlers: %w", err)
+// InstallExamples writes the examples below a directory, and returns the directory of
+// their handlers. Embedded files have no modes, so it sets them.
+func InstallExamples(below string) (handlers string, err error) {
+	below = filepath.Join(below, examplesDir)
+	handlers = filepath.Join(below, "handlers")
+	if err := os.MkdirAll(handlers, 0o755); err != nil {
+		return "", fmt.Errorf("cannot make the directory for handlers: %w", err)
 	}
-	entries, err := fs.ReadDir(examples.Files, "handlers")
-	if err != nil {
-		return fmt.Errorf("cannot read the examples: %w", err)
-	}
-	for _, entry := range entries {
-		data, err := fs.ReadFile(examples.Files, "handlers/"+entry.Name())
+	err = fs.WalkDir(examples.Files, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(examples.Files, name)
 		if err != nil {
-			return fmt.Errorf("cannot read the examples: %w", err)
+			return err
 		}
-		path := filepath.Join(directory, entry.Name())
-		if err := os.WriteFile(path, data, 0o755); err != nil {
-			return fmt.Errorf("cannot install the handler %s: %w", entry.Name(), err)
+		path := filepath.Join(below, name)
+		if err := os.WriteFile(path, data, 0o755); err != nil || filepath.Ext(name) != "" {
+			return err
 		}
-		if err := os.Chmod(path, 0o755); err != nil { // also over a tight umask
-			return fmt.Errorf("cannot install the handler %s: %w", entry.Name(), err)
-		}
+		return os.Chmod(path, 0o755) // also over a tight umask
+	})
+	if err != nil {
+		return "", fmt.Errorf("cannot install the examples: %w", err)
 	}
-	return nil
+	return handlers, nil
 }

@@ -149,8 +149,8 @@ func (d *demo) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot find this program's file: %w", err)
 	}
-	handlers := filepath.Join(d.dir, "handlers")
-	if err := daemon.InstallExamples(handlers); err != nil {
+	handlers, err := daemon.InstallExamples(d.dir)
+	if err != nil {
 		return err
 	}
 	if d.keep {

@@ -1,0 +1,184 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/local"
+	"github.com/conductord/conductord/config"
+)
+
+const (
+	// devRest is how long dev leaves a node dead: long enough to see others take
+	// over its jobs, which takes 6.5 s.
+	devRest = 15 * time.Second
+	// devEnding is what a node gets between SIGTERM and SIGKILL.
+	devEnding = 5 * time.Second
+	// devRaftOffset keeps the raft ports clear of the API ports.
+	devRaftOffset = 100
+	lastPort      = 1<<16 - 1
+)
+
+// greeting is what dev says when its nodes are ready.
+type greeting struct {
+	Version   string    `json:"version"`
+	DataDir   string    `json:"data_dir"`
+	Temporary bool      `json:"temporary"` // the data directory is removed at the end
+	Nodes     []devInfo `json:"nodes"`
+
+	began time.Time
+}
+
+type devInfo struct {
+	Name    string `json:"name"`
+	PID     int    `json:"pid"`
+	API     string `json:"api"`
+	Metrics string `json:"metrics"`
+}
+
+func (g *greeting) add(name string, pid int, api string) {
+	g.Nodes = append(g.Nodes, devInfo{name, pid, api, "http://" + api + "/metrics"})
+}
+
+// show prints the greeting, and the next command to type.
+func (g *greeting) show(p *cli.Program) error {
+	if p.JSON() {
+		return p.WriteJSON(g)
+	}
+	note := ""
+	if g.Temporary {
+		note = " (removed at the end)"
+	}
+	lines := []string{
+		fmt.Sprintf("conductord %s, ready after %s", g.Version, time.Since(g.began).Round(time.Millisecond)),
+		"data     " + g.DataDir + note,
+	}
+	for _, node := range g.Nodes {
+		if len(g.Nodes) == 1 {
+			lines = append(lines, "api      "+node.API, "metrics  "+node.Metrics)
+			break
+		}
+		lines = append(lines, fmt.Sprintf("%-7s  api %s, metrics %s, to kill it: kill -9 %d", node.Name, node.API, node.Metrics, node.PID))
+	}
+	return p.WriteLines(append(lines, g.next(p)...))
+}
+
+// next are the lines with the commands to type.
+func (g *greeting) next(p *cli.Program) []string {
+	var servers []string
+	for _, node := range g.Nodes {
+		servers = append(servers, node.API)
+	}
+	run := "conductord flow run " + filepath.Join(g.DataDir, examplesDir)
+	if len(servers) > 1 {
+		return []string{"try      export CONDUCTORD_SERVER=" + strings.Join(servers, ","), "         " + run + "/travel.toml --wait --set pace=5"}
+	}
+	return []string{"try      " + run + "/hello.toml --wait" + serverFlag(p, servers[0])}
+}
+
+// addresses are the raft and API addresses of each node in turn, as a local.Cluster
+// takes them.
+func (o devOptions) addresses(int) ([]string, error) {
+	host, port, err := net.SplitHostPort(o.api)
+	if err != nil {
+		return nil, err
+	}
+	first, err := strconv.Atoi(port)
+	if err != nil || first <= 0 || first+devRaftOffset+o.nodes > lastPort {
+		return nil, fmt.Errorf("--api-listen with --nodes needs a port from 1 to %d, not %.64q", lastPort-devRaftOffset-o.nodes, port)
+	}
+	var addresses []string
+	for i := first; i < first+o.nodes; i++ {
+		addresses = append(addresses, net.JoinHostPort(host, strconv.Itoa(i+devRaftOffset)), net.JoinHostPort(host, strconv.Itoa(i)))
+	}
+	return addresses, nil
+}
+
+// checkData refuses the data directory of another cluster.
+func (o devOptions) checkData() error {
+	if _, err := os.Stat(filepath.Join(o.dataDir, devNode)); err == nil && o.nodes > 1 {
+		return fmt.Errorf("%s holds a cluster of one node: leave out --nodes, or use another --data-dir", o.dataDir)
+	}
+	was, _ := config.Load(filepath.Join(o.dataDir, "node1.toml"), nil, nil) // none: a new directory, or that of one node
+	if members := was.Cluster.Members; len(members) > 0 && (len(members) != o.nodes || members[0].API != o.api) {
+		return fmt.Errorf("%s holds a cluster of %d nodes at %s: use --nodes %d --api-listen %s, or another --data-dir",
+			o.dataDir, len(members), members[0].API, len(members), members[0].API)
+	}
+	return nil
+}
+
+// devCluster runs a process for each node until ctx ends.
+func devCluster(ctx context.Context, p *cli.Program, o devOptions, g greeting) error {
+	binary, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("cannot find this program's file: %w", err)
+	}
+	cluster, err := local.New(local.Options{
+		Binary: binary, Dir: o.dataDir, Nodes: o.nodes, Addresses: o.addresses,
+		Configure: func(c *config.Config) {
+			c.Log.Level, c.Conductor.Handlers, c.Conductor.ValueKeys = o.level, o.handlers, p.ValueKeys()
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	if err := cluster.Start(); err != nil {
+		return err
+	}
+	waiting, cancel := context.WithTimeout(ctx, devReady)
+	defer cancel()
+	if err := cluster.WaitReady(waiting); err != nil {
+		return err
+	}
+	for _, node := range cluster.Nodes {
+		g.add(node.Name, node.PID(), node.API)
+	}
+	if err := g.show(p); err != nil {
+		return err
+	}
+	var keepers sync.WaitGroup
+	for _, node := range cluster.Nodes {
+		keepers.Go(func() { keepRunning(ctx, p, node) }) // ends with ctx
+	}
+	keepers.Wait()
+	return nil
+}
+
+// keepRunning starts a node again some time after it has ended. When ctx ends, it
+// ends the node.
+func keepRunning(ctx context.Context, p *cli.Program, node *local.Node) {
+	for {
+		if _, err := node.Wait(ctx); err != nil {
+			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), devEnding)
+			defer cancel()
+			_, _ = node.Terminate(ending) // else the cluster's Close kills it
+			return
+		}
+		p.Note("%s has ended: while a majority runs, its jobs go on elsewhere within 7s; it starts again in %v", node.Name, devRest)
+		select {
+		case <-time.After(devRest):
+		case <-ctx.Done():
+			return
+		}
+		err := node.Start()
+		if err == nil {
+			err = node.WaitReady(ctx)
+		}
+		switch {
+		case ctx.Err() != nil: // the next Wait says so too
+		case err != nil:
+			p.Note("cannot start %s: %v", node.Name, err)
+		default:
+			p.Note("%s is back; to kill it again: kill -9 %d", node.Name, node.PID())
+		}
+	}
+}
