@@ -17,12 +17,11 @@ import (
 
 // devGreeting is what dev prints with -o json.
 type devGreeting struct {
-	Version   string
-	DataDir   string `json:"data_dir"`
-	Temporary bool
-	Nodes     []struct {
-		Name, API, Metrics string
-		PID                int
+	Version string
+	DataDir string `json:"data_dir"`
+	Nodes   []struct {
+		Name, API string
+		PID       int
 	}
 }
 
@@ -81,7 +80,7 @@ func TestDevNodes(t *testing.T) {
 	t.Parallel()
 	address, data := portsInARow(t), filepath.Join(t.TempDir(), "data")
 	dev, greeting := startDevNodes(t, address, data)
-	if len(greeting.Nodes) != 3 || greeting.Nodes[0].API != address || greeting.DataDir != data || greeting.Temporary {
+	if len(greeting.Nodes) != 3 || greeting.Nodes[0].API != address || greeting.DataDir != data {
 		t.Fatalf("dev says %+v", greeting)
 	}
 	killed := greeting.Nodes[1]
@@ -105,7 +104,7 @@ func TestDevNodes(t *testing.T) {
 		t.Errorf("dev, interrupted: %v", err)
 	}
 	for _, node := range greeting.Nodes {
-		if text, err := get(t, node.Metrics); err == nil {
+		if text, err := get(t, "http://"+node.API+"/metrics"); err == nil {
 			t.Errorf("%s still answers: %.80s", node.Name, text)
 		}
 	}

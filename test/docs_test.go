@@ -25,7 +25,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the generated part of docs/configuration.md anew")
+var rewrite = flag.Bool("rewrite", false, "write the generated parts of the documents anew")
 
 // anything stands in a shown answer for what differs from run to run.
 const anything = "…"

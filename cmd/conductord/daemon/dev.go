@@ -100,7 +100,7 @@ func dev(ctx context.Context, p *cli.Program, o devOptions) (err error) {
 			return fmt.Errorf("cannot make a temporary directory: %w", err)
 		}
 		defer func() { err = errors.Join(err, temporary.Remove()) }()
-		o.dataDir, g.Temporary = temporary.Path, true
+		o.dataDir, g.note = temporary.Path, " (removed at the end)"
 	} else {
 		_ = os.MkdirAll(o.dataDir, 0o755) // InstallExamples would say why not
 		if given, err := scratch.Hold(o.dataDir); err == nil {
@@ -133,7 +133,7 @@ func dev(ctx context.Context, p *cli.Program, o devOptions) (err error) {
 		if err := d.node.WaitReady(waiting); err != nil {
 			return err
 		}
-		g.add(devNode, os.Getpid(), localAddress(d.node.APIAddress()))
+		g.Nodes = []devInfo{{devNode, os.Getpid(), localAddress(d.node.APIAddress())}}
 		return g.show(p)
 	})
 }

@@ -29,23 +29,18 @@ const (
 
 // greeting is what dev says when its nodes are ready.
 type greeting struct {
-	Version   string    `json:"version"`
-	DataDir   string    `json:"data_dir"`
-	Temporary bool      `json:"temporary"` // the data directory is removed at the end
-	Nodes     []devInfo `json:"nodes"`
+	Version string    `json:"version"`
+	DataDir string    `json:"data_dir"`
+	Nodes   []devInfo `json:"nodes"`
 
 	began time.Time
+	note  string // on the data directory
 }
 
 type devInfo struct {
-	Name    string `json:"name"`
-	PID     int    `json:"pid"`
-	API     string `json:"api"`
-	Metrics string `json:"metrics"`
-}
-
-func (g *greeting) add(name string, pid int, api string) {
-	g.Nodes = append(g.Nodes, devInfo{name, pid, api, "http://" + api + "/metrics"})
+	Name string `json:"name"`
+	PID  int    `json:"pid"`
+	API  string `json:"api"`
 }
 
 // show prints the greeting, and the next command to type.
@@ -53,35 +48,25 @@ func (g *greeting) show(p *cli.Program) error {
 	if p.JSON() {
 		return p.WriteJSON(g)
 	}
-	note := ""
-	if g.Temporary {
-		note = " (removed at the end)"
-	}
 	lines := []string{
 		fmt.Sprintf("conductord %s, ready after %s", g.Version, time.Since(g.began).Round(time.Millisecond)),
-		"data     " + g.DataDir + note,
+		"data     " + g.DataDir + g.note,
 	}
-	for _, node := range g.Nodes {
-		if len(g.Nodes) == 1 {
-			lines = append(lines, "api      "+node.API, "metrics  "+node.Metrics)
-			break
-		}
-		lines = append(lines, fmt.Sprintf("%-7s  api %s, metrics %s, to kill it: kill -9 %d", node.Name, node.API, node.Metrics, node.PID))
-	}
-	return p.WriteLines(append(lines, g.next(p)...))
-}
-
-// next are the lines with the commands to type.
-func (g *greeting) next(p *cli.Program) []string {
 	var servers []string
 	for _, node := range g.Nodes {
 		servers = append(servers, node.API)
+		if len(g.Nodes) > 1 {
+			lines = append(lines, fmt.Sprintf("%-7s  pid %d; to kill it: kill -9 %d", node.Name, node.PID, node.PID))
+		}
 	}
+	lines = append(lines, "api      "+strings.Join(servers, ","), "metrics  http://"+servers[0]+"/metrics")
 	run := "conductord flow run " + filepath.Join(g.DataDir, examplesDir)
 	if len(servers) > 1 {
-		return []string{"try      export CONDUCTORD_SERVER=" + strings.Join(servers, ","), "         " + run + "/travel.toml --wait --set pace=5"}
+		lines = append(lines, "try      export CONDUCTORD_SERVER="+strings.Join(servers, ","), "         "+run+"/travel.toml --wait --set pace=5")
+	} else {
+		lines = append(lines, "try      "+run+"/hello.toml --wait"+serverFlag(p, servers[0]))
 	}
-	return []string{"try      " + run + "/hello.toml --wait" + serverFlag(p, servers[0])}
+	return p.WriteLines(lines)
 }
 
 // addresses are the raft and API addresses of each node in turn, as a local.Cluster
@@ -140,7 +125,7 @@ func devCluster(ctx context.Context, p *cli.Program, o devOptions, g greeting) e
 		return err
 	}
 	for _, node := range cluster.Nodes {
-		g.add(node.Name, node.PID(), node.API)
+		g.Nodes = append(g.Nodes, devInfo{node.Name, node.PID(), node.API})
 	}
 	if err := g.show(p); err != nil {
 		return err

@@ -1,0 +1,249 @@
+package test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	tutorialPath = "docs/tutorial.md"
+	// elsewhereMark stands above a block whose last command runs until it is interrupted.
+	elsewhereMark = "<!-- in another terminal -->"
+	// lookTime bounds how long a block that only looks is repeated until it shows what
+	// the page shows.
+	lookTime = 30 * time.Second
+	// The page uses the ports of `conductord dev`; the test cannot.
+	devHost, devPort = "127.0.0.1", 7070
+)
+
+// looking matches blocks that change nothing: a reader may look again.
+var looking = regexp.MustCompile(`^(?:(?:conductord (?:flow show|job get|job list|cluster status)|cat|tail) [^\n]*\n)+$`)
+
+// TestTutorial types the blocks of docs/tutorial.md in an empty directory, in order, and
+// compares what it sees with what the page shows, but for ids, times and progress.
+func TestTutorial(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("awk"); err != nil {
+		t.Skip("the tutorial needs awk")
+	}
+	page := documents(t)[tutorialPath]
+	lines := strings.Split(page, "\n")
+	moved := portsInARow(t)
+	blocks := blocksOf(tutorialPath, page)
+	dir := t.TempDir()
+	shell := startTerminal(t, dir, "")
+	patient := lookTime
+	if *rewrite {
+		patient = lookTime / 10 // nothing is known yet that it should look for
+	}
+	shown := page
+	typed := 0
+	for i, b := range blocks {
+		if b.language != "sh" {
+			continue
+		}
+		typed++
+		var want *block
+		if i+1 < len(blocks) && blocks[i+1].language == "text" {
+			want = &blocks[i+1]
+		}
+		text := movePorts(b.text, moved)
+		var got string
+		if elsewhere := lines[b.line-3] == elsewhereMark; elsewhere {
+			text = strings.Replace(text, "conductord dev", "exec conductord dev --api-listen "+moved, 1)
+			got = startTerminal(t, dir, text).untilQuiet()
+		} else {
+			got = shell.run(t, b, text)
+		}
+		if want == nil {
+			continue
+		}
+		for end := time.Now().Add(patient); plain(got, moved) != plain(want.text, moved) && looking.MatchString(b.text) && time.Now().Before(end); {
+			got = shell.run(t, b, text)
+		}
+		switch {
+		case plain(got, moved) == plain(want.text, moved):
+		case *rewrite:
+			from := fmt.Sprintf("%s\n```\n\n```text\n%s```", strings.TrimSuffix(b.text, "\n"), want.text)
+			to := fmt.Sprintf("%s\n```\n\n```text\n%s```", strings.TrimSuffix(b.text, "\n"), backPorts(progress.ReplaceAllString(got, ""), moved))
+			shown = strings.Replace(shown, from, to, 1)
+		default:
+			t.Errorf("%s shows\n%s\nand there is\n%s\n(with -rewrite, this test writes what there is)", want, want.text, got)
+		}
+	}
+	const fewest = 15
+	if typed < fewest {
+		t.Fatalf("found only %d blocks to type", typed)
+	}
+	if shown != page {
+		if err := os.WriteFile(filepath.Join("..", tutorialPath), []byte(shown), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What differs from run to run, and what stands for it.
+var (
+	progress = regexp.MustCompile(`(?m)^\S+ (?:flow )?\S+ (?:PENDING|RUNNING|RETRYING|SUCCESS|FAILURE|REVERTING|REVERTED|REVERT_FAILURE)\b.*\n`)
+	varying  = []struct {
+		what *regexp.Regexp
+		with string
+	}{
+		{regexp.MustCompile(`[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "ID"},
+		{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
+		{regexp.MustCompile(`(pid|kill -9) \d+`), "$1 PID"},
+		{regexp.MustCompile(`not yet(?: \(\d+×\))?, again (?:in \d+ m?s|now)`), "not yet"},
+		{regexp.MustCompile(`\b\d+(?:\.\d+)?(?:µs|ms|s)\b`), "TOOK"},
+		{regexp.MustCompile(` by \S+@\S+`), " by ME"},
+		{regexp.MustCompile(`conductord v?[^ ]*, ready`), "conductord VERSION, ready"},
+		{regexp.MustCompile(`[ \t]+`), " "},
+	}
+)
+
+// plain is an answer without what differs from run to run.
+func plain(text, moved string) string {
+	text = progress.ReplaceAllString(backPorts(text, moved), "")
+	for _, v := range varying {
+		text = v.what.ReplaceAllString(text, v.with)
+	}
+	return strings.TrimSpace(text)
+}
+
+// TestTutorialCanBeWrong holds that the comparison above finds something.
+func TestTutorialCanBeWrong(t *testing.T) {
+	const shown = "  ✓ ship  SUCCESS  9ms  attempt 2  → 3 at 127.0.0.1:7071\n"
+	for seen, same := range map[string]bool{
+		"2026-11-24T14:00:30Z ship RUNNING 1s\n  ✓ ship   SUCCESS  12.5s  attempt 2  → 3 at 127.0.0.1:12001\n": true,
+		"  ✓ ship  SUCCESS  9ms  attempt 1  → 3 at 127.0.0.1:12001\n":                                          false,
+		"  ✓ ship  SUCCESS  9ms  attempt 2  → 4 at 127.0.0.1:12001\n":                                          false,
+		"  ✓ ship  REVERTED  9ms  attempt 2  → 3 at 127.0.0.1:12001\n":                                         false,
+		"": false,
+	} {
+		const moved = "127.0.0.1:12000"
+		if (plain(seen, moved) == plain(shown, moved)) != same {
+			t.Errorf("seen: %s", seen)
+		}
+	}
+}
+
+// movePorts writes the ports of the test in the place of those of the page.
+func movePorts(text, moved string) string { return portReplacer(moved, false).Replace(text) }
+
+func backPorts(text, moved string) string { return portReplacer(moved, true).Replace(text) }
+
+func portReplacer(moved string, back bool) *strings.Replacer {
+	host, port, _ := net.SplitHostPort(moved)
+	first, _ := strconv.Atoi(port)
+	var pairs []string
+	for i := range 3 {
+		page, test := fmt.Sprintf("%s:%d", devHost, devPort+i), fmt.Sprintf("%s:%d", host, first+i)
+		if back {
+			page, test = test, page
+		}
+		pairs = append(pairs, page, test)
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// terminal is a shell, and what it and its commands write.
+type terminal struct {
+	dir   string
+	stdin io.Writer
+	lines chan string // closed when it ends
+}
+
+// startTerminal starts a shell in a directory, which runs a script, or what it is given
+// to run. It ends with the test, and is interrupted before.
+func startTerminal(t *testing.T, dir, script string) *terminal {
+	t.Helper()
+	args := []string{"-u"}
+	if script != "" {
+		args = []string{"-euc", script}
+	}
+	command := exec.Command("sh", args...)
+	command.Dir = dir
+	command.Env = append(os.Environ(), "PATH="+filepath.Dir(binary)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	stdin, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command.Stderr = command.Stdout
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := &terminal{dir: dir, stdin: stdin, lines: make(chan string, 1_000)}
+	go func() { // ends with the shell
+		defer close(s.lines)
+		for scanner := bufio.NewScanner(out); scanner.Scan(); {
+			s.lines <- scanner.Text() + "\n"
+		}
+	}()
+	t.Cleanup(func() {
+		_ = command.Process.Signal(syscall.SIGINT)
+		_ = stdin.Close()
+		for range s.lines { // to its end
+		}
+		if err := command.Wait(); err != nil && script != "" {
+			t.Errorf("%q, interrupted: %v", script, err)
+		}
+	})
+	return s
+}
+
+// run types a block, and returns what it writes.
+func (s *terminal) run(t *testing.T, b block, text string) string {
+	t.Helper()
+	const mark = "=== end of block: "
+	typed := filepath.Join(t.TempDir(), "block")
+	if err := os.WriteFile(typed, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(s.stdin, ". '%s' </dev/null\necho '%s'$?\n", typed, mark)
+	var said strings.Builder
+	late := time.After(patience)
+	for {
+		select {
+		case line, more := <-s.lines:
+			status, ended := strings.CutPrefix(line, mark)
+			switch {
+			case !more:
+				t.Fatalf("%s ends the shell:\n%s", b, &said)
+			case ended && status != "0\n":
+				t.Fatalf("%s ends with status %s%s", b, status, &said)
+			case ended:
+				return said.String()
+			}
+			said.WriteString(line)
+		case <-late:
+			t.Fatalf("%s has not ended within %v:\n%s", b, patience, &said)
+		}
+	}
+}
+
+// untilQuiet returns what a command writes that does not end, up to the line with what
+// to type next.
+func (s *terminal) untilQuiet() string {
+	var said strings.Builder
+	for line := range s.lines {
+		said.WriteString(line)
+		if strings.HasPrefix(line, " ") {
+			break
+		}
+	}
+	return said.String()
+}
