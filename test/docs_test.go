@@ -364,39 +364,34 @@ func TestShownCommandsCanBeWrong(t *testing.T) {
 	}
 }
 
-// TestReadmeConfigs holds that the three configurations of the README can be
-// used, and belong together.
-func TestReadmeConfigs(t *testing.T) {
+// TestThreeServersConfigs holds that the block of docs/operations.md that writes the
+// configurations of three servers writes ones that can be used and belong together.
+func TestThreeServersConfigs(t *testing.T) {
 	dir := t.TempDir()
-	var paths []string
-	for _, b := range blocksOf("README.md", documents(t)["README.md"]) {
-		name, _, _ := strings.Cut(b.text, "\n")
-		if name = strings.TrimPrefix(name, "# "); b.language != "toml" || !strings.HasPrefix(name, "node") {
+	for _, b := range blocksOf("docs/operations.md", documents(t)["docs/operations.md"]) {
+		if b.language != "sh" || !strings.Contains(b.text, "config init") {
 			continue
 		}
-		paths = append(paths, filepath.Join(dir, name))
-		if err := os.WriteFile(paths[len(paths)-1], []byte(b.text), 0o600); err != nil {
-			t.Fatal(err)
+		write := exec.CommandContext(t.Context(), "sh", "-eu", "-c", b.text)
+		write.Dir, write.Env = dir, append(os.Environ(), "PATH="+filepath.Dir(binary)+string(os.PathListSeparator)+os.Getenv("PATH"))
+		if output, err := write.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", b, err, output)
 		}
-	}
-	if len(paths) != 3 {
-		t.Fatalf("the README shows %d configurations of nodes", len(paths))
-	}
-	output, err := exec.CommandContext(t.Context(), binary, append([]string{"config", "check"}, paths...)...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
-	var members []config.Member
-	for i, path := range paths {
-		loaded, err := config.Load(path, nil, nil)
-		if err != nil {
-			t.Fatal(err)
+		var members []config.Member
+		for i := range 3 {
+			path := filepath.Join(dir, fmt.Sprintf("node%d.toml", i+1))
+			loaded, err := config.Load(path, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i > 0 && !slices.Equal(loaded.Cluster.Members, members) {
+				t.Errorf("%s lists other members than the first", path)
+			}
+			members = loaded.Cluster.Members
 		}
-		if i > 0 && !slices.Equal(loaded.Cluster.Members, members) {
-			t.Errorf("%s lists other members than %s", path, paths[0])
-		}
-		members = loaded.Cluster.Members
+		return
 	}
+	t.Error("no block writes configurations")
 }
 
 // TestShownFlows holds that the flow documents that are shown are valid. Parts

@@ -61,7 +61,7 @@ func runExample(t *testing.T, endpoints []string, workerFolder, postFolder strin
 	}
 }
 
-// TestExampleFlow runs the travel flow as the README does: once well, and once
+// TestExampleFlow runs the travel flow of the README: once well, and once
 // with a card that is declined, after which all is cancelled.
 func TestExampleFlow(t *testing.T) {
 	dev := startDev(t)
