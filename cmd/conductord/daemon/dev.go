@@ -95,9 +95,9 @@ func dev(ctx context.Context, p *cli.Program, o devOptions) (err error) {
 	g := greeting{Version: cli.ProgramVersion().Version, began: time.Now()}
 	if o.dataDir == "" {
 		_ = scratch.Sweep("", devPrefix) // what cannot be removed is in nobody's way
-		temporary, err := scratch.Make("", devPrefix)
-		if err != nil {
-			return fmt.Errorf("cannot make a temporary directory: %w", err)
+		temporary, fault := scratch.Make("", devPrefix)
+		if fault != nil {
+			return fmt.Errorf("cannot make a temporary directory: %w", fault)
 		}
 		defer func() { err = errors.Join(err, temporary.Remove()) }()
 		o.dataDir, g.note = temporary.Path, " (removed at the end)"
