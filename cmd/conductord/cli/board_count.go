@@ -16,10 +16,9 @@ import (
 
 func (p *Program) boardCountCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "count [BOARD|PREFIX*]…",
-		Short:   "Count the jobs of several boards by state, with a total",
-		Long:    "Count the jobs of several boards by state, with a total: of those that are named, of those whose names begin\nwith PREFIX, or of all.",
-		Example: "  conductord board count default 'orders/*'",
+		Use:   "count [BOARD|PREFIX*]…",
+		Short: "Count the jobs of several boards by state, with a total",
+		Long:  "Count the jobs of several boards by state, with a total: of those that are named, of those whose names begin\nwith PREFIX, or of all.",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 				boards, err := namedBoards(ctx, cluster, names)

@@ -42,7 +42,7 @@ func TestCompletion(t *testing.T) {
 		{"job explain -", job, true},
 		{"job explain " + job[:30], job, true},
 		{"job explain " + job + " -", "", false},
-		{"trash restore -", trashed, true},
+		{"trash show -", trashed, true},
 		{"flow skip " + flow + " -", "make-greeting say-greeting", true},
 		{"flow skip " + flow[:35] + " say", "say-greeting", true},
 		{"flow rerun " + flow + " --from -", "make-greeting say-greeting", true},

@@ -32,8 +32,6 @@ func (p *Program) jobLogsCommand() *cobra.Command {
 			"node that runs it keeps the latest 256 KiB of it in memory, and any node can be asked. When an attempt has\n" +
 			"ended, the logbook keeps the end of its stderr.\n\n" +
 			"A program with a conductor of its own keeps the output of its steps for itself until they have ended.",
-		Example: "  conductord job logs -f 0190a3c2-7d1e-7000-8000-000000000000\n" +
-			"  conductord job logs 0190a3c2-7d1e-7000-8000-000000000000 --step copy -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if logs.query.Job, err = jobs.ParseJobID(args[0]); err != nil {
