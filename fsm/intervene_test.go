@@ -132,7 +132,7 @@ func (r *rig) reopened(before jobs.Job, flow logbook.FlowDetail, kind, step stri
 	job := r.job(id("a"))
 	want := before
 	want.State, want.Outcome, want.Reason, want.Failure = jobs.StateClaimable, "", "", nil
-	want.FinishedAt, want.ModifiedAt = time.Time{}, r.now
+	want.StartedAt, want.FinishedAt, want.ModifiedAt = time.Time{}, time.Time{}, r.now
 	want.ClaimableAt = job.ClaimableAt
 	if fmt.Sprintf("%+v", job) != fmt.Sprintf("%+v", want) {
 		r.Errorf("the job is\n%+v, not\n%+v", job, want)
@@ -383,11 +383,11 @@ func TestReopenedJobsNeedRoom(t *testing.T) {
 	}{
 		{"no limit", ended, &v1.BoardLimits{}, asked("rerun", ""), ""},
 		{"room for both", ended, &v1.BoardLimits{Jobs: 2}, asked("rerun", ""), ""},
-		{"too many jobs", ended, &v1.BoardLimits{Jobs: 1}, asked("rerun", ""), `board "default" jobs`},
-		{"too many jobs, backwards", ended, &v1.BoardLimits{Jobs: 1}, asked("retry-revert", ""), `board "default" jobs`},
-		{"too many bytes", ended, &v1.BoardLimits{Bytes: 200}, asked("complete", "y"), `board "default" bytes`},
+		{"too many jobs", ended, &v1.BoardLimits{Jobs: 1}, asked("rerun", ""), `board "default" is at its limit: at most 1 unfinished jobs`},
+		{"too many jobs, backwards", ended, &v1.BoardLimits{Jobs: 1}, asked("retry-revert", ""), `board "default" is at its limit: at most 1 unfinished jobs`},
+		{"too many bytes", ended, &v1.BoardLimits{Bytes: 200}, asked("complete", "y"), `board "default" is at its limit: at most 200 bytes`},
 		{"a cancelled job, undone further", cancelled, &v1.BoardLimits{Jobs: 1}, asked("retry-revert", ""), ""},
-		{"a cancelled job, run again", cancelled, &v1.BoardLimits{Jobs: 1}, asked("rerun", ""), `board "default" jobs`},
+		{"a cancelled job, run again", cancelled, &v1.BoardLimits{Jobs: 1}, asked("rerun", ""), `board "default" is at its limit: at most 1 unfinished jobs`},
 		{"a word that holds", ended, &v1.BoardLimits{Jobs: 1}, held(asked("complete", "y")).GetIntervene(), ""},
 		{"a word that is taken back", heard, &v1.BoardLimits{Jobs: 1}, asked("take-back", ""), ""},
 	} {

@@ -62,12 +62,12 @@ func TestMovesAreBounded(t *testing.T) {
 		t.Errorf("out of its quota: %+v", used)
 	}
 	r.posted(onBoard("d", "orders/new"))
-	if said := r.refused(moving("orders/new"), "over_limit"); !strings.Contains(said, `quota of boards "orders/*": jobs`) {
+	if said := r.refused(moving("orders/new"), "over_limit"); !strings.Contains(said, `quota of boards "orders/*" is at its limit`) {
 		t.Error(said)
 	}
 	r.posted(onBoard("e", "day"))
 	r.ok(&v1.Command{Kind: &v1.Command_LimitBoard{LimitBoard: &v1.LimitBoardCommand{Board: "day", Limits: &v1.BoardLimits{Jobs: 1, PostingsPerSecond: 1}}}})
-	if said := r.refused(moving("day"), "over_limit"); !strings.Contains(said, `cannot move job `+id("a")+` to board "day": board "day" jobs`) {
+	if said := r.refused(moving("day"), "over_limit"); !strings.Contains(said, `cannot move job `+id("a")+` to board "day": board "day" is at its limit: at most 1 unfinished jobs`) {
 		t.Error(said)
 	}
 	r.ok(cancel(&v1.JobCommand{Job: id("e")}))

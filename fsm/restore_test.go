@@ -225,8 +225,8 @@ func TestRestoredJobsNeedRoom(t *testing.T) {
 	}{
 		{"no limit", &v1.BoardLimits{}, ""},
 		{"room for both", &v1.BoardLimits{Jobs: 2}, ""},
-		{"too many jobs", &v1.BoardLimits{Jobs: 1}, `board "default" jobs`},
-		{"too many bytes", &v1.BoardLimits{Bytes: 60}, `board "default" bytes`},
+		{"too many jobs", &v1.BoardLimits{Jobs: 1}, `board "default" is at its limit: at most 1 unfinished jobs`},
+		{"too many bytes", &v1.BoardLimits{Bytes: 60}, `board "default" is at its limit: at most 60 bytes`},
 		{"postings alone are slowed down", &v1.BoardLimits{PostingsPerSecond: 1}, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {

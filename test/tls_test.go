@@ -61,7 +61,7 @@ func TestCertificates(t *testing.T) {
 	}
 	run("flow", "run", "../examples/hello.toml")
 	eventually(t, "each node's conductor claims", func() bool { return strings.Count(run("conductor", "list"), "claiming") == 3 })
-	refuses(t, 6, "cannot connect", "cluster", "status", secure[0], "--timeout=1s")
+	refuses(t, 6, "cannot reach the cluster", "cluster", "status", secure[0], "--timeout=1s")
 	status := run("cluster", "status")
 	if strings.Count(status, "yes") != 3 {
 		t.Error(status)

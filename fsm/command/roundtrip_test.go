@@ -18,7 +18,7 @@ import (
 // bytes, and makes sure that each of its fields was put to the test.
 func TestEveryNounSurvivesTheWire(t *testing.T) {
 	t.Run("Job", func(t *testing.T) { roundTrip(t, boardJobs, command.JobToProto, command.JobFromProto) })
-	t.Run("Posting", func(t *testing.T) { roundTrip(t, postings, command.PostingToProto, command.PostingFromProto) })
+	t.Run("Posting", func(t *testing.T) { roundTrip(t, postings, command.PostingToProto, command.PostingFromProto, "Err") })
 	t.Run("Claimed", func(t *testing.T) { roundTrip(t, claimed, command.ClaimedToProto, command.ClaimedFromProto) })
 	t.Run("Claim", func(t *testing.T) { roundTrip(t, claims, command.ClaimToProto, throughPointer(command.ClaimFromProto)) })
 	t.Run("HeldClaim", func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestEveryNounSurvivesTheWire(t *testing.T) {
 			return command.DrainCommandFromProto(m), nil
 		})
 	})
-	t.Run("Schedule", func(t *testing.T) { roundTrip(t, drawnSchedules, command.ScheduleToProto, command.ScheduleFromProto) })
+	t.Run("Schedule", func(t *testing.T) { roundTrip(t, drawnSchedules, command.ScheduleToProto, command.ScheduleFromProto, "Posting.Err") })
 	t.Run("SlotRecord", func(t *testing.T) {
 		roundTrip(t, slotRecords, command.SlotRecordToProto, command.SlotRecordFromProto)
 	})

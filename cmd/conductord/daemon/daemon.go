@@ -101,11 +101,6 @@ func startDaemon(ctx context.Context, c config.Config, first bool, logger hclog.
 		return nil, err
 	}
 	d := &daemon{config: c, logger: logger, node: opened, secure: options.Credentials, spent: make(chan struct{})}
-	if alone(c) { // it will lead in a moment: its conductor has nothing to warn of until then
-		waiting, cancel := context.WithTimeout(ctx, leadPatience)
-		defer cancel()
-		_ = opened.WaitReady(waiting) // the conductor goes on trying
-	}
 	if c.Conductor.Enabled {
 		if err := d.startConductor(ctx); err != nil {
 			return nil, errors.Join(err, d.stop())
@@ -283,6 +278,11 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	}
 	d.logger.Info("handlers", "directories", d.config.Conductor.Handlers, "names", handlers.Names())
 	d.working.Go(func() { // ends with stop
+		if alone(d.config) { // it will lead in a moment: its conductor has nothing to warn of until then
+			waiting, cancel := context.WithTimeout(context.WithoutCancel(ctx), leadPatience)
+			_ = d.node.WaitReady(waiting) // the conductor goes on trying
+			cancel()
+		}
 		if err := d.conductor.Run(context.WithoutCancel(ctx)); err != nil {
 			d.logger.Warn("the conductor ended", "error", err)
 		}
