@@ -2,16 +2,12 @@ package cli_test
 
 import (
 	"context"
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
 )
 
@@ -72,51 +68,5 @@ func TestErrorsAreSaidOnce(t *testing.T) {
 	got := run(t, cluster, "job", "wait", "-o", "json", "--timeout", "20ms", job)
 	if !strings.Contains(got.err, `the time is over (--timeout 20ms)`) {
 		t.Errorf("%+v", got)
-	}
-}
-
-// TestMissingHandler: a posted document whose handlers the live conductors lack is accepted,
-// with a warning.
-func TestMissingHandler(t *testing.T) {
-	dir := t.TempDir()
-	document := filepath.Join(dir, "flow.toml")
-	if err := os.WriteFile(document, []byte("name = \"x\"\n[[steps]]\nname = \"a\"\nhandler = \"paint\"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range []struct {
-		name       string
-		conductors map[string]string // the handlers of each as JSON; empty: it names none
-		want       string            // all of stderr
-	}{
-		{"no conductor", nil, ""},
-		{"one has it", map[string]string{"c1": `["paint"]`}, ""},
-		{"one names none", map[string]string{"c1": ""}, ""},
-		{"none has it", map[string]string{"c1": `["sing"]`, "c2": `[]`},
-			"conductord: warning: no live conductor of board \"default\" has the handler \"paint\", and without it the job is trashed: put it into a directory of conductor.handlers of c1, c2 and restart\n"},
-		{"one of two has it", map[string]string{"c1": `["sing"]`, "c2": `["paint"]`},
-			"conductord: warning: of the conductors of board \"default\", only c2 can run the handler \"paint\": put it into a directory of conductor.handlers of c1 and restart\n"},
-	} {
-		cluster := openCluster(t)
-		for name, handlers := range row.conductors {
-			session := jobs.NewSessionID()
-			if _, err := cluster.OpenSession(t.Context(), jobs.Opening{ID: session, Name: name}); err != nil {
-				t.Fatal(err)
-			}
-			entity := jobs.Entity{Kind: jobs.EntityConductor, Name: name, Boards: []string{"default"}, JobKinds: []string{"document"}}
-			if handlers != "" {
-				entity.Metadata = logbook.Values{cli.HandlersKey: json.RawMessage(handlers)}
-			}
-			if err := cluster.Register(t.Context(), session, entity); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for _, args := range [][]string{{"flow", "run", document}, {"job", "post", "--flow", document}} {
-			if got := run(t, cluster, args...); got.code != 0 || got.err != row.want {
-				t.Errorf("%s: %v: %+v", row.name, args, got)
-			}
-		}
-		if got := run(t, cluster, "job", "post", "--kind", "k"); got.err != "" {
-			t.Errorf("a job without a flow: %+v", got)
-		}
 	}
 }

@@ -238,7 +238,6 @@ func (p *Program) postJob(ctx context.Context, cluster Cluster, posting jobs.Pos
 	case posted[0].Existed:
 		p.Note("job %s had been posted before: nothing has changed", posting.ID)
 	}
-	p.warnOfHandlers(ctx, cluster, &posted[0].Job, &posting)
 	return posted[0].Job, nil
 }
 

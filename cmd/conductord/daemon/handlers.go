@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 
-	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/flow/handler"
 	"github.com/conductord/conductord/flow/handler/scratch"
@@ -16,9 +15,13 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// maxHandlersBytes bounds that, so that it fits into an entity. A daemon with
-// more handlers names none, and gets no jobs from others for having them.
-const maxHandlersBytes = jobs.MaxMetadata / 2
+const (
+	// handlersKey is where the entity of a daemon's conductor names its handlers.
+	handlersKey = "handlers"
+	// maxHandlersBytes bounds that, so that it fits into an entity. A daemon with
+	// more handlers names none, and gets no jobs from others for having them.
+	maxHandlersBytes = jobs.MaxMetadata / 2
+)
 
 // confinement is what the configuration takes from handlers.
 func confinement(c config.Handlers) handler.Confinement {
@@ -59,7 +62,7 @@ func offering(name string, handlers []string) (logbook.Values, error) {
 	offered := logbook.Values{node.NodeKey: at}
 	named, listErr := json.Marshal(handlers)
 	if len(handlers) > 0 && len(named) <= maxHandlersBytes {
-		offered[cli.HandlersKey] = named
+		offered[handlersKey] = named
 	}
 	return offered, errors.Join(err, listErr)
 }
@@ -78,7 +81,7 @@ func hasHandlers(detail *logbook.FlowDetail, other jobs.Entity) bool {
 		return false
 	}
 	var offered []string
-	if json.Unmarshal(other.Metadata[cli.HandlersKey], &offered) != nil {
+	if json.Unmarshal(other.Metadata[handlersKey], &offered) != nil {
 		return false
 	}
 	return !slices.ContainsFunc(document.Handlers(), func(name string) bool { return !slices.Contains(offered, name) })
