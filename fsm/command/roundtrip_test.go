@@ -44,7 +44,9 @@ func TestEveryNounSurvivesTheWire(t *testing.T) {
 			return command.DrainCommandFromProto(m), nil
 		})
 	})
-	t.Run("Schedule", func(t *testing.T) { roundTrip(t, drawnSchedules, command.ScheduleToProto, command.ScheduleFromProto, "Posting.Err") })
+	t.Run("Schedule", func(t *testing.T) {
+		roundTrip(t, drawnSchedules, command.ScheduleToProto, command.ScheduleFromProto, "Posting.Err")
+	})
 	t.Run("SlotRecord", func(t *testing.T) {
 		roundTrip(t, slotRecords, command.SlotRecordToProto, command.SlotRecordFromProto)
 	})
