@@ -3,7 +3,6 @@ package logbook_test
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"testing"
 
@@ -35,7 +34,7 @@ func TestValuesOf(t *testing.T) {
 		values, err := logbook.ValuesOf(row.of)
 		got := ""
 		if err == nil {
-			got = fmt.Sprintf("%s", must(json.Marshal(values)))
+			got = string(must(json.Marshal(values)))
 		} else if !errors.Is(err, logbook.ErrInvalid) {
 			t.Errorf("%s: %v", row.name, err)
 		}
