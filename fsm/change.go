@@ -94,7 +94,7 @@ func (t *txn) takeOver(j *jobRecord, c *jobs.Change) {
 		j.unpark()
 	}
 	j.Held = j.Held && !c.Release
-	if c.Front {
+	if c.Fronts(&j.Job) {
 		j.Front = t.Index
 	}
 }

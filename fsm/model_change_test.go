@@ -1,6 +1,8 @@
 package fsm_test
 
 import (
+	"github.com/google/uuid"
+
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
@@ -45,7 +47,7 @@ func (m *model) change(c *v1.Change) error {
 	if releases {
 		m.unparked(j)
 	}
-	if change.Front {
+	if change.Front && (j.Front == 0 || change.ID != uuid.Nil) {
 		j.Front = m.index
 	}
 	if change.Priority != nil {

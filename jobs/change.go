@@ -60,11 +60,15 @@ func (c *Change) Alters(j *Job) bool {
 	case !c.NotBefore.IsZero() && !c.NotBefore.Equal(j.NotBefore):
 		return true
 	}
-	return c.Release && j.Held || c.AltersDeadline(j) || c.Moves(j) || c.Front
+	return c.Release && j.Held || c.AltersDeadline(j) || c.Moves(j) || c.Fronts(j)
 }
 
 // Moves reports whether a job would be on another board.
 func (c *Change) Moves(j *Job) bool { return c.Board != "" && c.Board != j.Board }
+
+// Fronts reports whether a job would be put before its equals. Without an id, which makes a
+// repeat known, one that was put there before keeps its place.
+func (c *Change) Fronts(j *Job) bool { return c.Front && (j.Front == 0 || c.ID != uuid.Nil) }
 
 // AltersDeadline reports whether a job would have another deadline.
 func (c *Change) AltersDeadline(j *Job) bool {
