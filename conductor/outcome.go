@@ -61,18 +61,18 @@ var errElsewhere = errors.New("its flow cannot be built here")
 //
 //	what became of the run                      the job is   with
 //	──────────────────────────────────────────  ───────────  ─────────────────────────────────
-//	flow SUCCESS                                consumed     outcome success, the last update
-//	flow REVERTED                               consumed     outcome reverted, the last update, the cause;
+//	flow success                                consumed     outcome success, the last update
+//	flow reverted                               consumed     outcome reverted, the last update, the cause;
 //	                                                         cancelled if that was requested
-//	flow FAILURE (an undo failed)               consumed     outcome failed, the last update, the cause
+//	flow failure (an undo failed)               consumed     outcome failed, the last update, the cause
 //	one of these three already when loaded      consumed     the same, without an update
-//	flow SUSPENDED, to be left so                consumed     outcome cancelled, the last update
+//	flow suspended, to be left so                consumed     outcome cancelled, the last update
 //	flow only waits for longer than MaxIdle     abandoned    the last update, until its step is due; the
 //	                                                         board sees to stop requests that came meanwhile
-//	flow SUSPENDED                              abandoned    the last update, no delay: where a stop request has
+//	flow suspended                              abandoned    the last update, no delay: where a stop request has
 //	                                                         suspended the job, the board keeps it so
 //	stopped for a hand-over, a drain or doubt   abandoned    no update, no delay: steps that ran
-//	about the session                                        stand as RUNNING, as after a crash
+//	about the session                                        stand as running, as after a crash
 //	not begun: paused, or out of time           abandoned    nothing, no delay
 //	fenced, or the claim is over                let go       nothing: another may own it
 //	no flow, cannot be built or compiled        trashed      failure flow.build, naming all faults
@@ -87,7 +87,7 @@ var errElsewhere = errors.New("its flow cannot be built here")
 //	Func returned nil                           consumed     outcome success
 //	Func returned Abandon or Trash              as it says   the error
 //	Func returned another error                 consumed     outcome failed, the failure
-//	Func was stopped by a request               as a flow    that is SUSPENDED
+//	Func was stopped by a request               as a flow    that is suspended
 //	trouble that is not the flow's fault        abandoned    the failure, a growing delay
 //	the same for the MaxTries-th time           trashed      the failure
 //

@@ -15,7 +15,7 @@ const MaxConcurrency = 1_000
 
 // Concurrency lets at most limit steps with the same key run at once, in all flows of one
 // engine.Pool. A daemon has one pool, so each daemon runs that many. It holds for execute and
-// revert alike. A step that has to wait stays PENDING, takes no worker from other steps, and
+// revert alike. A step that has to wait stays pending, takes no worker from other steps, and
 // starts in turn with other flows that wait for the key. A step that says NotYet returns its
 // permit until it is asked again.
 //

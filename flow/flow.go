@@ -17,7 +17,7 @@
 // perhaps after a pause and with another value; leave the decision to the retry
 // around it; or revert everything. Without a retry that tries again, everything
 // is undone. OpenStack TaskFlow, when the outermost retry gives up, undoes only
-// that retry's flow and calls the whole flow REVERTED, although the rest of it
+// that retry's flow and calls the whole flow reverted, although the rest of it
 // stays done.
 //
 // # Steps that do not run

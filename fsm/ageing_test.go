@@ -101,7 +101,7 @@ func (r *rig) ageingWord(word string) {
 
 // TestReopenedJobsWaitAnew: while a job was finished it has not waited.
 func TestReopenedJobsWaitAnew(t *testing.T) {
-	r := stuck(t, "FAILURE")
+	r := stuck(t, "failure")
 	r.ok(ageBoard("", time.Second))
 	r.now = r.now.Add(5 * time.Second)
 	r.ok(intervene(asked("rerun", "")))

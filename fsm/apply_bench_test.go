@@ -74,21 +74,21 @@ func (l *lives) update(n int, sequence uint64, state string, atoms ...*v1.AtomCh
 }
 
 func (l *lives) first(n int) *v1.Command {
-	return updateFlow(l.update(n, 1, "RUNNING", task("one", "RUNNING", executing(1))))
+	return updateFlow(l.update(n, 1, "running", task("one", "running", executing(1))))
 }
 
 func (l *lives) second(n int) *v1.Command {
-	return updateFlow(l.update(n, 2, "", task("one", "SUCCESS", executed(1, `{}`)), task("two", "RUNNING", executing(1))))
+	return updateFlow(l.update(n, 2, "", task("one", "success", executed(1, `{}`)), task("two", "running", executing(1))))
 }
 
 func (l *lives) third(n int) *v1.Command {
-	return updateFlow(l.update(n, 3, "", task("two", "SUCCESS", executed(1, `{}`)), task("three", "RUNNING", executing(1))))
+	return updateFlow(l.update(n, 3, "", task("two", "success", executed(1, `{}`)), task("three", "running", executing(1))))
 }
 
 func (l *lives) consume(n int) *v1.Command {
 	return consume(&v1.Ending{
 		Job: l.ids[n], Token: l.tokens[n], Outcome: "success",
-		Update: l.update(n, 4, "SUCCESS", task("three", "SUCCESS", executed(1, `{}`))),
+		Update: l.update(n, 4, "success", task("three", "success", executed(1, `{}`))),
 	})
 }
 

@@ -189,7 +189,7 @@ func TestFirstUpdateTellsWhatHasBegun(t *testing.T) {
 	if got := r.flow("flow of a").Begun; got != first {
 		t.Errorf("while it is claimed, the flow may have begun under %s, want %s", got, first)
 	}
-	r.ok(updateFlow(update("flow of a", third, 1, "RUNNING", task("x", "RUNNING", executing(1)))))
+	r.ok(updateFlow(update("flow of a", third, 1, "running", task("x", "running", executing(1)))))
 	r.ok(closing("bob"))
 	if got := r.flow("flow of a"); !got.Begun.IsZero() {
 		t.Errorf("with an update, the flow may have begun under %s", got.Begun)

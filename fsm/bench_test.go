@@ -141,9 +141,9 @@ func BenchmarkUpdate(b *testing.B) {
 			apply(b, r, []*v1.Command{saveBook(book("b", "f"))})
 			var atoms []*v1.AtomChange
 			for i := range steps {
-				atoms = append(atoms, task(fmt.Sprint(i), "RUNNING", executing(1)))
+				atoms = append(atoms, task(fmt.Sprint(i), "running", executing(1)))
 			}
-			apply(b, r, []*v1.Command{updateFlow(update("f", logbook.Token{}, 1, "RUNNING", atoms...))})
+			apply(b, r, []*v1.Command{updateFlow(update("f", logbook.Token{}, 1, "running", atoms...))})
 			b.ResetTimer()
 			for done := 0; done < b.N; {
 				var commands []*v1.Command

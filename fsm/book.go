@@ -89,7 +89,7 @@ func (t *txn) planBook(book *logbook.Book, board string) (*bookPlan, error) {
 }
 
 // planSave works out what becomes of one flow of a book that is saved. A new
-// flow begins PENDING and without atoms, whatever is given: only updates tell
+// flow begins pending and without atoms, whatever is given: only updates tell
 // what has happened.
 func (t *txn) planSave(book logbook.BookID, given *logbook.FlowDetail) (*plannedFlow, error) {
 	if given.ID.IsZero() {

@@ -44,7 +44,7 @@ func TestSaveBookRules(t *testing.T) {
 	r.refused(changed("posted"), "conflict")
 	r.harmless(same("posted"))
 	token := r.claimed("ann", flowPosting("begun"))
-	r.ok(updateFlow(update("flow of begun", token, 1, "RUNNING", task("x", "RUNNING"))))
+	r.ok(updateFlow(update("flow of begun", token, 1, "running", task("x", "running"))))
 	r.ok(trash(ending("begun", token)))
 	r.refused(changed("begun"), "conflict")
 	r.harmless(same("begun"))
@@ -61,9 +61,9 @@ func TestSaveBookRules(t *testing.T) {
 func TestNewFlowIsPending(t *testing.T) {
 	r := newRig(t)
 	b := book("b", "one")
-	b.Flows[0].State, b.Flows[0].Sequence = "SUCCESS", 9
+	b.Flows[0].State, b.Flows[0].Sequence = "success", 9
 	b.Flows[0].Cause = &v1.Failure{Kind: "error"}
-	b.Flows[0].Atoms = []*v1.AtomDetail{{Name: "x", Kind: "task", State: "SUCCESS", Intention: "EXECUTE"}}
+	b.Flows[0].Atoms = []*v1.AtomDetail{{Name: "x", Kind: "task", State: "success", Intention: "execute"}}
 	r.ok(saveBook(b))
 	flow, _, err := r.Flow(flowID("one"), fsm.Part{MaxBytes: fsm.Unbounded})
 	if err != nil || flow.State != logbook.FlowPending || flow.Sequence != 0 || len(flow.Atoms) != 0 || flow.Cause != nil {
@@ -76,7 +76,7 @@ func TestDestroyBook(t *testing.T) {
 	r.refused(destroyBook("nothing"), "not_found")
 	r.ok(open("ann"))
 	token := r.claimed("ann", flowPosting("a"))
-	r.ok(updateFlow(update("flow of a", token, 1, "RUNNING", task("x", "RUNNING", executing(1)), task("x", "SUCCESS", executed(1, "1")))))
+	r.ok(updateFlow(update("flow of a", token, 1, "running", task("x", "running", executing(1)), task("x", "success", executed(1, "1")))))
 	r.refused(destroyBook("book of a"), "conflict")
 	r.ok(trash(ending("a", token)))
 	r.ok(destroyBook("book of a"))

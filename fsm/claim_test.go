@@ -292,7 +292,7 @@ func TestClaimedAnswer(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("ann"))
 	token := r.claimed("ann", flowPosting("trip"))
-	r.ok(updateFlow(update("flow of trip", token, 1, "RUNNING", task("a", ""), task("b", ""))))
+	r.ok(updateFlow(update("flow of trip", token, 1, "running", task("a", ""), task("b", ""))))
 	claimed, omitted, err := r.Claimed(jobID(id("trip")), fsm.Unbounded)
 	if err != nil || omitted {
 		t.Fatal(omitted, err)

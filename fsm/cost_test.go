@@ -21,12 +21,12 @@ func TestUpdateWritesWhatItChanges(t *testing.T) {
 		for i := range steps {
 			atoms = append(atoms, task(fmt.Sprintf("s%05d", i), ""))
 		}
-		r.ok(updateFlow(update("flow of a", token, 1, "RUNNING", atoms...)))
+		r.ok(updateFlow(update("flow of a", token, 1, "running", atoms...)))
 		name := fmt.Sprintf("s%05d", steps/2)
 		for i, u := range []*v1.Command{
-			updateFlow(update("flow of a", token, 2, "", task(name, "RUNNING", executing(1)))),
-			updateFlow(update("flow of a", token, 3, "", task(name, "SUCCESS", executed(1, `{"n":1}`)))),
-			updateFlow(update("flow of a", token, 4, "REVERTING")),
+			updateFlow(update("flow of a", token, 2, "", task(name, "running", executing(1)))),
+			updateFlow(update("flow of a", token, 3, "", task(name, "success", executed(1, `{"n":1}`)))),
+			updateFlow(update("flow of a", token, 4, "reverting")),
 		} {
 			before, err := fsm.Rows(r.Machine)
 			if err != nil {

@@ -128,7 +128,7 @@ func TestADeadlineDuringTheLastStep(t *testing.T) {
 	withDeadline(p)
 	token := r.begin(p, "flow of a")
 	e := ending("a", token)
-	e.Update = update("flow of a", token, 2, "SUCCESS")
+	e.Update = update("flow of a", token, 2, "success")
 	r.ok(abandon(e))
 	r.now = tomorrow
 	r.wakesWhoPassedBy()
@@ -188,7 +188,7 @@ func TestADeadlineOfACancelledJob(t *testing.T) {
 // would. An undo goes on, and an intervention that would go forwards is withdrawn.
 func TestADeadlineOfAReopenedJob(t *testing.T) {
 	for word, want := range map[*v1.Intervention]string{asked("retry-revert", ""): "claimable ", asked("skip", "x"): "claimable ", asked("rerun", ""): "completed failed"} {
-		r := stuck(t, "FAILURE")
+		r := stuck(t, "failure")
 		r.ok(intervene(word))
 		r.ok(change(&v1.Change{Job: id("a"), Deadline: timestamppb.New(tomorrow)}))
 		r.now = tomorrow

@@ -139,7 +139,7 @@ func TestAbandonCountsFailures(t *testing.T) {
 
 func TestConsumeAgreesWithTheFlow(t *testing.T) {
 	ends := map[string][]string{ // outcome → states of the flow on the way
-		"success": {"RUNNING", "SUCCESS"}, "reverted": {"RUNNING", "REVERTING", "REVERTED"}, "failed": {"RUNNING", "FAILURE"},
+		"success": {"running", "success"}, "reverted": {"running", "reverting", "reverted"}, "failed": {"running", "failure"},
 	}
 	for outcome, path := range ends {
 		for said := range ends {
@@ -175,14 +175,14 @@ func TestEndingAndUpdateAreOneWrite(t *testing.T) {
 		update func(token logbook.Token) *v1.Update
 		code   string
 	}{
-		{"a gap", func(t logbook.Token) *v1.Update { return update("flow of a", t, 3, "RUNNING") }, "conflict"},
-		{"a move that is none", func(t logbook.Token) *v1.Update { return update("flow of a", t, 1, "SUCCESS") }, "conflict"},
+		{"a gap", func(t logbook.Token) *v1.Update { return update("flow of a", t, 3, "running") }, "conflict"},
+		{"a move that is none", func(t logbook.Token) *v1.Update { return update("flow of a", t, 1, "success") }, "conflict"},
 		{"an atom's move that is none", func(t logbook.Token) *v1.Update {
-			return update("flow of a", t, 1, "RUNNING", task("x", "RUNNING"), task("y", "REVERTED"))
+			return update("flow of a", t, 1, "running", task("x", "running"), task("y", "reverted"))
 		}, "conflict"},
-		{"another flow", func(t logbook.Token) *v1.Update { return update("flow of b", t, 1, "RUNNING") }, "invalid"},
+		{"another flow", func(t logbook.Token) *v1.Update { return update("flow of b", t, 1, "running") }, "invalid"},
 		{"another token", func(t logbook.Token) *v1.Update {
-			return update("flow of a", logbook.Token{Generation: 9, Index: 9}, 1, "RUNNING")
+			return update("flow of a", logbook.Token{Generation: 9, Index: 9}, 1, "running")
 		}, "fenced"},
 	}
 	for _, row := range bad {
@@ -197,7 +197,7 @@ func TestEndingAndUpdateAreOneWrite(t *testing.T) {
 				r.refused(verb.with(e), row.code)
 			}
 			e := ending("a", token)
-			e.Update = update("flow of a", token, 1, "SUSPENDED", task("x", "RUNNING"))
+			e.Update = update("flow of a", token, 1, "suspended", task("x", "running"))
 			r.ok(abandon(e))
 			flow, _, err := r.Flow(flowID("flow of a"), fsm.Part{MaxBytes: fsm.Unbounded})
 			if err != nil || flow.State != logbook.FlowSuspended || len(flow.Atoms) != 1 {
@@ -218,7 +218,7 @@ func TestFlowIsFreeAfterItsJob(t *testing.T) {
 	r.ok(trash(ending("a", token)))
 	r.posted(again)
 	second := r.ok(claim("ann", id("again"), "n")).GetClaim().Granted[0].Token
-	r.ok(updateFlow(update("flow of a", command.TokenFromProto(second), 1, "RUNNING")))
+	r.ok(updateFlow(update("flow of a", command.TokenFromProto(second), 1, "running")))
 }
 
 // TestPagesOfLongThings: reasons and failures may be long, and pages of them

@@ -43,7 +43,7 @@ func TestATokenStandsForOneThing(t *testing.T) {
 		{"words that a cancellation takes back, and another job", reopened, []*v1.Command{cancel(said()), post(other), byAnn("b")}, "ok ok unclaimable"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			r := stuck(t, "FAILURE")
+			r := stuck(t, "failure")
 			r.ok(open("ann"))
 			row.before(r)
 			r.changes = nil
@@ -105,12 +105,12 @@ func (r *rig) tokensTell(flow string) {
 // TestAnEarlyWriteIsFenced: the first of two owners by two jobs of one flow,
 // both claimed as soon as they could be, writes into it no more.
 func TestAnEarlyWriteIsFenced(t *testing.T) {
-	r := stuck(t, "FAILURE")
+	r := stuck(t, "failure")
 	r.ok(intervene(asked("rerun", "")))
 	r.ok(open("ann"))
 	other := &v1.Posting{Id: id("b"), Name: "b", BookId: id("book of a"), Flow: id("flow of a")}
 	results := r.do(claim("bob", id("a"), "first"), expire("bob", 1, 0, 1), post(other), claim("ann", id("b"), "second"))
 	old := command.TokenFromProto(results[0].GetClaim().Granted[0].Token)
 	r.claimedAgain("ann", id("b"))
-	r.refused(updateFlow(update("flow of a", old, 1, "RUNNING")), "fenced")
+	r.refused(updateFlow(update("flow of a", old, 1, "running")), "fenced")
 }

@@ -27,7 +27,7 @@ func grownBook(r *rig, name string, flows int) []fsm.Entry {
 		for first := 0; first < flowSteps; first += step {
 			u := &v1.Update{Flow: id(fmt.Sprintf("%s %d", name, i)), Sequence: uint64(first/step + 1)}
 			if first == 0 {
-				u.State = "RUNNING"
+				u.State = "running"
 			}
 			for n := first; n < first+step; n++ {
 				u.Atoms = append(u.Atoms, task(fmt.Sprintf("s%d", n), ""))

@@ -48,7 +48,7 @@ func TestHistoryHasNoLimit(t *testing.T) {
 	for seed := range uint64(5) {
 		h := &histories{newRig(t), t, rand.New(rand.NewPCG(seed, 0)), map[string]uint32{}, logbook.NewAtom("x", logbook.KindTask)}
 		h.ok(saveBook(book("b", "f")))
-		state, sequence, made := "RUNNING", uint64(0), 0
+		state, sequence, made := "running", uint64(0), 0
 		for made <= 10_000 {
 			// Runs of one action are as long as the kept history now and then.
 			action := []string{"execute", "execute", "revert", "revert", "reset"}[h.random.IntN(5)]

@@ -40,20 +40,20 @@ func (r *rig) fail(name, state string) logbook.Token {
 	r.Helper()
 	token := r.claimed("bob", flowPosting(name))
 	flow := "flow of " + name
-	began := update(flow, token, 1, "RUNNING", task("x", "RUNNING", executing(1)), task("x", "SUCCESS", executed(1, "1")),
-		task("y", "RUNNING", executing(1)), task("y", "FAILURE", executed(1, "1")))
+	began := update(flow, token, 1, "running", task("x", "running", executing(1)), task("x", "success", executed(1, "1")),
+		task("y", "running", executing(1)), task("y", "failure", executed(1, "1")))
 	began.Definition = definition("x", "y", "z")
 	r.ok(updateFlow(began))
 	e := ending(name, token)
 	switch state {
-	case "SUCCESS":
+	case "success":
 		e.Outcome, e.Update = "success", update(flow, token, 2, state)
-	case "REVERTED":
-		r.ok(updateFlow(update(flow, token, 2, "REVERTING", task("x", "REVERTING"))))
-		e.Outcome, e.Update = "reverted", update(flow, token, 3, state, task("x", "REVERTED"))
-	case "FAILURE":
-		r.ok(updateFlow(update(flow, token, 2, "REVERTING", task("x", "REVERTING"))))
-		e.Outcome, e.Update = "failed", update(flow, token, 3, state, task("x", "REVERT_FAILURE"))
+	case "reverted":
+		r.ok(updateFlow(update(flow, token, 2, "reverting", task("x", "reverting"))))
+		e.Outcome, e.Update = "reverted", update(flow, token, 3, state, task("x", "reverted"))
+	case "failure":
+		r.ok(updateFlow(update(flow, token, 2, "reverting", task("x", "reverting"))))
+		e.Outcome, e.Update = "failed", update(flow, token, 3, state, task("x", "revert_failure"))
 		e.Update.Cause = &v1.Failure{Kind: "error", Message: "so it went"}
 		e.Failure, e.Reason = e.Update.Cause, "it failed"
 	}
@@ -89,24 +89,24 @@ func TestInterventions(t *testing.T) {
 		flow, kind, step string
 		code, says       string // of a refusal
 	}{
-		{"FAILURE", "retry-revert", "", "", ""},
-		{"FAILURE", "skip", "x", "", ""},
-		{"FAILURE", "skip", "y", "conflict", `step "y" is FAILURE`},
-		{"FAILURE", "skip", "z", "conflict", `step "z" is PENDING`},
-		{"FAILURE", "complete", "x", "", ""},
-		{"FAILURE", "complete", "y", "", ""},
-		{"FAILURE", "complete", "z", "", ""},
-		{"FAILURE", "complete", "u", "not_found", `no step "u"`},
-		{"FAILURE", "rerun", "", "", ""},
-		{"FAILURE", "rerun", "z", "", ""},
-		{"FAILURE", "rerun", "u", "not_found", `no step "u"`},
-		{"REVERTED", "rerun", "", "", ""},
-		{"REVERTED", "rerun", "x", "", ""},
-		{"REVERTED", "retry-revert", "", "conflict", "it is REVERTED"},
-		{"REVERTED", "skip", "x", "conflict", "it is REVERTED"},
-		{"REVERTED", "complete", "x", "conflict", "it is REVERTED"},
-		{"SUCCESS", "rerun", "", "conflict", "it is SUCCESS"},
-		{"SUCCESS", "complete", "y", "conflict", "it is SUCCESS"},
+		{"failure", "retry-revert", "", "", ""},
+		{"failure", "skip", "x", "", ""},
+		{"failure", "skip", "y", "conflict", `step "y" is failure`},
+		{"failure", "skip", "z", "conflict", `step "z" is pending`},
+		{"failure", "complete", "x", "", ""},
+		{"failure", "complete", "y", "", ""},
+		{"failure", "complete", "z", "", ""},
+		{"failure", "complete", "u", "not_found", `no step "u"`},
+		{"failure", "rerun", "", "", ""},
+		{"failure", "rerun", "z", "", ""},
+		{"failure", "rerun", "u", "not_found", `no step "u"`},
+		{"reverted", "rerun", "", "", ""},
+		{"reverted", "rerun", "x", "", ""},
+		{"reverted", "retry-revert", "", "conflict", "it is reverted"},
+		{"reverted", "skip", "x", "conflict", "it is reverted"},
+		{"reverted", "complete", "x", "conflict", "it is reverted"},
+		{"success", "rerun", "", "conflict", "it is success"},
+		{"success", "complete", "y", "conflict", "it is success"},
 	} {
 		t.Run(strings.TrimSpace(row.kind+" "+row.step)+" in "+row.flow, func(t *testing.T) {
 			r := stuck(t, row.flow)
@@ -162,10 +162,10 @@ func (r *rig) reopened(before jobs.Job, flow logbook.FlowDetail, kind, step stri
 // TestInterventionIsCarriedOut: the next owner of the job finds the intervention and may
 // move the flow on. A second intervention then follows a second failure.
 func TestInterventionIsCarriedOut(t *testing.T) {
-	r := stuck(t, "FAILURE")
+	r := stuck(t, "failure")
 	old := r.job(id("a"))
 	r.ok(intervene(asked("retry-revert", "")))
-	r.refused(updateFlow(update("flow of a", old.Token, 4, "REVERTING")), "fenced")
+	r.refused(updateFlow(update("flow of a", old.Token, 4, "reverting")), "fenced")
 	for round := range 2 {
 		token := r.claimedAgain("bob", id("a"))
 		claimed, omitted, err := r.Claimed(jobID(id("a")), fsm.Unbounded)
@@ -175,18 +175,18 @@ func TestInterventionIsCarriedOut(t *testing.T) {
 		if said := r.refused(intervene(asked("rerun", "")), "conflict"); !strings.Contains(said, "bob holds its job") {
 			t.Errorf("the refusal says %q", said)
 		}
-		r.ok(updateFlow(update("flow of a", token, 1, "REVERTING", task("x", "REVERTING"))))
+		r.ok(updateFlow(update("flow of a", token, 1, "reverting", task("x", "reverting"))))
 		if flow := r.flow("flow of a"); len(flow.Pending()) != 0 || len(flow.Interventions) != round+1 {
 			t.Errorf("the flow is %+v", flow)
 		}
 		e := ending("a", token)
 		if round > 0 {
-			e.Outcome, e.Update = "reverted", update("flow of a", token, 2, "REVERTED", task("x", "REVERTED"))
+			e.Outcome, e.Update = "reverted", update("flow of a", token, 2, "reverted", task("x", "reverted"))
 			r.ok(consume(e))
 			r.harmless(consume(e))
 			break
 		}
-		e.Outcome, e.Update = "failed", update("flow of a", token, 2, "FAILURE", task("x", "REVERT_FAILURE"))
+		e.Outcome, e.Update = "failed", update("flow of a", token, 2, "failure", task("x", "revert_failure"))
 		r.ok(consume(e))
 		r.ok(intervene(asked("skip", "x")))
 		r.harmless(intervene(asked("retry-revert", "")))
@@ -194,12 +194,12 @@ func TestInterventionIsCarriedOut(t *testing.T) {
 	if job := r.job(id("a")); job.Outcome != jobs.OutcomeReverted || job.Claims != 3 {
 		t.Errorf("the job is %+v", job)
 	}
-	r.refused(updateFlow(update("flow of a", logbook.Token{}, 1, "RUNNING")), "fenced")
+	r.refused(updateFlow(update("flow of a", logbook.Token{}, 1, "running")), "fenced")
 }
 
 // TestInterventionsThatHold wait for one that does not.
 func TestInterventionsThatHold(t *testing.T) {
-	r := stuck(t, "FAILURE")
+	r := stuck(t, "failure")
 	before := r.job(id("a"))
 	r.ok(held(asked("complete", "y")))
 	r.harmless(held(asked("complete", "y")))
@@ -235,25 +235,25 @@ func TestInterventionMeetsTheJob(t *testing.T) {
 		{"a flow that never had a job", func(t *testing.T) *rig {
 			r := newRig(t)
 			r.ok(saveBook(book("book of a", "flow of a")))
-			for i, state := range []string{"RUNNING", "REVERTING", "FAILURE"} {
+			for i, state := range []string{"running", "reverting", "failure"} {
 				r.ok(updateFlow(update("flow of a", logbook.Token{}, uint64(i+1), state)))
 			}
 			return r
 		}, asked("rerun", ""), "conflict"},
 		{"no flow", newRigOf, asked("rerun", ""), "not_found"},
 		{"a flow whose last job was swept", func(t *testing.T) *rig {
-			r := stuck(t, "FAILURE")
+			r := stuck(t, "failure")
 			p := posting("b", "")
 			p.BookId = id("book of a")
 			r.claimed("bob", p) // keeps the book
 			r.ok(trash(ending("b", r.job(id("b")).Token)))
 			r.now = r.now.Add(time.Minute)
-			r.fail("c", "SUCCESS")
+			r.fail("c", "success")
 			r.ok(sweep(r.TimerEpoch(), 30*time.Second, 0, 10))
 			return r
 		}, asked("rerun", ""), "not_found"},
 		{"a trashed job", func(t *testing.T) *rig {
-			r := stuck(t, "FAILURE")
+			r := stuck(t, "failure")
 			r.ok(intervene(asked("retry-revert", "")))
 			r.claimedAgain("bob", id("a"))
 			r.ok(expire("bob", r.TimerEpoch(), 0, 1))
@@ -263,14 +263,14 @@ func TestInterventionMeetsTheJob(t *testing.T) {
 			return r
 		}, asked("rerun", ""), "claimable -"},
 		{"a job that waits after a crash", func(t *testing.T) *rig {
-			r := stuck(t, "FAILURE")
+			r := stuck(t, "failure")
 			r.ok(intervene(asked("retry-revert", "")))
 			r.claimedAgain("bob", id("a"))
 			r.ok(expire("bob", r.TimerEpoch(), time.Minute, 5))
 			return r
 		}, asked("skip", "x"), "cooling -"},
 		{"a job that is suspended", func(t *testing.T) *rig {
-			r := stuck(t, "FAILURE")
+			r := stuck(t, "failure")
 			r.ok(intervene(asked("retry-revert", "")))
 			r.ok(suspend(&v1.JobCommand{Job: id("a"), By: "eve"}))
 			return r
@@ -287,8 +287,8 @@ func TestInterventionMeetsTheJob(t *testing.T) {
 			r := newRig(t)
 			r.ok(open("bob"))
 			token := r.begin(flowPosting("a"), "flow of a")
-			r.ok(updateFlow(update("flow of a", token, 2, "REVERTING", task("x", "REVERTING"))))
-			r.ok(updateFlow(update("flow of a", token, 3, "FAILURE", task("x", "REVERT_FAILURE"))))
+			r.ok(updateFlow(update("flow of a", token, 2, "reverting", task("x", "reverting"))))
+			r.ok(updateFlow(update("flow of a", token, 3, "failure", task("x", "revert_failure"))))
 			r.ok(abandon(ending("a", token)))
 			return r
 		}, asked("skip", "x"), "claimable -"},
@@ -322,9 +322,9 @@ func stuckUnder(t *testing.T, order *v1.Command) *rig {
 	r.ok(open("bob"))
 	token := r.begin(flowPosting("a"), "flow of a")
 	r.ok(order)
-	r.ok(updateFlow(update("flow of a", token, 2, "REVERTING", task("x", "REVERTING"))))
+	r.ok(updateFlow(update("flow of a", token, 2, "reverting", task("x", "reverting"))))
 	e := ending("a", token)
-	e.Outcome, e.Update = "failed", update("flow of a", token, 3, "FAILURE", task("x", "REVERT_FAILURE"))
+	e.Outcome, e.Update = "failed", update("flow of a", token, 3, "failure", task("x", "revert_failure"))
 	r.ok(consume(e))
 	return r
 }
@@ -333,7 +333,7 @@ func stuckUnder(t *testing.T, order *v1.Command) *rig {
 // last update, and older than those of all claims after it, also where all of
 // them were packed into one entry.
 func TestInterventionInOneEntry(t *testing.T) {
-	r := stuck(t, "FAILURE")
+	r := stuck(t, "failure")
 	results := r.do(intervene(asked("skip", "x")), claim("bob", id("a"), "at once"), intervene(asked("rerun", "")))
 	for i, want := range []string{"", "unclaimable", ""} {
 		if got := results[i].GetError().GetCode(); got != want {
@@ -342,17 +342,17 @@ func TestInterventionInOneEntry(t *testing.T) {
 	}
 	token := r.claimedAgain("bob", id("a"))
 	e := ending("a", token)
-	e.Outcome, e.Update = "failed", update("flow of a", token, 1, "REVERTING", task("x", "REVERTING"), task("x", "REVERT_FAILURE"))
+	e.Outcome, e.Update = "failed", update("flow of a", token, 1, "reverting", task("x", "reverting"), task("x", "revert_failure"))
 	r.ok(updateFlow(e.Update))
-	e.Update = update("flow of a", token, 2, "FAILURE")
+	e.Update = update("flow of a", token, 2, "failure")
 	r.ok(consume(e))
 	r.ok(intervene(asked("retry-revert", "")))
 
 	// A claim, the flow's update and its end in one entry, and then a person.
 	now := logbook.Token{Generation: 1, Index: r.index + 1}
 	again := ending("a", now)
-	again.Outcome, again.Update = "failed", update("flow of a", now, 2, "FAILURE", task("x", "REVERT_FAILURE"))
-	results = r.do(claim("bob", id("a"), "packed"), updateFlow(update("flow of a", now, 1, "REVERTING", task("x", "REVERTING"))),
+	again.Outcome, again.Update = "failed", update("flow of a", now, 2, "failure", task("x", "revert_failure"))
+	results = r.do(claim("bob", id("a"), "packed"), updateFlow(update("flow of a", now, 1, "reverting", task("x", "reverting"))),
 		consume(again), intervene(asked("complete", "y")))
 	for i, want := range []string{"", "", "", "conflict"} {
 		if got := results[i].GetError().GetCode(); got != want {
@@ -367,7 +367,7 @@ func TestInterventionInOneEntry(t *testing.T) {
 // undoes further, nor one that reopens nothing.
 func TestReopenedJobsNeedRoom(t *testing.T) {
 	undo := &v1.JobCommand{Job: id("a"), By: "eve", Revert: true}
-	ended := func(t *testing.T) *rig { return stuck(t, "FAILURE") }
+	ended := func(t *testing.T) *rig { return stuck(t, "failure") }
 	cancelled := func(t *testing.T) *rig { return stuckUnder(t, cancel(undo)) }
 	heard := func(t *testing.T) *rig {
 		r := ended(t)
@@ -408,7 +408,7 @@ func TestReopenedJobsNeedRoom(t *testing.T) {
 
 // TestInterventionsAreBounded: in number, and in the bytes that an owner gets.
 func TestInterventionsAreBounded(t *testing.T) {
-	r := stuck(t, "FAILURE")
+	r := stuck(t, "failure")
 	long := `"` + strings.Repeat("x", fsm.MaxPending/2-600) + `"`
 	for i, want := range []string{"", "", "over_limit"} {
 		c := held(&v1.Intervention{Id: id(fmt.Sprint(i)), Flow: id("flow of a"), Kind: "complete", Step: "y", Result: value(long), By: "ann"})
@@ -456,9 +456,9 @@ func (r *rig) carryOut(n int) {
 		r.ok(intervene(&v1.Intervention{Id: id(name), Flow: id("flow of a"), Kind: "retry-revert", By: "ann"}))
 	}
 	token := r.claimedAgain("bob", id("a"))
-	r.ok(updateFlow(update("flow of a", token, 1, "REVERTING", task("x", "REVERTING"))))
+	r.ok(updateFlow(update("flow of a", token, 1, "reverting", task("x", "reverting"))))
 	e := ending("a", token)
-	e.Outcome, e.Update = "failed", update("flow of a", token, 2, "FAILURE", task("x", "REVERT_FAILURE"))
+	e.Outcome, e.Update = "failed", update("flow of a", token, 2, "failure", task("x", "revert_failure"))
 	r.ok(consume(e))
 }
 
@@ -471,7 +471,7 @@ func TestReopenedAmongManyFinished(t *testing.T) {
 	r.ok(open("bob"))
 	const failed = 12
 	for i := range failed {
-		r.fail(fmt.Sprint(i), "FAILURE")
+		r.fail(fmt.Sprint(i), "failure")
 		if i%3 == 0 {
 			r.now = r.now.Add(time.Second)
 		}
@@ -498,7 +498,7 @@ func TestDefinitionIsWrittenAlone(t *testing.T) {
 	p := flowPosting("a")
 	p.Book.Flows[0].Targets, p.Book.Flows[0].OnChange = []string{"x"}, "pin"
 	token := r.claimed("bob", p)
-	u := update("flow of a", token, 1, "RUNNING", task("x", "RUNNING", executing(1)))
+	u := update("flow of a", token, 1, "running", task("x", "running", executing(1)))
 	u.Definition = definition("x", "y")
 	r.ok(updateFlow(u))
 	r.ok(updateFlow(update("flow of a", token, 2, "")))

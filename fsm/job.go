@@ -30,7 +30,7 @@ const (
 type jobFacts struct {
 	jobs.Job
 	end     end
-	final   jobs.State // COMPLETED or TRASHED; empty: the job is not finished
+	final   jobs.State // completed or trashed; empty: the job is not finished
 	finish  uint64     // the number of its finish; 0: it is not finished
 	cooled  time.Time  // until when it cools; zero: it does not
 	watched bool       // its deadline has not been dealt with
@@ -40,13 +40,13 @@ type jobFacts struct {
 // standing is the state of a job by its facts, and when the time comes for which
 // it waits, if it does. It is total; the first line that applies counts:
 //
-//	final                               COMPLETED or TRASHED
-//	claim                               CLAIMED
-//	suspended                           SUSPENDED  until it is resumed
-//	held                                HELD       until it is released
-//	cools until later than not_before   COOLING    until it has cooled
-//	not_before is to come               DELAYED    until then; a cancelled job does not wait for it
-//	otherwise                           CLAIMABLE
+//	final                               completed or trashed
+//	claim                               claimed
+//	suspended                           suspended  until it is resumed
+//	held                                held       until it is released
+//	cools until later than not_before   cooling    until it has cooled
+//	not_before is to come               delayed    until then; a cancelled job does not wait for it
+//	otherwise                           claimable
 //
 // Commands change facts, and placeJob asks for the state: the ways between states that
 // this allows are drawn at jobs.State.

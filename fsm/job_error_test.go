@@ -49,7 +49,7 @@ func TestErrorsTellWhatWentWrong(t *testing.T) {
 		{"given back without a failure", func(r *rig) { r.ok(abandon(ending("a", r.begin(flowPosting("a"), "flow of a")))) }, nil},
 		{"a success", func(r *rig) {
 			e := success("a", r.begin(flowPosting("a"), "flow of a"))
-			e.Update = update("flow of a", tokenOf(e), 2, "SUCCESS")
+			e.Update = update("flow of a", tokenOf(e), 2, "success")
 			r.ok(consume(e))
 		}, nil},
 		{"cancelled", func(r *rig) { r.posted(posting("a", "k")); r.ok(cancel(said())) }, nil},
@@ -75,10 +75,10 @@ func TestErrorsTellWhatWentWrong(t *testing.T) {
 			[]string{"a trashed: the job was trashed, and nobody said why"}},
 		{"undone", func(r *rig) {
 			e := ending("a", r.begin(flowPosting("a"), "flow of a"))
-			u := update("flow of a", tokenOf(e), 2, "REVERTING")
+			u := update("flow of a", tokenOf(e), 2, "reverting")
 			u.Cause = sampleFailure("snow")
 			r.ok(updateFlow(u))
-			e.Outcome, e.Update = "reverted", update("flow of a", tokenOf(e), 3, "REVERTED")
+			e.Outcome, e.Update = "reverted", update("flow of a", tokenOf(e), 3, "reverted")
 			r.ok(consume(e))
 		}, []string{"a reverted: snow"}},
 	} {

@@ -276,7 +276,7 @@ func (a *author) failing(job jobs.Job) *v1.Command {
 	if err != nil {
 		a.Fatal(err)
 	}
-	u := &v1.Update{Flow: job.Flow.String(), Token: command.TokenToProto(job.Token), Sequence: 1, State: "RUNNING"}
+	u := &v1.Update{Flow: job.Flow.String(), Token: command.TokenToProto(job.Token), Sequence: 1, State: "running"}
 	if flow.Fence == job.Token {
 		u.Sequence = flow.Sequence + 1
 	}
@@ -284,12 +284,12 @@ func (a *author) failing(job jobs.Job) *v1.Command {
 		return updateFlow(u)
 	}
 	outcome := "failed"
-	switch u.State = "FAILURE"; {
+	switch u.State = "failure"; {
 	case flow.State == logbook.FlowRunning && a.draw("reverts", 1) == 0:
-		u.State = "REVERTING"
+		u.State = "reverting"
 		return updateFlow(u)
 	case flow.State == logbook.FlowReverting && a.draw("reverted", 3) > 0:
-		u.State, outcome = "REVERTED", "reverted"
+		u.State, outcome = "reverted", "reverted"
 	}
 	return consume(&v1.Ending{Job: job.ID.String(), Token: u.Token, Outcome: outcome, Update: u})
 }
@@ -333,7 +333,7 @@ func (a *author) updateOf(id logbook.FlowID, token logbook.Token) *v1.Update {
 	if flow.Fence == token {
 		u.Sequence = flow.Sequence + uint64(a.draw("step", 5))/4 + 1 // now and then a gap
 	}
-	u.State = a.oneOf("flow state", "", "RUNNING", "SUCCESS", "REVERTING", "REVERTED", "SUSPENDED")
+	u.State = a.oneOf("flow state", "", "running", "success", "reverting", "reverted", "suspended")
 	if a.draw("cause", 3) == 0 {
 		u.Cause = &v1.Failure{Kind: "error", Message: "why"}
 	}
@@ -341,7 +341,7 @@ func (a *author) updateOf(id logbook.FlowID, token logbook.Token) *v1.Update {
 		u.Definition = &v1.Definition{Hash: a.oneOf("hash", "one", "two"), Packed: []byte("steps")}
 	}
 	name := a.oneOf("atom", "x", "y", "z")
-	change := task(name, a.oneOf("atom state", "", "RUNNING", "SUCCESS", "PENDING", "REVERTING"))
+	change := task(name, a.oneOf("atom state", "", "running", "success", "pending", "reverting"))
 	number := uint32(1)
 	if atom, ok := flow.Atom(name); ok && len(atom.Attempts) > 0 {
 		number = uint32(len(atom.Attempts) + a.draw("attempt", 1))
@@ -353,7 +353,7 @@ func (a *author) updateOf(id logbook.FlowID, token logbook.Token) *v1.Update {
 	change.Attempts = append(change.Attempts, attempt)
 	u.Atoms = append(u.Atoms, change)
 	if a.draw("again", 2) == 0 { // the same atom once more, as when an attempt ends and the next begins
-		u.Atoms = append(u.Atoms, task(name, a.oneOf("atom state", "", "SUCCESS", "PENDING"), executing(number+1)))
+		u.Atoms = append(u.Atoms, task(name, a.oneOf("atom state", "", "success", "pending"), executing(number+1)))
 	}
 	return u
 }

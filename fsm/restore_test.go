@@ -127,9 +127,9 @@ func TestRestoredFlowsGoOn(t *testing.T) {
 	if token.Compare(before) <= 0 {
 		t.Errorf("claimed under %s after %s", token, before)
 	}
-	r.ok(updateFlow(update("flow of a", token, 1, "", task("x", "SUCCESS", executed(1, "7")))))
+	r.ok(updateFlow(update("flow of a", token, 1, "", task("x", "success", executed(1, "7")))))
 	e := success("a", token)
-	e.Update = update("flow of a", token, 2, "SUCCESS")
+	e.Update = update("flow of a", token, 2, "success")
 	r.ok(consume(e))
 	r.refused(restore(said()), "conflict")
 }
@@ -155,8 +155,8 @@ func TestRestoreRefusals(t *testing.T) {
 			r.ok(open("bob"))
 			token := r.begin(flowPosting("a"), "flow of a")
 			e := ending("a", token)
-			e.Outcome, e.Update = "reverted", update("flow of a", token, 3, "REVERTED")
-			r.ok(updateFlow(update("flow of a", token, 2, "REVERTING")))
+			e.Outcome, e.Update = "reverted", update("flow of a", token, 3, "reverted")
+			r.ok(updateFlow(update("flow of a", token, 2, "reverting")))
 			r.ok(consume(e))
 			return r
 		}},
@@ -245,7 +245,7 @@ func TestRestoredJobsNeedRoom(t *testing.T) {
 	r := trashed(t, flowPosting("a"))
 	r.ok(restore(said()))
 	token := r.claimedAgain("bob", id("a"))
-	r.ok(updateFlow(update("flow of a", token, 1, "RUNNING", task("x", "RUNNING"))))
+	r.ok(updateFlow(update("flow of a", token, 1, "running", task("x", "running"))))
 	r.ok(orders["undo"]())
 	r.ok(trash(ending("a", token)))
 	r.posted(posting("b", "k"))

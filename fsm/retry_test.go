@@ -49,15 +49,15 @@ func (r *rig) attempt(state string) *v1.Ending {
 	flow := r.flow("flow of a")
 	if atom, ok := flow.Atom("x"); ok {
 		tries = uint32(len(atom.Attempts))
-		r.ok(updateFlow(step("RUNNING", task("x", "PENDING"))))
+		r.ok(updateFlow(step("running", task("x", "pending"))))
 	}
-	r.ok(updateFlow(step("RUNNING", task("x", "RUNNING", executing(tries+1)), task("x", "FAILURE", executed(tries+1, "1")))))
-	r.ok(updateFlow(step("REVERTING", task("x", "REVERTING"))))
+	r.ok(updateFlow(step("running", task("x", "running", executing(tries+1)), task("x", "failure", executed(tries+1, "1")))))
+	r.ok(updateFlow(step("reverting", task("x", "reverting"))))
 	switch state {
-	case "REVERTED":
-		e.Outcome, e.Update = "reverted", step(state, task("x", "REVERTED"))
-	case "FAILURE":
-		e.Outcome, e.Update = "failed", step(state, task("x", "REVERT_FAILURE"))
+	case "reverted":
+		e.Outcome, e.Update = "reverted", step(state, task("x", "reverted"))
+	case "failure":
+		e.Outcome, e.Update = "failed", step(state, task("x", "revert_failure"))
 	}
 	e.Update.Cause = &v1.Failure{Kind: "weather", Message: "snow", Step: "x"}
 	e.Failure = e.Update.Cause
@@ -89,7 +89,7 @@ func TestAttempts(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			r := retrying(t, patient(row.attempts, row.then))
 			for n, want := range row.want {
-				e := r.attempt("REVERTED")
+				e := r.attempt("reverted")
 				r.ok(consume(e))
 				r.harmless(consume(e))
 				job := r.job(id("a"))
@@ -140,19 +140,19 @@ func TestNotTriedAgain(t *testing.T) {
 		how  string // the flow's end
 		want string
 	}{
-		{"a permanent failure", nil, func(_ *rig, e *v1.Ending) { e.Failure.Permanent = true }, "REVERTED", "held reverted"},
-		{"a kind that the policy names", func(p *v1.Posting) { p.Retry.Never = []string{"storm", "weather"} }, nil, "REVERTED", "held reverted"},
+		{"a permanent failure", nil, func(_ *rig, e *v1.Ending) { e.Failure.Permanent = true }, "reverted", "held reverted"},
+		{"a kind that the policy names", func(p *v1.Posting) { p.Retry.Never = []string{"storm", "weather"} }, nil, "reverted", "held reverted"},
 		{"the kind of a cause", func(p *v1.Posting) { p.Retry.Never = []string{"winter"} }, func(_ *rig, e *v1.Ending) {
 			e.Failure.Causes = []*v1.Failure{{Kind: "winter"}}
-		}, "REVERTED", "held reverted"},
+		}, "reverted", "held reverted"},
 		{"the flow's cause, where the owner says nothing", func(p *v1.Posting) { p.Retry.Never = []string{"weather"} }, func(_ *rig, e *v1.Ending) {
 			e.Failure = nil
-		}, "REVERTED", "held reverted"},
-		{"a flow that could not be undone", nil, nil, "FAILURE", "held failed"},
-		{"tried for ever, but half undone", func(p *v1.Posting) { p.Retry.OnFailure = "retry" }, nil, "FAILURE", "completed failed"},
-		{"no time before the deadline", func(p *v1.Posting) { p.Deadline = timestamppb.New(start.Add(10 * time.Second)) }, nil, "REVERTED", "held reverted"},
-		{"being cancelled", nil, func(r *rig, _ *v1.Ending) { r.ok(cancel(said())) }, "REVERTED", "completed reverted"},
-		{"done, in the end", nil, func(_ *rig, e *v1.Ending) { e.Outcome, e.Update = "success", nil }, "REVERTED", "refused"},
+		}, "reverted", "held reverted"},
+		{"a flow that could not be undone", nil, nil, "failure", "held failed"},
+		{"tried for ever, but half undone", func(p *v1.Posting) { p.Retry.OnFailure = "retry" }, nil, "failure", "completed failed"},
+		{"no time before the deadline", func(p *v1.Posting) { p.Deadline = timestamppb.New(start.Add(10 * time.Second)) }, nil, "reverted", "held reverted"},
+		{"being cancelled", nil, func(r *rig, _ *v1.Ending) { r.ok(cancel(said())) }, "reverted", "completed reverted"},
+		{"done, in the end", nil, func(_ *rig, e *v1.Ending) { e.Outcome, e.Update = "success", nil }, "reverted", "refused"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			p := patient(5, "park")
@@ -188,14 +188,14 @@ func TestParked(t *testing.T) {
 		want       string
 		rerun      bool
 	}{
-		{"released", "REVERTED", freed, "", "claimable ", true},
-		{"released, half undone", "FAILURE", freed, "conflict", "held ", false},
-		{"cancelled", "REVERTED", cancel(said()), "", "completed cancelled", false},
-		{"cancelled, half undone", "FAILURE", cancel(said()), "", "completed failed", false},
-		{"run again", "REVERTED", intervene(asked("rerun", "")), "", "claimable ", true},
-		{"undone further", "FAILURE", intervene(asked("retry-revert", "")), "", "claimable ", true},
-		{"skipped, and held", "FAILURE", held(asked("skip", "x")), "", "held ", false},
-		{"suspended", "REVERTED", suspend(said()), "", "suspended ", false},
+		{"released", "reverted", freed, "", "claimable ", true},
+		{"released, half undone", "failure", freed, "conflict", "held ", false},
+		{"cancelled", "reverted", cancel(said()), "", "completed cancelled", false},
+		{"cancelled, half undone", "failure", cancel(said()), "", "completed failed", false},
+		{"run again", "reverted", intervene(asked("rerun", "")), "", "claimable ", true},
+		{"undone further", "failure", intervene(asked("retry-revert", "")), "", "claimable ", true},
+		{"skipped, and held", "failure", held(asked("skip", "x")), "", "held ", false},
+		{"suspended", "reverted", suspend(said()), "", "suspended ", false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			r := retrying(t, patient(1, "park"))
@@ -210,7 +210,7 @@ func TestParked(t *testing.T) {
 				t.Fatal("a parked job goes on by itself")
 			}
 			if row.code != "" {
-				if told := r.refused(row.say, row.code); !strings.Contains(told, "FAILURE") {
+				if told := r.refused(row.say, row.code); !strings.Contains(told, "failure") {
 					t.Errorf("refused with %q", told)
 				}
 			} else {
@@ -234,10 +234,10 @@ func TestParked(t *testing.T) {
 // TestAGivenUpJobComesBackFree: what was parked, and then cancelled, is held no
 // more when a person has its flow undone further after all.
 func TestAGivenUpJobComesBackFree(t *testing.T) {
-	for _, flow := range []string{"REVERTED", "FAILURE"} {
+	for _, flow := range []string{"reverted", "failure"} {
 		r := retrying(t, patient(1, "park"))
 		r.ok(consume(r.attempt(flow)))
-		if flow == "FAILURE" {
+		if flow == "failure" {
 			r.ok(held(asked("complete", "x")))
 		}
 		r.ok(cancel(said()))
@@ -248,7 +248,7 @@ func TestAGivenUpJobComesBackFree(t *testing.T) {
 		if job := r.job(id("a")); job.Held || job.Parked {
 			t.Errorf("cancelled after %s, it is %+v", flow, job)
 		}
-		if flow == "FAILURE" {
+		if flow == "failure" {
 			r.ok(intervene(asked("retry-revert", "")))
 			if job := r.job(id("a")); job.State != jobs.StateClaimable || job.Held {
 				t.Errorf("to be undone further, it is %+v", job)
@@ -262,7 +262,7 @@ func TestAGivenUpJobComesBackFree(t *testing.T) {
 func TestParkedJobsKeepTheirPlace(t *testing.T) {
 	r := retrying(t, patient(2, "park"))
 	for range 2 {
-		r.ok(consume(r.attempt("REVERTED")))
+		r.ok(consume(r.attempt("reverted")))
 		r.rest(time.Hour)
 	}
 	r.ok(suspend(said()))
@@ -271,7 +271,7 @@ func TestParkedJobsKeepTheirPlace(t *testing.T) {
 		t.Fatalf("released while suspended, it is %+v", job)
 	}
 	r.ok(resume(said()))
-	e := r.attempt("REVERTED")
+	e := r.attempt("reverted")
 	r.ok(consume(e))
 	if job := r.job(id("a")); job.State != jobs.StateCooling || job.Attempts != 1 {
 		t.Errorf("after the release it is %s with %d attempts", job.State, job.Attempts)
@@ -291,18 +291,18 @@ func TestParkedJobsKeepTheirPlace(t *testing.T) {
 // what has its flow run again.
 func TestAnAttemptEndsInOneEntry(t *testing.T) {
 	r := retrying(t, patient(3, ""))
-	e := r.attempt("REVERTED")
+	e := r.attempt("reverted")
 	results := r.do(consume(e), wake(r.TimerEpoch(), 10), change(&v1.Change{Job: id("a"), NotBefore: timestamppb.New(r.now)}), claimNext("bob", "now", 1, nil, nil))
 	if results[0].GetError() != nil || len(results[3].GetClaim().GetGranted()) != 0 {
 		t.Errorf("answered with %v", results)
 	}
 	parked := retrying(t, patient(1, "park"))
-	parked.ok(consume(parked.attempt("REVERTED")))
+	parked.ok(consume(parked.attempt("reverted")))
 	results = parked.do(change(&v1.Change{Job: id("a"), Release: true}), claimNext("bob", "now", 1, nil, nil))
 	if results[0].GetError() != nil || len(results[1].GetClaim().GetGranted()) != 0 {
 		t.Errorf("answered with %v", results)
 	}
-	parked.attempt("REVERTED")
+	parked.attempt("reverted")
 }
 
 // TestFlowsAreRunAgainWithinBounds: what every run did is kept, so that there
@@ -317,8 +317,8 @@ func TestFlowsAreRunAgainWithinBounds(t *testing.T) {
 		granted := r.do(claim("bob", id("a"), fmt.Sprint("nonce ", n)))[0].GetClaim().GetGranted()
 		token := command.TokenFromProto(granted[0].GetToken())
 		e := ending("a", token)
-		e.Outcome, e.Update = "reverted", update("flow of a", token, 3, "REVERTED")
-		r.do(updateFlow(update("flow of a", token, 1, "RUNNING")), updateFlow(update("flow of a", token, 2, "REVERTING")), consume(e))
+		e.Outcome, e.Update = "reverted", update("flow of a", token, 3, "reverted")
+		r.do(updateFlow(update("flow of a", token, 1, "running")), updateFlow(update("flow of a", token, 2, "reverting")), consume(e))
 		if r.job(id("a")).State.Finished() {
 			if n != most+1 {
 				t.Errorf("it was given up after %d attempts, want %d", n, most+1)

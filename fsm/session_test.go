@@ -52,7 +52,7 @@ func TestCloseSessionFreesAtOnce(t *testing.T) {
 	if job := r.job(id("c")); job.State != jobs.StateClaimed || job.Token != other {
 		t.Errorf("c is %+v", job)
 	}
-	r.refused(updateFlow(update("flow of a", first, 1, "RUNNING")), "fenced")
+	r.refused(updateFlow(update("flow of a", first, 1, "running")), "fenced")
 	sessions, err := r.Sessions()
 	if err != nil || len(sessions) != 1 || sessions[0].ID != sessionID("bob") || sessions[0].Claims != 1 {
 		t.Errorf("sessions %+v: %v", sessions, err)

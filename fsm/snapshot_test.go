@@ -28,7 +28,7 @@ func filled(t *testing.T) *rig {
 	r.ok(beginLeadership())
 	r.ok(open("ann"))
 	token := r.claimed("ann", flowPosting("a"))
-	r.ok(updateFlow(update("flow of a", token, 1, "RUNNING", task("x", "RUNNING", executing(1)))))
+	r.ok(updateFlow(update("flow of a", token, 1, "running", task("x", "running", executing(1)))))
 	r.ok(abandon(ending("b", r.claimed("ann", posting("b", "k")))))
 	r.finish("c", "d")
 	return r

@@ -64,7 +64,7 @@ func broughtWith(t *testing.T, state jobs.State, begun bool, more func(*v1.Posti
 	}
 	token := r.claimed("bob", p)
 	if begun {
-		r.ok(updateFlow(update("flow of a", token, 1, "RUNNING", task("x", "RUNNING", executing(1)))))
+		r.ok(updateFlow(update("flow of a", token, 1, "running", task("x", "running", executing(1)))))
 	}
 	e := ending("a", token)
 	switch state {
@@ -78,7 +78,7 @@ func broughtWith(t *testing.T, state jobs.State, begun bool, more func(*v1.Posti
 	case jobs.StateCompleted:
 		e.Outcome = "success"
 		if begun {
-			e.Update = update("flow of a", token, 2, "SUCCESS")
+			e.Update = update("flow of a", token, 2, "success")
 		}
 		r.ok(consume(e))
 	}
@@ -92,7 +92,7 @@ func broughtWith(t *testing.T, state jobs.State, begun bool, more func(*v1.Posti
 func (r *rig) begin(p *v1.Posting, flow string) logbook.Token {
 	r.Helper()
 	token := r.claimed("bob", p)
-	r.ok(updateFlow(update(flow, token, 1, "RUNNING", task("x", "RUNNING", executing(1)))))
+	r.ok(updateFlow(update(flow, token, 1, "running", task("x", "running", executing(1)))))
 	return token
 }
 
@@ -339,17 +339,17 @@ func TestConsumeOfCancelledJobs(t *testing.T) {
 		said  string
 		want  string // the code; empty: none
 	}{
-		{"undo", []string{"RUNNING", "REVERTING", "REVERTED"}, "cancelled", ""},
-		{"undo", []string{"RUNNING", "REVERTING", "REVERTED"}, "reverted", ""},
-		{"stop", []string{"RUNNING", "SUSPENDED"}, "cancelled", ""},
+		{"undo", []string{"running", "reverting", "reverted"}, "cancelled", ""},
+		{"undo", []string{"running", "reverting", "reverted"}, "reverted", ""},
+		{"stop", []string{"running", "suspended"}, "cancelled", ""},
 		{"stop", nil, "cancelled", ""},
-		{"stop", []string{"RUNNING"}, "cancelled", "invalid"},
-		{"stop", []string{"RUNNING", "SUCCESS"}, "cancelled", "invalid"},
-		{"undo", []string{"RUNNING", "FAILURE"}, "cancelled", "invalid"},
-		{"stop", []string{"RUNNING", "SUCCESS"}, "success", ""},
-		{"suspend", []string{"RUNNING", "SUSPENDED"}, "cancelled", "invalid"},
-		{"", []string{"RUNNING", "REVERTING", "REVERTED"}, "cancelled", "invalid"},
-		{"", []string{"RUNNING", "SUSPENDED"}, "cancelled", "invalid"},
+		{"stop", []string{"running"}, "cancelled", "invalid"},
+		{"stop", []string{"running", "success"}, "cancelled", "invalid"},
+		{"undo", []string{"running", "failure"}, "cancelled", "invalid"},
+		{"stop", []string{"running", "success"}, "success", ""},
+		{"suspend", []string{"running", "suspended"}, "cancelled", "invalid"},
+		{"", []string{"running", "reverting", "reverted"}, "cancelled", "invalid"},
+		{"", []string{"running", "suspended"}, "cancelled", "invalid"},
 	} {
 		t.Run(fmt.Sprint(row.order, row.path, row.said), func(t *testing.T) {
 			r := newRig(t)
@@ -384,17 +384,17 @@ func TestConsumeOfCancelledJobs(t *testing.T) {
 
 // TestFlowsThatHaveEnded: such a flow has only to be consumed, by an owner.
 func TestFlowsThatHaveEnded(t *testing.T) {
-	for state, want := range map[string]string{"SUCCESS": "conflict", "FAILURE": "conflict", "REVERTED": ""} {
+	for state, want := range map[string]string{"success": "conflict", "failure": "conflict", "reverted": ""} {
 		t.Run(state, func(t *testing.T) {
 			r := newRig(t)
 			r.ok(open("bob"))
 			token := r.begin(flowPosting("a"), "flow of a")
-			if state == "REVERTED" {
-				r.ok(updateFlow(update("flow of a", token, 2, "REVERTING")))
+			if state == "reverted" {
+				r.ok(updateFlow(update("flow of a", token, 2, "reverting")))
 			}
 			e := ending("a", token)
 			e.Update = update("flow of a", token, 3, state)
-			if state != "REVERTED" {
+			if state != "reverted" {
 				e.Update.Sequence = 2
 			}
 			r.ok(abandon(e))

@@ -70,7 +70,7 @@ func moves(r *rig, begun bool) map[string]func() *v1.Command {
 	done := func() *v1.Command {
 		e := success("a", token)
 		if begun {
-			e.Update = update("flow of a", token, 2, "SUCCESS")
+			e.Update = update("flow of a", token, 2, "success")
 		}
 		return consume(e)
 	}

@@ -32,24 +32,24 @@ func TestUpdateRefusals(t *testing.T) {
 	r.ok(saveBook(book("loose", "loose")))
 	r.posted(flowPosting("waiting"))
 	token := r.claimed("ann", flowPosting("a"))
-	r.ok(updateFlow(update("flow of a", token, 1, "RUNNING",
-		task("x", "RUNNING", executing(1)), task("x", "SUCCESS", executed(1, "1")))))
+	r.ok(updateFlow(update("flow of a", token, 1, "running",
+		task("x", "running", executing(1)), task("x", "success", executed(1, "1")))))
 	zero, old := logbook.Token{}, logbook.Token{Generation: 1, Index: token.Index - 1}
 	rows := []struct {
 		name string
 		u    *v1.Update
 		code string
 	}{
-		{"an unknown flow", update("none", zero, 1, "RUNNING"), "not_found"},
-		{"an old token", update("flow of a", old, 1, "SUSPENDED"), "fenced"},
-		{"no token, under a claim", update("flow of a", zero, 1, "SUSPENDED"), "fenced"},
-		{"no token, before a claim", update("flow of waiting", zero, 1, "RUNNING"), "fenced"},
-		{"a token, without a job", update("loose", token, 1, "RUNNING"), "fenced"},
-		{"a gap", update("flow of a", token, 3, "SUSPENDED"), "conflict"},
-		{"number 0", update("flow of a", token, 0, "SUSPENDED"), "invalid"},
-		{"a state that is not next", update("flow of a", token, 2, "REVERTED"), "conflict"},
+		{"an unknown flow", update("none", zero, 1, "running"), "not_found"},
+		{"an old token", update("flow of a", old, 1, "suspended"), "fenced"},
+		{"no token, under a claim", update("flow of a", zero, 1, "suspended"), "fenced"},
+		{"no token, before a claim", update("flow of waiting", zero, 1, "running"), "fenced"},
+		{"a token, without a job", update("loose", token, 1, "running"), "fenced"},
+		{"a gap", update("flow of a", token, 3, "suspended"), "conflict"},
+		{"number 0", update("flow of a", token, 0, "suspended"), "invalid"},
+		{"a state that is not next", update("flow of a", token, 2, "reverted"), "conflict"},
 		{"an unknown state", update("flow of a", token, 2, "DANCING"), "invalid"},
-		{"an atom's state that is not next", update("flow of a", token, 2, "", task("y", ""), task("x", "RUNNING")), "conflict"},
+		{"an atom's state that is not next", update("flow of a", token, 2, "", task("y", ""), task("x", "running")), "conflict"},
 		{"an atom of another kind", update("flow of a", token, 2, "", &v1.AtomChange{Name: "x", Kind: "retry"}), "conflict"},
 		{"a new atom without a kind", update("flow of a", token, 2, "", &v1.AtomChange{Name: "new"}), "invalid"},
 		{"an atom without a name", update("flow of a", token, 2, "", task("", "")), "invalid"},
@@ -66,15 +66,15 @@ func TestUpdateRepeats(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("ann"))
 	token := r.claimed("ann", flowPosting("a"))
-	first := updateFlow(update("flow of a", token, 1, "RUNNING", task("x", "RUNNING", executing(1))))
-	second := updateFlow(update("flow of a", token, 2, "", task("x", "SUCCESS", executed(1, "1"))))
+	first := updateFlow(update("flow of a", token, 1, "running", task("x", "running", executing(1))))
+	second := updateFlow(update("flow of a", token, 2, "", task("x", "success", executed(1, "1"))))
 	r.ok(first)
 	r.harmless(first)
 	r.ok(second)
 	r.harmless(second)
 	r.harmless(first)
 	last := success("a", token)
-	last.Update = update("flow of a", token, 3, "SUCCESS")
+	last.Update = update("flow of a", token, 3, "success")
 	r.ok(consume(last))
 	// A packed call that is repeated brings the updates before the ending too:
 	// they have taken place, and saying that they are fenced would be false.
@@ -86,10 +86,10 @@ func TestUpdateRepeats(t *testing.T) {
 func TestUpdateWithoutAJob(t *testing.T) {
 	r := newRig(t)
 	r.ok(saveBook(book("b", "f")))
-	for i, state := range []string{"RUNNING", "REVERTING", "REVERTED"} {
+	for i, state := range []string{"running", "reverting", "reverted"} {
 		r.ok(updateFlow(update("f", logbook.Token{}, uint64(i+1), state)))
 	}
-	r.refused(updateFlow(update("f", logbook.Token{}, 4, "RUNNING")), "conflict")
+	r.refused(updateFlow(update("f", logbook.Token{}, 4, "running")), "conflict")
 	if len(r.events()) != 0 {
 		t.Errorf("events of a flow without a job: %q", r.events())
 	}
@@ -101,15 +101,15 @@ func TestUpdateWithoutAJobAfterOne(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("ann"))
 	r.ok(saveBook(book("book of a", "flow of a")))
-	outside := update("flow of a", logbook.Token{}, 1, "RUNNING", task("x", "RUNNING", executing(1)))
+	outside := update("flow of a", logbook.Token{}, 1, "running", task("x", "running", executing(1)))
 	outside.Cause = &v1.Failure{Kind: "error", Message: "of long ago"}
 	r.ok(updateFlow(outside))
 	token := r.claimed("ann", flowPosting("a"))
 	r.harmless(updateFlow(outside))
-	r.ok(updateFlow(update("flow of a", token, 1, "", task("x", "PENDING", executed(1, "1")))))
+	r.ok(updateFlow(update("flow of a", token, 1, "", task("x", "pending", executed(1, "1")))))
 	r.ok(trash(ending("a", token)))
 	r.refused(updateFlow(outside), "fenced")
-	r.refused(updateFlow(update("flow of a", logbook.Token{}, 1, "", task("x", "RUNNING", executing(2)))), "fenced")
+	r.refused(updateFlow(update("flow of a", logbook.Token{}, 1, "", task("x", "running", executing(2)))), "fenced")
 }
 
 // TestManyLongAttempts: a flow with a step that was tried very often must
@@ -125,7 +125,7 @@ func TestManyLongAttempts(t *testing.T) {
 		}
 	}
 	const executions, reverts = 40, 20
-	do(1, "RUNNING", task("x", "RUNNING"))
+	do(1, "running", task("x", "running"))
 	for n := uint32(1); n <= executions; n++ {
 		attempt := executed(n, `"`+long+`"`)
 		attempt.Stderr = fmt.Sprint(n, " ", long)
@@ -134,7 +134,7 @@ func TestManyLongAttempts(t *testing.T) {
 		}
 		do(uint64(n)+1, "", task("x", "", attempt))
 	}
-	do(executions+2, "REVERTING", task("x", "REVERTING"))
+	do(executions+2, "reverting", task("x", "reverting"))
 	for n := uint32(1); n <= reverts; n++ {
 		attempt := executed(n, "")
 		attempt.Action, attempt.Result, attempt.Stderr, attempt.Failure = "revert", nil, long, &v1.Failure{Kind: "error", Message: long}
@@ -187,7 +187,7 @@ func TestManyRounds(t *testing.T) {
 		change.Kind = string(logbook.KindRetry)
 		state := ""
 		if n == 1 {
-			state = "RUNNING"
+			state = "running"
 		}
 		if result := r.do(updateFlow(update("flow of a", token, uint64(n), state, change)))[0]; result.Error != nil {
 			t.Fatal(result)
@@ -221,15 +221,15 @@ func TestUpdateKeepsEveryAttempt(t *testing.T) {
 		a.EndedAt, a.Failure, a.Stderr = timestamppb.New(start), &v1.Failure{Kind: "error"}, "oh"
 		return a
 	}
-	next("RUNNING", task("b", ""), task("a", "RUNNING", executing(1)))
-	next("", task("a", "PENDING", failed(1)))
-	next("", task("a", "RUNNING", executing(2)))
+	next("running", task("b", ""), task("a", "running", executing(1)))
+	next("", task("a", "pending", failed(1)))
+	next("", task("a", "running", executing(2)))
 	// Its conductor dies here; the outcome of attempt 2 is told later, after
 	// the third has begun.
 	next("", task("a", "", executing(3)))
 	next("", task("a", "", failed(2)))
-	next("", task("a", "SUCCESS", executed(3, `{"n":1}`)))
-	next("REVERTING", task("a", "REVERTING", &v1.Attempt{Action: "revert", Number: 1}))
+	next("", task("a", "success", executed(3, `{"n":1}`)))
+	next("reverting", task("a", "reverting", &v1.Attempt{Action: "revert", Number: 1}))
 	flow, more, err := r.Flow(flowID("flow of a"), fsm.Part{MaxBytes: fsm.Unbounded})
 	if err != nil || more {
 		t.Fatal(more, err)
@@ -254,10 +254,10 @@ func TestUpdateCauseStaysBesideTheStore(t *testing.T) {
 	r := newRig(t)
 	r.ok(open("ann"))
 	token := r.claimed("ann", flowPosting("a"))
-	u := update("flow of a", token, 1, "RUNNING")
+	u := update("flow of a", token, 1, "running")
 	u.Cause = &v1.Failure{Kind: "timeout", Message: "too long", Step: "x"}
 	r.ok(updateFlow(u))
-	r.ok(updateFlow(update("flow of a", token, 2, "REVERTING")))
+	r.ok(updateFlow(update("flow of a", token, 2, "reverting")))
 	flow, _, err := r.Flow(flowID("flow of a"), fsm.Part{MaxBytes: fsm.Unbounded})
 	if err != nil || !flow.Cause.Matches("timeout") || string(flow.Store["a"]) != " 1" || len(flow.Factory.Args) == 0 {
 		t.Errorf("flow %+v: %v", flow, err)
@@ -269,9 +269,9 @@ func TestFlowEvents(t *testing.T) {
 	r.ok(open("ann"))
 	token := r.claimed("ann", flowPosting("a"))
 	before := r.LastPosition()
-	r.ok(updateFlow(update("flow of a", token, 1, "RUNNING", task("x", "RUNNING", executing(1)), task("y", ""))))
+	r.ok(updateFlow(update("flow of a", token, 1, "running", task("x", "running", executing(1)), task("y", ""))))
 	r.ok(updateFlow(update("flow of a", token, 2, "", task("y", "")))) // silent: nothing moves
-	r.ok(updateFlow(update("flow of a", token, 3, "", task("x", "SUCCESS", executed(1, "1")), task("y", "RUNNING"))))
+	r.ok(updateFlow(update("flow of a", token, 3, "", task("x", "success", executed(1, "1")), task("y", "running"))))
 	events, err := r.Events(before, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -287,7 +287,7 @@ func TestFlowEvents(t *testing.T) {
 		}
 		got = append(got, line)
 	}
-	if want := "flow RUNNING x=RUNNING|flow  x=SUCCESS y=RUNNING"; strings.Join(got, "|") != want {
+	if want := "flow running x=running|flow  x=success y=running"; strings.Join(got, "|") != want {
 		t.Errorf("events %q", got)
 	}
 }

@@ -79,32 +79,32 @@ func (r *OperatorRequest) Interrupts() bool {
 //
 //	             suspend            resume               cancel
 //	───────────  ─────────────────  ───────────────────  ──────────────────────────────────────────────
-//	HELD         SUSPENDED          nothing to do        COMPLETED, cancelled; or CLAIMABLE to be undone
-//	DELAYED      SUSPENDED          nothing to do        COMPLETED, cancelled; or CLAIMABLE to be undone
-//	CLAIMABLE    SUSPENDED          nothing to do        COMPLETED, cancelled; or stays to be undone
-//	COOLING      SUSPENDED          nothing to do        COMPLETED, cancelled; or CLAIMABLE to be undone,
+//	held         suspended          nothing to do        completed, cancelled; or claimable to be undone
+//	delayed      suspended          nothing to do        completed, cancelled; or claimable to be undone
+//	claimable    suspended          nothing to do        completed, cancelled; or stays to be undone
+//	cooling      suspended          nothing to do        completed, cancelled; or claimable to be undone,
 //	                                                     but stays where its owner has vanished
-//	CLAIMED      the owner is told  it is lifted         the owner is told
-//	SUSPENDED    nothing to do      as it was before     COMPLETED, cancelled; or CLAIMABLE to be undone
-//	COMPLETED    ErrConflict        ErrConflict          ErrConflict, but for a repeat
-//	TRASHED      ErrConflict        ErrConflict          ErrConflict
+//	claimed      the owner is told  it is lifted         the owner is told
+//	suspended    nothing to do      as it was before     completed, cancelled; or claimable to be undone
+//	completed    ErrConflict        ErrConflict          ErrConflict, but for a repeat
+//	trashed      ErrConflict        ErrConflict          ErrConflict
 //
-// A job that its RetryPolicy has parked is HELD. If its flow could not be undone, a
-// cancellation makes it COMPLETED with OutcomeFailed: the flow stays as it is, its
+// A job that its RetryPolicy has parked is held. If its flow could not be undone, a
+// cancellation makes it completed with OutcomeFailed: the flow stays as it is, its
 // interventions that nobody has carried out are taken back, and it cannot be released
 // (ErrConflict). A parked job that is released has all its attempts again, and a
 // reverted flow is run again.
 //
 // If a cancellation says Revert and the flow has begun, an unclaimed job becomes
-// CLAIMABLE, and its next owner undoes the flow. An owner suspends or reverts the flow,
+// claimable, and its next owner undoes the flow. An owner suspends or reverts the flow,
 // and then releases the job. If the owner dies, or abandons the job for another reason,
 // the job goes where the stop request would have put it at once. If the owner claimed
 // the job after the stop request, and waits before it goes on undoing, the job is
-// COOLING meanwhile. A job that ends by itself first keeps that end.
+// cooling meanwhile. A job that ends by itself first keeps that end.
 //
 // A repeated stop request changes nothing, neither reason nor time. After another stop
 // request it is a new one. A cancellation replaces a suspension, and a cancellation
-// with another Revert. While the job is CLAIMED, a request with other Steps or another
+// with another Revert. While the job is claimed, a request with other Steps or another
 // Grace replaces one: so running steps can be interrupted after all. A cancelled job can be neither suspended nor resumed:
 // ErrConflict. ErrNotFound.
 //
@@ -112,17 +112,17 @@ func (r *OperatorRequest) Interrupts() bool {
 //
 //	           release               priority           not before
 //	─────────  ────────────────────  ─────────────────  ─────────────────────────────────────────
-//	HELD       DELAYED or CLAIMABLE  taken over         taken over
-//	DELAYED    nothing to do         taken over         DELAYED, or CLAIMABLE if it is due
-//	CLAIMABLE  nothing to do         moves to its place DELAYED, or CLAIMABLE if it is due
-//	COOLING    nothing to do         taken over         DELAYED if that is longer, otherwise as it is
-//	CLAIMED    nothing to do         taken over         taken over: for when it is released
-//	SUSPENDED  held no longer        taken over         taken over: for when it is resumed
-//	COMPLETED  nothing to do         ErrConflict        ErrConflict
-//	TRASHED    nothing to do         ErrConflict        ErrConflict
+//	held       delayed or claimable  taken over         taken over
+//	delayed    nothing to do         taken over         delayed, or claimable if it is due
+//	claimable  nothing to do         moves to its place delayed, or claimable if it is due
+//	cooling    nothing to do         taken over         delayed if that is longer, otherwise as it is
+//	claimed    nothing to do         taken over         taken over: for when it is released
+//	suspended  held no longer        taken over         taken over: for when it is resumed
+//	completed  nothing to do         ErrConflict        ErrConflict
+//	trashed    nothing to do         ErrConflict        ErrConflict
 //
 // A change of the board moves the job: its place there is that of its priority and posting,
-// and it ages from now on. ErrConflict for a job that is CLAIMED, COMPLETED or TRASHED, and
+// and it ages from now on. ErrConflict for a job that is claimed, completed or trashed, and
 // where an unfinished job of that board has its key; ErrNotFound if there is no such board;
 // ErrLimit if that or a quota has no room. Two events tell of it, EventMovedAway on the board
 // that the job leaves and EventMoved on the other. A change to the front counts where the job
@@ -145,11 +145,11 @@ type Controller interface {
 	Resume(ctx context.Context, command JobCommand) error
 	// Cancel ends a job before its work is done. Its owner ends the running steps by the
 	// request's Steps before it undoes them. ErrConflict also if its flow has ended
-	// otherwise than REVERTED and waits for its consume.
+	// otherwise than reverted and waits for its consume.
 	//
 	// If an intervention reopened the job (see Intervene), and nobody has claimed it
-	// since, the intervention is taken back: the job is COMPLETED, with OutcomeFailed
-	// if its flow is in FAILURE. If the intervention was to undo the flow further, and
+	// since, the intervention is taken back: the job is completed, with OutcomeFailed
+	// if its flow is in failure. If the intervention was to undo the flow further, and
 	// the cancellation says Revert, the flow is undone.
 	Cancel(ctx context.Context, command JobCommand) error
 	// Change gives a job another priority, not-before time, deadline, board or place, or
@@ -164,16 +164,16 @@ type Controller interface {
 	//
 	//	the last job   effect
 	//	─────────────  ────────────────────────────────────────────────────────────
-	//	COMPLETED      CLAIMABLE, without outcome, reason and evidence, and with no
-	//	or TRASHED,    crashes, failures and attempts counted; if the intervention holds,
+	//	completed      claimable, without outcome, reason and evidence, and with no
+	//	or trashed,    crashes, failures and attempts counted; if the intervention holds,
 	//	or parked      as it was
-	//	CLAIMED        ErrConflict: its owner carries out what was said before
+	//	claimed        ErrConflict: its owner carries out what was said before
 	//	any other      as it was, and its next owner carries this out too
 	//	swept          ErrNotFound
 	//	never posted   ErrConflict
 	//
 	// logbook.InterveneTakeBack reopens nothing: where nothing is left to be
-	// carried out by it, the job is COMPLETED as its flow has ended.
+	// carried out by it, the job is completed as its flow has ended.
 	// A stop request that the job was under is lifted, but for one to cancel and undo
 	// where the flow goes on backwards, and one to suspend where the job is
 	// suspended. A job that is reopened, or was being cancelled, does not wait for a

@@ -14,8 +14,8 @@ import (
 //
 //	the job    restore                               retry                               purge
 //	─────────  ────────────────────────────────────  ──────────────────────────────────  ───────────
-//	TRASHED    back on its board, as if just posted  restored                            removed
-//	COMPLETED  the same, if it has no flow and was   reverted or failed: restored, or    removed
+//	trashed    back on its board, as if just posted  restored                            removed
+//	completed  the same, if it has no flow and was   reverted or failed: restored, or    removed
 //	           reverted or failed; or ErrConflict    its flow rerun; or ErrConflict
 //	parked     nothing to do                         released, or its flow rerun         ErrConflict
 //	any other  nothing to do                         nothing to do                       ErrConflict

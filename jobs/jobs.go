@@ -83,35 +83,35 @@ const DefaultBoard = "default"
 
 // State is where a job stands.
 //
-//	post ──► HELD ──(release)──► DELAYED, or CLAIMABLE if it is due
-//	post ──► DELAYED ──(due)──► CLAIMABLE ──(claim)──► CLAIMED ──(consume)──► COMPLETED
-//	   └────────────────────────► ▲   ▲                │ │ │ └───(trash)────► TRASHED
+//	post ──► held ──(release)──► delayed, or claimable if it is due
+//	post ──► delayed ──(due)──► claimable ──(claim)──► claimed ──(consume)──► completed
+//	   └────────────────────────► ▲   ▲                │ │ │ └───(trash)────► trashed
 //	                              │   └───(abandon)────┘ │ │
-//	                              │                      │ └─(expiry, too many crashes)─► TRASHED
-//	                              └────(due)── COOLING ◄─┘ (expiry; abandon with a delay)
+//	                              │                      │ └─(expiry, too many crashes)─► trashed
+//	                              └────(due)── cooling ◄─┘ (expiry; abandon with a delay)
 //
-//	DELAYED, CLAIMABLE, COOLING ──(change of the not-before time)──► CLAIMABLE, DELAYED
-//	HELD, DELAYED, CLAIMABLE, COOLING ──(suspend)──► SUSPENDED ──(resume)──► as before
-//	CLAIMED, under a request to suspend ──(abandon, expiry)──► SUSPENDED
-//	CLAIMED, with a later not-before time ──(abandon, expiry)──► DELAYED
-//	HELD, DELAYED, CLAIMABLE, COOLING, SUSPENDED ──(cancel)──► COMPLETED
-//	CLAIMED, under a request to cancel ──(consume, abandon, expiry)──► COMPLETED
+//	delayed, claimable, cooling ──(change of the not-before time)──► claimable, delayed
+//	held, delayed, claimable, cooling ──(suspend)──► suspended ──(resume)──► as before
+//	claimed, under a request to suspend ──(abandon, expiry)──► suspended
+//	claimed, with a later not-before time ──(abandon, expiry)──► delayed
+//	held, delayed, claimable, cooling, suspended ──(cancel)──► completed
+//	claimed, under a request to cancel ──(consume, abandon, expiry)──► completed
 //
-//	CLAIMED ──(consume of a failed attempt, by its RetryPolicy)──► COOLING, or parked: HELD
-//	HELD, parked ──(a person intervenes in its flow)──► CLAIMABLE
+//	claimed ──(consume of a failed attempt, by its RetryPolicy)──► cooling, or parked: held
+//	held, parked ──(a person intervenes in its flow)──► claimable
 //
 // A job's deadline cancels it too, and its flow is undone.
 //
-// The lines about cancelling leave out a job whose flow must be undone: it is CLAIMABLE
+// The lines about cancelling leave out a job whose flow must be undone: it is claimable
 // until an owner has done that. Controller has the whole tables of requests and changes.
 //
-//	COMPLETED, TRASHED ──(a person intervenes in the failed flow)──► CLAIMABLE
-//	such a job, unclaimed ──(that is taken back; cancel)──► COMPLETED
-//	TRASHED; COMPLETED without a flow, and failed ──(restore)──► HELD, DELAYED or CLAIMABLE
-//	TRASHED, under a request to cancel that left nothing to undo ──(restore)──► COMPLETED
-//	COMPLETED, TRASHED ──(purge)──► gone
+//	completed, trashed ──(a person intervenes in the failed flow)──► claimable
+//	such a job, unclaimed ──(that is taken back; cancel)──► completed
+//	trashed; completed without a flow, and failed ──(restore)──► held, delayed or claimable
+//	trashed, under a request to cancel that left nothing to undo ──(restore)──► completed
+//	completed, trashed ──(purge)──► gone
 //
-// COMPLETED and TRASHED are final otherwise; they are kept until the retention
+// Otherwise completed and trashed are final; such jobs are kept until the retention
 // policy removes them.
 type State string
 

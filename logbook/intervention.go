@@ -146,9 +146,9 @@ func (f *FlowDetail) admit(i *Intervention) error {
 		return f.admitTakeBack(i)
 	case i.Kind == InterveneRerun && f.State == FlowReverted:
 	case f.State != FlowFailure:
-		takes := "a flow in FAILURE takes this"
+		takes := "a flow in failure takes this"
 		if i.Kind == InterveneRerun {
-			takes = "a flow in FAILURE or REVERTED takes this"
+			takes = "a flow in failure or reverted takes this"
 		}
 		return fmt.Errorf("%w: it is %s, and only %s", ErrConflict, f.State, takes)
 	}

@@ -26,7 +26,7 @@ type Connection interface {
 	// SaveBook writes a book and its flows, durably on return. A book that
 	// exists takes the new name and meta and the flows that it does not have;
 	// flows that are absent from the argument stay. A flow that it has keeps
-	// its state and atoms, and takes the rest only while it is PENDING and no
+	// its state and atoms, and takes the rest only while it is pending and no
 	// unfinished job refers to it: otherwise a difference is ErrConflict and
 	// nothing is written.
 	SaveBook(ctx context.Context, book Book) error

@@ -2,31 +2,31 @@ package logbook
 
 import "fmt"
 
-// FlowState is where a flow stands. A new flow is PENDING.
+// FlowState is where a flow stands. A new flow is pending.
 //
-//	PENDING ──► RUNNING ──► SUCCESS
+//	pending ──► running ──► success
 //	  ▲ │          │ │
-//	  │ │          │ └────► REVERTING ──► REVERTED
+//	  │ │          │ └────► reverting ──► reverted
 //	  │ │          ▼           │   ▲ │
-//	  │ └──► SUSPENDED ◄───────┘   │ └──► FAILURE
+//	  │ └──► suspended ◄───────┘   │ └──► failure
 //	  │          │ └───────────────┘         │
-//	  └──────────┴── (RUNNING again)
+//	  └──────────┴── (running again)
 //
-//	by an Intervention only:  FAILURE ──► REVERTING    FAILURE, REVERTED ──► RUNNING
+//	by an Intervention only:  failure ──► reverting    failure, reverted ──► running
 //
-// SUCCESS is final, and so is REVERTED unless an operator reruns the flow. FAILURE
+// A success is final, and so is reverted unless an operator reruns the flow. A failure
 // means that a revert has failed: nothing runs until an operator intervenes.
 type FlowState string
 
 // The states of a flow.
 const (
-	FlowPending   FlowState = "PENDING"
-	FlowRunning   FlowState = "RUNNING"
-	FlowReverting FlowState = "REVERTING"
-	FlowSuspended FlowState = "SUSPENDED"
-	FlowSuccess   FlowState = "SUCCESS"
-	FlowReverted  FlowState = "REVERTED"
-	FlowFailure   FlowState = "FAILURE"
+	FlowPending   FlowState = "pending"
+	FlowRunning   FlowState = "running"
+	FlowReverting FlowState = "reverting"
+	FlowSuspended FlowState = "suspended"
+	FlowSuccess   FlowState = "success"
+	FlowReverted  FlowState = "reverted"
+	FlowFailure   FlowState = "failure"
 )
 
 var flowMoves = map[FlowState][]FlowState{
@@ -52,33 +52,33 @@ func (s FlowState) Move(to FlowState) error { return checkMove("flow", flowMoves
 //
 //	   ┌──────────────────── (try again) ◄─────┐
 //	   ▼                                       │
-//	PENDING ──► RUNNING ──► SUCCESS ───────────┼──► REVERTING ──► REVERTED ──► PENDING
-//	   │           ├──────► FAILURE ───────────┘        │
-//	   ▼           └──────► REVERTING                   └──► REVERT_FAILURE ──► REVERTING
-//	 IGNORE ──► PENDING               SUCCESS ──► RETRYING ──► RUNNING   (retries only)
+//	pending ──► running ──► success ───────────┼──► reverting ──► reverted ──► pending
+//	   │           ├──────► failure ───────────┘        │
+//	   ▼           └──────► reverting                   └──► revert_failure ──► reverting
+//	 ignore ──► pending               success ──► retrying ──► running   (retries only)
 //
-//	by an Intervention only:  PENDING, FAILURE, REVERTED, REVERT_FAILURE, IGNORE ──► SUCCESS
-//	                          REVERT_FAILURE ──► REVERTED    REVERT_FAILURE, SUCCESS ──► PENDING
+//	by an Intervention only:  pending, failure, reverted, revert_failure, ignore ──► success
+//	                          revert_failure ──► reverted    revert_failure, success ──► pending
 //
-// RUNNING to PENDING is a step's own retry: the attempt has failed and is
-// recorded, the next one is due. RUNNING to REVERTING happens on a resume,
-// when the outcome of the execution is not known. PENDING to REVERTING, which
+// From running to pending is a step's own retry: the attempt has failed and is
+// recorded, the next one is due. From running to reverting happens on a resume,
+// when the outcome of the execution is not known. From pending to reverting, which
 // the diagram leaves out, is a step that waited to be tried again when its
-// flow began to revert; RETRYING to REVERTING is a retry to which the same
+// flow began to revert; retrying to reverting is a retry to which the same
 // happened.
 type AtomState string
 
 // The states of an atom.
 const (
-	AtomPending       AtomState = "PENDING"
-	AtomRunning       AtomState = "RUNNING"
-	AtomSuccess       AtomState = "SUCCESS"
-	AtomFailure       AtomState = "FAILURE"
-	AtomReverting     AtomState = "REVERTING"
-	AtomReverted      AtomState = "REVERTED"
-	AtomRevertFailure AtomState = "REVERT_FAILURE"
-	AtomRetrying      AtomState = "RETRYING"
-	AtomIgnored       AtomState = "IGNORE"
+	AtomPending       AtomState = "pending"
+	AtomRunning       AtomState = "running"
+	AtomSuccess       AtomState = "success"
+	AtomFailure       AtomState = "failure"
+	AtomReverting     AtomState = "reverting"
+	AtomReverted      AtomState = "reverted"
+	AtomRevertFailure AtomState = "revert_failure"
+	AtomRetrying      AtomState = "retrying"
+	AtomIgnored       AtomState = "ignore"
 )
 
 var atomMoves = map[AtomState][]AtomState{
@@ -118,8 +118,8 @@ type Intention string
 
 // The intentions for an atom.
 const (
-	IntendExecute Intention = "EXECUTE"
-	IntendRevert  Intention = "REVERT"
-	IntendRetry   Intention = "RETRY"
-	IntendIgnore  Intention = "IGNORE"
+	IntendExecute Intention = "execute"
+	IntendRevert  Intention = "revert"
+	IntendRetry   Intention = "retry"
+	IntendIgnore  Intention = "ignore"
 )

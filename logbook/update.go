@@ -20,7 +20,7 @@ type Update struct {
 	// Definition is how the flow is built; nil: unchanged.
 	Definition *Definition `json:"definition,omitempty"`
 	// Atoms are changed in this order. One atom may occur more than once, as when a step without
-	// a revert goes through REVERTING to REVERTED.
+	// a revert goes through reverting to reverted.
 	Atoms []AtomChange `json:"atoms,omitempty"`
 }
 

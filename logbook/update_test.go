@@ -46,27 +46,27 @@ func checkMoves(t *testing.T, table string, move func(from, to string) error) {
 
 func TestFlowMoves(t *testing.T) {
 	checkMoves(t, `
-		PENDING   → RUNNING SUSPENDED
-		RUNNING   → REVERTING SUSPENDED SUCCESS FAILURE
-		REVERTING → REVERTED SUSPENDED FAILURE
-		SUSPENDED → RUNNING REVERTING
-		FAILURE   → REVERTING RUNNING
-		SUCCESS   →
-		REVERTED  → RUNNING
+		pending   → running suspended
+		running   → reverting suspended success failure
+		reverting → reverted suspended failure
+		suspended → running reverting
+		failure   → reverting running
+		success   →
+		reverted  → running
 	`, func(from, to string) error { return logbook.FlowState(from).Move(logbook.FlowState(to)) })
 }
 
 func TestAtomMoves(t *testing.T) {
 	checkMoves(t, `
-		PENDING        → RUNNING REVERTING IGNORE SUCCESS
-		RUNNING        → SUCCESS FAILURE PENDING REVERTING
-		SUCCESS        → REVERTING RETRYING PENDING
-		FAILURE        → REVERTING PENDING SUCCESS
-		REVERTING      → REVERTED REVERT_FAILURE
-		REVERTED       → PENDING SUCCESS
-		REVERT_FAILURE → REVERTING REVERTED PENDING SUCCESS
-		RETRYING       → RUNNING REVERTING
-		IGNORE         → PENDING SUCCESS
+		pending        → running reverting ignore success
+		running        → success failure pending reverting
+		success        → reverting retrying pending
+		failure        → reverting pending success
+		reverting      → reverted revert_failure
+		reverted       → pending success
+		revert_failure → reverting reverted pending success
+		retrying       → running reverting
+		ignore         → pending success
 	`, func(from, to string) error { return logbook.AtomState(from).Move(logbook.AtomState(to)) })
 }
 

@@ -474,7 +474,7 @@ func ExampleClient_SaveBook() {
 	fmt.Println(stale.Name, err)
 	must(client.DestroyBook(ctx, book.ID))
 	// Output:
-	// [<nil>] RUNNING
+	// [<nil>] running
 	// true
 	// b <nil>
 	// 1

@@ -202,9 +202,9 @@ func flowPages(id logbook.FlowID, n int, sequence func(page int) uint64) func(st
 			}}}
 		}
 		page := (call - 1) % ((n + 1) / 2)
-		flow := &v1.FlowDetail{Id: id.String(), Book: logbook.NewBookID().String(), Name: "f", Factory: &v1.Factory{Name: "test"}, State: "RUNNING", Sequence: sequence(call)}
+		flow := &v1.FlowDetail{Id: id.String(), Book: logbook.NewBookID().String(), Name: "f", Factory: &v1.Factory{Name: "test"}, State: "running", Sequence: sequence(call)}
 		for i := 2 * page; i < min(n, 2*page+2); i++ {
-			flow.Atoms = append(flow.Atoms, &v1.AtomDetail{Name: fmt.Sprintf("step %d", i), Kind: "task", State: "PENDING", Intention: "EXECUTE"})
+			flow.Atoms = append(flow.Atoms, &v1.AtomDetail{Name: fmt.Sprintf("step %d", i), Kind: "task", State: "pending", Intention: "execute"})
 		}
 		return &v1.GetFlowResponse{Flow: flow, More: 2*page+2 < n}
 	}

@@ -356,7 +356,7 @@ func leaderDiesUnderWait(t *testing.T, client *raftboard.Client, leader *local.N
 	})
 	leader.Kill()
 	got := <-ended
-	if got.code != 0 || !strings.Contains(got.err, "flow long SUCCESS") || !strings.Contains(got.err, id.String()+" is posted") {
+	if got.code != 0 || !strings.Contains(got.err, "flow long success") || !strings.Contains(got.err, id.String()+" is posted") {
 		t.Errorf("the command whose leader died: %+v", got)
 	}
 }

@@ -80,7 +80,7 @@ func TestDevRestarted(t *testing.T) {
 	id := strings.TrimSpace(command(t, document, "flow", "run", "-", "--server", address).out)
 	show := func() string { return command(t, "", "flow", "show", id, "--server", address).out }
 	for number, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
-		runs := regexp.MustCompile(`second +RUNNING .*` + []string{"", "attempt 2"}[number])
+		runs := regexp.MustCompile(`second +running .*` + []string{"", "attempt 2"}[number])
 		eventually(t, "the second step runs", func() bool { return runs.MatchString(show()) })
 		dev.end(t, signal)
 		dev = runDev(t, address, args...)
@@ -92,7 +92,7 @@ func TestDevRestarted(t *testing.T) {
 	if got.code != 0 || !strings.Contains(got.err, "success") {
 		t.Errorf("the job: %+v", got)
 	}
-	if steps := show(); !regexp.MustCompile(`first +SUCCESS .*→ 1\n`).MatchString(steps) || strings.Contains(regexp.MustCompile(`first.*`).FindString(steps), "attempt") {
+	if steps := show(); !regexp.MustCompile(`first +success .*→ 1\n`).MatchString(steps) || strings.Contains(regexp.MustCompile(`first.*`).FindString(steps), "attempt") {
 		t.Errorf("the first step has run again:\n%s", steps)
 	}
 }

@@ -72,9 +72,9 @@ func TestExampleFlow(t *testing.T) {
 		status int
 		want   []string
 	}{
-		{"booked", nil, 0, []string{"charge-card SUCCESS", "flow travel SUCCESS", `receipt = `}},
+		{"booked", nil, 0, []string{"charge-card success", "flow travel success", `receipt = `}},
 		{"undone", []string{"--set", `fail_at="charge-card"`}, 1,
-			[]string{"failed step: charge-card", "book-flight REVERTED", "book-hotel REVERTED", "book-car REVERTED", "flow travel REVERTED", "card declined"}},
+			[]string{"failed step: charge-card", "book-flight reverted", "book-hotel reverted", "book-car reverted", "flow travel reverted", "card declined"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			args := append([]string{"flow", "run", flowFile, "--wait", "--server", dev, "--set", "pace=0"}, row.args...)

@@ -134,7 +134,7 @@ func TestCancelReachesTheStep(t *testing.T) {
 				t.Errorf("the child %d of %s runs on: %v", pid, name, err)
 			}
 		}
-		if shown := d.shows(id); strings.Contains(shown, "interrupted") != (want == "interrupted") || !strings.Contains(shown, "REVERTED") {
+		if shown := d.shows(id); strings.Contains(shown, "interrupted") != (want == "interrupted") || !strings.Contains(shown, "reverted") {
 			t.Errorf("the flow must be %s:\n%s", want, shown)
 		}
 	}
@@ -181,10 +181,10 @@ func TestCancelledTripIsUndone(t *testing.T) {
 	// So slow that it is still booking when a busy machine has heard of the end.
 	id := d.says("", "flow", "run", filepath.Join("..", "examples", "travel.toml"), "--set", "pace=4")
 	eventually(t, "the flight is being booked", func() bool {
-		return strings.Contains(squeezed(d.shows(id)), "book-flight RUNNING")
+		return strings.Contains(squeezed(d.shows(id)), "book-flight running")
 	})
 	planned := squeezed(d.says("", "flow", "plan", "--revert", id))
-	if !strings.Contains(planned, " book-flight RUNNING it is interrupted; then its revert runs") || !strings.Contains(planned, "check-customer SUCCESS nothing: it has no revert") {
+	if !strings.Contains(planned, " book-flight running it is interrupted; then its revert runs") || !strings.Contains(planned, "check-customer success nothing: it has no revert") {
 		t.Errorf("the plan of the revert is:\n%s", planned)
 	}
 	if said := d.says("", "job", "cancel", id, "--reason", "we stay at home"); !strings.Contains(said, "to be undone and cancelled") {
@@ -195,12 +195,12 @@ func TestCancelledTripIsUndone(t *testing.T) {
 		t.Errorf("the job is %s, %q, because of %q, under %+v, after %d claims", job.State, job.Outcome, job.Reason, job.StopRequest, job.Claims)
 	}
 	shown := squeezed(d.shows(id))
-	for _, want := range []string{"state: REVERTED", "book-flight REVERTED", "book-hotel REVERTED", "book-car REVERTED"} {
+	for _, want := range []string{"state: reverted", "book-flight reverted", "book-hotel reverted", "book-car reverted"} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("the flow does not show %q:\n%s", want, shown)
 		}
 	}
-	if strings.Contains(shown, "charge-card SUCCESS") || strings.Contains(shown, "charge-card REVERTED") {
+	if strings.Contains(shown, "charge-card success") || strings.Contains(shown, "charge-card reverted") {
 		t.Errorf("the card was charged:\n%s", shown)
 	}
 	d.says("", "job", "cancel", id) // a repeat
@@ -258,7 +258,7 @@ func TestWaitingJobIsUndoneAtOnce(t *testing.T) {
 	if job := d.waits(id); job.Outcome != jobs.OutcomeCancelled || job.Claims != 2 || job.Crashes != 0 {
 		t.Errorf("the job is %s, %q after %d claims and %d crashes", job.State, job.Outcome, job.Claims, job.Crashes)
 	}
-	if shown := d.shows(id); !strings.Contains(shown, "REVERTED") {
+	if shown := d.shows(id); !strings.Contains(shown, "reverted") {
 		t.Errorf("the flow shows\n%s", shown)
 	}
 }

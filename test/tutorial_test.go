@@ -95,7 +95,7 @@ func TestTutorial(t *testing.T) {
 
 // What differs from run to run, and what stands for it.
 var (
-	progress = regexp.MustCompile(`(?m)^\S+ (?:flow )?\S+ (?:PENDING|RUNNING|RETRYING|SUCCESS|FAILURE|REVERTING|REVERTED|REVERT_FAILURE)\b.*\n`)
+	progress = regexp.MustCompile(`(?m)^\S+ (?:flow )?\S+ (?:pending|running|retrying|success|failure|reverting|reverted|revert_failure)\b.*\n`)
 	varying  = []struct {
 		what *regexp.Regexp
 		with string
@@ -122,12 +122,12 @@ func plain(text, moved string) string {
 
 // TestTutorialCanBeWrong holds that the comparison above finds something.
 func TestTutorialCanBeWrong(t *testing.T) {
-	const shown = "  ✓ ship  SUCCESS  9ms  attempt 2  → 3 at 127.0.0.1:7071\n"
+	const shown = "  ✓ ship  success  9ms  attempt 2  → 3 at 127.0.0.1:7071\n"
 	for seen, same := range map[string]bool{
-		"2026-11-24T14:00:30Z ship RUNNING 1s\n  ✓ ship   SUCCESS  12.5s  attempt 2  → 3 at 127.0.0.1:12001\n": true,
-		"  ✓ ship  SUCCESS  9ms  attempt 1  → 3 at 127.0.0.1:12001\n":                                          false,
-		"  ✓ ship  SUCCESS  9ms  attempt 2  → 4 at 127.0.0.1:12001\n":                                          false,
-		"  ✓ ship  REVERTED  9ms  attempt 2  → 3 at 127.0.0.1:12001\n":                                         false,
+		"2026-11-24T14:00:30Z ship running 1s\n  ✓ ship   success  12.5s  attempt 2  → 3 at 127.0.0.1:12001\n": true,
+		"  ✓ ship  success  9ms  attempt 1  → 3 at 127.0.0.1:12001\n":                                          false,
+		"  ✓ ship  success  9ms  attempt 2  → 4 at 127.0.0.1:12001\n":                                          false,
+		"  ✓ ship  reverted  9ms  attempt 2  → 3 at 127.0.0.1:12001\n":                                         false,
 		"": false,
 	} {
 		const moved = "127.0.0.1:12000"

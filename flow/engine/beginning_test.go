@@ -183,7 +183,7 @@ func TestUnrecordedBeginning(t *testing.T) {
 }
 
 // TestTakingUpWithoutARecord: a flow that may have begun is taken up as one
-// whose first steps are recorded as RUNNING, and what it does first is to record
+// whose first steps are recorded as running, and what it does first is to record
 // that. Nothing begins before that is durable.
 func TestTakingUpWithoutARecord(t *testing.T) {
 	closed := make(chan struct{})
@@ -196,9 +196,9 @@ func TestTakingUpWithoutARecord(t *testing.T) {
 		calls string
 		atoms string
 	}{
-		{"it goes on", func(*engine.Options) {}, logbook.FlowSuccess, "do a 2, do b 1", "a SUCCESS e1 e2\nb SUCCESS e1\n"},
-		{"it is undone", func(o *engine.Options) { o.Revert = closed }, logbook.FlowReverted, "undo a 1", "a REVERTED e1 r1\n"},
-		{"it is suspended", func(o *engine.Options) { o.Suspend = closed }, logbook.FlowSuspended, "", "a RUNNING e1\n"},
+		{"it goes on", func(*engine.Options) {}, logbook.FlowSuccess, "do a 2, do b 1", "a success e1 e2\nb success e1\n"},
+		{"it is undone", func(o *engine.Options) { o.Revert = closed }, logbook.FlowReverted, "undo a 1", "a reverted e1 r1\n"},
+		{"it is suspended", func(o *engine.Options) { o.Suspend = closed }, logbook.FlowSuspended, "", "a running e1\n"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			c, j := &calls{}, newJournal(newDetail())

@@ -33,22 +33,22 @@ type core struct {
 	absent   map[string]vertex                  // recorded instances that the plan lacks in this round, by step
 	lists    map[*flow.Gathered]json.RawMessage // cache of gathered lists
 	taken    map[string][]json.RawMessage       // cache of the elements of openings, by step
-	done     int                                // steps in SUCCESS or IGNORE
-	undone   int                                // while reverting: steps that are REVERTED or never started
+	done     int                                // steps in success or ignore
+	undone   int                                // while reverting: steps that are reverted or never started
 	running  int                                // attempts that this run has begun and not ended
 
 	ready        readySteps                     // steps that may start now
 	due          dueHeap                        // steps that wait for the time of their next attempt
 	blocked      map[string]*queue[blockedStep] // steps that wait for a concurrency key, by key
 	blockedSteps int                            // how many steps are in blocked
-	interrupted  []int                          // at-most-once steps that were found RUNNING
+	interrupted  []int                          // at-most-once steps that were found running
 	starts       []start                        // result of next, reused by each call
 
 	attempts chunks[logbook.Attempt]
 	calls    chunks[flow.Call]
 
 	scopes     []scope // one for each scope of the plan
-	unresolved []int   // steps found FAILURE for which no decision is recorded
+	unresolved []int   // steps found failure for which no decision is recorded
 	undecided  []int   // gates found reached whose choice is not recorded
 
 	reverting bool // the flow is being undone
@@ -243,7 +243,7 @@ func (c *core) deadline(step int, now time.Time) time.Time {
 	return since.Add(most)
 }
 
-// move moves the flow to RUNNING or REVERTING. A flow stays RUNNING while a retry
+// move moves the flow to running or reverting. A flow stays running while a retry
 // undoes its own part to begin again.
 func (c *core) move(now time.Time) {
 	if c.reverting {

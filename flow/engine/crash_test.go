@@ -64,7 +64,7 @@ type world struct {
 	pool    *engine.Pool // shared by all runs of the flow, as by those of a daemon
 	count   int
 	fails   bool  // some step fails for good, so the flow cannot succeed
-	broken  bool  // some revert fails for good, so the flow may end in FAILURE
+	broken  bool  // some revert fails for good, so the flow may end in failure
 	once    bool  // some step is at most once: an interruption may make it fail
 	decides bool  // some decider says no: steps that fail may never run
 	retried bool  // some step fails for good in a round that is not the last

@@ -11,7 +11,7 @@
 // # Guarantees
 //
 //   - Everything that follows from an outcome is one logbook.Update: the
-//     attempt's end, the changes of state, and the RUNNING marks of what
+//     attempt's end, the changes of state, and the running marks of what
 //     starts next. Outcomes that arrive together share one.
 //   - A step whose result was recorded is never executed again. A step whose
 //     outcome was not recorded is: side effects happen at least once.
@@ -19,8 +19,8 @@
 //     are durable: an effect that a crash makes the engine forget cannot exist.
 //     The first steps of a flow may be an exception: see Options.Begins. If such
 //     a flow has Begun and nothing of it is recorded, the next run records these
-//     steps as RUNNING before it does anything else.
-//   - An at-most-once step that is found RUNNING on a resume has failed with the
+//     steps as running before it does anything else.
+//   - An at-most-once step that is found running on a resume has failed with the
 //     kind logbook.FailureAtMostOnce, and the flow reverts.
 //   - Steps revert in the reverse of the order in which they had to run, each
 //     when all that follow it are undone, the failed step included.
@@ -33,7 +33,7 @@
 //     revert of everything is never taken back.
 //   - A decider's answer is recorded with its consequence: steps are ignored, or
 //     they run.
-//   - A flow whose revert fails is FAILURE: nothing more starts until an operator
+//   - A flow whose revert fails is failure: nothing more starts until an operator
 //     intervenes. The next claim carries out interventions before anything else,
 //     all or none of them, and exactly once even if the conductor dies meanwhile.
 //   - A flow can be written and read however much its steps produce, and however
@@ -120,12 +120,12 @@ type Options struct {
 	MaxIdle time.Duration
 	// Suspend, when closed, stops the flow where it is: no step starts, and running
 	// steps end and are recorded. A step whose mark was handed to the Journal still
-	// starts. Otherwise the next owner would find it RUNNING, and an at-most-once
+	// starts. Otherwise the next owner would find it running, and an at-most-once
 	// step would have failed without having begun. nil: never.
 	Suspend <-chan struct{}
 	// Revert, when closed, reverts the flow as a failure does: no step is executed,
 	// running ones are awaited, and all that was done is undone. A flow that has not
-	// begun ends REVERTED. The revert is recorded, so the next owner continues it
+	// begun ends reverted. The revert is recorded, so the next owner continues it
 	// without Revert. It changes nothing in a flow that reverts already or has
 	// ended. nil: never.
 	Revert <-chan struct{}
@@ -142,7 +142,7 @@ type Options struct {
 	RevertCause func() *logbook.Failure
 	// Gate is called before each step starts, by the goroutine of the step, and
 	// blocks while the claim is in doubt. An error or a panic ends the run. The step
-	// is marked RUNNING by then, or may start unmarked (see Begins): an at-most-once
+	// is marked running by then, or may start unmarked (see Begins): an at-most-once
 	// step that is refused here counts as begun. nil: open.
 	Gate func(ctx context.Context) error
 	// Secrets returns the secret of a name, for a reference {"secret": NAME} in an

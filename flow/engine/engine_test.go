@@ -590,7 +590,7 @@ func TestObserverSeesEveryChange(t *testing.T) {
 			seen = append(seen, e.Step+" "+string(e.State))
 		}
 	}})
-	want := "flow RUNNING, a RUNNING, a SUCCESS, b RUNNING, b FAILURE, flow REVERTING, b REVERTING, b REVERTED, a REVERTING, a REVERTED, flow REVERTED"
+	want := "flow running, a running, a success, b running, b failure, flow reverting, b reverting, b reverted, a reverting, a reverted, flow reverted"
 	if got := strings.Join(seen, ", "); err != nil || got != want {
 		t.Errorf("%v; seen:\n%s\nwanted:\n%s", err, got, want)
 	}

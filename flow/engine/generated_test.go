@@ -82,7 +82,7 @@ var least = map[string]int{
 	"gathers": 33, "concurrency key": 90, "progress": 80, "given back while it waits": 20,
 	"requires another's result": 70, "optional": 100, "revert arguments": 90, "no revert": 90,
 	"decider says yes": 3, "decider says no": 6, "decider says later": 2, "decider says error": 2, "decider says panic": 2,
-	"depth all": 1, "depth flow": 1, "depth neighbors": 1, "depth atom": 1, "leaves task IGNORE": 1,
+	"depth all": 1, "depth flow": 1, "depth neighbors": 1, "depth atom": 1, "leaves task ignore": 1,
 	"retry: times": 50, "retry: for each": 45, "retry: parameterized": 20, "retry: own": 45, "retry: revert": 25, "retry: revert all": 25,
 	"retry: no values": 25, "nested retry: times": 25, "nested retry: for each": 6, "nested retry: own": 5, "nested retry: parameterized": 3,
 	"pause": 60, "reverting all": 60, "several rounds": 30, "task begins again after its undo": 30, "retry begins again after its undo": 4,
@@ -90,7 +90,7 @@ var least = map[string]int{
 	"task execute fails for good": 10, "task revert fails: error": 3, "task revert fails: panic": 1, "task revert fails: timeout": 1,
 	"tried again": 6, "undone at the second try": 1, "at most once": 5, "at most once, and cut off": 3,
 	"execute says not yet": 40, "revert says not yet": 20,
-	"ends SUCCESS": 45, "ends REVERTED": 90, "ends FAILURE": 5, "crashed": 160, "crashed twice": 160, "suspended": 150, "cancelled": 100,
+	"ends success": 45, "ends reverted": 90, "ends failure": 5, "crashed": 160, "crashed twice": 160, "suspended": 150, "cancelled": 100,
 	"taken up without a record": 80, "begun without a record, and crashed": 16,
 }
 

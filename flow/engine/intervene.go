@@ -137,7 +137,7 @@ func (w *correction) check(detail *logbook.FlowDetail) *refusalError {
 
 func (w *correction) objection(i *logbook.Intervention) string {
 	if w.from == logbook.FlowReverted && i.Kind != logbook.InterveneRerun {
-		return "the flow is REVERTED, and can only be run again"
+		return "the flow is reverted, and can only be run again"
 	}
 	if i.Step == "" {
 		return ""
@@ -381,7 +381,7 @@ func (w *correction) wasReset(atom *logbook.AtomDetail) bool {
 	return n > 0 && atom.Attempts[n-1].Action == logbook.ActionReset && atom.Attempts[n-1].Token == w.lead.Token
 }
 
-// reset returns an atom to PENDING; its attempts stay in the record.
+// reset returns an atom to pending; its attempts stay in the record.
 func (w *correction) reset(atom *logbook.AtomDetail) error {
 	change := logbook.AtomChange{Intention: logbook.IntendExecute}
 	if n := len(atom.Attempts); n > 0 && atom.Attempts[n-1].Action != logbook.ActionReset {
@@ -400,8 +400,8 @@ func (w *correction) reset(atom *logbook.AtomDetail) error {
 	return w.change(atom, change)
 }
 
-// makeResettable moves an atom from REVERTING or RETRYING to a state from which it
-// may become PENDING or SUCCESS.
+// makeResettable moves an atom from reverting or retrying to a state from which it
+// may become pending or success.
 func (w *correction) makeResettable(atom *logbook.AtomDetail) error {
 	via := map[logbook.AtomState][]logbook.AtomState{
 		logbook.AtomReverting: {logbook.AtomRevertFailure},

@@ -11,21 +11,21 @@ import (
 
 // newCore resumes a flow from the states in its detail:
 //
-//	PENDING         executed when ready, but not before RetryAt. If its last
+//	pending         executed when ready, but not before RetryAt. If its last
 //	                attempt is open, it has said "not yet", and is asked again
-//	RUNNING         executed or asked again; nobody knows how far it came.
+//	running         executed or asked again; nobody knows how far it came.
 //	                At most once: a failure. In a flow that reverts: reverted, without a result
-//	SUCCESS         kept; in a flow that reverts: reverted when ready
-//	FAILURE         the flow reverts, even if that was not recorded
-//	REVERTING       reverted again, but not before RetryAt
-//	REVERTED        kept
-//	REVERT_FAILURE  the flow is FAILURE
-//	IGNORE          kept; its decider is not asked again
-//	RETRYING        its flow begins again. So does that of a retry in SUCCESS with
-//	                the intention RETRY, when all of it is undone, not before RetryAt
+//	success         kept; in a flow that reverts: reverted when ready
+//	failure         the flow reverts, even if that was not recorded
+//	reverting       reverted again, but not before RetryAt
+//	reverted        kept
+//	revert_failure  the flow is failure
+//	ignore          kept; its decider is not asked again
+//	retrying        its flow begins again. So does that of a retry in success with
+//	                the intention retry, when all of it is undone, not before RetryAt
 //
-// For a retry's flow that is being undone, read "flow that reverts" as that flow. A
-// FAILURE under a retry without a recorded decision is decided now.
+// For a retry's flow that is being undone, read "flow that reverts" as that flow.
+// A failed step under a retry without a recorded decision is decided now.
 //
 // A state that no engine records is refused, except after a change of the flow:
 // steps that never began may have another version, or be gone.
@@ -318,10 +318,10 @@ func (c *core) checkOrder(state logbook.FlowState) error {
 	for step := range c.plan.Len() {
 		v := &c.vertices[step]
 		if v.started && v.state != logbook.AtomReverted && v.before > 0 && !c.intervened.mayPrecede(v.state) {
-			return fmt.Errorf("step %q is %s, and a step that it waits for is not SUCCESS", c.plan.Step(step).Name(), v.state)
+			return fmt.Errorf("step %q is %s, and a step that it waits for is not success", c.plan.Step(step).Name(), v.state)
 		}
 		if v.started && state == logbook.FlowPending {
-			return fmt.Errorf("step %q is %s in a flow that is PENDING", c.plan.Step(step).Name(), v.state)
+			return fmt.Errorf("step %q is %s in a flow that is pending", c.plan.Step(step).Name(), v.state)
 		}
 	}
 	return nil

@@ -71,7 +71,7 @@ type Local struct {
 type Result struct {
 	Flow  logbook.FlowID
 	State logbook.FlowState
-	// Steps are the results of the steps that are SUCCESS, by step.
+	// Steps are the results of the steps that are success, by step.
 	Steps logbook.Values
 	// Values are what the steps and retries provide, by symbol: see logbook.FlowDetail.Values.
 	Values logbook.Values
@@ -86,7 +86,7 @@ func (r *Result) Decode(symbol string, into any) error { return r.Values.Decode(
 // no step provides. It is recorded with the flow: a later run needs none, and a
 // different one is logbook.ErrConflict.
 //
-// The error is nil if the flow is SUCCESS. If it is REVERTED or FAILURE, the error is a
+// The error is nil if the flow is success. If it is reverted or failure, the error is a
 // *logbook.EndError: a logbook.ErrReverted or, if an undo has failed too and a person is needed, a
 // logbook.ErrFailed. It wraps the cause, a *logbook.Failure. ErrSuspended after Suspend.
 //

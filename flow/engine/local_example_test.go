@@ -55,7 +55,7 @@ func ExampleLocal() {
 	// Output:
 	// first
 	// second
-	// RUNNING true
+	// running true
 	// second
-	// SUCCESS <nil>
+	// success <nil>
 }

@@ -333,7 +333,7 @@ func TestLocalTellsListeners(t *testing.T) {
 	if _, err := local.Run(t.Context(), gives("a", "1"), nil); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := strings.Join(seen, ", "), "RUNNING, a RUNNING RUNNING, a SUCCESS RUNNING, SUCCESS"; got != want {
+	if got, want := strings.Join(seen, ", "), "running, a running running, a success running, success"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -392,7 +392,7 @@ func (l *loop) abandonSteps() {
 }
 
 // abort cancels the running steps and waits for them for Options.Grace. Their
-// outcomes are dropped: the next owner of the claim finds them RUNNING.
+// outcomes are dropped: the next owner of the claim finds them running.
 func (l *loop) abort(cause error) error {
 	l.cancel(cause)
 	l.leavePool()

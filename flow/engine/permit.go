@@ -9,7 +9,7 @@ import (
 )
 
 // permitSource is what the core asks before a step starts. It asks before it writes
-// the step's mark, so a step that has to wait stays PENDING.
+// the step's mark, so a step that has to wait stays pending.
 type permitSource interface {
 	// obtain takes a permit for a step; with an empty key, only a worker.
 	obtain(key string, limit int) (*permit, permission)

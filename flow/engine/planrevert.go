@@ -9,7 +9,7 @@ import (
 // Undo is a step that a revert undoes.
 type Undo struct {
 	Step string
-	// State is that of the step now. A step that is RUNNING is interrupted first, or finishes
+	// State is that of the step now. A step that is running is interrupted first, or finishes
 	// first if it is Uninterruptible.
 	State           logbook.AtomState
 	Uninterruptible bool

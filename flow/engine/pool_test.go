@@ -193,7 +193,7 @@ func TestPoolAfterAPanic(t *testing.T) {
 	})
 }
 
-// TestSuspendedInAPoolLeavesStepsPending: a step that waits for a slot is not RUNNING in
+// TestSuspendedInAPoolLeavesStepsPending: a step that waits for a slot is not running in
 // the record when the flow is suspended.
 func TestSuspendedInAPoolLeavesStepsPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

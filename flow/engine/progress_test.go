@@ -137,7 +137,7 @@ func TestProgressIsObserved(t *testing.T) {
 		if _, _, err := runAll(t, t.Context(), engine.Options{Plan: compile(t, root), Observe: observe}); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := fmt.Sprint(seen), "[a 1 a 3 a SUCCESS4]"; got != want {
+		if got, want := fmt.Sprint(seen), "[a 1 a 3 a success4]"; got != want {
 			t.Errorf("seen %s, wanted %s", got, want)
 		}
 	})

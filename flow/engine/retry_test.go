@@ -255,7 +255,7 @@ func TestTriesAreThoseOfTheRound(t *testing.T) {
 		done  []logbook.Attempt // by the step, so far
 		fails int               // the execution that fails, of the step
 		undo  int               // the revert that fails
-		ends  bool              // in SUCCESS; otherwise the step behind it fails
+		ends  bool              // in success; otherwise the step behind it fails
 	}{
 		{"executions", logbook.AtomPending, []logbook.Attempt{attempt("execute", 1, woot), attempt("execute", 2, nil), attempt("revert", 1, nil)}, 3, 0, true},
 		{"reverts", logbook.AtomSuccess, []logbook.Attempt{attempt("execute", 1, nil), attempt("revert", 1, woot), attempt("revert", 2, nil),
@@ -367,7 +367,7 @@ func TestStatesThatStay(t *testing.T) {
 			break
 		}
 	}
-	want := strings.Repeat("RUNNING PENDING ", 3) + "RUNNING FAILURE REVERTING REVERTED"
+	want := strings.Repeat("running pending ", 3) + "running failure reverting reverted"
 	if got := strings.Join(told, " "); got != want {
 		t.Errorf("told %s\nwant %s", got, want)
 	}

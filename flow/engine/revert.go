@@ -40,7 +40,7 @@ func (c *core) beginRevert(cause *logbook.Failure, now time.Time) {
 	c.revertLast(c.whole(), now)
 }
 
-// mark gives a started step the intention REVERT. A retry's next round will not
+// mark gives a started step the intention revert. A retry's next round will not
 // begin, so its time is cleared. A running execution is interrupted.
 func (c *core) mark(step int, now time.Time) {
 	v := &c.vertices[step]

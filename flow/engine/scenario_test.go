@@ -517,7 +517,7 @@ func (s *scenario) load(t *testing.T, lines []string) {
 		atom := logbook.NewAtom(words[0], kind)
 		atom.State = logbook.AtomState(words[1])
 		for _, word := range words[2:] {
-			if word == "REVERT" || word == "EXECUTE" || word == "IGNORE" || word == "RETRY" {
+			if word == "revert" || word == "execute" || word == "ignore" || word == "retry" {
 				atom.Intention = logbook.Intention(word)
 				continue
 			}

@@ -22,7 +22,7 @@ const (
 
 // scope is the state of a retry and its flow in this run. A scope that is restarting
 // is being undone to begin again; until it begins, its retry has the intention
-// RETRY. Scopes inside it are undone with it, and are not restarting themselves.
+// retry. Scopes inside it are undone with it, and are not restarting themselves.
 type scope struct {
 	restarting bool
 	rounds     []flow.Round                // since the retry was last reverted

@@ -28,10 +28,10 @@ func benchEntries() map[string]*v1.Entry {
 	for n := range 64 {
 		flow := logbook.NewFlowID().String()
 		update := &v1.Update{Flow: flow, Token: token, Sequence: 2, Atoms: []*v1.AtomChange{
-			{Name: "first", Kind: "task", State: "SUCCESS", Attempts: []*v1.Attempt{{
+			{Name: "first", Kind: "task", State: "success", Attempts: []*v1.Attempt{{
 				Action: "execute", Number: 1, StartedAt: now, EndedAt: now, Result: &v1.Value{Json: []byte(`{"id":17}`)},
 			}}},
-			{Name: "second", Kind: "task", State: "RUNNING", Attempts: []*v1.Attempt{{Action: "execute", Number: 1, StartedAt: now}}},
+			{Name: "second", Kind: "task", State: "running", Attempts: []*v1.Attempt{{Action: "execute", Number: 1, StartedAt: now}}},
 		}}
 		updates = append(updates, &v1.Command{Kind: &v1.Command_UpdateFlow{UpdateFlow: update}})
 		claims = append(claims, &v1.Command{Kind: &v1.Command_ClaimNext{ClaimNext: &v1.ClaimNextCommand{

@@ -41,7 +41,7 @@ func sampleBook() *v1.Book {
 		Id: bookA, Name: "trip to Zürich", Meta: []*v1.NamedValue{{Name: "at", Value: value(`7`)}, {Name: "by", Value: value(`"ann"`)}},
 		Flows: []*v1.FlowDetail{{
 			Id: flowA, Book: bookA, Name: "travel", Factory: &v1.Factory{Name: "travel", Args: value(`{"legs":2}`)},
-			Store: []*v1.NamedValue{{Name: "from", Value: value(`"Basel"`)}}, State: "PENDING",
+			Store: []*v1.NamedValue{{Name: "from", Value: value(`"Basel"`)}}, State: "pending",
 		}},
 	}
 }
@@ -64,14 +64,14 @@ func sampleFailure() *v1.Failure {
 func sampleUpdate() *v1.Update {
 	token := &v1.Token{Generation: 1, Index: 42}
 	return &v1.Update{
-		Flow: flowA, Token: token, Sequence: 3, State: "REVERTING", Cause: sampleFailure(),
+		Flow: flowA, Token: token, Sequence: 3, State: "reverting", Cause: sampleFailure(),
 		Atoms: []*v1.AtomChange{
-			{Name: "flight", Kind: "task", Version: "1.0", State: "SUCCESS", Intention: "REVERT", Attempts: []*v1.Attempt{{
+			{Name: "flight", Kind: "task", Version: "1.0", State: "success", Intention: "revert", Attempts: []*v1.Attempt{{
 				Action: "execute", Number: 1, Token: token, Owner: "node1", StartedAt: timestamppb.New(entryTime),
 				EndedAt: timestamppb.New(entryTime.Add(time.Second)), Result: value(`"LX1"`), Stderr: "ok\n",
 				StderrTruncated: true,
 			}}},
-			{Name: "hotel", State: "PENDING", RetryAt: timestamppb.New(entryTime.Add(time.Hour)), Attempts: []*v1.Attempt{{
+			{Name: "hotel", State: "pending", RetryAt: timestamppb.New(entryTime.Add(time.Hour)), Attempts: []*v1.Attempt{{
 				Action: "execute", Number: 1, Token: token, Failure: sampleFailure(),
 			}}},
 		},

@@ -144,7 +144,7 @@ func bookWithJob(k *kit) {
 	k.same("store of the flow", claimed.Flow.Store, flow.Store)
 	k.same("factory of the flow", claimed.Flow.Factory, flow.Factory)
 	if claimed.Flow.State != logbook.FlowPending {
-		k.Errorf("the flow is %s, want PENDING", claimed.Flow.State)
+		k.Errorf("the flow is %s, want pending", claimed.Flow.State)
 	}
 }
 

@@ -195,7 +195,7 @@ func flowEvents(k *kit) {
 		}
 	}
 	k.same("states of the flow", states, []logbook.FlowState{logbook.FlowRunning, logbook.FlowSuccess})
-	k.same("states of a step", flows["fly"], " RUNNING SUCCESS")
+	k.same("states of a step", flows["fly"], " running success")
 }
 
 func watchOneJob(k *kit) {

@@ -158,7 +158,7 @@ func newFlowBeginsPending(k *kit) {
 		k.Errorf("got %s, want neither definition nor interventions", render(got))
 	}
 	if got.State != logbook.FlowPending || got.Sequence != 0 || !got.Fence.IsZero() || !got.Ended.IsZero() || !got.Begun.IsZero() {
-		k.Errorf("got %s at %s %d, want PENDING and no updates", got.State, got.Fence, got.Sequence)
+		k.Errorf("got %s at %s %d, want pending and no updates", got.State, got.Fence, got.Sequence)
 	}
 }
 

@@ -12,7 +12,7 @@ var stateRows = []row{
 	{"an unknown state is refused", unknownStates},
 }
 
-// flowPaths lead from PENDING to every state of a flow.
+// flowPaths lead from pending to every state of a flow.
 var flowPaths = map[logbook.FlowState][]logbook.FlowState{
 	logbook.FlowPending:   {},
 	logbook.FlowRunning:   {logbook.FlowRunning},
@@ -23,7 +23,7 @@ var flowPaths = map[logbook.FlowState][]logbook.FlowState{
 	logbook.FlowFailure:   {logbook.FlowRunning, logbook.FlowFailure},
 }
 
-// atomPaths lead from PENDING to every state of an atom.
+// atomPaths lead from pending to every state of an atom.
 var atomPaths = map[logbook.AtomState][]logbook.AtomState{
 	logbook.AtomPending:       {},
 	logbook.AtomRunning:       {logbook.AtomRunning},

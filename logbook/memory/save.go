@@ -12,7 +12,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// SaveBook writes a book and its flows, or merges them into the existing book. A new flow is PENDING
+// SaveBook writes a book and its flows, or merges them into the existing book. A new flow is pending
 // and without atoms, whatever the argument holds: only updates change that.
 func (c *Connection) SaveBook(ctx context.Context, given logbook.Book) error {
 	if err := ctx.Err(); err != nil {

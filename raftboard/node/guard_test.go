@@ -221,7 +221,7 @@ func (o *tenant) requests() map[string]string {
 		"LogbookService/GetFlow":     fmt.Sprintf(`{"id": %q}`, o.flow),
 		"LogbookService/GetBook":     fmt.Sprintf(`{"id": %q}`, o.book),
 		"LogbookService/SaveBook":    fmt.Sprintf(`{"id": %q, "name": %q}`, o.book, o.mark),
-		"LogbookService/UpdateFlows": fmt.Sprintf(`{"updates": [{"flow": %q, "sequence": "1", "state": "RUNNING"}]}`, o.flow),
+		"LogbookService/UpdateFlows": fmt.Sprintf(`{"updates": [{"flow": %q, "sequence": "1", "state": "running"}]}`, o.flow),
 		"ScheduleService/Save":       fmt.Sprintf(`{"schedule": {"board": %q, "name": "other", "rule": "@daily", "posting": {"name": "n", "kind": "k"}}}`, o.board),
 		"ScheduleService/Get":        named,
 		"ScheduleService/List":       board,

@@ -55,7 +55,7 @@ func (v *vandal) text(field protoreflect.FieldDescriptor) string {
 	case name == "outcome":
 		words = []string{"", "success", "reverted", "failed", "cancelled"}
 	case name == "state" || name == "states":
-		words = []string{"", "claimable", "trashed", "completed", "RUNNING", "SUCCESS", "PENDING", "REVERTED", "FAILURE"}
+		words = []string{"", "claimable", "trashed", "completed", "running", "success", "pending", "reverted", "failure"}
 	case name == "kind":
 		words = []string{"", "mail", "task", "retry", "skip", "complete", "rerun", "document", "cancel"}
 	case name == "after":

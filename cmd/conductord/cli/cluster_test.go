@@ -434,9 +434,9 @@ func TestJobWatch(t *testing.T) {
 	expect(t, said{text, got.err, got.code}, 0,
 		"POSITION TIME posted ID \"a b\" claimable\n"+
 			"POSITION TIME claimed ID \"a b\" claimed owner=w1\n"+
-			"POSITION TIME flow ID \"a b\" flow=RUNNING make-greeting=RUNNING\n"+
-			"POSITION TIME flow ID \"a b\" make-greeting=SUCCESS say-greeting=RUNNING\n"+
-			"POSITION TIME flow ID \"a b\" flow=SUCCESS say-greeting=SUCCESS\n"+
+			"POSITION TIME flow ID \"a b\" flow=running make-greeting=running\n"+
+			"POSITION TIME flow ID \"a b\" make-greeting=success say-greeting=running\n"+
+			"POSITION TIME flow ID \"a b\" flow=success say-greeting=success\n"+
 			"POSITION TIME completed ID \"a b\" completed outcome=success owner=w1\n", "")
 
 	got = run(t, cluster, "job", "watch", "--after", "0-0", "-o", "json", id.String())
@@ -476,7 +476,7 @@ func TestBooks(t *testing.T) {
 	}
 	expect(t, run(t, cluster, "book", "list"), 0, "ID NAME CREATED\nID hello AGO\n", "")
 	expect(t, run(t, cluster, "book", "get", job.Book.String()), 0,
-		"id: ID\nname: hello\ncreated: TIME\nupdated: TIME\nflows: 1\n\nFLOW NAME FACTORY STATE UPDATED\nID hello document PENDING AGO\n", "")
+		"id: ID\nname: hello\ncreated: TIME\nupdated: TIME\nflows: 1\n\nFLOW NAME FACTORY STATE UPDATED\nID hello document pending AGO\n", "")
 	if got := run(t, cluster, "book", "get", jobs.NewJobID().String()); got.code != cli.ExitNotFound {
 		t.Errorf("an unknown book: %+v", got)
 	}
@@ -644,7 +644,7 @@ func TestFlowRunWait(t *testing.T) {
 	if got.code != 0 || got.out != "" || !strings.HasPrefix(steady(got.err), "conductord: job ID is posted\n") { // its worker records no definition
 		t.Errorf("got %+v", got)
 	}
-	for _, want := range []string{"TIME make-greeting SUCCESS TOOK\n", "TIME say-greeting SUCCESS TOOK\n", "TIME flow hello SUCCESS\n", "conductord: job ID: completed: success after TOOK\n"} {
+	for _, want := range []string{"TIME make-greeting success TOOK\n", "TIME say-greeting success TOOK\n", "TIME flow hello success\n", "conductord: job ID: completed: success after TOOK\n"} {
 		if !strings.Contains(steady(got.err), want) {
 			t.Errorf("no %q in\n%s", want, got.err)
 		}
@@ -652,7 +652,7 @@ func TestFlowRunWait(t *testing.T) {
 
 	got, _ = runAndWork(t, cluster, nil, (*worker).fail)
 	for _, want := range []string{
-		"TIME say-greeting FAILURE TOOK handler.exit: exit status 3\n", "TIME flow hello FAILURE\n", "conductord: job ID: completed: failed after TOOK\n", "conductord: failed step: say-greeting\n",
+		"TIME say-greeting failure TOOK handler.exit: exit status 3\n", "TIME flow hello failure\n", "conductord: job ID: completed: failed after TOOK\n", "conductord: failed step: say-greeting\n",
 		"conductord: failure: handler.exit: exit status 3\n", "conductord: stderr: connecting\nconductord: stderr: no such guest\\u001b[31m\n",
 	} {
 		if !strings.Contains(steady(got.err), want) {
@@ -679,13 +679,13 @@ func TestFlowRunOnTerminal(t *testing.T) {
 		want          string
 	}{
 		{"all of it", []string{"NO_COLOR=1"}, 60, 20,
-			"hello SUCCESS [████████████████████] 2/2 steps\n ✓ make-greeting SUCCESS TOOK\n ✓ say-greeting SUCCESS TOOK\n"},
+			"hello success [████████████████████] 2/2 steps\n ✓ make-greeting success TOOK\n ✓ say-greeting success TOOK\n"},
 		{"a size that is not known", []string{"NO_COLOR=1"}, 0, 0,
-			"hello SUCCESS [████████████████████] 2/2 steps\n ✓ make-greeting SUCCESS TOOK\n ✓ say-greeting SUCCESS TOOK\n"},
-		{"narrow", []string{"NO_COLOR=1"}, 20, 20, "hello SUCCESS [██\n ✓ make-greeting \n ✓ say-greeting \n"},
-		{"low", []string{"NO_COLOR=1"}, 60, 4, "hello SUCCESS [████████████████████] 2/2 steps\n ✓ make-greeting SUCCESS TOOK\n … and 1 more\n"},
-		{"coloured", nil, 60, 20, "hello SUCCESS [████████████████████] 2/2 steps\n" +
-			"\x1b[32m ✓ make-greeting SUCCESS TOOK\x1b[0m\n\x1b[32m ✓ say-greeting SUCCESS TOOK\x1b[0m\n"},
+			"hello success [████████████████████] 2/2 steps\n ✓ make-greeting success TOOK\n ✓ say-greeting success TOOK\n"},
+		{"narrow", []string{"NO_COLOR=1"}, 20, 20, "hello success [██\n ✓ make-greeting \n ✓ say-greeting \n"},
+		{"low", []string{"NO_COLOR=1"}, 60, 4, "hello success [████████████████████] 2/2 steps\n ✓ make-greeting success TOOK\n … and 1 more\n"},
+		{"coloured", nil, 60, 20, "hello success [████████████████████] 2/2 steps\n" +
+			"\x1b[32m ✓ make-greeting success TOOK\x1b[0m\n\x1b[32m ✓ say-greeting success TOOK\x1b[0m\n"},
 	} {
 		terminal := func(p *cli.Program) {
 			p.Terminal, p.Env = true, row.env
@@ -748,11 +748,11 @@ func TestFlowShow(t *testing.T) {
 		}
 		return got
 	}
-	expect(t, show(id.String()), 0, tree("PENDING",
-		"hello PENDING [░░░░░░░░░░░░░░░░░░░░] 0/2 steps", " · make-greeting PENDING", " · say-greeting PENDING"), "")
+	expect(t, show(id.String()), 0, tree("pending",
+		"hello pending [░░░░░░░░░░░░░░░░░░░░] 0/2 steps", " · make-greeting pending", " · say-greeting pending"), "")
 	newWorker(t, cluster, id).succeed()
-	done := tree("SUCCESS", "hello SUCCESS [████████████████████] 2/2 steps",
-		" ✓ make-greeting SUCCESS TOOK → {\"greeting\":\"Hello\"}", " ✓ say-greeting SUCCESS TOOK")
+	done := tree("success", "hello success [████████████████████] 2/2 steps",
+		" ✓ make-greeting success TOOK → {\"greeting\":\"Hello\"}", " ✓ say-greeting success TOOK")
 	expect(t, show(id.String()), 0, done, "")
 	job, err := cluster.Job(t.Context(), id)
 	if err != nil {

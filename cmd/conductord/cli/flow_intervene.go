@@ -43,7 +43,7 @@ func (f *interveneFlags) addHold(cmd *cobra.Command) {
 }
 
 // interventionHelp is what the commands have in common that have a flow go on.
-const interventionHelp = "\n\nName the flow by its id or by that of its job. It must be in FAILURE; rerun also takes one in REVERTED.\n" +
+const interventionHelp = "\n\nName the flow by its id or by that of its job. It must be in failure; rerun also takes one in reverted.\n" +
 	"The intervention is recorded with who, when and why; then the flow's last job is claimable again, and a\n" +
 	"conductor carries the intervention out."
 

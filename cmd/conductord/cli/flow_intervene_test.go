@@ -47,7 +47,7 @@ func (w *worker) undo(step string, state logbook.AtomState, failure *logbook.Fai
 	return logbook.AtomChange{Name: step, State: state, Attempts: []logbook.Attempt{attempt}}
 }
 
-// stuckFlow posts examples/hello.toml and brings it into FAILURE.
+// stuckFlow posts examples/hello.toml and brings it into failure.
 func stuckFlow(t *testing.T, cluster cli.Cluster) (jobs.JobID, string) {
 	t.Helper()
 	id := postHello(t, cluster)
@@ -210,7 +210,7 @@ func TestFailedFlowSaysHowToGoOn(t *testing.T) {
 		id, flow := stuckFlow(t, cluster)
 		shown := run(t, cluster, "flow", "show", "--attempts", id.String())
 		for _, want := range []string{
-			"definition: hash-of-hello\n", "state: FAILURE\n",
+			"definition: hash-of-hello\n", "state: failure\n",
 			"to go on: conductord flow retry-revert ID # undo further, after you have mended the cause\n",
 			"conductord flow skip ID make-greeting # nothing of it is left to undo\n",
 			"conductord flow complete ID say-greeting --result JSON # its work is done; go on forwards\n",

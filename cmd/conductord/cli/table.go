@@ -47,7 +47,7 @@ func (p *Program) WriteTable(header []string, rows [][]string) error {
 		for _, c := range columns {
 			cell := shortenTo(row[c], widths[c])
 			pad := strings.Repeat(" ", widths[c]-utf8.RuneCountInString(cell)+columnGap)
-			if look := stateColours[strings.ToLower(row[c])]; colour && look != "" && holdsStates(cells[0][c]) {
+			if look := stateColours[row[c]]; colour && look != "" && holdsStates(cells[0][c]) {
 				cell = look + cell + colourOff
 			}
 			line += cell + pad

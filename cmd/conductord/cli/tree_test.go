@@ -144,78 +144,78 @@ func TestTree(t *testing.T) {
 		want     string
 	}{
 		{"nothing has begun", drawn(t, placing, logbook.FlowPending), false, `
-place-machine  PENDING  [░░░░░░░░░░░░░░░░░░░░] 0/3 steps
-  · place-machine-retry  PENDING
+place-machine  pending  [░░░░░░░░░░░░░░░░░░░░] 0/3 steps
+  · place-machine-retry  pending
   ▾ place (graph)
-    · place-retry        PENDING
-    · reserve            PENDING
-    · start              PENDING
-  · announce             PENDING`},
+    · place-retry        pending
+    · reserve            pending
+    · start              pending
+  · announce             pending`},
 		{"the second round waits for a step", drawn(t, placing, logbook.FlowRunning,
 			atom("place-machine-retry", success, "1", rounds(1, "")), atom("place-retry", success, `"us"`, rounds(2, "start")),
 			atom("reserve", success, `"10.0.0.5"`), atom("start", pending, "", failed(2, 11200*time.Millisecond))), false, `
-place-machine  RUNNING  [██████░░░░░░░░░░░░░░] 1/3 steps
-  ✓ place-machine-retry  SUCCESS    round 1
+place-machine  running  [██████░░░░░░░░░░░░░░] 1/3 steps
+  ✓ place-machine-retry  success    round 1
   ▾ place (graph)
-    ✓ place-retry        SUCCESS    round 2: "us", after start: there is no room
-    ✓ reserve            SUCCESS    1s  → "10.0.0.5"
-    · start              PENDING    500ms  attempt 2  tries again in 12 s
+    ✓ place-retry        success    round 2: "us", after start: there is no room
+    ✓ reserve            success    1s  → "10.0.0.5"
+    · start              pending    500ms  attempt 2  tries again in 12 s
         handler.exit: exit status 1
-  · announce             PENDING`},
+  · announce             pending`},
 		{"a round is undone, and the next one waits", drawn(t, placing, logbook.FlowRunning,
 			atom("place-machine-retry", success, "1", rounds(1, "")),
 			atom("place-retry", success, `"eu"`, rounds(1, "", func(a *logbook.AtomDetail) {
 				a.Intention, a.RetryAt = logbook.IntendRetry, noon.Add(90*time.Second)
 			})),
 			atom("reserve", logbook.AtomReverted, `"10.0.0.5"`), atom("start", logbook.AtomReverted, "", failed(1, 0))), true, `
-place-machine  RUNNING  [█████████████░░░░░░░] 2/3 steps
-  ✓ place-machine-retry  SUCCESS    round 1
+place-machine  running  [█████████████░░░░░░░] 2/3 steps
+  ✓ place-machine-retry  success    round 1
   ▾ place (graph)
-    ✓ place-retry        SUCCESS    round 1 is undone, the next begins in 1m30s
-    ↺ reserve            REVERTED   1s
-    ↺ start              REVERTED   500ms
-  · announce             PENDING`},
+    ✓ place-retry        success    round 1 is undone, the next begins in 1m30s
+    ↺ reserve            reverted   1s
+    ↺ start              reverted   500ms
+  · announce             pending`},
 		{"a no, and a long name", drawn(t, deciding, logbook.FlowRunning,
 			atom("price", success, "99"), atom("approve", logbook.AtomIgnored, ""), atom("pack", logbook.AtomIgnored, ""),
 			atom("a-step-with-quite-a-long-name-beyond-the-column", running, "", progress(3, 10, `{"file":"a"}`))), false, `
-order  RUNNING  [███████████████░░░░░] 3/4 steps
-  ✓ price                     SUCCESS    1s  → 99
-  - approve                   IGNORE     not run: only if price over 100
-  - pack                      IGNORE     not run
-  ▶ a-step-with-quite-a-long-name-beyond-the-column  RUNNING    2s  [███░░░░░░░] 3/10 {"file":"a"}`},
+order  running  [███████████████░░░░░] 3/4 steps
+  ✓ price                     success    1s  → 99
+  - approve                   ignore     not run: only if price over 100
+  - pack                      ignore     not run
+  ▶ a-step-with-quite-a-long-name-beyond-the-column  running    2s  [███░░░░░░░] 3/10 {"file":"a"}`},
 		{"not yet", drawn(t, deciding, logbook.FlowRunning, atom("price", pending, "", notYet(3, 30*time.Second), progress(7, 0, `null`))), true, `
-order  RUNNING  [░░░░░░░░░░░░░░░░░░░░] 0/4 steps
-  · price                     PENDING    1h0m0s  not yet (3×), again in 30 s  7
-  · approve                   PENDING
-  · pack                      PENDING
-  · a-step-with-quite-a-long-name-beyond-the-column  PENDING`},
+order  running  [░░░░░░░░░░░░░░░░░░░░] 0/4 steps
+  · price                     pending    1h0m0s  not yet (3×), again in 30 s  7
+  · approve                   pending
+  · pack                      pending
+  · a-step-with-quite-a-long-name-beyond-the-column  pending`},
 		{"two have failed, and were undone", &logbook.FlowDetail{Name: "both", State: logbook.FlowReverted, Atoms: []logbook.AtomDetail{
 			tried("a", logbook.AtomReverted, logbook.Attempt{Action: logbook.ActionExecute}, logbook.Attempt{Action: logbook.ActionRevert}),
 			tried("p", logbook.AtomReverted, fails(logbook.ActionExecute, "no room", ""), logbook.Attempt{Action: logbook.ActionRevert}),
 			tried("q", logbook.AtomReverted, fails(logbook.ActionExecute, "no air", ""))}}, false, `
-both  REVERTED  [████████████████████] 3/3 steps
-  ↺ a  REVERTED   0s  attempt 2
-  ↺ p  REVERTED   0s  attempt 2  handler.exit: no room
-  ↺ q  REVERTED   0s  handler.exit: no air`},
+both  reverted  [████████████████████] 3/3 steps
+  ↺ a  reverted   0s  attempt 2
+  ↺ p  reverted   0s  attempt 2  handler.exit: no room
+  ↺ q  reverted   0s  handler.exit: no air`},
 		{"soon", &logbook.FlowDetail{Name: "soon", State: logbook.FlowRunning, Atoms: []logbook.AtomDetail{
 			atom("s", pending, "", failed(1, 100*time.Millisecond))}}, true, `
-soon  RUNNING  [░░░░░░░░░░░░░░░░░░░░] 0/1 steps
-  · s  PENDING    500ms  tries again in 100 ms  handler.exit: exit status 1`},
+soon  running  [░░░░░░░░░░░░░░░░░░░░] 0/1 steps
+  · s  pending    500ms  tries again in 100 ms  handler.exit: exit status 1`},
 		{"instances", &logbook.FlowDetail{Name: "shipping", State: logbook.FlowRunning, Atoms: many}, false, `
-shipping  RUNNING  [██████████░░░░░░░░░░] 21/41 steps
-  ✓ list        SUCCESS    1s  → []
-  ▾ ship ×40  19 SUCCESS, 10 RUNNING, 10 PENDING, 1 FAILURE
-    ✗ ship[33]  FAILURE    1s
-    ▶ ship[2]   RUNNING    2s
-    ▶ ship[6]   RUNNING    2s`},
+shipping  running  [██████████░░░░░░░░░░] 21/41 steps
+  ✓ list        success    1s  → []
+  ▾ ship ×40  19 success, 10 running, 10 pending, 1 failure
+    ✗ ship[33]  failure    1s
+    ▶ ship[2]   running    2s
+    ▶ ship[6]   running    2s`},
 		{"a few instances, nested", &logbook.FlowDetail{Name: "shipping", State: logbook.FlowRunning, Atoms: []logbook.AtomDetail{
 			atom("pack[0][0]", success, "1"), atom("pack[0][1]", running, ""), atom("odd]", success, ""), atom("even[x]", success, "")}}, true, `
-shipping  RUNNING  [███████████████░░░░░] 3/4 steps
-  ▾ pack ×2  1 SUCCESS, 1 RUNNING
-    ✓ pack[0][0]  SUCCESS    1s
-    ▶ pack[0][1]  RUNNING    2s
-  ✓ odd]          SUCCESS    1s
-  ✓ even[x]       SUCCESS    1s`},
+shipping  running  [███████████████░░░░░] 3/4 steps
+  ▾ pack ×2  1 success, 1 running
+    ✓ pack[0][0]  success    1s
+    ▶ pack[0][1]  running    2s
+  ✓ odd]          success    1s
+  ✓ even[x]       success    1s`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			lines := cli.DrawTree(row.detail, noon, row.terminal)
@@ -240,8 +240,8 @@ func TestTreeOfTargets(t *testing.T) {
 	}
 	detail.Targets = []string{"reserve"}
 	want := []string{
-		"place-machine  PENDING  [░░░░░░░░░░░░░░░░░░░░] 0/1 steps", "  · place-machine-retry  PENDING",
-		"  ▾ place (graph)", "    · place-retry        PENDING", "    · reserve            PENDING",
+		"place-machine  pending  [░░░░░░░░░░░░░░░░░░░░] 0/1 steps", "  · place-machine-retry  pending",
+		"  ▾ place (graph)", "    · place-retry        pending", "    · reserve            pending",
 	}
 	if got := cli.DrawTree(detail, noon, false); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%s", strings.Join(got, "\n"))

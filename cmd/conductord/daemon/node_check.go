@@ -62,7 +62,7 @@ func writeCheckedNode(p *cli.Program, n node.StoppedNode) error {
 	var counts []string
 	for _, state := range jobs.States {
 		if n.Jobs[state] > 0 {
-			counts = append(counts, fmt.Sprintf("%d %s", n.Jobs[state], strings.ToLower(string(state))))
+			counts = append(counts, fmt.Sprintf("%d %s", n.Jobs[state], state))
 		}
 	}
 	return p.WriteLines([]string{

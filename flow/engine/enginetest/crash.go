@@ -25,7 +25,7 @@ const (
 // took, with a crash before that write, and compares:
 //
 //   - The flow ends as it does without a crash, and each step has the same
-//     result. Only a flow with a step that is at most once may be REVERTED
+//     result. Only a flow with a step that is at most once may be reverted
 //     instead, where the crash has cut off that step.
 //   - No step whose result was recorded is executed again.
 //   - Every Check is content, each time.

@@ -47,41 +47,41 @@ func TestTraces(t *testing.T) {
 		want    string
 	}{
 		{"a success", flow.Linear("f", stub("a", enginetest.Succeed(1)), stub("b", enginetest.Succeed(2))), nil, `
-			1: flow RUNNING, a RUNNING E1?
-			2: a SUCCESS E1+, b RUNNING E1?
-			3: flow SUCCESS, b SUCCESS E1+
-			end: SUCCESS`},
+			1: flow running, a running E1?
+			2: a success E1+, b running E1?
+			3: flow success, b success E1+
+			end: success`},
 		{"a target", flow.Linear("f", stub("a", enginetest.Succeed(1)), stub("b", enginetest.Fail(errWoot))), []enginetest.Option{enginetest.Targets("a")}, `
-			1: flow RUNNING, a RUNNING E1?
-			2: flow SUCCESS, a SUCCESS E1+
-			end: SUCCESS`},
+			1: flow running, a running E1?
+			2: flow success, a success E1+
+			end: success`},
 		{"time passes, and nobody waits", flow.Linear("f", stub("a", enginetest.Succeed(1).Takes(24*time.Hour))), nil, `
-			1: flow RUNNING, a RUNNING E1?
-			2: flow SUCCESS, a SUCCESS E1+
+			1: flow running, a running E1?
+			2: flow success, a success E1+
 			took: 24h0m0s
-			end: SUCCESS`},
+			end: success`},
 		{"a timeout", flow.Linear("f", stub("a", enginetest.Succeed(1).Takes(time.Hour), flow.Timeout(time.Minute), retry(2, time.Second))), nil, `
-			1: flow RUNNING, a RUNNING E1?
-			2: a PENDING E1-[timeout] again in 1s
-			3: a RUNNING E2?
-			4: flow REVERTING (a: timeout), a FAILURE (to revert) E2-[timeout], a REVERTING R1?
-			5: a REVERTING R1-[timeout] again in 1s
-			6: a REVERTING R2?
-			7: flow FAILURE (a: timeout) after (a: timeout), a REVERT_FAILURE R2-[timeout]
+			1: flow running, a running E1?
+			2: a pending E1-[timeout] again in 1s
+			3: a running E2?
+			4: flow reverting (a: timeout), a failure (to revert) E2-[timeout], a reverting R1?
+			5: a reverting R1-[timeout] again in 1s
+			6: a reverting R2?
+			7: flow failure (a: timeout) after (a: timeout), a revert_failure R2-[timeout]
 			took: 4m2s
-			end: FAILURE (a: timeout) after (a: timeout)`},
+			end: failure (a: timeout) after (a: timeout)`},
 		{"an undo that fails", flow.Linear("f", stub("a", enginetest.Fail(flow.Fail("weather", errWoot)).UndoFails(1, errWoot))), nil, `
-			1: flow RUNNING, a RUNNING E1?
-			2: flow REVERTING (a: weather), a FAILURE (to revert) E1-[weather], a REVERTING R1?
-			3: flow FAILURE (a: error) after (a: weather), a REVERT_FAILURE R1-
-			end: FAILURE (a: error) after (a: weather)`},
+			1: flow running, a running E1?
+			2: flow reverting (a: weather), a failure (to revert) E1-[weather], a reverting R1?
+			3: flow failure (a: error) after (a: weather), a revert_failure R1-
+			end: failure (a: error) after (a: weather)`},
 		{"at the same time", flow.Unordered("f", stub("a", enginetest.Succeed(1).Takes(time.Second)), stub("b", enginetest.Succeed(1).Takes(time.Minute))),
 			[]enginetest.Option{enginetest.Workers(2)}, `
-			1: flow RUNNING, a RUNNING E1?, b RUNNING E1?
-			2: a SUCCESS E1+
-			3: flow SUCCESS, b SUCCESS E1+
+			1: flow running, a running E1?, b running E1?
+			2: a success E1+
+			3: flow success, b success E1+
 			took: 1m0s
-			end: SUCCESS`},
+			end: success`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			enginetest.Run(t, row.root, nil, row.options...).Want(t, row.want)
@@ -101,7 +101,7 @@ func TestWantTellsTheFirstDifference(t *testing.T) {
 		{"blanks do not count", "\n\n  " + strings.ReplaceAll(text, "\n", "\n\t\n  "), ""},
 		{"another line", strings.ReplaceAll(text, "E1+", "E2+"), "line 2 of the trace"},
 		{"a line too many", text + "more", "line 4 of the trace"},
-		{"a line too few", strings.ReplaceAll(text, "end: SUCCESS\n", ""), "line 3 of the trace"},
+		{"a line too few", strings.ReplaceAll(text, "end: success\n", ""), "line 3 of the trace"},
 		{"nothing", "", "line 1 of the trace"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -243,7 +243,7 @@ func TestCrashEverywhereFinds(t *testing.T) {
 		}, nil, `the result of step "b" is 1, and without the crash missing`},
 		{"a step that only succeeds the second time", func() *flow.Flow {
 			return flow.Linear("f", stub("a", enginetest.FailTimes(1, errWoot)))
-		}, nil, "the flow is SUCCESS, and without the crash REVERTED"},
+		}, nil, "the flow is success, and without the crash reverted"},
 		{"an undo that is not repeatable", func() *flow.Flow {
 			return flow.Linear("f", stub("a", enginetest.Succeed(1)), flow.FuncRevert("b",
 				func(context.Context, struct{}) (struct{}, error) { return struct{}{}, errWoot },
@@ -253,7 +253,7 @@ func TestCrashEverywhereFinds(t *testing.T) {
 					}
 					return nil
 				}))
-		}, nil, "the flow is FAILURE, and without the crash REVERTED"},
+		}, nil, "the flow is failure, and without the crash reverted"},
 		{"a fault without any crash", func() *flow.Flow { return flow.Linear("f", stub("a", enginetest.Succeed(1), flow.Requires("x"))) }, nil,
 			"without a crash: the flow has not ended"},
 	} {

@@ -37,17 +37,17 @@ func TestOrder(t *testing.T) {
 		flow.NewStep("charge", enginetest.FailTimes(1, errors.New("busy")), flow.Retry(three)),
 		flow.NewStep("ship", enginetest.Fail(errors.New("no boxes"))))
 	enginetest.Run(t, order, nil).Want(t, `
-		1: flow RUNNING, reserve RUNNING E1?
-		2: reserve SUCCESS E1+, charge RUNNING E1?
-		3: charge PENDING E1- again in 1m0s
-		4: charge RUNNING E2?
-		5: charge SUCCESS E2+, ship RUNNING E1?
-		6: flow REVERTING (ship: error), ship FAILURE (to revert) E1-, reserve (to revert), charge (to revert), ship REVERTING R1?
-		7: ship REVERTED R1+, charge REVERTING R1?
-		8: charge REVERTED R1+, reserve REVERTING R1?
-		9: flow REVERTED, reserve REVERTED R1+
+		1: flow running, reserve running E1?
+		2: reserve success E1+, charge running E1?
+		3: charge pending E1- again in 1m0s
+		4: charge running E2?
+		5: charge success E2+, ship running E1?
+		6: flow reverting (ship: error), ship failure (to revert) E1-, reserve (to revert), charge (to revert), ship reverting R1?
+		7: ship reverted R1+, charge reverting R1?
+		8: charge reverted R1+, reserve reverting R1?
+		9: flow reverted, reserve reverted R1+
 		took: 1m0s
-		end: REVERTED (ship: error)`)
+		end: reverted (ship: error)`)
 }
 
 // TestChargedOnce lets the process die at every point, and looks at the bank

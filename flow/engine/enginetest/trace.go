@@ -25,15 +25,15 @@ type Trace struct {
 
 // String shows a trace, a line for each update:
 //
-//	1: flow RUNNING, a RUNNING E1?
-//	2: a SUCCESS E1+, b RUNNING E1?
-//	3: b PENDING E1- again in 10s
+//	1: flow running, a running E1?
+//	2: a success E1+, b running E1?
+//	3: b pending E1- again in 10s
 //	-- crash --
-//	4: b RUNNING E2?
-//	5: flow REVERTING (b: error), b FAILURE (to revert) E2-, a (to revert), …
+//	4: b running E2?
+//	5: flow reverting (b: error), b failure (to revert) E2-, a (to revert), …
 //	   …
 //	took: 10s
-//	end: REVERTED (b: error)
+//	end: reverted (b: error)
 //
 // E1 is the first execution of a step and R1 its first revert: with ? it
 // begins, with + it has succeeded, with - it has failed, and then the kind of

@@ -300,14 +300,14 @@ func TestLogSaysWhatHappened(t *testing.T) {
 		listener.Hear(event)
 	}
 	listener.Miss(3)
-	want := `[DEBUG] flow changed: state=RUNNING
-[DEBUG] step changed: step=pay state=RUNNING action=execute attempt=1
-[WARN]  step changed: step=pay state=PENDING action=execute attempt=1 took=1s kind=weather error="it rains" retry_at=2026-01-02T12:01:00Z
-[DEBUG] step changed: step=pay state=RUNNING action=execute attempt=2
-[DEBUG] step changed: step=pay state=SUCCESS action=execute attempt=2 took=2s result="{\"paid\":true}"
-[DEBUG] step changed: step=ship state=REVERTING action=revert attempt=1 took=3s
-[DEBUG] step changed: step=idle state=REVERTED
-[DEBUG] flow changed: state=REVERTED
+	want := `[DEBUG] flow changed: state=running
+[DEBUG] step changed: step=pay state=running action=execute attempt=1
+[WARN]  step changed: step=pay state=pending action=execute attempt=1 took=1s kind=weather error="it rains" retry_at=2026-01-02T12:01:00Z
+[DEBUG] step changed: step=pay state=running action=execute attempt=2
+[DEBUG] step changed: step=pay state=success action=execute attempt=2 took=2s result="{\"paid\":true}"
+[DEBUG] step changed: step=ship state=reverting action=revert attempt=1 took=3s
+[DEBUG] step changed: step=idle state=reverted
+[DEBUG] flow changed: state=reverted
 [WARN]  events were dropped: count=3
 `
 	if out.String() != want {
@@ -322,14 +322,14 @@ func TestPrintWritesLines(t *testing.T) {
 		printer.Hear(event)
 	}
 	printer.Miss(3)
-	want := `12:00:00.000 flow RUNNING
-12:00:00.000 pay RUNNING (execute 1)
-12:00:01.000 pay PENDING (execute 1, 1s): "it rains", again at 12:01:00.000
-12:01:00.000 pay RUNNING (execute 2)
-12:01:00.000 pay SUCCESS (execute 2, 2s)
-12:01:00.000 ship REVERTING (revert 1, 3s)
-12:01:00.000 idle REVERTED
-12:02:00.000 flow REVERTED
+	want := `12:00:00.000 flow running
+12:00:00.000 pay running (execute 1)
+12:00:01.000 pay pending (execute 1, 1s): "it rains", again at 12:01:00.000
+12:01:00.000 pay running (execute 2)
+12:01:00.000 pay success (execute 2, 2s)
+12:01:00.000 ship reverting (revert 1, 3s)
+12:01:00.000 idle reverted
+12:02:00.000 flow reverted
 (3 events are missing here)
 `
 	if out.String() != want {

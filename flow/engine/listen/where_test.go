@@ -108,9 +108,9 @@ func TestTimestampsOfStates(t *testing.T) {
 		return strings.Join(parts, ", ")
 	}
 	for _, row := range []struct{ got, want string }{
-		{show(stamps.Flow()), "RUNNING 0s-0s x1, REVERTED 2m0s-2m0s x1"},
-		{show(stamps.Step("pay")), "RUNNING 0s-1m0s x2, PENDING 1s-1s x1, SUCCESS 1m0s-1m0s x1"},
-		{show(stamps.Step("idle")), "REVERTED 1m0s-1m0s x1"},
+		{show(stamps.Flow()), "running 0s-0s x1, reverted 2m0s-2m0s x1"},
+		{show(stamps.Step("pay")), "running 0s-1m0s x2, pending 1s-1s x1, success 1m0s-1m0s x1"},
+		{show(stamps.Step("idle")), "reverted 1m0s-1m0s x1"},
 		{show(stamps.Step("none")), ""},
 	} {
 		if row.got != row.want {
