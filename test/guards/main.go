@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 )
@@ -24,24 +25,51 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	held, missed := 0, 0
+	var chosen []guard
 	for _, g := range guards {
-		if *only != "" && g.name != *only {
-			continue
+		if *only == "" || g.name == *only {
+			chosen = append(chosen, g)
 		}
-		began := time.Now()
-		if err := g.check(ctx); err != nil {
+	}
+	held, missed := 0, 0
+	for i, outcome := range checkAll(ctx, chosen) {
+		g, o := chosen[i], <-outcome
+		if o.err != nil {
 			missed++
-			fmt.Printf("MISSED  %-18s %s\n", g.name, err)
+			fmt.Printf("MISSED  %-18s %s\n", g.name, o.err)
 			continue
 		}
 		held++
-		fmt.Printf("held    %-18s by %s %s (%.0f s)\n", g.name, g.pkg, g.test, time.Since(began).Seconds())
+		fmt.Printf("held    %-18s by %s %s (%.0f s)\n", g.name, g.pkg, g.test, o.took.Seconds())
 	}
 	fmt.Printf("%d passed, %d failed\n", held, missed)
 	if missed > 0 || held == 0 {
 		os.Exit(1)
 	}
+}
+
+type outcome struct {
+	err  error
+	took time.Duration
+}
+
+// checkAll checks one guard on each processor, because building a test and
+// waiting in it leaves the others idle. The channels are in the order of the
+// guards, and each gets one outcome.
+func checkAll(ctx context.Context, chosen []guard) []chan outcome {
+	outcomes := make([]chan outcome, len(chosen))
+	free := make(chan struct{}, runtime.NumCPU())
+	for i, g := range chosen {
+		outcomes[i] = make(chan outcome, 1)
+		go func() {
+			free <- struct{}{}
+			defer func() { <-free }()
+			began := time.Now()
+			err := g.check(ctx)
+			outcomes[i] <- outcome{err, time.Since(began)}
+		}()
+	}
+	return outcomes
 }
 
 // check removes the guard and wants its test to fail, by the test's own word:
