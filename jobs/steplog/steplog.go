@@ -31,6 +31,8 @@ const (
 	MaxBuffer = 64 * MaxAttempt
 	maxPage   = 256 << 10 // bytes of the lines of one answer, which has one at least
 	lineCost  = 160       // what a line takes besides its text
+	// MaxPages is enough for all lines that a full buffer has of one job.
+	MaxPages = 2 * MaxBuffer / maxPage
 )
 
 // Line is one line that an attempt at a step has written.
@@ -254,10 +256,14 @@ func (b *Buffer) position(cursor string) (uint64, error) {
 	return after, nil
 }
 
+// BufferOf names the buffer from which a Next is, by its id and node; empty: none.
+func BufferOf(next string) string {
+	_, buffer, _ := strings.Cut(next, ".")
+	return buffer
+}
+
 // NodeOf is the node from which a Next is; empty: none.
 func NodeOf(next string) string {
-	if parts := strings.SplitN(next, ".", cursorParts); len(parts) == cursorParts {
-		return parts[cursorParts-1]
-	}
-	return ""
+	_, node, _ := strings.Cut(BufferOf(next), ".")
+	return node
 }

@@ -74,7 +74,7 @@ func (s *logService) answer(ctx context.Context, row call, request *connect.Requ
 	}
 	there, found := s.members.find(holder)
 	if !found {
-		return &conductordv1.ReadLogsResponse{}, nil
+		return &conductordv1.ReadLogsResponse{Next: message.After}, nil // the job may come back to that node
 	}
 	if holder == s.node || hops >= wire.MaxHops {
 		return s.await(ctx, steplog.Query{Job: id, Step: message.Step, After: message.After}, wait)

@@ -53,8 +53,9 @@ func (p *Program) jobLogsCommand() *cobra.Command {
 	return cmd
 }
 
-// attemptKey names an attempt at a step of a job.
+// attemptKey names an attempt at a step of a job, in the memory of one node or in any.
 type attemptKey struct {
+	buffer  string // steplog.BufferOf its lines; empty: any
 	step    string
 	action  logbook.Action
 	attempt int
@@ -64,18 +65,19 @@ type attemptKey struct {
 type jobLogs struct {
 	p     *Program
 	query steplog.Query
-	seen  map[attemptKey]int64 // the end of the last line of attempts that a node has lines of
+	seen  map[attemptKey]int64 // the end of the last line of attempts, by buffer; in any: they have lines
 	node  string               // from which the last lines are
 }
 
-// print shows the lines that there are: first those of attempts that only the logbook has.
+// print shows the lines that there are: first those of attempts that only the logbook has. It
+// asks for so many pages and no more, since steps may write faster than it reads.
 func (l *jobLogs) print(ctx context.Context, cluster Cluster) error {
 	job, err := cluster.Job(ctx, l.query.Job) // also has the next calls see at least this state
 	if err != nil {
 		return because(err, "get job %s", l.query.Job)
 	}
-	var lines []steplog.Line
-	for {
+	var pages []steplog.Page
+	for range steplog.MaxPages {
 		page, err := cluster.ReadLogs(ctx, l.query)
 		if err != nil {
 			return because(err, "read the logs of job %s", job.ID)
@@ -84,18 +86,19 @@ func (l *jobLogs) print(ctx context.Context, cluster Cluster) error {
 		if len(page.Lines) == 0 {
 			break
 		}
-		lines = append(lines, page.Lines...)
+		pages = append(pages, page)
+		for i := range page.Lines {
+			l.seen[keyOf(&page.Lines[i])] = 0
+		}
 	}
 	if job.Claim != nil && l.node == "" {
 		l.p.Note("job %s runs in a program of its own, %s: the end of a step's stderr can be read when the step has ended", job.ID, job.Claim.Owner)
 	}
-	for i := range lines {
-		l.seen[keyOf(&lines[i])] = 0
+	err = l.writeRecorded(ctx, cluster, &job)
+	for i := 0; i < len(pages) && err == nil; i++ {
+		err = l.write(pages[i])
 	}
-	if err := l.writeRecorded(ctx, cluster, &job); err != nil {
-		return err
-	}
-	return l.write(lines)
+	return err
 }
 
 // follow goes on after that until the job is finished.
@@ -114,7 +117,7 @@ func (l *jobLogs) follow(ctx context.Context, cluster Cluster) error {
 			if page.Node != "" {
 				l.node = page.Node
 			}
-			err = l.write(page.Lines)
+			err = l.write(page)
 		}
 		if err != nil {
 			return because(err, "read the logs of job %s", l.query.Job)
@@ -162,16 +165,26 @@ func (l *jobLogs) writeRecorded(ctx context.Context, cluster Cluster, job *jobs.
 		}
 	}
 	slices.SortStableFunc(lines, func(a, b steplog.Line) int { return a.Time.Compare(b.Time) })
-	return l.write(lines)
+	return l.write(steplog.Page{Lines: lines})
 }
 
-func keyOf(line *steplog.Line) attemptKey { return attemptKey{line.Step, line.Action, line.Attempt} }
+func keyOf(line *steplog.Line) attemptKey {
+	return attemptKey{step: line.Step, action: line.Action, attempt: line.Attempt}
+}
 
-func (l *jobLogs) write(lines []steplog.Line) error {
-	for i := range lines {
-		line := &lines[i]
-		dropped := line.Offset - l.seen[keyOf(line)]
-		l.seen[keyOf(line)] = line.Offset + int64(len(line.Text)) + 1
+// write writes the lines of a page. When a job comes back to a node, the page begins with lines
+// that were written before.
+func (l *jobLogs) write(page steplog.Page) error {
+	for i := range page.Lines {
+		line := &page.Lines[i]
+		key := keyOf(line)
+		l.seen[key] = 0
+		key.buffer = steplog.BufferOf(page.Next)
+		dropped := line.Offset - l.seen[key]
+		if dropped < 0 && key.buffer != "" {
+			continue
+		}
+		l.seen[key] = line.Offset + int64(len(line.Text)) + 1
 		if l.p.JSON() {
 			if err := l.p.writeJSONLine(command.LogLineToProto(line)); err != nil {
 				return err

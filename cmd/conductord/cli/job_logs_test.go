@@ -80,3 +80,33 @@ func TestJobLogs(t *testing.T) {
 		t.Errorf("of no job: %+v", got)
 	}
 }
+
+// moving is a cluster whose job moves to the next buffer with each page.
+type moving struct {
+	*testCluster
+	buffers []*steplog.Buffer
+	pages   int
+}
+
+func (m *moving) ReadLogs(_ context.Context, query steplog.Query) (steplog.Page, error) {
+	page, _, err := m.buffers[m.pages%len(m.buffers)].Read(query)
+	m.pages++
+	return page, err
+}
+
+// TestJobLogsOfMovingJobs holds that no line is printed twice when a job comes back to a node, and
+// that a step which writes all the time is not followed for ever.
+func TestJobLogsOfMovingJobs(t *testing.T) {
+	cluster := openCluster(t)
+	id := post(t, cluster, "--kind", "k")
+	m := &moving{testCluster: cluster}
+	for _, node := range []string{"n1", "n2"} {
+		buffer := steplog.New(node)
+		buffer.Begin(id)
+		buffer.Append(id, steplog.Line{Step: "s", Action: logbook.ActionExecute, Attempt: 1, Text: "at " + node}, 5)
+		m.buffers = append(m.buffers, buffer)
+	}
+	if got := run(t, m, "job", "logs", id.String()); got.code != 0 || got.out != "s | at n1\ns | at n2\n" || m.pages != steplog.MaxPages {
+		t.Errorf("%d pages: %+v", m.pages, got)
+	}
+}
