@@ -33,9 +33,9 @@ func (p *Program) completeNames(cmd *cobra.Command) {
 	for _, below := range cmd.Commands() {
 		p.completeNames(below)
 	}
-	if cmd.ValidArgsFunction == nil && cmd.HasParent() && argumentName(cmd, 0) != "" {
+	if cmd.ValidArgsFunction == nil && cmd.HasParent() && argumentName(cmd, 0, 1) != "" {
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-			return p.complete(cmd, argumentName(cmd, len(args)), args, begun)
+			return p.complete(cmd, argumentName(cmd, len(args), len(args)+1), args, begun)
 		}
 	}
 	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {

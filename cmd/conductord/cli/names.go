@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -32,14 +33,11 @@ var idNouns = map[string][]jobs.IDNoun{
 	"job": {jobs.IDOfJob}, "trashed": {jobs.IDOfJob}, "book": {jobs.IDOfBook}, "flow": {jobs.IDOfJob, jobs.IDOfFlow}, "session": {jobs.IDOfSession},
 }
 
-// argumentName is what an argument of a command names; empty: nothing that is known here.
-func argumentName(cmd *cobra.Command, number int) string {
+// argumentName is what an argument of a command names, of so many; empty: nothing that is known here.
+func argumentName(cmd *cobra.Command, number, of int) string {
 	words := argumentWords(cmd)
-	if len(words) == 0 {
-		return ""
-	}
-	if last := len(words) - 1; number > last && strings.Contains(words[last], "…") {
-		number = last
+	if at := slices.IndexFunc(words, func(word string) bool { return strings.Contains(word, "…") }); number > at && at >= 0 {
+		number = max(at, number-max(of-len(words), 0)) // the word stands for all that the others leave
 	}
 	if number >= len(words) {
 		return ""
@@ -78,7 +76,7 @@ func (p *Program) resolveIDs(cmd *cobra.Command, args []string) error {
 	}
 	for i := range args {
 		if revert := cmd.Flags().Lookup("revert"); !strings.Contains(cmd.Use, "FILE|JOB") || revert.Changed {
-			add(argumentName(cmd, i), args[i], func(id string) error { args[i] = id; return nil })
+			add(argumentName(cmd, i, len(args)), args[i], func(id string) error { args[i] = id; return nil })
 		}
 	}
 	cmd.Flags().Visit(func(flag *pflag.Flag) { add(flagNames[flag.Name], flag.Value.String(), flag.Value.Set) })

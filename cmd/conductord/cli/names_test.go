@@ -64,6 +64,7 @@ func TestShortIDs(t *testing.T) {
 		{"job cancel 0222", 0, "cancelled", 2},
 		{"job wait 0222 --timeout 5s", cli.ExitFailed, "", 2},
 		{"job watch 0222", 0, "", 2},
+		{"job move 0222 0189000000007000800000000000000 default", 0, first, 2},
 		{"trash purge " + second + " 0222", 0, other, 2},
 		{"flow show 0189000000007000800000000000000", 0, "pending", 2},
 		{"flow show " + job.Flow.String()[:30], 0, "pending", 2},
