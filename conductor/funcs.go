@@ -1,6 +1,7 @@
 package conductor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -87,7 +88,7 @@ func (r *run) call(ctx context.Context, do Func) result {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	ended := make(chan result, 1)
-	go func() { ended <- callFunc(ctx, do, r.claimed.Job) }() // ends with do
+	go callFunc(ctx, do, r.claimed.Job, ended) // ends with do
 	got, returned := r.await(ended, stop, over)
 	if !returned {
 		r.logger.Warn("left a function behind that ignored its cancellation", "cause", context.Cause(ctx))
@@ -125,22 +126,23 @@ func (r *run) await(ended <-chan result, stop context.CancelCauseFunc, over <-ch
 	}
 }
 
-// callFunc calls a Func, and reads its error where a panic in that does no harm.
-func callFunc(ctx context.Context, do Func, job jobs.Job) (got result) {
+// callFunc calls a Func, and reads its error where a panic in that does no harm. It reports
+// also when the Func ends its goroutine.
+func callFunc(ctx context.Context, do Func, job jobs.Job, ended chan<- result) {
+	got, returned := result{outcome: jobs.OutcomeFailed}, false
 	defer func() {
-		if value := recover(); value != nil {
+		if !returned {
+			value := cmp.Or(recover(), any("the function has ended its goroutine"))
 			got = result{outcome: jobs.OutcomeFailed, failure: flow.FailureOf(&flow.PanicError{Value: value, Stack: string(debug.Stack())})}
 		}
+		ended <- got
 	}()
-	err := do(ctx, job)
-	if err == nil {
-		return result{outcome: jobs.OutcomeSuccess}
-	}
-	got = result{outcome: jobs.OutcomeFailed, failure: flow.FailureOf(err)}
-	if errors.As(err, &got.said) {
+	if err := do(ctx, job); err == nil {
+		got.outcome = jobs.OutcomeSuccess
+	} else if got.failure = flow.FailureOf(err); errors.As(err, &got.said) {
 		got.outcome = ""
 	}
-	return got
+	returned = true
 }
 
 func checkDecryptedJob(job *jobs.Job) error {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -55,6 +56,7 @@ func TestFuncEndings(t *testing.T) {
 		{name: "trash without a reason", returns: func() error { return conductor.Trash(nil) },
 			state: jobs.StateTrashed, failure: logbook.FailureError, reason: "trash without a reason"},
 		{name: "a panic", returns: func() error { panic("oh") }, state: jobs.StateCompleted, outcome: jobs.OutcomeFailed, failure: logbook.FailurePanic},
+		{name: "an end of its goroutine", returns: func() error { runtime.Goexit(); return nil }, state: jobs.StateCompleted, outcome: jobs.OutcomeFailed, failure: logbook.FailurePanic},
 		{name: "an error that cannot be read", returns: func() error { return rigged{} }, state: jobs.StateCompleted, outcome: jobs.OutcomeFailed, failure: logbook.FailurePanic},
 		{name: "somebody else's fence", returns: func() error { return jobs.ErrFenced }, state: jobs.StateCompleted, outcome: jobs.OutcomeFailed, failure: logbook.FailureError},
 	}
