@@ -103,7 +103,7 @@ func TestInitConfig(t *testing.T) {
 		{"--host a,b --insecure", "node1=a:7080,a:7070;node2=b:7080,b:7070", "DIR/data/node1"},
 	} {
 		dir := filepath.Join(t.TempDir(), "new")
-		args := append([]string{"config", "init", dir, "--cluster-id", "shop", "--conductor-handlers", "handlers"}, strings.Fields(row.args)...)
+		args := append([]string{"config", "init", dir, "--cluster-id", "shop", "--conductor-handlers", "handlers", "--conductor-value-keys", "keys"}, strings.Fields(row.args)...)
 		got := run(t, nil, args...)
 		paths := strings.Fields(got.out)
 		members := strings.Split(row.members, ";")
@@ -115,7 +115,7 @@ func TestInitConfig(t *testing.T) {
 			if err != nil || membersText(c.Cluster.Members) != row.members || !strings.HasPrefix(members[i], c.Node+"=") {
 				t.Errorf("%s: %v, %+v", row.args, err, c)
 			}
-			if want := strings.ReplaceAll(row.data, "DIR", dir); i == 0 && c.DataDir != want || !filepath.IsAbs(c.Conductor.Handlers[0]) || c.Cluster.ID != "shop" {
+			if want := strings.ReplaceAll(row.data, "DIR", dir); i == 0 && c.DataDir != want || !filepath.IsAbs(c.Conductor.Handlers[0]) || !filepath.IsAbs(c.Conductor.ValueKeys) || c.TLS.CA != "" || c.Cluster.ID != "shop" {
 				t.Errorf("%s: data in %s, want %s; %+v", row.args, c.DataDir, want, c)
 			}
 		}

@@ -74,11 +74,14 @@ func newConfigs(flags *configFlags, dir string, hosts []string, shared bool) (co
 		if err != nil {
 			return nil, err
 		}
-		paths := []*string{&c.DataDir}
+		paths := []*string{&c.DataDir, &c.TLS.CA, &c.TLS.Cert, &c.TLS.Key, &c.Backup.Directory, &c.Conductor.ValueKeys}
 		for i := range c.Conductor.Handlers {
 			paths = append(paths, &c.Conductor.Handlers[i])
 		}
 		for _, path := range paths {
+			if *path == "" {
+				continue
+			}
 			if *path, err = filepath.Abs(*path); err != nil {
 				return nil, err
 			}
