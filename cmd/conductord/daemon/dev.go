@@ -156,8 +156,8 @@ func devConfig(dataDir, raftListen, api string, handlers []string) config.Config
 	return c
 }
 
-// InstallExamples writes the examples below a directory, and returns the directory of
-// their handlers. Embedded files have no modes, so it sets them.
+// InstallExamples writes the examples that are missing below a directory, and returns the
+// directory of their handlers. Embedded files have no modes, so it sets them.
 func InstallExamples(below string) (handlers string, err error) {
 	below = filepath.Join(below, examplesDir)
 	handlers = filepath.Join(below, "handlers")
@@ -173,6 +173,9 @@ func InstallExamples(below string) (handlers string, err error) {
 			return err
 		}
 		path := filepath.Join(below, name)
+		if _, err := os.Lstat(path); err == nil {
+			return nil // a person may have changed it
+		}
 		if err := os.WriteFile(path, data, 0o755); err != nil || filepath.Ext(name) != "" {
 			return err
 		}
