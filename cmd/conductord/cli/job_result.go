@@ -45,7 +45,9 @@ func (p *Program) resultOf(ctx context.Context, cluster Cluster, job *jobs.Job) 
 	if err != nil {
 		return r, because(err, "read flow %s of job %s", job.Flow, job.ID)
 	}
-	if r.Results, err = detail.Values(); err != nil {
+	if values, err := detail.Values(); err == nil {
+		r.Results = values
+	} else {
 		p.Note("%v: `conductord flow show %s`", err, job.ID)
 	}
 	for i := range detail.Atoms {

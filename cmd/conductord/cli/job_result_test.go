@@ -108,4 +108,17 @@ func TestResultsAreShown(t *testing.T) {
 	if second.Job.Outcome != "reverted" || len(second.Results) != 0 || len(second.Failures) != 4 {
 		t.Errorf("a failure is %+v", second)
 	}
+	unread := run(t, forgetful{cluster}, "-o", "json", "job", "wait", id)
+	if !strings.Contains(unread.out, `"results": {}`) || !strings.Contains(unread.err, "its definition was too long to be kept") {
+		t.Errorf("without its definition: %+v", unread)
+	}
+}
+
+// forgetful is a cluster whose flows have definitions that were too long to be kept.
+type forgetful struct{ *testCluster }
+
+func (f forgetful) FlowDetail(ctx context.Context, id logbook.FlowID) (logbook.FlowDetail, error) {
+	detail, err := f.testCluster.FlowDetail(ctx, id)
+	detail.Definition = &logbook.Definition{}
+	return detail, err
 }
