@@ -148,10 +148,14 @@ func (s *profiles) write(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(toml.NewEncoder(file).Encode(s), file.Close()); err != nil {
-		return err
+	err = errors.Join(toml.NewEncoder(file).Encode(s), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), path)
 	}
-	return os.Rename(file.Name(), path)
+	if err != nil {
+		_ = os.Remove(file.Name())
+	}
+	return err
 }
 
 func (p *Program) listProfiles() error {
