@@ -2,9 +2,17 @@
 // builds the job's flow, runs it in an engine, and ends the job. A job without
 // a flow is done by a Func.
 //
-// A whole worker for jobs of kind "email":
+// A whole worker for jobs of kind "email", which have no flow:
 //
 //	err := conductor.Run(ctx, conductor.Options{Client: client, Funcs: map[string]conductor.Func{"email": send}})
+//
+// One for jobs with the flow "trip" has a Registry instead, or beside Funcs:
+//
+//	registry := flow.NewRegistry()
+//	err := flow.Register(registry, "trip", trip) // see package flow
+//	err = conductor.Run(ctx, conductor.Options{Client: client, Registry: registry})
+//
+// A test gives it a board in memory as its client: fsmtest.New, in fsm/fsmtest.
 //
 // A Conductor holds its claims by a session. While the session is kept alive it
 // waits on the board for jobs and takes as many as it has free worker slots. Each
@@ -71,8 +79,8 @@ const (
 	DefaultMaxTries = 20
 )
 
-// Client is one cluster's board and logbook: a *raftboard.Client, or a *fsmtest.Board
-// in tests.
+// Client is one cluster's board and logbook: a *raftboard.Client, or in tests the
+// *Board of package fsm/fsmtest.
 type Client interface {
 	jobs.Board
 	logbook.Connection

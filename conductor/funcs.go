@@ -27,7 +27,9 @@ import (
 //	                     parked, and without one it is completed as failed. flow.Permanent
 //	                     forbids another attempt, and flow.Fail gives the failure a kind
 //
-// A panic is a failed attempt. An owner may die at any moment, so a job may be done twice.
+// A Func has no result besides: a job that answers with values needs a flow, whose steps
+// provide them. A panic is a failed attempt. An owner may die at any moment, so a job may
+// be done twice.
 //
 // The context ends when the claim is lost or in doubt, when the conductor has waited
 // Options.Grace for a drain, and when an operator cancels the job; context.Cause says

@@ -9,6 +9,24 @@
 // runs. A Registry builds flows by name, so that a logbook holds names and
 // arguments but never code.
 //
+// A flow of two steps, the first of which can be undone. The fields of their structs
+// tie them together: city comes from the job's store, and room from the step before.
+//
+//	type order struct{ City string `json:"city"` }
+//	type booked struct{ Room string `json:"room"` }
+//	type paid struct{ Receipt string `json:"receipt"` }
+//
+//	func book(ctx context.Context, in order) (booked, error)
+//	func cancel(ctx context.Context, in order, out *booked) error
+//	func pay(ctx context.Context, in booked) (paid, error)
+//
+//	func trip(struct{}) (*flow.Flow, error) {
+//		return flow.Linear("trip", flow.FuncRevert("book", book, cancel), flow.Func("pay", pay)), nil
+//	}
+//
+// A worker registers it by flow.Register(registry, "trip", trip), and runs it by
+// conductor.Run. A program posts it by jobs.NewPosting, with the kind "trip".
+//
 // # When a step fails
 //
 // A flow may have a Retrier: Times, ForEach and others, or one with a Controller

@@ -51,8 +51,9 @@ type Reader interface {
 	// store. ErrInvalid.
 	Jobs(ctx context.Context, query Query) (Page[Job], error)
 
-	// Wait returns the job when it is finished. It is told, and does not
-	// poll. ErrNotFound.
+	// Wait returns the job when it is finished; (*Job).Err says whether that was
+	// a success. The board answers, without polling, when the job ends. A job of a
+	// kind that nobody takes never ends: bound the context. ErrNotFound.
 	Wait(ctx context.Context, id JobID) (Job, error)
 
 	// Explain says why a job does not run now, and what would change that.
@@ -150,8 +151,8 @@ type Claimer interface {
 	// the RetryPolicy may keep the job for another attempt or for a person instead.
 	Consume(ctx context.Context, ending Ending) error
 
-	// Abandon gives the job back, for others to claim after ending.Delay. A
-	// job that is under an order comes to stand where that says: see Controller.
+	// Abandon releases the job, for others to claim after ending.Delay. A job
+	// with a stop request ends as that says: see Controller.
 	Abandon(ctx context.Context, ending Ending) error
 
 	// Extend gives a claim a time of its own, which begins now. The claim ends after

@@ -9,8 +9,16 @@
 // or trashed (nobody can do it); abandoning it releases it. Operators suspend, resume
 // and cancel jobs by a JobCommand, without a claim.
 //
-// A program posts with NewPosting and PostOne, to a *raftboard.Client. A worker need not
-// claim by hand: conductor.Run keeps the session, and calls a function for each job.
+// A program posts with NewPosting and PostOne, to a *raftboard.Client. await.Result, in
+// the package below this one, waits for the job and returns its flow:
+//
+//	client, err := raftboard.Dial(ctx, "127.0.0.1:7070")
+//	job, err := jobs.PostOne(ctx, client, jobs.NewPosting("greet", nil, map[string]any{"name": "Ada"}))
+//	result, err := await.Result(ctx, client, job.ID)
+//	err = result.Decode("text", &text) // into a string
+//
+// A worker need not claim by hand: conductor.Run keeps the session, and runs the flow of
+// each job or calls a function for it.
 //
 // Guarantees, for every implementation (package jobstest checks them): a job
 // that was accepted is never lost; it has one owner at a time; the order is

@@ -3,6 +3,9 @@
 //
 //	client, err := raftboard.Dial(ctx, "10.0.0.1:7070", "10.0.0.2:7070", "10.0.0.3:7070")
 //
+// Post to it by jobs.PostOne, read results from it by await.Result (package jobs/await),
+// and give it to conductor.Run to work.
+//
 // A Client knows some endpoints of one cluster. It calls the leader if it knows
 // one, and otherwise any node: every node takes every call. A call that one node
 // does not settle is tried at the next; its ids, nonces or tokens make a repeat
@@ -155,7 +158,8 @@ type core struct {
 	work   sync.WaitGroup // the goroutines of batchers and streams
 }
 
-// Dial is Open with no options but the endpoints.
+// Dial is Open with no options but the endpoints: it waits until one node has answered, for
+// DefaultPatience at most.
 func Dial(ctx context.Context, endpoints ...string) (*Client, error) {
 	return Open(ctx, Options{Endpoints: endpoints})
 }
