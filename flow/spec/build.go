@@ -79,7 +79,11 @@ func (d *Document) located(err error) error {
 				break
 			}
 		}
-		f.note(at, Fault{Reason: found.Error(), Err: found})
+		reason := found.Error()
+		if errors.Is(found, flow.ErrMissing) {
+			reason += "; name it in inputs if the job brings it, or give it a default in store"
+		}
+		f.note(at, Fault{Reason: reason, Err: found})
 	}
 	return f.err()
 }

@@ -114,8 +114,9 @@ func (p *Program) jobPostCommand() *cobra.Command {
 			"your own (--kind). With --id, posting the same job again changes nothing.\n\n" +
 			"With --from, each line of a file is a posting in JSON, as the API takes it, such as\n" +
 			"{\"name\": \"a\", \"kind\": \"mail\", \"key\": \"order 7\"}, or with a flow document as an object:\n" +
-			"{\"key\": \"order 8\", \"flow\": {\"name\": \"hello\", \"steps\": […]}, \"store\": {\"guest\": \"Grace\"}}; with ids or keys\n" +
-			"in them, posting the file again is harmless.",
+			"{\"key\": \"order 8\", \"flow\": {\"name\": \"hello\", \"inputs\": [\"guest\"], \"steps\": […]}, \"store\": {\"guest\": \"Grace\"}}.\n" +
+			"A job without a name is named after its flow or kind. With ids or keys in the lines, posting the file again is\n" +
+			"harmless.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if from != "" {

@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -159,6 +160,7 @@ func (p *Program) parsePosting(text []byte, flowName string) (posting jobs.Posti
 		posting.ID = jobs.NewJobID()
 	}
 	if document == nil {
+		posting.Name = cmp.Or(posting.Name, posting.Kind) // as job post names it
 		return posting, nil
 	}
 	if posting.Kind != "" || posting.Book != nil || !posting.BookID.IsZero() {

@@ -71,8 +71,10 @@ func TestJobPostFlowsFrom(t *testing.T) {
 		code  int
 		err   string // part of it
 	}{
-		{"flows beside a kind", []string{line(hello, ""), `{"name": "a", "kind": "k"}`, line(needy, `, "name": "mine", "store": {"guest": "Grace"}, "tags": ["x"]`)}, 0, ""},
+		{"flows beside a kind", []string{line(hello, ""), `{"kind": "k"}`, line(needy, `, "name": "mine", "store": {"guest": "Grace"}, "tags": ["x"]`)}, 0, ""},
 		{"not a document", []string{`{"name": "a", "kind": "k"}`, line(`{"name": "hello"}`, "")}, cli.ExitUsage, "line 2: cannot read the flow line 2:"},
+		{"an undeclared input", []string{line(strings.Replace(needy, `"inputs": ["guest"], `, "", 1), `, "store": {"guest": "Grace"}`)}, cli.ExitUsage,
+			"which nothing before it provides and the store does not hold; name it in inputs"},
 		{"a wrong key", []string{line(strings.Replace(hello, `"requires"`, `"requirs"`, 1), "")}, cli.ExitUsage, `did you mean "requires"`},
 		{"a missing value", []string{line(hello, ""), line(needy, "")}, cli.ExitUsage, "line 2: "},
 		{"a flow and a kind", []string{line(hello, `, "kind": "k"`)}, cli.ExitUsage, "line 1: flow is invalid: a document stands beside kind"},
@@ -92,7 +94,7 @@ func TestJobPostFlowsFrom(t *testing.T) {
 				return
 			}
 			ids := strings.Fields(got.out)
-			for i, want := range []string{"hello", "a", "mine"} {
+			for i, want := range []string{"hello", "k", "mine"} {
 				id, _ := jobs.ParseJobID(ids[i])
 				job, err := cluster.Job(t.Context(), id)
 				if err != nil || job.Name != want {
