@@ -26,7 +26,8 @@ func Func[In, Out any](name string, execute func(ctx context.Context, in In) (Ou
 }
 
 // FuncRevert makes a step of a function and the one that undoes it. The revert gets the arguments
-// of the execution, and its result: nil if it failed, or if nobody knows how far it came.
+// of the execution, and its result: nil if it failed, or if nobody knows how far it came. It is
+// not called for a step that never ran because its arguments did not fit In.
 func FuncRevert[In, Out any](name string, execute func(ctx context.Context, in In) (Out, error),
 	revert func(ctx context.Context, in In, out *Out) error, options ...StepOption) *Step {
 	task := &funcReverter[In, Out]{funcTask: funcTask[In, Out]{execute: execute}, revert: revert}
@@ -65,6 +66,9 @@ type funcReverter[In, Out any] struct {
 
 func (t *funcReverter[In, Out]) Revert(ctx context.Context, call *Call) error {
 	in, err := decode[In](call.Arguments)
+	if err != nil && call.Failure != nil && call.Failure.Kind == logbook.FailureArgument {
+		return nil // with these arguments it never executed: there is nothing to undo
+	}
 	if err != nil {
 		return err
 	}

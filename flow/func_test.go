@@ -123,6 +123,14 @@ func TestFunctionsAreCalled(t *testing.T) {
 	if failure := flow.FailureOf(err); failure == nil || failure.Kind != logbook.FailureArgument || !failure.Permanent {
 		t.Errorf("arguments that do not fit came back as %+v", failure)
 	}
+	call.Result = nil
+	if err := reverter.Revert(context.Background(), call); flow.FailureOf(err).Kind != logbook.FailureArgument {
+		t.Errorf("the revert of a step that may have run, with such arguments: %v", err)
+	}
+	call.Failure = flow.FailureOf(err)
+	if err := reverter.Revert(context.Background(), call); err != nil {
+		t.Errorf("the revert of a step that such arguments kept from running: %v", err)
+	}
 	if flow.CallFrom(context.Background()) != nil {
 		t.Error("a context without a call has one")
 	}
