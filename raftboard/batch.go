@@ -113,7 +113,7 @@ func (b *batcher[Item, Result]) do(ctx context.Context, op operation, items []It
 // afterSome makes the error of a later part the error of the whole.
 func afterSome(err error, some bool) error {
 	if some && errors.Is(err, jobs.ErrUnavailable) {
-		return fmt.Errorf("%w: the first part of it has: then %v", jobs.ErrUncertain, err)
+		return fmt.Errorf("%w: the first part of it has: then %s", jobs.ErrUncertain, wire.WithoutClass(err))
 	}
 	return err
 }

@@ -267,7 +267,7 @@ func (c *Client) claimed(ctx context.Context, session jobs.SessionID, message *v
 	flow, err := c.FlowDetail(ctx, claimed.Job.Flow)
 	if err != nil {
 		// The claim is made. To repeat it with its nonce gives it again.
-		return jobs.Claimed{}, fmt.Errorf("cannot load the flow of job %s, which is claimed: %w: %v", claimed.Job.ID, jobs.ErrUncertain, err)
+		return jobs.Claimed{}, fmt.Errorf("cannot load the flow of job %s, which is claimed: %w: %s", claimed.Job.ID, jobs.ErrUncertain, wire.WithoutClass(err))
 	}
 	claimed.Flow = &flow
 	return claimed, nil

@@ -277,7 +277,12 @@ func (c *core) classify(p *peer, reach *reach, err error) *tryError {
 		// The message was not sent: it cannot be encoded, because it holds text that is
 		// not UTF-8. An answer that cannot be decoded has another code.
 		return &tryError{err: fmt.Errorf("%w: %w", jobs.ErrInvalid, err), final: true}
-	case reach.none(), errors.Is(plain, jobs.ErrUnavailable):
+	case reach.none():
+		if crossed != nil {
+			err = crossed.Unwrap()
+		}
+		return &tryError{err: fmt.Errorf("%w: %w", jobs.ErrUnavailable, err), unreached: true}
+	case errors.Is(plain, jobs.ErrUnavailable):
 		return &tryError{err: plain, unreached: !connect.IsWireError(err)}
 	case errors.Is(plain, jobs.ErrUncertain), errors.Is(plain, context.Canceled), errors.Is(plain, context.DeadlineExceeded):
 		return &tryError{err: plain, ambiguous: true}

@@ -10,6 +10,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // Status is one node's own view of itself and its cluster.
@@ -86,7 +87,7 @@ func (c *Client) status(ctx context.Context, p *peer) (Status, error) {
 	if errors.Is(failed.err, jobs.ErrUnavailable) {
 		return Status{}, fmt.Errorf("cannot %s: %w", op.name, failed.err)
 	}
-	return Status{}, fmt.Errorf("cannot %s: %w; %v", op.name, jobs.ErrUnavailable, failed.err)
+	return Status{}, fmt.Errorf("cannot %s: %w: %s", op.name, jobs.ErrUnavailable, wire.WithoutClass(failed.err))
 }
 
 // TransferLeader hands the leadership over to a node, or to any that answers, and returns

@@ -161,6 +161,9 @@ func checkKinds(t *testing.T, err error, want []error) {
 	if (err == nil) != (want == nil) {
 		t.Fatalf("got %v, want %v", err, want)
 	}
+	if text := fmt.Sprint(err); strings.Contains(text, "did not happen") && strings.Contains(text, "may have happened") {
+		t.Errorf("it is of two classes: %v", err)
+	}
 	for _, kind := range kinds {
 		wanted := false
 		for _, w := range want {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // UnsettledError is the error of a call that no node has settled, with the last answer of each
@@ -63,5 +63,5 @@ func (f *NodeFailure) reason() string {
 	case errors.Is(f.Err, context.Canceled), errors.Is(f.Err, context.DeadlineExceeded):
 		return "no answer in time"
 	}
-	return strings.TrimPrefix(f.Err.Error(), jobs.ErrUnavailable.Error()+": ")
+	return wire.WithoutClass(f.Err)
 }

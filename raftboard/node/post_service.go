@@ -141,7 +141,7 @@ func inTurn(parts int, do func(part int) error) error {
 		err := do(part)
 		switch {
 		case errors.Is(err, jobs.ErrUnavailable) && part > 0:
-			return fmt.Errorf("%w: the first part of it has: then %v", jobs.ErrUncertain, err)
+			return fmt.Errorf("%w: the first part of it has: then %s", jobs.ErrUncertain, wire.WithoutClass(err))
 		case err != nil:
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"syscall"
 
 	"connectrpc.com/connect"
@@ -103,10 +104,7 @@ func fromNetwork(err error) error {
 	switch {
 	// Before the context's errors: a dial that takes too long is one of them too.
 	case errors.As(err, &operation) && operation.Op == "dial", errors.Is(err, syscall.ECONNREFUSED):
-		if crossed := new(connect.Error); errors.As(err, &crossed) {
-			err = crossed.Unwrap() // whose text has no second "unavailable"
-		}
-		return fmt.Errorf("%w: %w", jobs.ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", jobs.ErrUnavailable, withoutCode(err))
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case connect.CodeOf(err) == connect.CodeResourceExhausted:
@@ -118,8 +116,25 @@ func fromNetwork(err error) error {
 	case connect.CodePermissionDenied, connect.CodeUnauthenticated: // HTTP status 403 and 401
 		return fmt.Errorf("%w: %w", jobs.ErrNotAllowed, err)
 	}
-	return fmt.Errorf("%w: %w", jobs.ErrUncertain, err)
+	return fmt.Errorf("%w: %w", jobs.ErrUncertain, withoutCode(err))
 }
+
+// withoutCode leaves out connect's code, which may be "unavailable" where the call may have happened.
+func withoutCode(err error) error {
+	if crossed := new(connect.Error); errors.As(err, &crossed) && crossed.Message() != "" {
+		return crossed.Unwrap()
+	}
+	return err
+}
+
+// classTexts are what errors say of whether the call happened. A text that begins with a class keeps its reason alone.
+var classTexts = strings.NewReplacer(
+	jobs.ErrUnavailable.Error()+": ", "", jobs.ErrUncertain.Error()+": ", "",
+	": it did not happen", "", ": it may have happened", "")
+
+// WithoutClass is the text of an error without "it did not happen" and "it may have happened".
+// An error of another class quotes it.
+func WithoutClass(err error) string { return classTexts.Replace(err.Error()) }
 
 // fromCode classifies a code without a detail that the other end has sent.
 func fromCode(crossed *connect.Error) error {
@@ -137,5 +152,5 @@ func fromCode(crossed *connect.Error) error {
 	case connect.CodeDeadlineExceeded:
 		return fmt.Errorf("%w: %w: %w", jobs.ErrUncertain, context.DeadlineExceeded, crossed)
 	}
-	return fmt.Errorf("%w: %w", jobs.ErrUncertain, crossed)
+	return fmt.Errorf("%w: %w", jobs.ErrUncertain, withoutCode(crossed))
 }

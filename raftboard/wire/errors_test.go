@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -78,6 +79,22 @@ func TestUncertainIsNeverUnavailable(t *testing.T) {
 	}
 }
 
+func TestWithoutClass(t *testing.T) {
+	for _, row := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("%w: no leader", jobs.ErrUnavailable), "no leader"},
+		{fmt.Errorf("cannot post: %w: EOF", jobs.ErrUncertain), "cannot post: EOF"},
+		{fmt.Errorf("%w: %w: 9 calls", jobs.ErrUncertain, jobs.ErrOverloaded), "overloaded: 9 calls"},
+		{jobs.ErrUnavailable, "unavailable"},
+	} {
+		if got := wire.WithoutClass(row.err); got != row.want {
+			t.Errorf("%v: %q, want %q", row.err, got, row.want)
+		}
+	}
+}
+
 // crossed makes of a server's error what the client's end of connect makes.
 func crossed(sent *connect.Error) error {
 	received := connect.NewWireError(sent.Code(), errors.New(sent.Message()))
@@ -124,8 +141,12 @@ func TestErrorsWithoutDetail(t *testing.T) {
 		{"sent data loss", sent(connect.CodeDataLoss), []error{jobs.ErrUncertain}},
 	}
 	for _, test := range tests {
-		if got := is(wire.ErrorFromConnect(test.err)); fmt.Sprint(got) != fmt.Sprint(test.want) {
+		err := wire.ErrorFromConnect(test.err)
+		if got := is(err); fmt.Sprint(got) != fmt.Sprint(test.want) {
 			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
+		}
+		if errors.Is(err, jobs.ErrUncertain) && strings.Contains(err.Error(), "unavailable") {
+			t.Errorf("%s: it names two classes: %v", test.name, err)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func TestNobodySettles(t *testing.T) {
 		want  string
 	}{
 		{"one of three answers", []raftboard.NodeFailure{noLeader, refused("b:2"), refused("c:3")},
-			"unavailable: it did not happen: a:1: unavailable: it did not happen; b:2, c:3: connection refused\n" +
+			"unavailable: it did not happen: a:1: unavailable; b:2, c:3: connection refused\n" +
 				"conductord: a majority of the nodes must run: start b:2, c:3; `conductord cluster status --server a:1,b:2` shows what each node sees\n"},
 		{"all answer", []raftboard.NodeFailure{noLeader}, "conductord: `conductord cluster status --server a:1,b:2` shows what each node sees\n"},
 		{"none answers", []raftboard.NodeFailure{refused("a:1"), refused("b:2")},
