@@ -40,6 +40,7 @@ type operation struct {
 	name  string        // as it stands in "cannot …"
 	reads bool          // it changes nothing, so that it is never uncertain
 	stale bool          // any node may answer
+	first bool          // of a client: its failures may have a cause that another try cannot change
 	over  string        // the procedure, if it may go on a stream
 	try   time.Duration // the time of one try; zero: tryTime
 	// each is called before every try and returns its time, so that a long poll
@@ -74,10 +75,13 @@ func call[Req, Res any](ctx context.Context, c *core, op operation, message *Req
 		if op.reads && cutOff(bounded, failed) {
 			continue // and find the context at its end
 		}
+		if op.first {
+			c.noteMismatch(bounded, p, failed)
+		}
 		tries.failed(bounded, p, failed)
 		// The patience ends between tries: to cut one off would make the
 		// result ambiguous that its answer would have settled.
-		if time.Since(tries.since) > c.options.Patience {
+		if time.Since(tries.since) > c.options.Patience || op.first && tries.mismatched() {
 			cancel(errPatience)
 		}
 	}

@@ -172,7 +172,7 @@ func readStatus(message *v1.StatusResponse) (Status, error) {
 
 // greet waits until a node has answered, and learns the other nodes from it.
 func (c *Client) greet(ctx context.Context) error {
-	op := operation{name: "reach the cluster", reads: true, try: statusTime}
+	op := operation{name: "reach the cluster", reads: true, first: true, try: statusTime}
 	answer, err := call(ctx, c.core, op, &v1.StatusRequest{}, func(p *peer) unary[v1.StatusRequest, v1.StatusResponse] { return p.cluster.Status })
 	if err != nil {
 		return err

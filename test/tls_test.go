@@ -61,7 +61,12 @@ func TestCertificates(t *testing.T) {
 	}
 	run("flow", "run", "../examples/hello.toml")
 	eventually(t, "each node's conductor claims", func() bool { return strings.Count(run("conductor", "list"), "claiming") == 3 })
-	refuses(t, 6, "cannot reach the cluster", "cluster", "status", secure[0], "--timeout=1s")
+	refuses(t, 6, `did not happen: 127\.0\.0\.1:\d+, 127\.0\.0\.1:\d+, 127\.0\.0\.1:\d+: the node speaks TLS, and this client speaks plain text\n$`, "cluster", "status", secure[0])
+	if err := os.Mkdir(filepath.Join(dir, "other"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	printed(t, &authority, "cert", "init", "--dir", filepath.Join(dir, "other"))
+	refuses(t, 6, "signed by an authority that this client does not know", "cluster", "status", secure[0], "--ca-file="+filepath.Join(dir, "other", "ca.pem"))
 	status := run("cluster", "status")
 	if strings.Count(status, "yes") != 3 {
 		t.Error(status)

@@ -28,7 +28,11 @@ func TestNobodySettles(t *testing.T) {
 				"conductord: a majority of the nodes must run: start b:2, c:3; `conductord cluster status --server a:1,b:2` shows what each node sees\n"},
 		{"all answer", []raftboard.NodeFailure{noLeader}, "conductord: `conductord cluster status --server a:1,b:2` shows what each node sees\n"},
 		{"none answers", []raftboard.NodeFailure{refused("a:1"), refused("b:2")},
-			"unavailable: it did not happen: a:1, b:2: connection refused\nconductord: is a server running, and is --server right? start one with `conductord dev`; one that speaks TLS needs --ca-file\n"},
+			"unavailable: it did not happen: a:1, b:2: connection refused\nconductord: is a server running, and is --server right? start one with `conductord dev`\n"},
+		{"TLS at the node only", []raftboard.NodeFailure{{Node: "a:1", Err: raftboard.ErrNodeSpeaksTLS}},
+			"a:1: the node speaks TLS, and this client speaks plain text\nconductord: name the file of the authorities that sign the nodes' certificates: --ca-file (CONDUCTORD_CA_FILE)\n"},
+		{"TLS at the client only", []raftboard.NodeFailure{{Node: "a:1", Err: raftboard.ErrNodeSpeaksPlainText}}, "conductord: leave out --ca-file"},
+		{"unknown authority", []raftboard.NodeFailure{{Node: "a:1", Err: raftboard.ErrUnknownAuthority}}, "conductord: --ca-file (CONDUCTORD_CA_FILE) must name"},
 	} {
 		got := runWith(t, t.Context(), nil, func(p *cli.Program) {
 			p.Dial = func(context.Context, raftboard.Options) (cli.Cluster, error) {

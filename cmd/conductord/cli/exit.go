@@ -140,6 +140,8 @@ func hint(err error) string {
 	switch {
 	case errors.As(err, &given):
 		return given.advice
+	case mismatchRemedy(err) != "":
+		return mismatchRemedy(err)
 	case withoutQuorum(err) != "":
 		return withoutQuorum(err)
 	case errors.As(err, &compacted):
@@ -147,7 +149,7 @@ func hint(err error) string {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return "another process listens there, perhaps another conductord: end it, or choose another address (`conductord dev`: --api-listen)"
 	case errors.Is(err, jobs.ErrUnavailable):
-		return "is a server running, and is --server right? start one with `conductord dev`; one that speaks TLS needs --ca-file"
+		return "is a server running, and is --server right? start one with `conductord dev`"
 	case errors.Is(err, jobs.ErrUncertain):
 		return "it may have happened: repeating the same command with the same ids is harmless and settles it"
 	case errors.Is(err, jobs.ErrFenced):
@@ -160,6 +162,25 @@ func hint(err error) string {
 
 // idPattern finds an id in a text.
 var idPattern = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+// mismatchRemedy says which flags let this client and a node speak with each other; empty for other errors.
+func mismatchRemedy(err error) string {
+	var unsettled *raftboard.UnsettledError
+	if !errors.As(err, &unsettled) {
+		return ""
+	}
+	for _, node := range unsettled.Nodes {
+		switch {
+		case errors.Is(node.Err, raftboard.ErrNodeSpeaksTLS):
+			return "name the file of the authorities that sign the nodes' certificates: --ca-file (CONDUCTORD_CA_FILE)"
+		case errors.Is(node.Err, raftboard.ErrNodeSpeaksPlainText):
+			return "leave out --ca-file, --cert-file and --key-file (CONDUCTORD_CA_FILE, …), and write http:// before the address of --server, not https://"
+		case errors.Is(node.Err, raftboard.ErrUnknownAuthority):
+			return "--ca-file (CONDUCTORD_CA_FILE) must name the file of the authority that signed the node's certificate"
+		}
+	}
+	return ""
+}
 
 // withoutQuorum is the advice where some nodes answer that the cluster cannot do it now; empty
 // for other errors.

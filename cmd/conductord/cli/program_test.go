@@ -216,7 +216,7 @@ func TestWrongCommandLines(t *testing.T) {
 func TestNoServer(t *testing.T) {
 	got := run(t, nil, "job", "list")
 	want := "conductord: cannot connect to 127.0.0.1:7070: nobody answers: unavailable: it did not happen\n" +
-		"conductord: is a server running, and is --server right? start one with `conductord dev`; one that speaks TLS needs --ca-file\n"
+		"conductord: is a server running, and is --server right? start one with `conductord dev`\n"
 	if got.code != cli.ExitUnavailable || got.err != want || got.out != "" {
 		t.Errorf("got %+v", got)
 	}

@@ -1,0 +1,61 @@
+package raftboard
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+// Why Open cannot speak with a node that it reaches: NodeFailure.Err. One of the two must be set
+// up differently.
+var (
+	ErrNodeSpeaksTLS       = errors.New("the node speaks TLS, and this client speaks plain text")
+	ErrNodeSpeaksPlainText = errors.New("the node speaks plain text, and this client speaks TLS")
+	ErrUnknownAuthority    = errors.New("the node's certificate is signed by an authority that this client does not know")
+)
+
+var mismatches = []error{ErrNodeSpeaksTLS, ErrNodeSpeaksPlainText, ErrUnknownAuthority}
+
+// noteMismatch replaces the error of a try by the mismatch that caused it, if one did for certain.
+func (c *core) noteMismatch(ctx context.Context, p *peer, failed *tryError) {
+	var header tls.RecordHeaderError
+	var authority x509.UnknownAuthorityError
+	switch {
+	case errors.As(failed.err, &header), errors.Is(failed.err, http.ErrSchemeMismatch):
+		failed.err = ErrNodeSpeaksPlainText
+	case errors.As(failed.err, &authority):
+		failed.err = ErrUnknownAuthority
+	case errors.Is(failed.err, jobs.ErrUncertain) && c.options.HTTPClient == nil && speaksTLS(ctx, p):
+		failed.err = ErrNodeSpeaksTLS
+	}
+}
+
+// speaksTLS begins a TLS handshake with a node that has ended a connection in plain text. A node
+// that does not speak TLS cannot show a certificate, whether it can be verified or not.
+func speaksTLS(ctx context.Context, p *peer) bool {
+	address, plain := strings.CutPrefix(p.url, "http://")
+	if !plain || socketOf(p.url) != "" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, err := (&tls.Dialer{NetDialer: new(net.Dialer)}).DialContext(ctx, "tcp", address)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err == nil || errors.As(err, new(*tls.CertificateVerificationError))
+}
+
+// mismatched reports that no known node can speak with this client, so another try is useless.
+func (r *retry) mismatched() bool {
+	return len(r.failures) == len(r.core.peers.known()) && !slices.ContainsFunc(r.failures, func(f NodeFailure) bool {
+		return !slices.Contains(mismatches, f.Err)
+	})
+}

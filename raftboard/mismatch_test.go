@@ -1,0 +1,43 @@
+package raftboard_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard"
+)
+
+// TestTLSOnOneEndOnly: a client that cannot speak with its only node says so at once, and why.
+func TestTLSOnOneEndOnly(t *testing.T) {
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.EnableHTTP2 = true
+	secure.StartTLS()
+	defer secure.Close()
+	plain := startHere(t, &script{}, "a")[0]
+	for _, row := range []struct {
+		name    string
+		address string
+		tls     *tls.Config
+		want    error
+	}{
+		{"plain text to a node that speaks TLS", secure.Listener.Addr().String(), nil, raftboard.ErrNodeSpeaksTLS},
+		{"TLS to a node that speaks plain text", plain, new(tls.Config), raftboard.ErrNodeSpeaksPlainText},
+		{"unknown authority", secure.Listener.Addr().String(), &tls.Config{RootCAs: x509.NewCertPool()}, raftboard.ErrUnknownAuthority},
+	} {
+		began := time.Now()
+		_, err := raftboard.Open(t.Context(), raftboard.Options{Endpoints: []string{row.address}, TLS: row.tls, Patience: time.Minute})
+		checkKinds(t, err, []error{jobs.ErrUnavailable})
+		if !strings.HasSuffix(err.Error(), row.address+": "+row.want.Error()) || time.Since(began) > 20*time.Second {
+			t.Errorf("%s: after %v: %v", row.name, time.Since(began), err)
+		}
+	}
+}
