@@ -16,7 +16,7 @@ const (
 	ActionSuspend Action = "suspend" // Controller.Suspend
 	ActionResume  Action = "resume"  // Controller.Resume
 	ActionRestore Action = "restore" // Historian.Restore, of what is trashed
-	ActionRetry   Action = "retry"   // Historian.Retry, of what was reverted or has failed
+	ActionRetry   Action = "retry"   // Historian.Retry, of what was trashed, was reverted, has failed, or is parked
 	ActionPurge   Action = "purge"   // Historian.Purge
 )
 
@@ -31,7 +31,7 @@ const MaxBulk = 200
 type Bulk struct {
 	Action Action
 	// Query selects the jobs. It is narrowed to those for which the action means
-	// something; see Narrowed. Query.Limit is MaxBulk at most, unless they are
+	// something; see Narrowed and Selects. Query.Limit is MaxBulk at most, unless they are
 	// only counted.
 	Query  Query
 	Revert bool   // ActionCancel only: undo what was done
@@ -56,7 +56,7 @@ type BulkRefusal struct {
 }
 
 // Narrowed checks a bulk, and gives the query for the jobs for which its action
-// means something.
+// can mean something; Selects decides for each.
 func (b *Bulk) Narrowed() (Query, error) {
 	query := b.Query
 	if !slices.Contains(Actions, b.Action) {
@@ -67,9 +67,6 @@ func (b *Bulk) Narrowed() (Query, error) {
 	}
 	if !b.DryRun && (query.Limit <= 0 || query.Limit > MaxBulk) {
 		query.Limit = MaxBulk
-	}
-	if b.Action == ActionRetry && len(query.Outcomes) == 0 {
-		query.Outcomes = []Outcome{OutcomeReverted, OutcomeFailed}
 	}
 	states := b.Action.states()
 	if len(query.States) > 0 {
@@ -82,6 +79,17 @@ func (b *Bulk) Narrowed() (Query, error) {
 	return query, nil
 }
 
+// Selects reports whether the action means something for a job that the narrowed query lists.
+func (b *Bulk) Selects(j *Job) bool {
+	if b.Action != ActionRetry || j.State == StateTrashed {
+		return true
+	}
+	if !j.State.Finished() {
+		return j.Parked
+	}
+	return j.Outcome == OutcomeFailed || j.Outcome == OutcomeReverted
+}
+
 // states are those in which an action means something, as a list of the
 // caller's own.
 func (a Action) states() []State {
@@ -89,7 +97,7 @@ func (a Action) states() []State {
 	case ActionRestore:
 		return []State{StateTrashed}
 	case ActionRetry:
-		return []State{StateCompleted}
+		return []State{StateCompleted, StateTrashed, StateHeld, StateSuspended}
 	case ActionPurge:
 		return []State{StateCompleted, StateTrashed}
 	case ActionResume:

@@ -2,6 +2,7 @@ package fsmtest
 
 import (
 	"context"
+	"slices"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -44,6 +45,7 @@ func (b *Board) Bulk(ctx context.Context, bulk jobs.Bulk) (jobs.BulkReport, erro
 	if err != nil {
 		return jobs.BulkReport{}, err
 	}
+	page.Items = slices.DeleteFunc(page.Items, func(j jobs.Job) bool { return !bulk.Selects(&j) })
 	report := jobs.BulkReport{Matched: len(page.Items), Next: page.Next, Scans: page.Scans}
 	for i := range page.Items {
 		if bulk.DryRun {

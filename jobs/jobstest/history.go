@@ -333,13 +333,21 @@ func bulkRetries(k *kit) {
 	gone := k.claim(session, k.post(k.withFlow("gone"))[0].ID)
 	k.wants("Consume", k.Board.Consume(k.ctx, k.failing(gone)), nil)
 	k.wants("DestroyBook", k.Logbook.DestroyBook(k.ctx, gone.Job.Book), nil)
+	parking, held := k.posting("parked"), k.posting("held")
+	parking.Retry, held.Hold = &jobs.RetryPolicy{Attempts: 1, OnFailure: jobs.FailureParks}, true
+	parked := success(k.claim(session, k.post(parking)[0].ID))
+	parked.Outcome = jobs.OutcomeFailed
+	k.wants("Consume", k.Board.Consume(k.ctx, parked), nil)
+	waits, aside := k.post(held)[0].ID, k.aside(session, "aside").ID
 	report := k.many(jobs.Bulk{Action: jobs.ActionRetry, Query: jobs.Query{Board: k.board}, By: "ann"}, 0)
-	if report.Matched != 3 || report.Done != 2 || len(report.Refused) != 1 || report.Refused[0].Job != gone.Job.ID {
+	if report.Matched != 5 || report.Done != 4 || len(report.Refused) != 1 || report.Refused[0].Job != gone.Job.ID {
 		k.Fatalf("retried: %+v", report)
 	}
 	k.wants("the refusal", report.Refused[0].Err, jobs.ErrNotFound)
-	k.stands(plain.Job, jobs.StateClaimable)
-	k.stands(claimed.Job.ID, jobs.StateClaimable)
+	for _, id := range []jobs.JobID{plain.Job, claimed.Job.ID, parked.Job, aside} {
+		k.stands(id, jobs.StateClaimable)
+	}
+	k.stands(waits, jobs.StateHeld)
 	again := k.claim(session, claimed.Job.ID)
 	if pending := again.Flow.Pending(); len(pending) != 1 || pending[0].Kind != logbook.InterveneRerun || pending[0].By != "ann" {
 		k.Errorf("pending is %s", render(pending))

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
@@ -170,6 +171,7 @@ func (s *boardService) bulk(ctx context.Context, message *conductordv1.BulkReque
 	if err != nil {
 		return nil, 0, err
 	}
+	page.Items = slices.DeleteFunc(page.Items, func(j jobs.Job) bool { return !bulk.Selects(&j) })
 	answer := &conductordv1.BulkResponse{Matched: uint32(len(page.Items)), Next: page.Next, Scans: page.Scans}
 	if bulk.DryRun || len(page.Items) == 0 {
 		return answer, index, nil

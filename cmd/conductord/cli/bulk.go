@@ -29,10 +29,7 @@ func (p *Program) bulkCommand() *cobra.Command {
 		{jobs.ActionSuspend, "Suspend many jobs", "Those that are not finished."},
 		{jobs.ActionResume, "Resume many jobs", "Those that are suspended, or that a stop request will suspend."},
 		{jobs.ActionRestore, "Put many trashed jobs back on their boards", "As `job retry` does to one."},
-		{
-			jobs.ActionRetry, "Run many jobs again that were reverted or have failed",
-			"As `job retry` does to one.",
-		},
+		{jobs.ActionRetry, "Retry many jobs that were trashed, have failed, were reverted, or are parked", "As `job retry` does to one."},
 		{jobs.ActionPurge, "Remove many finished jobs with their books for ever", "As `trash purge` does to one."},
 	} {
 		commands = append(commands, p.bulkVerb(verb.action, verb.short, verb.long))
