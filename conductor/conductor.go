@@ -125,7 +125,9 @@ type Options struct {
 	// not count. 0: DefaultMaxTries.
 	MaxTries int
 
-	Metadata logbook.Values // kept with its entity on the board
+	// Metadata returns what is kept with its entity on the board. It is called as often as
+	// keep-alives are sent, by one goroutine at a time, and a change is registered. nil: none.
+	Metadata func() logbook.Values
 	// Secrets returns a secret by its name, for the jobs of a board: see
 	// engine.Options. nil: there are none.
 	Secrets func(ctx context.Context, board, name string) (string, error)
@@ -219,7 +221,7 @@ func (o Options) validate() error {
 	require(o.MaxAbandonDelay <= jobs.MaxDelay, "max abandon delay is %s; it must be at most %s", o.MaxAbandonDelay, jobs.MaxDelay)
 	require(len(o.Boards) <= jobs.MaxBoards, "%d boards are named; the limit is %d", len(o.Boards), jobs.MaxBoards)
 	require(o.MaxTries > 0, "max tries is %d; it must be positive", o.MaxTries)
-	problems = append(problems, o.Limits.CheckName("name", o.Name), o.Limits.CheckValues("metadata", o.Metadata))
+	problems = append(problems, o.Limits.CheckName("name", o.Name), o.Limits.CheckValues("metadata", o.metadata()))
 	for i, label := range o.Labels {
 		problems = append(problems, o.Limits.CheckName("label", label))
 		require(!slices.Contains(o.Labels[:i], label), "label %q is named twice", label)
@@ -230,6 +232,13 @@ func (o Options) validate() error {
 		require(!slices.Contains(o.Boards[:i], board), "board %q is named twice", board)
 	}
 	return errors.Join(problems...)
+}
+
+func (o Options) metadata() logbook.Values {
+	if o.Metadata == nil {
+		return nil
+	}
+	return o.Metadata()
 }
 
 func hostname() string {

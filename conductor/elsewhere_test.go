@@ -14,6 +14,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
+func can() logbook.Values { return logbook.Values{"can": []byte("true")} }
+
 // TestFlowsThatOthersCanBuild: a job whose flow cannot be built here is released while
 // another conductor could build it, and trashed when none could.
 func TestFlowsThatOthersCanBuild(t *testing.T) {
@@ -33,7 +35,7 @@ func TestFlowsThatOthersCanBuild(t *testing.T) {
 			"rare": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil },
 		}
 		there := options(c, busy.registry(t))
-		there.Name, there.MaxJobs, there.Metadata = "there", 1, logbook.Values{"can": []byte("true")}
+		there.Name, there.MaxJobs, there.Metadata = "there", 1, can
 		var started diary
 		there.Notify = started.note
 		owner := running(t, there)
@@ -72,7 +74,7 @@ func TestFlowsThatADrainedOneCanBuild(t *testing.T) {
 		c := openCluster(t)
 		able := factories{"rare": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil }}
 		there := options(c, able.registry(t))
-		there.Name, there.Metadata = "there", logbook.Values{"can": []byte("true")}
+		there.Name, there.Metadata = "there", can
 		running(t, there)
 		until(t, "it is registered", func() bool {
 			present, err := c.Entities(t.Context(), jobs.EntityConductor)

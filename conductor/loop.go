@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"reflect"
 	"sync"
 	"time"
 
@@ -112,7 +113,8 @@ func (w *workLoop) serve(t *liveSession) {
 	ctx, cancel := context.WithCancelCause(w.claiming)
 	defer cancel(nil)
 	defer context.AfterFunc(t.alive, func() { cancel(context.Cause(t.alive)) })()
-	if w.register(ctx, t) {
+	if registered, ok := w.register(ctx, t); ok {
+		t.keepers.Go(func() { w.announce(t, registered) })
 		w.ready()
 		w.notify(Notice{Moment: MomentRegistered, Session: t.id})
 		w.claim(ctx, t)
@@ -157,27 +159,44 @@ func (w *workLoop) drained(session jobs.SessionID, drain *jobs.Drain) {
 	w.notify(Notice{Moment: MomentDrained, Session: session, Drain: drain})
 }
 
-// register registers the conductor's entity on the board. It returns false when ctx
-// ends first.
-func (w *workLoop) register(ctx context.Context, t *liveSession) bool {
+// register registers the conductor's entity on the board, and returns it. It returns
+// false when ctx ends first.
+func (w *workLoop) register(ctx context.Context, t *liveSession) (jobs.Entity, bool) {
 	wait := newBackoff(boardBackoff)
 	for ctx.Err() == nil {
+		entity := w.entity()
 		callCtx, cancel := context.WithTimeout(ctx, callTime)
-		err := w.options.Client.Register(callCtx, t.id, w.entity())
+		err := w.options.Client.Register(callCtx, t.id, entity)
 		cancel()
 		if err == nil {
-			return true
+			return entity, true
 		}
 		if errors.Is(err, jobs.ErrSessionExpired) {
 			t.lose(err)
-			return false
+			break
 		}
 		if ctx.Err() == nil {
 			w.logger.Warn("cannot register the conductor now", "session", t.id, "error", err)
 		}
 		sleep(ctx, wait.NextBackOff())
 	}
-	return false
+	return jobs.Entity{}, false
+}
+
+// announce registers the entity again whenever its metadata have changed. It looks as
+// often as keep-alives are sent, and ends with the session.
+func (w *workLoop) announce(t *liveSession, registered jobs.Entity) {
+	if w.options.Metadata == nil {
+		return
+	}
+	for t.alive.Err() == nil {
+		sleep(t.alive, w.options.TTL/5)
+		if !reflect.DeepEqual(w.entity(), registered) {
+			if entity, ok := w.register(t.alive, t); ok {
+				registered = entity
+			}
+		}
+	}
 }
 
 func (w *workLoop) entity() jobs.Entity {
@@ -185,7 +204,7 @@ func (w *workLoop) entity() jobs.Entity {
 	return jobs.Entity{
 		Kind: jobs.EntityConductor, Name: w.options.Name, Boards: w.options.Boards, Labels: w.options.Labels,
 		JobKinds: w.options.kinds(), MaxJobs: w.options.MaxJobs,
-		Host: opening.Host, PID: opening.PID, Metadata: w.options.Metadata,
+		Host: opening.Host, PID: opening.PID, Metadata: w.options.metadata(),
 	}
 }
 

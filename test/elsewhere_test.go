@@ -3,6 +3,7 @@ package test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/conductord/conductord/config"
@@ -42,5 +43,45 @@ func TestHandlersElsewhere(t *testing.T) {
 				t.Errorf("a flow whose handler is %s ended with %d: %s%s", name, got.code, got.out, got.err)
 			}
 		}
+	}
+}
+
+// TestHandlersAreFollowed: a running daemon names a handler that is installed, and no longer
+// names one that is removed or not executable. An unchanged list is not logged again.
+func TestHandlersAreFollowed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cluster := newClusterOf(t, 1, func(c *config.Config) { c.Conductor.Handlers = []string{dir} })
+	if err := cluster.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.WaitReady(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	api := cluster.Nodes[0].API
+	for _, row := range []struct {
+		name string
+		act  func() error
+		want string
+	}{
+		{"none", func() error { return nil }, `"handlers":[]`},
+		{"installed", func() error { writeHandler(t, dir, "paint", "echo 1"); return nil }, `"handlers":["paint"]`},
+		{"another", func() error { writeHandler(t, dir, "sing", "echo 1"); return nil }, `"handlers":["paint","sing"]`},
+		{"one is not executable", func() error { return os.Chmod(filepath.Join(dir, "paint"), 0o600) }, `"handlers":["sing"]`},
+		{"executable again", func() error { return os.Chmod(filepath.Join(dir, "paint"), 0o700) }, `"handlers":["paint","sing"]`},
+		{"removed", func() error { return os.Remove(filepath.Join(dir, "sing")) }, `"handlers":["paint"]`},
+	} {
+		if err := row.act(); err != nil {
+			t.Fatal(err)
+		}
+		var got said
+		eventually(t, row.name, func() bool {
+			got = command(t, "", "conductor", "list", "-o", "json", "--server", api)
+			return strings.Contains(strings.Join(strings.Fields(got.out), ""), row.want)
+		})
+	}
+	log, err := os.ReadFile(cluster.Nodes[0].Log)
+	if count := strings.Count(string(log), "handlers: directories="); err != nil || count != 6 {
+		t.Errorf("the daemon's log names the handlers %d times, %v; want 6", count, err)
 	}
 }

@@ -241,10 +241,7 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	if err := registry.Register(spec.Kind, factory); err != nil {
 		return err
 	}
-	offered, err := offering(d.config.Node, handlers.Names())
-	if err != nil {
-		return fmt.Errorf("cannot name the handlers: %w", err)
-	}
+	offered := offer{node: d.config.Node, handlers: handlers, logger: d.logger}
 	sources := d.config.Secrets
 	d.secrets, err = secrets.Open(secrets.Options{
 		Directory: sources.Directory, Environment: sources.Environment, Command: sources.Command, Run: handlers.Run,
@@ -270,13 +267,12 @@ func (d *daemon) startConductor(ctx context.Context) error {
 		MaxJobs: d.config.Conductor.MaxJobs, Workers: d.config.Conductor.Workers, Steps: d.config.Conductor.Steps,
 		MaxDispatches: d.config.Conductor.MaxDispatches, MaxDuration: d.config.Conductor.MaxDuration,
 		TTL: d.config.Sessions.TTL, Grace: max(d.config.DrainTimeout, time.Millisecond),
-		Metadata: offered, Elsewhere: hasHandlers, Secrets: d.secrets.Secret, Logs: d.node.Logs(),
+		Metadata: offered.metadata, Elsewhere: hasHandlers, Secrets: d.secrets.Secret, Logs: d.node.Logs(),
 		Limits: limitsOf(d.config), Logger: d.logger.Named("conductor"),
 	})
 	if err != nil {
 		return err
 	}
-	d.logger.Info("handlers", "directories", d.config.Conductor.Handlers, "names", handlers.Names())
 	d.working.Go(func() { // ends with stop
 		if alone(d.config) { // it will lead in a moment: its conductor has nothing to warn of until then
 			waiting, cancel := context.WithTimeout(context.WithoutCancel(ctx), leadPatience)

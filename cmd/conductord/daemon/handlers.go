@@ -2,9 +2,12 @@ package daemon
 
 import (
 	"encoding/json"
-	"errors"
+	"fmt"
 	"os"
 	"slices"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/flow/handler"
@@ -56,15 +59,61 @@ func (d *daemon) confine(steps string) (handler.Option, error) {
 // in the data directory has modes of its own.
 const passable = 0o711
 
-// offering says with a conductor at which node it is, and which handlers it has.
-func offering(name string, handlers []string) (logbook.Values, error) {
-	at, err := json.Marshal(name)
-	offered := logbook.Values{node.NodeKey: at}
-	named, listErr := json.Marshal(handlers)
-	if len(handlers) > 0 && len(named) <= maxHandlersBytes {
+// relist is how long the list of handlers may be older than the last look at the files
+// themselves: a change of their modes leaves the modification times of directories alone.
+const relist = 10 * time.Second
+
+// offer is what the conductor's entity says of the daemon: its node, and its handlers. One
+// goroutine at a time uses it.
+type offer struct {
+	node     string
+	handlers *handler.Set
+	logger   hclog.Logger
+
+	stamps          []time.Time // the modification times of the directories
+	changed, listed time.Time   // when these were seen to change, and the handlers were listed
+	names           []string
+}
+
+// metadata lists the handlers anew when a directory has changed within relist, because
+// files are often copied first and made executable then, and once in relist otherwise.
+func (o *offer) metadata() logbook.Values {
+	var stamps []time.Time
+	for _, directory := range o.handlers.Directories() {
+		var stamp time.Time // of a directory that is gone
+		if info, err := os.Stat(directory); err == nil {
+			stamp = info.ModTime()
+		}
+		stamps = append(stamps, stamp)
+	}
+	now := time.Now()
+	if !slices.EqualFunc(stamps, o.stamps, time.Time.Equal) {
+		o.stamps, o.changed = stamps, now
+	}
+	if now.Sub(o.changed) < relist || now.Sub(o.listed) >= relist {
+		o.list(now)
+	}
+	offered := logbook.Values{node.NodeKey: jsonOf(o.node)}
+	if named := jsonOf(o.names); len(named) <= maxHandlersBytes {
 		offered[handlersKey] = named
 	}
-	return offered, errors.Join(err, listErr)
+	return offered
+}
+
+func (o *offer) list(now time.Time) {
+	names := append([]string{}, o.handlers.Names()...) // in JSON, an empty list and not null
+	if o.listed.IsZero() || !slices.Equal(names, o.names) {
+		o.logger.Info("handlers", "directories", o.handlers.Directories(), "names", names)
+	}
+	o.names, o.listed = names, now
+}
+
+func jsonOf(value any) json.RawMessage {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("internal error: %T has no JSON: %v", value, err))
+	}
+	return text
 }
 
 // hasHandlers reports whether another conductor says that it has all handlers of a
