@@ -125,8 +125,8 @@ type Options struct {
 	// not count. 0: DefaultMaxTries.
 	MaxTries int
 
-	// Metadata returns what is kept with its entity on the board. It is called as often as
-	// keep-alives are sent, by one goroutine at a time, and a change is registered. nil: none.
+	// Metadata returns what is kept with its entity on the board. It is called every
+	// second, by one goroutine at a time, and a change is registered. nil: none.
 	Metadata func() logbook.Values
 	// Secrets returns a secret by its name, for the jobs of a board: see
 	// engine.Options. nil: there are none.

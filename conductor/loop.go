@@ -25,6 +25,9 @@ const (
 	// stopped steps, and the writes that release the jobs. If the board takes longer,
 	// the claims end with the session.
 	handOverTime = 2 * engine.DefaultGrace
+	// announceEvery is how often the metadata are looked at: no tool that was installed
+	// stays unknown for long, whatever the session's TTL is.
+	announceEvery = time.Second
 )
 
 // workLoop is one call of Run: it opens sessions and claims jobs until the drain.
@@ -183,14 +186,14 @@ func (w *workLoop) register(ctx context.Context, t *liveSession) (jobs.Entity, b
 	return jobs.Entity{}, false
 }
 
-// announce registers the entity again whenever its metadata have changed. It looks as
-// often as keep-alives are sent, and ends with the session.
+// announce registers the entity again when its metadata have changed. It ends with the
+// session.
 func (w *workLoop) announce(t *liveSession, registered jobs.Entity) {
 	if w.options.Metadata == nil {
 		return
 	}
 	for t.alive.Err() == nil {
-		sleep(t.alive, w.options.TTL/5)
+		sleep(t.alive, announceEvery)
 		if !reflect.DeepEqual(w.entity(), registered) {
 			if entity, ok := w.register(t.alive, t); ok {
 				registered = entity

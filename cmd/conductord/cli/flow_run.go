@@ -37,11 +37,7 @@ func (p *Program) flowRunCommand() *cobra.Command {
 				})
 			}
 			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				job, err := p.postJob(ctx, cluster, posting)
-				if err != nil {
-					return err
-				}
-				return p.showPosted(job)
+				return p.postAndShow(ctx, cluster, posting)
 			})
 		},
 	}
@@ -58,6 +54,7 @@ func (p *Program) runJob(ctx context.Context, cluster Cluster, posting jobs.Post
 		return err
 	}
 	p.Note("job %s is posted", job.ID)
+	p.warnOfHandlers(ctx, cluster, &job, &posting)
 	var finished jobs.Job
 	err = p.noteIdle(ctx, cluster, &job)
 	if err == nil {

@@ -135,11 +135,7 @@ func (p *Program) jobPostCommand() *cobra.Command {
 				})
 			}
 			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				job, err := p.postJob(ctx, cluster, posting)
-				if err != nil {
-					return err
-				}
-				return p.showPosted(job)
+				return p.postAndShow(ctx, cluster, posting)
 			})
 		},
 	}
@@ -221,7 +217,17 @@ func (w *workFlags) fill(p *Program, posting *jobs.Posting) (err error) {
 	return err
 }
 
-// postJob posts one job, and warns of what keeps it from running.
+// postAndShow posts one job, prints its id, and warns of what keeps it from running.
+func (p *Program) postAndShow(ctx context.Context, cluster Cluster, posting jobs.Posting) error {
+	job, err := p.postJob(ctx, cluster, posting)
+	if err != nil {
+		return err
+	}
+	defer p.warnOfHandlers(ctx, cluster, &job, &posting)
+	return p.showPosted(job)
+}
+
+// postJob posts one job. A note says when it had been posted before.
 func (p *Program) postJob(ctx context.Context, cluster Cluster, posting jobs.Posting) (jobs.Job, error) {
 	posted, err := cluster.Post(ctx, posting)
 	if err == nil {

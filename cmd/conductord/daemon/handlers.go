@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/flow/handler"
 	"github.com/conductord/conductord/flow/handler/scratch"
@@ -18,13 +19,9 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-const (
-	// handlersKey is where the entity of a daemon's conductor names its handlers.
-	handlersKey = "handlers"
-	// maxHandlersBytes bounds that, so that it fits into an entity. A daemon with
-	// more handlers names none, and gets no jobs from others for having them.
-	maxHandlersBytes = jobs.MaxMetadata / 2
-)
+// maxHandlersBytes bounds the list of handlers, so that it fits into an entity. A daemon
+// with more handlers names none, and gets no jobs from others for having them.
+const maxHandlersBytes = jobs.MaxMetadata / 2
 
 // confinement is what the configuration takes from handlers.
 func confinement(c config.Handlers) handler.Confinement {
@@ -95,7 +92,7 @@ func (o *offer) metadata() logbook.Values {
 	}
 	offered := logbook.Values{node.NodeKey: jsonOf(o.node)}
 	if named := jsonOf(o.names); len(named) <= maxHandlersBytes {
-		offered[handlersKey] = named
+		offered[cli.HandlersKey] = named
 	}
 	return offered
 }
@@ -130,7 +127,7 @@ func hasHandlers(detail *logbook.FlowDetail, other jobs.Entity) bool {
 		return false
 	}
 	var offered []string
-	if json.Unmarshal(other.Metadata[handlersKey], &offered) != nil {
+	if json.Unmarshal(other.Metadata[cli.HandlersKey], &offered) != nil {
 		return false
 	}
 	return !slices.ContainsFunc(document.Handlers(), func(name string) bool { return !slices.Contains(offered, name) })
