@@ -40,3 +40,12 @@ func Attempts(detail *logbook.FlowDetail) string {
 
 // Ago is how tables show a moment.
 func Ago(t time.Time) string { return agoText(t) }
+
+// Profiles is the file of profiles.
+type Profiles = profiles
+
+// ParseProfiles reads the file's text.
+func ParseProfiles(text []byte) (Profiles, error) { return parseProfiles(text) }
+
+// Text is the file's text.
+func (s *profiles) Text() ([]byte, error) { return s.text() }

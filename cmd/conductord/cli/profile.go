@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -20,6 +22,9 @@ import (
 // maxProfiles bounds the file of profiles, in bytes: a larger one is another file.
 const maxProfiles = 1 << 20
 
+// profileKeys are the keys of a profile.
+var profileKeys = []string{"server", "ca_file", "cert_file", "key_file", "token_file", "value_keys"}
+
 // profiles is the file of profiles. The key ca_file of a profile stands for CONDUCTORD_CA_FILE,
 // which wins over it. Secrets stay in the files that profiles name.
 type profiles struct {
@@ -34,19 +39,55 @@ func (p *Program) profiles() (saved profiles, path string, err error) {
 		return saved, "", nil
 	}
 	path = filepath.Join(p.ConfigDir, "conductord", "profiles.toml")
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
 		return saved, path, nil
-	case err == nil && info.Size() > maxProfiles:
-		err = fmt.Errorf("it has %d bytes, and the limit is %d", info.Size(), maxProfiles)
-	case err == nil:
-		_, err = toml.DecodeFile(path, &saved)
+	}
+	if err == nil {
+		defer file.Close()
+		var text []byte
+		if text, err = io.ReadAll(io.LimitReader(file, maxProfiles+1)); err == nil {
+			saved, err = parseProfiles(text)
+		}
 	}
 	if err != nil {
 		return saved, path, UsageError(fmt.Errorf("cannot read the profiles in %s: %w", path, err))
 	}
 	return saved, path, nil
+}
+
+// parseProfiles reads the text of the file.
+func parseProfiles(text []byte) (profiles, error) {
+	saved := profiles{Profiles: map[string]map[string]string{}}
+	if len(text) > maxProfiles {
+		return saved, &logbook.LimitError{Field: "file of profiles", Limit: maxProfiles, Size: int64(len(text)), Unit: "bytes or more"}
+	}
+	meta, err := toml.Decode(string(text), &saved)
+	if err != nil {
+		return saved, err
+	}
+	for _, key := range meta.Keys() {
+		if known := len(key) == 1 && (key[0] == "current" || key[0] == "profiles") ||
+			len(key) == 2 || len(key) == 3 && slices.Contains(profileKeys, key[2]); !known {
+			return saved, fmt.Errorf("the key %.128q is unknown: there are current, and for each profile %s", key, strings.Join(profileKeys, ", "))
+		}
+	}
+	for name, profile := range saved.Profiles {
+		if profile == nil { // an empty table, which would not be written
+			saved.Profiles[name] = map[string]string{}
+		}
+	}
+	return saved, nil
+}
+
+// text is the file's text. Nothing is written that cannot be read back.
+func (s *profiles) text() ([]byte, error) {
+	var text bytes.Buffer
+	if err := toml.NewEncoder(&text).Encode(s); err != nil {
+		return nil, err
+	}
+	_, err := parseProfiles(text.Bytes())
+	return text.Bytes(), err
 }
 
 // check returns an error unless a profile has the name.
@@ -141,6 +182,10 @@ func (s *profiles) write(path string) error {
 	if path == "" {
 		return errors.New("there is no place for them: set HOME")
 	}
+	text, err := s.text()
+	if err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
@@ -148,8 +193,8 @@ func (s *profiles) write(path string) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(toml.NewEncoder(file).Encode(s), file.Close())
-	if err == nil {
+	_, err = file.Write(text)
+	if err = errors.Join(err, file.Close()); err == nil {
 		err = os.Rename(file.Name(), path)
 	}
 	if err != nil {

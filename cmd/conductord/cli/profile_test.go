@@ -4,11 +4,14 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
 )
 
@@ -44,6 +47,8 @@ func TestProfiles(t *testing.T) {
 		{line: "config profile save shop --server a:1,b:2 --token-file " + token, said: "saved profile shop"},
 		{line: "config profile save test", env: "CONDUCTORD_SERVER=c:3", said: "saved profile test"},
 		{line: "config profile save a\x01", code: 2, said: "profile is invalid"},
+		{line: "config profile save test --server \xff", code: 1, said: "cannot write the profiles"},
+		{line: "config profile save test --server " + strings.Repeat("x", 1<<20), code: cli.ExitLimit, said: "the limit is 1048576"},
 		{line: "config profile use nobody", code: 2, said: `there is no profile "nobody"; known are: shop, test`},
 		{line: "job list", code: 6, said: "cannot connect to 127.0.0.1:7070:", servers: "127.0.0.1:7070"},
 		{line: "job list --profile shop", code: 6, said: "cannot connect to a:1, b:2 (profile shop): ", servers: "a:1 b:2", token: "secret"},
@@ -64,7 +69,7 @@ func TestProfiles(t *testing.T) {
 	} {
 		got := conductord(row.line, row.env)
 		if got.code != row.code || !strings.Contains(got.out+got.err, row.said) || strings.Join(options.Endpoints, " ") != row.servers || options.Token != row.token {
-			t.Errorf("%s %s: %+v, dialled %q with token %q", row.env, row.line, got, options.Endpoints, options.Token)
+			t.Errorf("%s %.200s: %+v, dialled %q with token %q", row.env, row.line, got, options.Endpoints, options.Token)
 		}
 	}
 	path := filepath.Join(dir, "conductord", "profiles.toml")
@@ -78,8 +83,11 @@ func TestProfiles(t *testing.T) {
 		"profiles = [":                     "cannot read the profiles",
 		"#" + strings.Repeat("x", 1<<20):   "the limit is 1048576",
 		"current = 'gone'":                 `there is no profile "gone"; known are: -`,
-		"current = 'x'\n[profiles.x]\na=1": "cannot read the profiles",
+		"current = 'x'\n[profiles.x]\na=1": "line 3",
+		"curent = 'x'":                     "the key \"curent\" is unknown",
+		"[profiles.x]\nservers = 'a:1'":    "the key \"profiles.x.servers\" is unknown",
 	} {
+		_ = os.Remove(path)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -106,4 +114,39 @@ func TestStatusNamesProfile(t *testing.T) {
 			t.Errorf("%s: %+v", row.line, got)
 		}
 	}
+}
+
+// FuzzProfiles: what can be read is written as the same; what is refused names a line or a key.
+func FuzzProfiles(f *testing.F) {
+	f.Add("current = 'shop'\n[profiles.shop]\nserver = 'a:1,b:2'\ntoken_file = '/t'\n", "a", "b:3")
+	f.Add("[profiles.\"a b\"]\nca_file = \"\\u0001\\n\"\n[profiles.c]\n", "", "\xff")
+	f.Add("profiles = {x = {server = 1}}", "x.y", "\u2028\"'")
+	f.Add("[profiles]\nx = 'a'", "é", strings.Repeat("x", 1<<20))
+	f.Fuzz(func(t *testing.T, text, name, server string) {
+		saved, err := cli.ParseProfiles([]byte(text))
+		if err != nil {
+			if said := err.Error(); !strings.Contains(said, "line") && !strings.Contains(said, "key") && !strings.Contains(said, "limit") {
+				t.Fatalf("%q is refused without a place: %s", text, said)
+			}
+			return
+		}
+		same := func(saved cli.Profiles) bool {
+			text, err := saved.Text()
+			if err != nil {
+				return false
+			}
+			again, err := cli.ParseProfiles(text)
+			if err != nil || !reflect.DeepEqual(again, saved) {
+				t.Fatalf("%+v is read back as %+v, %v, from %q", saved, again, err, text)
+			}
+			return true
+		}
+		if !same(saved) {
+			t.Fatalf("%q can be read and not be written", text)
+		}
+		saved.Profiles[name] = map[string]string{"server": server}
+		if usual := logbook.MaxLimits.CheckName("profile", name) == nil && utf8.ValidString(server); !same(saved) && usual && len(server) < 1<<17 && len(text) < 1<<17 {
+			t.Fatalf("profile %q with server %q is refused", name, server)
+		}
+	})
 }
