@@ -133,3 +133,49 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d bytes are kept in all", total)
 	}
 }
+
+// FuzzCursors: the next of a page continues after its last line, names its node, and is no
+// place in another buffer. What no page has said is refused, or a place in another buffer.
+func FuzzCursors(f *testing.F) {
+	f.Add("n1", uint8(3), uint8(1), "2.x.n1")
+	f.Add("n.1", uint8(0), uint8(0), "x")
+	f.Add("", uint8(9), uint8(9), "-1.a.b")
+	f.Add("ü\x00", uint8(200), uint8(100), "99999999999999999999.a.b")
+	f.Add("n", uint8(1), uint8(1), "+1.a.b")
+	f.Fuzz(func(t *testing.T, node string, count, read uint8, text string) {
+		b, job := steplog.New(node), jobs.NewJobID()
+		defer b.Begin(job)()
+		next := ""
+		for i := range int(count) {
+			b.Append(job, line("a", fmt.Sprint(i)), 1)
+			if i+1 == int(read) {
+				page, _, err := b.Read(steplog.Query{Job: job})
+				if err != nil || len(page.Lines) != i+1 {
+					t.Fatalf("%d lines after %d, %v", len(page.Lines), i+1, err)
+				}
+				next = page.Next
+			}
+		}
+		page, _, err := b.Read(steplog.Query{Job: job, After: next})
+		want := int(count)
+		if next != "" {
+			want -= int(read)
+		}
+		if err != nil || len(page.Lines) != want || steplog.NodeOf(page.Next) != node {
+			t.Fatalf("%d lines follow %q of node %q, want %d; then %q, %v", len(page.Lines), next, node, want, page.Next, err)
+		}
+		if rest, _, err := b.Read(steplog.Query{Job: job, After: page.Next}); err != nil || len(rest.Lines) > 0 || rest.Next != page.Next {
+			t.Fatalf("%d lines follow the last one, then %q, %v", len(rest.Lines), rest.Next, err)
+		}
+		switch other, _, err := b.Read(steplog.Query{Job: job, After: text}); {
+		case errors.Is(err, logbook.ErrInvalid):
+			if len(err.Error()) > 1000 {
+				t.Fatalf("%d bytes of refusal", len(err.Error()))
+			}
+		case err != nil || len(other.Lines) != int(count):
+			t.Fatalf("%d lines follow %q, %v", len(other.Lines), text, err)
+		case text != "" && strings.Count(text, ".") < 2:
+			t.Fatalf("%q passes for a next", text)
+		}
+	})
+}
