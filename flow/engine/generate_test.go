@@ -42,6 +42,7 @@ type drawing struct {
 	breaks   bool // some revert fails for good
 	once     bool
 	walls    bool // some retry answers otherwise than its neighbours
+	late     bool // some step waits for its deadline
 	notes    []string
 	around   []string       // the openings of the each around the node that is drawn
 	elements map[string]int // of all openings, in all instances
@@ -309,15 +310,33 @@ func (d *drawing) step() *flow.Step {
 	d.failures(a)
 	a.undo = !d.oneIn(4, "no revert")
 	d.undoing(a)
-	if a.flaw == "timeout" || a.undoFlaw == "timeout" {
-		options = append(options, flow.Timeout(time.Minute))
-	}
+	options = append(options, d.bounds(a)...)
 	d.notes = append(d.notes, a.String())
 	if !a.undo {
 		d.has("no revert")
 		return flow.NewStep(a.name, a, options...)
 	}
 	return flow.NewStep(a.name, &undoingActor{a}, options...)
+}
+
+// drawnDeadline is longer than all that a step may wait for, but for another that has a deadline.
+const drawnDeadline = time.Hour
+
+// bounds ends what a step does that waits for the end of its context. One step of a flow does so
+// at its deadline. Others may have one that is never over.
+func (d *drawing) bounds(a *actor) []flow.StepOption {
+	switch {
+	case a.flaw == "timeout" && a.undoFlaw != "timeout" && !d.late && a.asks == 0 && a.key == "" && len(d.around) == 0:
+		d.late = true
+		d.has("deadline passes")
+		return []flow.StepOption{flow.Deadline(drawnDeadline)}
+	case a.flaw == "timeout" || a.undoFlaw == "timeout":
+		return []flow.StepOption{flow.Timeout(time.Minute)}
+	case d.oneIn(4, "deadline"):
+		d.has("deadline")
+		return []flow.StepOption{flow.Deadline(1000 * drawnDeadline)}
+	}
+	return nil
 }
 
 // arguments lets a step depend on steps before it.

@@ -89,7 +89,7 @@ var least = map[string]int{
 	"task execute fails: error": 40, "task execute fails: panic": 30, "task execute fails: result": 30, "task execute fails: timeout": 4,
 	"task execute fails for good": 10, "task revert fails: error": 3, "task revert fails: panic": 1, "task revert fails: timeout": 1,
 	"tried again": 6, "undone at the second try": 1, "at most once": 5, "at most once, and cut off": 3,
-	"execute says not yet": 40, "revert says not yet": 20,
+	"deadline": 85, "deadline passes": 6, "execute says not yet": 40, "revert says not yet": 20,
 	"ends success": 45, "ends reverted": 90, "ends failure": 5, "crashed": 160, "crashed twice": 160, "suspended": 150, "cancelled": 100,
 	"taken up without a record": 80, "begun without a record, and crashed": 16,
 }
@@ -261,6 +261,7 @@ func (c *trial) series(rt *rapid.T, mishaps []mishap) finish {
 		rt.Errorf("%v", fault)
 	}
 	c.ended(rt, f)
+	c.inTime(rt, f)
 	if rt.Failed() {
 		rt.Fatalf("%s", c)
 	}
@@ -399,6 +400,31 @@ func (c *trial) settled(rt *rapid.T, f finish) {
 	}
 	if f.detail.State != f.end.State {
 		rt.Errorf("the run ended as %s, and the record says %s", f.end.State, f.detail.State)
+	}
+}
+
+// inTime holds of the executions of every step: however often it was cut off, none of a round
+// goes on behind the deadline of the first. One that begins behind it ends at once.
+func (c *trial) inTime(rt *rapid.T, f finish) {
+	for _, step := range c.grown.Steps() {
+		atom, ok := f.detail.Atom(step.Name())
+		if !ok || step.Deadline() == 0 {
+			continue
+		}
+		var end time.Time
+		for i := range atom.Attempts {
+			attempt := &atom.Attempts[i]
+			switch {
+			case attempt.Action == logbook.ActionRevert:
+				end = time.Time{}
+				continue
+			case end.IsZero():
+				end = attempt.StartedAt.Add(step.Deadline())
+			}
+			if attempt.EndedAt.After(end) && attempt.EndedAt.After(attempt.StartedAt) {
+				rt.Errorf("execution %d of %s goes on for %s behind the deadline", attempt.Number, atom.Name, attempt.EndedAt.Sub(end))
+			}
+		}
 	}
 }
 
