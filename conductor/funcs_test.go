@@ -30,7 +30,7 @@ func funcs(c cluster, kind string, do conductor.Func) (conductor.Options, *diary
 
 // TestFuncEndings holds the table of Func: what a Func returns decides how its job ends.
 func TestFuncEndings(t *testing.T) {
-	retry := &jobs.RetryPolicy{Attempts: 2, Delay: time.Minute, OnFailure: jobs.FailureParks}
+	retry := &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 2, Delay: time.Minute}, OnFailure: jobs.FailureParks}
 	broken := errors.New("the printer burns")
 	rows := []struct {
 		name     string

@@ -27,7 +27,7 @@ func (f *tireless) registry(t *testing.T) *flow.Registry {
 		before := flow.FuncRevert("before",
 			func(context.Context, struct{}) (struct{}, error) { f.done.Add(1); return struct{}{}, nil },
 			func(context.Context, struct{}, *struct{}) error { f.back.Add(1); return nil })
-		tired := do("tired", func(ctx context.Context) error { return f.try(ctx, f.tries.Add(1)) }, flow.Retry(flow.RetryPolicy{Attempts: 100}))
+		tired := do("tired", func(ctx context.Context) error { return f.try(ctx, f.tries.Add(1)) }, flow.Retry(flow.Backoff{Attempts: 100}))
 		return []flow.Node{before, flow.Linear("g", tired).WithRetry(flow.Times("again", f.rounds))}, nil
 	}}.registry(t)
 }
@@ -47,7 +47,7 @@ func TestLongHistoriesEnd(t *testing.T) {
 		back    int64 // how often the step before is undone
 	}{
 		{"every round of a retry is used up", 100, nil, never, false, jobs.OutcomeReverted, 10_000, 1},
-		{"the job is tried for ever", 1, &jobs.RetryPolicy{Attempts: 1, Delay: jobs.MinRetryDelay, OnFailure: jobs.FailureRetries},
+		{"the job is tried for ever", 1, &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 1, Delay: jobs.MinRetryDelay}, OnFailure: jobs.FailureRetries},
 			func(_ context.Context, number int64) error {
 				if number <= 11_000 {
 					return errors.New("not yet")

@@ -30,7 +30,7 @@ func TestLogs(t *testing.T) {
 						return errors.New("no")
 					}
 					return nil
-				}, flow.Retry(flow.RetryPolicy{Attempts: 2}))}, nil
+				}, flow.Retry(flow.Backoff{Attempts: 2}))}, nil
 			}}
 			o := options(c, factory.registry(t))
 			if o.Logs = steplog.New("n1"); encrypts {

@@ -104,7 +104,7 @@ func threeTimes(t *testing.T, c cluster) jobs.JobID {
 	t.Helper()
 	book := logbook.Book{ID: logbook.NewBookID(), Name: "stubborn"}
 	book.Flows = []logbook.FlowDetail{{ID: logbook.NewFlowID(), Book: book.ID, Name: "stubborn", Factory: logbook.Factory{Name: "stubborn"}}}
-	return postOne(t, c, jobs.Posting{Name: "stubborn", Book: &book, Retry: &jobs.RetryPolicy{Attempts: 3, Delay: jobs.MinRetryDelay}}).ID
+	return postOne(t, c, jobs.Posting{Name: "stubborn", Book: &book, Retry: &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 3, Delay: jobs.MinRetryDelay}}}).ID
 }
 
 // thrice checks that two attempts have failed, and the third has not.

@@ -150,8 +150,8 @@ func TestFaults(t *testing.T) {
 		{"no task", flow.NewStep("a", nil), []error{flow.ErrInvalid}, "no task"},
 		{"rebinding what is not there", flow.NewStep("a", idle{}, flow.Rebind(map[string]string{"x": "y"})), []error{flow.ErrInvalid}, `"x"`},
 		{"requiring twice", step("a needs:x,x"), []error{flow.ErrInvalid}, "twice"},
-		{"at most once, tried thrice", flow.NewStep("a", idle{}, flow.AtMostOnce(), flow.Retry(flow.RetryPolicy{Attempts: 3})), []error{flow.ErrInvalid}, "at most once"},
-		{"too many attempts", flow.NewStep("a", idle{}, flow.Retry(flow.RetryPolicy{Attempts: flow.MaxAttempts + 1})), []error{flow.ErrInvalid}, "attempts"},
+		{"at most once, tried thrice", flow.NewStep("a", idle{}, flow.AtMostOnce(), flow.Retry(flow.Backoff{Attempts: 3})), []error{flow.ErrInvalid}, "at most once"},
+		{"too many attempts", flow.NewStep("a", idle{}, flow.Retry(flow.Backoff{Attempts: logbook.MaxAttempts + 1})), []error{flow.ErrInvalid}, "attempts"},
 		{"a negative timeout", flow.NewStep("a", idle{}, flow.Timeout(-1)), []error{flow.ErrInvalid}, "timeout"},
 		{"a revert that lacks something", flow.NewStep("a", idleReverter{}, flow.RevertRequires("x")), []error{flow.ErrMissing}, "to be reverted"},
 		{"all at once", flow.Linear("f", steps("a needs:x", "b needs:y")...).Add(flow.Unordered("u", steps("c gives:z", "d gives:z")...), step("e needs:z")),
@@ -243,7 +243,7 @@ func TestRevertArguments(t *testing.T) {
 
 func TestDrawings(t *testing.T) {
 	root := flow.Linear("f \"one\"", step("a gives:x"), flow.Unordered("u", step("b needs:x"),
-		flow.NewStep("<c> & #", idleReverter{}, flow.Timeout(time.Second), flow.Retry(flow.RetryPolicy{Attempts: 3, Delay: time.Second}))))
+		flow.NewStep("<c> & #", idleReverter{}, flow.Timeout(time.Second), flow.Retry(flow.Backoff{Attempts: 3, Delay: time.Second}))))
 	plan, err := flow.Compile(root)
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/conductord/conductord/logbook"
@@ -83,34 +82,6 @@ const (
 	VerdictRevertAll
 )
 
-// Backoff is a delay that grows from round to round.
-type Backoff struct {
-	Delay      time.Duration // before the second round
-	Multiplier float64       // of the delay, before each further one; 0: 1
-	MaxDelay   time.Duration // 0: DefaultMaxDelay, or Delay if that is longer
-	// Jitter, from 0 to 1, is the share of the delay that is left to chance,
-	// so that flows which failed together do not come back together: 0.2
-	// makes 10 s anything from 8 s to 10 s.
-	Jitter float64
-}
-
-// After is the delay after so many rounds.
-func (b Backoff) After(rounds int) time.Duration {
-	delay, _ := b.policy().Again(max(1, rounds))
-	return delay
-}
-
-// policy is the delay as a step's policy without a last attempt.
-func (b Backoff) policy() RetryPolicy {
-	return RetryPolicy{Attempts: math.MaxInt, Delay: b.Delay, Multiplier: b.Multiplier, MaxDelay: b.MaxDelay, Jitter: b.Jitter}
-}
-
-func (b Backoff) check() error {
-	policy := b.policy()
-	policy.Attempts = 0
-	return policy.check()
-}
-
 // Retrier is a retry: the atom at the beginning of a flow that gives its steps a value and
 // decides what happens when one of them fails. Make one with Times, ForEach,
 // ParameterizedForEach, AlwaysRevert, AlwaysRevertAll or NewRetrier, and give it to one flow with
@@ -123,7 +94,7 @@ func NewRetrier(name string, controller Controller, options ...RetryOption) *Ret
 }
 
 func newRetrier(name string, controller Controller, derived derivation, faults []error, options []RetryOption) *Retrier {
-	s := &Step{name: name, retry: RetryPolicy{}, derived: derived, faults: faults, controller: controller, retrier: true}
+	s := &Step{name: name, derived: derived, faults: faults, controller: controller, retrier: true}
 	given := make([]StepOption, len(options))
 	for i, o := range options {
 		if o != nil { // else finished reports it
@@ -136,7 +107,7 @@ func newRetrier(name string, controller Controller, derived derivation, faults [
 // Name is the name of the retry, which is also that of its atom.
 func (r *Retrier) Name() string { return r.step.name }
 
-// Pause puts a delay before each further round.
+// Pause puts a delay before each further round. It has no Attempts: the rounds are the retry's.
 func Pause(backoff Backoff) RetryOption { return retryOption(func(s *Step) { s.pause = &backoff }) }
 
 // RevertingAll makes a retry that has used up its rounds revert everything, instead of leaving

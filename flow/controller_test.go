@@ -107,11 +107,15 @@ func TestBadControllersAreErrors(t *testing.T) {
 }
 
 func TestPausesGrowAndAreLeftToChance(t *testing.T) {
-	backoff := flow.Backoff{Delay: 10 * time.Second, Multiplier: 2, MaxDelay: time.Minute, Jitter: 0.2}
+	retry := retryStep(t, flow.Times("r", 100, flow.Pause(flow.Backoff{Delay: 10 * time.Second, BackoffPercent: 200, MaxDelay: time.Minute, JitterPercent: 20})))
 	seen := make(map[time.Duration]bool)
 	for rounds, most := range map[int]time.Duration{1: 10 * time.Second, 2: 20 * time.Second, 3: 40 * time.Second, 4: time.Minute, 99: time.Minute} {
 		for range 50 {
-			got := backoff.After(rounds)
+			decision, err := retry.Decide(&flow.History{Rounds: make([]flow.Round, rounds)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := decision.Delay
 			if seen[got] = true; got > most || got < most*8/10 {
 				t.Errorf("after %d rounds: %s", rounds, got)
 			}
@@ -120,7 +124,7 @@ func TestPausesGrowAndAreLeftToChance(t *testing.T) {
 	if len(seen) < 100 {
 		t.Errorf("250 delays are only %d different ones", len(seen))
 	}
-	retry := retryStep(t, flow.Times("r", 3, flow.Pause(flow.Backoff{Delay: time.Hour})))
+	retry = retryStep(t, flow.Times("r", 3, flow.Pause(flow.Backoff{Delay: time.Hour})))
 	decision, err := retry.Decide(&flow.History{Rounds: make([]flow.Round, 1)})
 	if err != nil || decision != (flow.Decision{Verdict: flow.VerdictRetry, Delay: time.Hour}) {
 		t.Errorf("got %v, %v", decision, err)
@@ -156,7 +160,7 @@ func TestFaultsOfRetries(t *testing.T) {
 		{"two over one", flow.Linear("f").WithRetry(flow.Times("r", 2)).WithRetry(flow.Times("q", 2)), flow.ErrDuplicate, "2 retries"},
 		{"one over two", flow.Linear("f", flow.Linear("g").WithRetry(shared)).WithRetry(shared), flow.ErrDuplicate, "stands over two flows"},
 		{"named as a step", flow.Linear("f", step("r")).WithRetry(flow.Times("r", 2)), flow.ErrDuplicate, `two steps are named "r"`},
-		{"jitter", flow.Linear("f").WithRetry(flow.Times("r", 2, flow.Pause(flow.Backoff{Jitter: 2}))), flow.ErrInvalid, "jitter"},
+		{"jitter", flow.Linear("f").WithRetry(flow.Times("r", 2, flow.Pause(flow.Backoff{JitterPercent: 101}))), flow.ErrInvalid, "jitter"},
 		{"at most once", flow.Linear("f", flow.Linear("g", step("a", flow.AtMostOnce()))).WithRetry(flow.Times("r", 2)), flow.ErrInvalid, "stands under retry"},
 		{"missing values", flow.Linear("f").WithRetry(flow.ParameterizedForEach("r", "list")), flow.ErrMissing, `"list"`},
 		{"value from inside", flow.Linear("f", step("a", flow.Provides("list"))).WithRetry(flow.ParameterizedForEach("r", "list")), flow.ErrMissing, `"list"`},
@@ -202,7 +206,7 @@ func TestRetriesInGraphs(t *testing.T) {
 // TestOptionsFit: an option of steps is none of retries, and the other way round, for the compiler.
 func TestOptionsFit(t *testing.T) {
 	for name, option := range map[string]flow.StepOption{
-		"Timeout": flow.Timeout(1), "Retry": flow.Retry(flow.RetryPolicy{}), "AtMostOnce": flow.AtMostOnce(), "Uninterruptible": flow.Uninterruptible(),
+		"Timeout": flow.Timeout(1), "Retry": flow.Retry(flow.Backoff{}), "AtMostOnce": flow.AtMostOnce(), "Uninterruptible": flow.Uninterruptible(),
 		"RevertRequires": flow.RevertRequires("x"), "WaitAtMost": flow.WaitAtMost(1), "Concurrency": flow.Concurrency("k", 1), "Priority": flow.Priority(1),
 	} {
 		if _, both := option.(flow.RetryOption); both {

@@ -251,33 +251,6 @@ func TestFailuresFitTheLogbook(t *testing.T) {
 	}
 }
 
-func TestRetryPolicy(t *testing.T) {
-	for _, row := range []struct {
-		policy flow.RetryPolicy
-		want   string // the delays until it gives up
-	}{
-		{flow.RetryPolicy{}, ""},
-		{flow.RetryPolicy{Attempts: 1, Delay: time.Second}, ""},
-		{flow.RetryPolicy{Attempts: 3, Delay: time.Second}, "1s 1s"},
-		{flow.RetryPolicy{Attempts: 5, Delay: time.Second, Multiplier: 2, MaxDelay: 3 * time.Second}, "1s 2s 3s 3s"},
-		{flow.RetryPolicy{Attempts: 4, Delay: time.Minute, Multiplier: 10}, "1m0s 5m0s 5m0s"},
-		{flow.RetryPolicy{Attempts: 3, Delay: time.Hour}, "1h0m0s 1h0m0s"},
-		{flow.RetryPolicy{Attempts: 4, Delay: time.Second, Multiplier: 1e300, MaxDelay: time.Hour}, "1s 1h0m0s 1h0m0s"},
-	} {
-		var delays []string
-		for failures := 1; ; failures++ {
-			delay, again := row.policy.Again(failures)
-			if !again {
-				break
-			}
-			delays = append(delays, delay.String())
-		}
-		if got := strings.Join(delays, " "); got != row.want {
-			t.Errorf("%+v waits %s, not %s", row.policy, got, row.want)
-		}
-	}
-}
-
 func TestRegistry(t *testing.T) {
 	r := flow.NewRegistry()
 	fine := func(args json.RawMessage) (*flow.Flow, error) { return flow.Linear(string(args)), nil }

@@ -104,30 +104,21 @@ func TestShadowedNames(t *testing.T) {
 	}
 }
 
-// TestJitterOfSteps: what is drawn lies between the share that is left and the
-// whole, differs, and Longest bounds it.
-func TestJitterOfSteps(t *testing.T) {
-	policy := flow.RetryPolicy{Attempts: 3, Delay: time.Hour, Multiplier: 2, MaxDelay: 2 * time.Hour, Jitter: 0.5}
-	for failures, longest := range map[int]time.Duration{0: 0, 1: time.Hour, 2: 2 * time.Hour, 3: 0} {
-		if got := policy.Longest(failures); got != longest {
-			t.Errorf("after %d failures: at most %s, wanted %s", failures, got, longest)
-		}
-		drawn := make(map[time.Duration]bool)
-		for range 100 {
-			delay, _ := policy.Again(failures)
-			drawn[delay] = true
-			if delay > longest || delay < longest/2 {
-				t.Errorf("after %d failures: %s is not between half of %s and all of it", failures, delay, longest)
-			}
-		}
-		if longest > 0 && len(drawn) < 2 {
-			t.Errorf("after %d failures: always the same", failures)
+// TestAttemptsOfSteps: a step is tried as often as it says, and a policy that is out of
+// bounds is a fault.
+func TestAttemptsOfSteps(t *testing.T) {
+	step := flow.NewStep("a", idle{}, flow.Retry(flow.Backoff{Attempts: 3, Delay: time.Hour, BackoffPercent: 200, JitterPercent: 50}))
+	for failures, again := range map[int]bool{1: true, 2: true, 3: false} {
+		longest := step.Retry().Longest(failures)
+		if delay, more := step.Again(failures); more != again || delay > longest || delay < longest/2 {
+			t.Errorf("after %d failures: %s, %v", failures, delay, more)
 		}
 	}
-	for _, jitter := range []float64{-0.1, 1.1} {
-		_, err := flow.Compile(flow.NewStep("a", idle{}, flow.Retry(flow.RetryPolicy{Jitter: jitter})))
-		if !errors.Is(err, flow.ErrInvalid) || !strings.Contains(err.Error(), "jitter") {
-			t.Errorf("a jitter of %v: %v", jitter, err)
-		}
+	if _, more := flow.NewStep("a", idle{}).Again(1); more {
+		t.Error("a step without a policy is tried again")
+	}
+	_, err := flow.Compile(flow.NewStep("a", idle{}, flow.Retry(flow.Backoff{JitterPercent: 101})))
+	if !errors.Is(err, flow.ErrInvalid) || !strings.Contains(err.Error(), "jitter_percent") {
+		t.Errorf("too much chance: %v", err)
 	}
 }

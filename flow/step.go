@@ -3,6 +3,7 @@ package flow
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -37,7 +38,7 @@ type Step struct {
 	provides        []Provision
 	timeout         time.Duration
 	deadline        time.Duration
-	retry           RetryPolicy
+	retry           Backoff
 	atMostOnce      bool
 	uninterruptible bool
 	waitAtMost      time.Duration
@@ -196,7 +197,7 @@ func Deadline(d time.Duration) StepOption { return stepOption(func(s *Step) { s.
 
 // Retry tries the step again after a failure that is not permanent. It holds for execute and
 // revert, each counted separately.
-func Retry(policy RetryPolicy) StepOption { return stepOption(func(s *Step) { s.retry = policy }) }
+func Retry(policy Backoff) StepOption { return stepOption(func(s *Step) { s.retry = policy }) }
 
 // AtMostOnce makes the engine never start the step again. If its conductor dies while it runs,
 // the step has failed, whatever it did, and is reverted.
@@ -257,7 +258,7 @@ func (s *Step) Decide(history *History) (decision Decision, err error) {
 	case decision.Verdict == VerdictRevert && s.revertingAll:
 		decision.Verdict = VerdictRevertAll
 	case decision.Verdict == VerdictRetry && s.pause != nil:
-		decision.Delay = s.pause.After(len(history.Rounds))
+		decision.Delay = s.pause.Wait(max(1, len(history.Rounds)), rand.Uint64())
 	}
 	decision.Delay = min(decision.Delay, MaxPause)
 	return decision, nil
@@ -268,7 +269,7 @@ func (s *Step) LongestDelay(rounds int) time.Duration {
 	if s.pause == nil {
 		return MaxPause
 	}
-	return min(s.pause.policy().Longest(max(1, rounds)), MaxPause)
+	return min(s.pause.Longest(max(1, rounds)), MaxPause)
 }
 
 // Task is the work of the step.
@@ -296,7 +297,13 @@ func (s *Step) Timeout() time.Duration { return s.timeout }
 func (s *Step) Deadline() time.Duration { return s.deadline }
 
 // Retry is how often the step is tried.
-func (s *Step) Retry() RetryPolicy { return s.retry }
+func (s *Step) Retry() Backoff { return s.retry }
+
+// Again reports whether the step is tried again after so many failures, and after which delay.
+// Attempts cut off by a crash do not count as failures.
+func (s *Step) Again(failures int) (time.Duration, bool) {
+	return s.retry.Wait(failures, rand.Uint64()), failures < s.retry.Tries()
+}
 
 // AtMostOnce reports whether the step must never be started twice.
 func (s *Step) AtMostOnce() bool { return s.atMostOnce }
@@ -368,8 +375,8 @@ func (s *Step) check() {
 	if s.atMostOnce && s.retry.Attempts > 1 {
 		s.fault("it is to run at most once, and to be tried %d times", s.retry.Attempts)
 	}
-	if err := s.retry.check(); err != nil {
-		s.fault("its retry policy: %w", err)
+	if err := s.retry.Check("retry"); err != nil {
+		s.fault("%w", err)
 	}
 	s.checkNames("requires", argumentNames(s.requires))
 	s.checkNames("requires for its revert", argumentNames(s.revertRequires))
@@ -390,8 +397,8 @@ func (s *Step) checkRetrier() {
 		s.fault("it is a retry and has no controller")
 	}
 	if s.pause != nil {
-		if err := s.pause.check(); err != nil {
-			s.fault("its pause: %w", err)
+		if err := s.pause.Check("pause"); err != nil {
+			s.fault("%w", err)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"strconv"
-	"time"
 
 	"github.com/conductord/conductord/logbook"
 )
@@ -79,14 +78,6 @@ func (c *Call) KeepStderr(end string, truncated bool) {
 // Stderr is what KeepStderr set.
 func (c *Call) Stderr() (end string, truncated bool) { return c.stderr, c.stderrTruncated }
 
-// RetryPolicy is how often a step is tried, and the delays between the attempts. The zero value
-// tries once.
-type RetryPolicy struct {
-	Attempts   int           // in all; 0 and 1: once
-	Delay      time.Duration // before the second attempt
-	Multiplier float64       // of the delay, before each further one; 0: 1
-	MaxDelay   time.Duration // 0: DefaultMaxDelay, or Delay if that is longer
-	// Jitter, from 0 to 1, is the random share of the delay, so that steps which failed together are
-	// not tried again together: 0.2 makes 10 s anything from 8 s to 10 s.
-	Jitter float64
-}
+// Backoff is how often a step is tried and how long it pauses between, or how long a retry pauses
+// between rounds.
+type Backoff = logbook.Backoff

@@ -14,6 +14,7 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/schedules"
+	"github.com/conductord/conductord/logbook"
 )
 
 // modelSchedule is a schedule with all of its records.
@@ -450,7 +451,7 @@ func (w *walker) savedSchedule(name schedules.Ref, known *schedules.Schedule, is
 	}
 	given.Posting = jobs.Posting{Kind: w.oneOf("kind", "k", "l"), Key: w.oneOf("key", "", "", "", "red"), Front: w.draw("front", 4) == 0, Hold: w.draw("held", 9) == 0}
 	if w.draw("with a retry policy", 2) == 0 {
-		given.Posting.Retry = &jobs.RetryPolicy{Attempts: 2, Delay: time.Second, OnFailure: jobs.OnFailure(w.oneOf("on failure", "complete", "park"))}
+		given.Posting.Retry = &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 2, Delay: time.Second}, OnFailure: jobs.OnFailure(w.oneOf("on failure", "complete", "park"))}
 	}
 	if w.draw("with a flow", 1) == 0 {
 		b, err := command.BookFromProto(book("book of slots", "flow of slots"))

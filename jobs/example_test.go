@@ -10,6 +10,7 @@ import (
 	"github.com/conductord/conductord/fsm/fsmtest"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/await"
+	"github.com/conductord/conductord/logbook"
 )
 
 // openBoard gives a board to try things out on; a program dials a cluster, by
@@ -56,7 +57,7 @@ func ExampleNewPosting() {
 	fmt.Println(job.Kind, string(job.Store["guest"]), err)
 
 	posting := jobs.NewPlainPosting("mail", map[string]any{"to": "Ada"})
-	posting.Priority, posting.Retry = jobs.High, &jobs.RetryPolicy{Attempts: 5}
+	posting.Priority, posting.Retry = jobs.High, &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 5}}
 	job, err = jobs.PostOne(ctx, board, posting)
 	fmt.Println(job.Kind, string(job.Details), err)
 

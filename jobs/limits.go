@@ -43,7 +43,7 @@ const (
 	MinRetention = time.Second
 	MaxRetention = 365 * 24 * time.Hour
 	// MaxDelay is how long an abandoned job may be kept from others.
-	MaxDelay = 365 * 24 * time.Hour
+	MaxDelay = logbook.MaxDelay
 )
 
 // CheckPosting checks a posting before it is written. Whether its book and

@@ -1,11 +1,10 @@
 package jobs
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"math"
-	"math/bits"
 	"slices"
 	"time"
 
@@ -19,19 +18,11 @@ import (
 // again by itself. Owners that vanish, and trouble that is not the work's
 // fault, are counted apart: Crashes and Failures.
 //
-// The zero value tries once, and completes the job.
+// The zero value tries once, and completes the job. A Delay of 0 is DefaultRetryDelay, and a
+// MaxDelay of 0 an hour, or Delay if that is longer.
 type RetryPolicy struct {
-	Attempts int           // in all; 0 and 1: once
-	Delay    time.Duration // before the second attempt; 0: DefaultRetryDelay
-	// BackoffPercent is how long each further delay is, in percent of the one
-	// before; 0: 100.
-	BackoffPercent int
-	MaxDelay       time.Duration // 0: an hour, or Delay if that is longer
-	// JitterPercent is the share of a delay that is left to chance, so that jobs
-	// which failed together do not come back together: 20 makes 10 s anything
-	// from 8 s to 10 s.
-	JitterPercent int
-	PriorityStep  Priority // is added to the job's priority before each further attempt
+	logbook.Backoff
+	PriorityStep Priority // is added to the job's priority before each further attempt
 	// Never are kinds of failure after which nobody tries again, besides those
 	// that are permanent. The causes of a failure count too.
 	Never     []string
@@ -52,16 +43,11 @@ const (
 )
 
 const (
-	// MaxAttempts bounds the attempts of a policy: every one leaves a record,
-	// and its flow keeps what each step did.
-	MaxAttempts = 100
 	// MinRetryDelay keeps a job that fails at once from being all that its
 	// conductor does.
 	MinRetryDelay = 100 * time.Millisecond
 	// DefaultRetryDelay is before the second attempt, where nothing is said.
 	DefaultRetryDelay = 10 * time.Second
-	// MaxBackoffPercent bounds how fast delays grow.
-	MaxBackoffPercent = 10_000
 	// MaxNever bounds the kinds of failure that a policy names: it stands with
 	// the job, which is written often.
 	MaxNever = 8
@@ -78,48 +64,26 @@ func CheckRetryPolicy(l logbook.Limits, p *RetryPolicy) error {
 		return nil
 	}
 	known := []OnFailure{"", FailureCompletes, FailureRetries, FailureParks}
+	b := p.backoff()
 	switch {
-	case p.Attempts < 0:
-		return &logbook.InvalidError{Field: "retry attempts", Reason: "negative"}
-	case p.Attempts > MaxAttempts:
-		return &logbook.LimitError{Field: "retry attempts", Limit: MaxAttempts, Size: int64(p.Attempts), Unit: "attempts"}
-	case p.BackoffPercent != 0 && p.BackoffPercent < 100:
-		return &logbook.InvalidError{Field: "retry backoff_percent", Reason: fmt.Sprintf("%d is below 100", p.BackoffPercent)}
-	case p.BackoffPercent > MaxBackoffPercent:
-		return &logbook.LimitError{Field: "retry backoff_percent", Limit: MaxBackoffPercent, Size: int64(p.BackoffPercent), Unit: "percent"}
-	case p.JitterPercent < 0 || p.JitterPercent > 100:
-		return &logbook.InvalidError{Field: "retry jitter_percent", Reason: fmt.Sprintf("%d is not between 0 and 100", p.JitterPercent)}
+	case b.Delay >= 0 && b.Delay < MinRetryDelay:
+		return &logbook.InvalidError{Field: "retry delay", Reason: fmt.Sprintf("%s is below %s", b.Delay, MinRetryDelay)}
 	case !slices.Contains(known, p.OnFailure):
 		return &logbook.InvalidError{Field: "retry on_failure", Reason: fmt.Sprintf("%.64q is none of %v", string(p.OnFailure), known[1:])}
 	}
-	if err := checkRetryDelay("retry delay", p.Delay); err != nil {
+	if err := b.Check("retry"); err != nil {
 		return err
-	}
-	if err := checkRetryDelay("retry max_delay", p.MaxDelay); err != nil {
-		return err
-	}
-	if p.MaxDelay != 0 && p.MaxDelay < p.firstDelay() {
-		return &logbook.InvalidError{Field: "retry max_delay", Reason: fmt.Sprintf("%s is shorter than the first delay, %s", p.MaxDelay, p.firstDelay())}
 	}
 	return checkNames(l, "retry never", p.Never, MaxNever, "kinds")
 }
 
-func checkRetryDelay(field string, delay time.Duration) error {
-	if delay != 0 && (delay < MinRetryDelay || delay > MaxDelay) {
-		return &logbook.InvalidError{Field: field, Reason: fmt.Sprintf("%s is not between %s and %s", delay, MinRetryDelay, MaxDelay)}
-	}
-	return nil
+// backoff has the defaults of a job in the place of those of a step.
+func (p *RetryPolicy) backoff() logbook.Backoff {
+	b := p.Backoff
+	b.Delay = cmp.Or(b.Delay, DefaultRetryDelay)
+	b.MaxDelay = cmp.Or(b.MaxDelay, max(defaultMaxRetryDelay, b.Delay))
+	return b
 }
-
-func (p *RetryPolicy) firstDelay() time.Duration {
-	if p.Delay == 0 {
-		return DefaultRetryDelay
-	}
-	return p.Delay
-}
-
-// Tries is how many attempts the policy plans.
-func (p *RetryPolicy) Tries() int { return max(p.Attempts, 1) }
 
 // After is what happens to a job after so many failed attempts, the last one with this
 // failure.
@@ -151,22 +115,8 @@ func (p *RetryPolicy) forbids(failure *logbook.Failure) bool {
 // The share that is left to chance follows from the job and the attempt, so
 // that everybody who asks gets the same answer.
 func (p *RetryPolicy) Wait(job JobID, failed int) time.Duration {
-	delay := p.firstDelay()
-	longest := p.MaxDelay
-	if longest == 0 {
-		longest = max(defaultMaxRetryDelay, delay)
-	}
-	// The last delay is that before the last attempt that was planned.
-	for range min(failed, max(p.Tries()-1, 1)) - 1 {
-		if p.BackoffPercent <= 100 || delay >= longest {
-			break
-		}
-		delay = delay / 100 * time.Duration(p.BackoffPercent) // neither number is so large that this overflows
-	}
-	delay = min(delay, longest)
-	share := uint64(delay / 100 * time.Duration(p.JitterPercent))
-	cut, _ := bits.Mul64(share, chance(job, failed))
-	return max(delay-time.Duration(min(cut, math.MaxInt64)), MinRetryDelay)
+	planned := max(p.Tries()-1, 1) // the last delay is that before the last attempt that was planned
+	return max(p.backoff().Wait(min(failed, planned), chance(job, failed)), MinRetryDelay)
 }
 
 // chance is a number that looks drawn, and is the same for the same attempt at

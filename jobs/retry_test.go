@@ -19,13 +19,13 @@ func TestRetryDelays(t *testing.T) {
 		policy jobs.RetryPolicy
 		want   string
 	}{
-		{"even", jobs.RetryPolicy{Attempts: 4, Delay: time.Second}, "[1s 1s 1s]"},
-		{"doubled", jobs.RetryPolicy{Attempts: 5, Delay: time.Second, BackoffPercent: 200}, "[1s 2s 4s 8s]"},
-		{"up to a longest", jobs.RetryPolicy{Attempts: 6, Delay: time.Second, BackoffPercent: 300, MaxDelay: 10 * time.Second}, "[1s 3s 9s 10s 10s]"},
-		{"by half as much again", jobs.RetryPolicy{Attempts: 4, Delay: time.Second, BackoffPercent: 150}, "[1s 1.5s 2.25s]"},
-		{"an hour, where nothing is said", jobs.RetryPolicy{Attempts: 4, Delay: time.Minute, BackoffPercent: 10_000}, "[1m0s 1h0m0s 1h0m0s]"},
-		{"nothing said at all", jobs.RetryPolicy{Attempts: 3}, "[10s 10s]"},
-		{"a first one of a year", jobs.RetryPolicy{Attempts: 3, Delay: jobs.MaxDelay, BackoffPercent: 10_000}, "[8760h0m0s 8760h0m0s]"},
+		{"even", jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 4, Delay: time.Second}}, "[1s 1s 1s]"},
+		{"doubled", jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 5, Delay: time.Second, BackoffPercent: 200}}, "[1s 2s 4s 8s]"},
+		{"up to a longest", jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 6, Delay: time.Second, BackoffPercent: 300, MaxDelay: 10 * time.Second}}, "[1s 3s 9s 10s 10s]"},
+		{"by half as much again", jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 4, Delay: time.Second, BackoffPercent: 150}}, "[1s 1.5s 2.25s]"},
+		{"an hour, where nothing is said", jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 4, Delay: time.Minute, BackoffPercent: 10_000}}, "[1m0s 1h0m0s 1h0m0s]"},
+		{"nothing said at all", jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 3}}, "[10s 10s]"},
+		{"a first one of a year", jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 3, Delay: jobs.MaxDelay, BackoffPercent: 10_000}}, "[8760h0m0s 8760h0m0s]"},
 	} {
 		var got []time.Duration
 		for failed := 1; failed < row.policy.Attempts; failed++ {
@@ -35,7 +35,7 @@ func TestRetryDelays(t *testing.T) {
 			t.Errorf("%s: %s, want %s", row.name, text, row.want)
 		}
 	}
-	ever := jobs.RetryPolicy{Attempts: 3, Delay: time.Second, BackoffPercent: 200, OnFailure: jobs.FailureRetries}
+	ever := jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 3, Delay: time.Second, BackoffPercent: 200}, OnFailure: jobs.FailureRetries}
 	if got := ever.Wait(jobs.NewJobID(), 1_000_000); got != 2*time.Second {
 		t.Errorf("tried for ever, it waits %s, want the last delay", got)
 	}
@@ -44,7 +44,7 @@ func TestRetryDelays(t *testing.T) {
 // TestRetryJitter: what is left to chance is within its share, differs between
 // jobs and attempts, and is the same for who asks again.
 func TestRetryJitter(t *testing.T) {
-	policy := jobs.RetryPolicy{Attempts: 100, Delay: 10 * time.Second, JitterPercent: 20}
+	policy := jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 100, Delay: 10 * time.Second, JitterPercent: 20}}
 	seen := map[time.Duration]bool{}
 	for n := range 100 {
 		job := jobs.JobID{UUID: uuid.NewSHA1(uuid.NameSpaceOID, []byte{byte(n)})}
@@ -62,7 +62,7 @@ func TestRetryJitter(t *testing.T) {
 	if len(seen) != 900 {
 		t.Errorf("900 attempts wait %d different times", len(seen))
 	}
-	whole := jobs.RetryPolicy{Delay: jobs.MinRetryDelay, JitterPercent: 100}
+	whole := jobs.RetryPolicy{Backoff: logbook.Backoff{Delay: jobs.MinRetryDelay, JitterPercent: 100}}
 	if got := whole.Wait(jobs.NewJobID(), 1); got != jobs.MinRetryDelay {
 		t.Errorf("all left to chance, it waits %s", got)
 	}
@@ -79,16 +79,16 @@ func TestCheckRetryPolicy(t *testing.T) {
 		want   error
 	}{
 		"nothing said":            {jobs.RetryPolicy{}, nil},
-		"as many as can be":       {jobs.RetryPolicy{Attempts: jobs.MaxAttempts, BackoffPercent: jobs.MaxBackoffPercent, JitterPercent: 100}, nil},
-		"too many attempts":       {jobs.RetryPolicy{Attempts: jobs.MaxAttempts + 1}, jobs.ErrLimit},
-		"negative attempts":       {jobs.RetryPolicy{Attempts: -1}, jobs.ErrInvalid},
-		"too short a delay":       {jobs.RetryPolicy{Delay: jobs.MinRetryDelay - 1}, jobs.ErrInvalid},
-		"the shortest":            {jobs.RetryPolicy{Delay: jobs.MinRetryDelay}, nil},
-		"too long a delay":        {jobs.RetryPolicy{Delay: jobs.MaxDelay + 1}, jobs.ErrInvalid},
-		"shrinking delays":        {jobs.RetryPolicy{BackoffPercent: 99}, jobs.ErrInvalid},
-		"delays that leap":        {jobs.RetryPolicy{BackoffPercent: jobs.MaxBackoffPercent + 1}, jobs.ErrLimit},
-		"a longest below a first": {jobs.RetryPolicy{Delay: time.Minute, MaxDelay: time.Second}, jobs.ErrInvalid},
-		"more chance than delay":  {jobs.RetryPolicy{JitterPercent: 101}, jobs.ErrInvalid},
+		"as many as can be":       {jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: logbook.MaxAttempts, BackoffPercent: logbook.MaxBackoffPercent, JitterPercent: 100}}, nil},
+		"too many attempts":       {jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: logbook.MaxAttempts + 1}}, jobs.ErrLimit},
+		"negative attempts":       {jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: -1}}, jobs.ErrInvalid},
+		"too short a delay":       {jobs.RetryPolicy{Backoff: logbook.Backoff{Delay: jobs.MinRetryDelay - 1}}, jobs.ErrInvalid},
+		"the shortest":            {jobs.RetryPolicy{Backoff: logbook.Backoff{Delay: jobs.MinRetryDelay}}, nil},
+		"too long a delay":        {jobs.RetryPolicy{Backoff: logbook.Backoff{Delay: jobs.MaxDelay + 1}}, jobs.ErrInvalid},
+		"shrinking delays":        {jobs.RetryPolicy{Backoff: logbook.Backoff{BackoffPercent: 99}}, jobs.ErrInvalid},
+		"delays that leap":        {jobs.RetryPolicy{Backoff: logbook.Backoff{BackoffPercent: logbook.MaxBackoffPercent + 1}}, jobs.ErrLimit},
+		"a longest below a first": {jobs.RetryPolicy{Backoff: logbook.Backoff{Delay: time.Minute, MaxDelay: time.Second}}, jobs.ErrInvalid},
+		"more chance than delay":  {jobs.RetryPolicy{Backoff: logbook.Backoff{JitterPercent: 101}}, jobs.ErrInvalid},
 		"no such policy":          {jobs.RetryPolicy{OnFailure: "hope"}, jobs.ErrInvalid},
 		"too many kinds":          {jobs.RetryPolicy{Never: []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"}}, jobs.ErrLimit},
 		"a kind twice":            {jobs.RetryPolicy{Never: []string{"a", "a"}}, jobs.ErrInvalid},

@@ -27,7 +27,7 @@ func TestOrderIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	w := openWarehouse(t)
 	w.mark("shut", true)
-	job := w.retried(jobs.RetryPolicy{Attempts: jobs.MaxAttempts, Delay: 300 * time.Millisecond, JitterPercent: 20})
+	job := w.retried(jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: logbook.MaxAttempts, Delay: 300 * time.Millisecond, JitterPercent: 20}})
 	eventually(t, "two attempts have failed", func() bool {
 		got, err := w.client.Job(within(t), job.ID)
 		return err == nil && got.Attempts >= 2
@@ -50,7 +50,7 @@ func TestParkedOrder(t *testing.T) {
 	t.Parallel()
 	w := openWarehouse(t)
 	w.mark("shut", true)
-	job := w.retried(jobs.RetryPolicy{Attempts: 2, Delay: jobs.MinRetryDelay, OnFailure: jobs.FailureParks})
+	job := w.retried(jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 2, Delay: jobs.MinRetryDelay}, OnFailure: jobs.FailureParks})
 	eventually(t, "the order is parked", func() bool {
 		got, err := w.client.Job(within(t), job.ID)
 		return err == nil && got.Parked

@@ -311,7 +311,7 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, now time.Time)
 	delay, again := time.Duration(0), true
 	if !wasInterrupted(v.failure) {
 		v.failedExecutions++
-		delay, again = c.plan.Step(step).Retry().Again(v.failedExecutions)
+		delay, again = c.plan.Step(step).Again(v.failedExecutions)
 		end := c.deadline(step, now)
 		again = again && !attempt.Failure.Permanent && (end.IsZero() || now.Add(delay).Before(end))
 	}

@@ -203,7 +203,7 @@ func (w *world) drawRetry(rt *rapid.T, name string) (under func(*flow.Flow) *flo
 	rounds := rapid.IntRange(1, 3).Draw(rt, "rounds")
 	options := []flow.RetryOption{flow.Provides(fmt.Sprintf("v%d", len(w.values)))}
 	if rapid.Bool().Draw(rt, "pause") {
-		options = append(options, flow.Pause(flow.Backoff{Delay: time.Microsecond, Jitter: 0.5}))
+		options = append(options, flow.Pause(flow.Backoff{Delay: time.Microsecond, JitterPercent: 50}))
 	}
 	retry := "retry-" + name
 	var r *flow.Retrier
@@ -250,7 +250,7 @@ func (w *world) drawStep(rt *rapid.T) *flow.Step {
 	task.undoFail = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, 99}).Draw(rt, "undo fail")
 	w.fails = w.fails || task.fail >= attempts
 	options = append(options, flow.Provides("r"+task.name), flow.Requires("input"),
-		flow.Retry(flow.RetryPolicy{Attempts: attempts, Delay: time.Duration(rapid.IntRange(0, 1).Draw(rt, "delay")) * time.Microsecond}))
+		flow.Retry(flow.Backoff{Attempts: attempts, Delay: time.Duration(rapid.IntRange(0, 1).Draw(rt, "delay")) * time.Microsecond}))
 	if rapid.IntRange(0, 3).Draw(rt, "no undo") == 0 {
 		return flow.NewStep(task.name, task, options...)
 	}

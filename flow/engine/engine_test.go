@@ -98,7 +98,7 @@ func TestValuesReachTheirSteps(t *testing.T) {
 func TestFailuresThatAreOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told map[string]*logbook.Failure
-		twice := flow.Retry(flow.RetryPolicy{Attempts: 2})
+		twice := flow.Retry(flow.Backoff{Attempts: 2})
 		flaky := func(ctx context.Context, _ none) (none, error) {
 			if flow.CallFrom(ctx).Attempt == 1 {
 				return none{}, errors.New("over")
@@ -477,9 +477,9 @@ func TestEvidenceOfManyAttempts(t *testing.T) {
 	for range 16 {
 		woot.Causes = append(woot.Causes, logbook.Failure{Kind: "k", Message: long, Stack: long})
 	}
-	step := flow.NewStep("a", evil{execute: &woot, undo: &woot, stderr: long}, flow.Retry(flow.RetryPolicy{Attempts: flow.MaxAttempts}))
+	step := flow.NewStep("a", evil{execute: &woot, undo: &woot, stderr: long}, flow.Retry(flow.Backoff{Attempts: logbook.MaxAttempts}))
 	_, detail, err := runAll(t, context.Background(), engine.Options{Plan: compile(t, step)})
-	if err != nil || len(detail.Atoms[0].Attempts) != 2*flow.MaxAttempts {
+	if err != nil || len(detail.Atoms[0].Attempts) != 2*logbook.MaxAttempts {
 		t.Fatalf("%d attempts, %v", len(detail.Atoms[0].Attempts), err)
 	}
 	if encoded, _ := json.Marshal(detail.Atoms[0]); len(encoded) > 3<<20 {
@@ -523,7 +523,7 @@ func TestRetryTimesAreHeldToThePolicy(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				step := flow.NewStep("a", evil{}, flow.Retry(flow.RetryPolicy{Attempts: 3, Delay: time.Minute}))
+				step := flow.NewStep("a", evil{}, flow.Retry(flow.Backoff{Attempts: 3, Delay: time.Minute}))
 				woot := &logbook.Failure{Kind: "error", Message: "woot"}
 				atom := logbook.NewAtom("a", logbook.KindTask)
 				atom.State, atom.RetryAt = row.state, time.Now().Add(row.ahead)

@@ -239,7 +239,7 @@ func (d *drawing) retry(name string) (retry *flow.Retrier, leave func()) {
 	var policy []flow.RetryOption
 	if d.oneIn(3, "pause") {
 		d.has("pause")
-		policy = append(policy, flow.Pause(flow.Backoff{Delay: time.Hour, Jitter: 0.5}))
+		policy = append(policy, flow.Pause(flow.Backoff{Delay: time.Hour, JitterPercent: 50}))
 	}
 	if d.oneIn(4, "reverting all") {
 		d.has("reverting all")
@@ -291,7 +291,7 @@ func (d *drawing) step() *flow.Step {
 	case d.oneIn(3, "tried again"):
 		a.attempts = rapid.IntRange(2, 3).Draw(d.rt, "attempts")
 		delay := time.Duration(rapid.IntRange(0, 1).Draw(d.rt, "delay")) * time.Minute
-		options = append(options, flow.Retry(flow.RetryPolicy{Attempts: a.attempts, Delay: delay, Multiplier: 2, Jitter: 0.5}))
+		options = append(options, flow.Retry(flow.Backoff{Attempts: a.attempts, Delay: delay, BackoffPercent: 200, JitterPercent: 50}))
 	}
 	if d.oneIn(4, "priority") {
 		options = append(options, flow.Priority(rapid.IntRange(-1, 1).Draw(d.rt, "its priority")))

@@ -26,8 +26,8 @@ func callsOf(t *testing.T, rounds, updates, kept int) (made []string, detail log
 	}
 	pay := flow.FuncRevert("pay", func(ctx context.Context, _ none) (none, error) { return note(ctx, flow.CallFrom(ctx).Attempt%2 == 1) },
 		func(ctx context.Context, _ none, _ *none) error { _, err := note(ctx, false); return err },
-		flow.Retry(flow.RetryPolicy{Attempts: 2}))
-	ship := flow.Func("ship", func(ctx context.Context, _ none) (none, error) { return note(ctx, true) }, flow.Retry(flow.RetryPolicy{Attempts: 3}))
+		flow.Retry(flow.Backoff{Attempts: 2}))
+	ship := flow.Func("ship", func(ctx context.Context, _ none) (none, error) { return note(ctx, true) }, flow.Retry(flow.Backoff{Attempts: 3}))
 	plan := compiled(t, flow.Linear("f", flow.Linear("g", pay, ship).WithRetry(flow.Times("r", rounds))))
 	j := newJournal(newDetail())
 	for token := uint64(1); ; token++ {

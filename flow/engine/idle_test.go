@@ -21,7 +21,7 @@ func TestRunsThatOnlyWaitEnd(t *testing.T) {
 				return errors.New("woot")
 			}
 			return nil
-		}, flow.Retry(flow.RetryPolicy{Attempts: 2, Delay: time.Hour}))
+		}, flow.Retry(flow.Backoff{Attempts: 2, Delay: time.Hour}))
 		short := act("b", func(context.Context) error { <-time.After(time.Minute); return nil })
 		plan := compile(t, flow.Unordered("f", flaky, short))
 		detail, began := newDetail(), time.Now()

@@ -54,7 +54,7 @@ func TestKeysOfRounds(t *testing.T) {
 				_, err := act(ctx, none{})
 				return err
 			}
-			root := flow.Linear("order", flow.FuncRevert("pay", act, undo, flow.Retry(flow.RetryPolicy{Attempts: 2})), flow.Func("ship", act))
+			root := flow.Linear("order", flow.FuncRevert("pay", act, undo, flow.Retry(flow.Backoff{Attempts: 2})), flow.Func("ship", act))
 			if row.rounds > 0 {
 				root = root.WithRetry(flow.Times("again", row.rounds))
 			}

@@ -27,7 +27,7 @@ func TestTimesComeFromTheCallersClock(t *testing.T) {
 				return errors.New("woot")
 			}
 			return nil
-		}, flow.Retry(flow.RetryPolicy{Attempts: 2, Delay: time.Hour}))))
+		}, flow.Retry(flow.Backoff{Attempts: 2, Delay: time.Hour}))))
 		for _, off := range []time.Duration{-year, year} {
 			detail := newDetail()
 			began := time.Now().Add(off)

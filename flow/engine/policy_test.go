@@ -51,7 +51,7 @@ func TestInjectedValuesReachTheirStep(t *testing.T) {
 // what the step waits for.
 func TestDrawnDelaysAreRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		policy := flow.Retry(flow.RetryPolicy{Attempts: 2, Delay: time.Hour, Jitter: 0.9})
+		policy := flow.Retry(flow.Backoff{Attempts: 2, Delay: time.Hour, JitterPercent: 90})
 		began, tries := time.Now(), []time.Duration(nil)
 		step := act("a", func(context.Context) error {
 			tries = append(tries, time.Since(began))
@@ -78,7 +78,7 @@ func TestDrawnDelaysAreRecorded(t *testing.T) {
 // TestRoundsAreHeldToTheirPause: the time of a round that was recorded by a
 // machine whose clock is far ahead is held to what the retry could have said.
 func TestRoundsAreHeldToTheirPause(t *testing.T) {
-	pause := flow.Pause(flow.Backoff{Delay: time.Minute, Multiplier: 3, Jitter: 0.5})
+	pause := flow.Pause(flow.Backoff{Delay: time.Minute, BackoffPercent: 300, JitterPercent: 50})
 	for _, row := range []struct {
 		name    string
 		options []flow.RetryOption
@@ -228,7 +228,7 @@ func TestDeadlineSurvivesTheConductor(t *testing.T) {
 					calls++
 					<-ctx.Done()
 					return none{}, ctx.Err()
-				}, flow.Deadline(time.Minute), flow.Timeout(time.Hour), flow.Retry(flow.RetryPolicy{Attempts: 9})))
+				}, flow.Deadline(time.Minute), flow.Timeout(time.Hour), flow.Retry(flow.Backoff{Attempts: 9})))
 				end, err := engine.Run(t.Context(), engine.Options{Plan: plan, Detail: detail, Journal: newJournal(detail)})
 				if took := time.Since(now); err != nil || took != row.want || calls != row.calls {
 					t.Errorf("%d calls in %s, not %d in %s: %v", calls, took, row.calls, row.want, err)

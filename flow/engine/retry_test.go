@@ -263,7 +263,7 @@ func TestTriesAreThoseOfTheRound(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			step := flow.FuncRevert("a", func(ctx context.Context, _ none) (none, error) { return none{}, failing(row.fails)(ctx) },
-				func(ctx context.Context, _ none, _ *none) error { return failing(row.undo)(ctx) }, flow.Retry(flow.RetryPolicy{Attempts: 2}))
+				func(ctx context.Context, _ none, _ *none) error { return failing(row.undo)(ctx) }, flow.Retry(flow.Backoff{Attempts: 2}))
 			behind := act("b", func(context.Context) error {
 				if row.ends {
 					return nil
@@ -346,7 +346,7 @@ func TestStatesThatStay(t *testing.T) {
 				return errors.New("not yet")
 			}
 			return nil
-		}, flow.Retry(flow.RetryPolicy{Attempts: 4}))
+		}, flow.Retry(flow.Backoff{Attempts: 4}))
 	plan := compiled(t, flow.Linear("f", step).WithRetry(flow.Times("r", 1)))
 	j := newJournal(newDetail())
 	var told []string

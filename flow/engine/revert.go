@@ -209,7 +209,7 @@ func (c *core) revertFailed(step int, attempt logbook.Attempt, now time.Time) {
 	v.failedUndo++
 	attempts := []logbook.Attempt{attempt}
 	if !c.broken {
-		if delay, again := c.plan.Step(step).Retry().Again(v.failedUndo); again && !attempt.Failure.Permanent {
+		if delay, again := c.plan.Step(step).Again(v.failedUndo); again && !attempt.Failure.Permanent {
 			c.change(step, logbook.AtomChange{State: logbook.AtomReverting, RetryAt: dueAt(now, delay), Attempts: attempts}, now)
 			c.postpone(step, delay, now)
 			return

@@ -426,7 +426,7 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 			task.undoFail = count(value)
 		case "retry":
 			attempts, delay, _ := strings.Cut(value, ",")
-			options = append(options, flow.Retry(flow.RetryPolicy{Attempts: count(attempts), Delay: duration(delay)}))
+			options = append(options, flow.Retry(flow.Backoff{Attempts: count(attempts), Delay: duration(delay)}))
 		case "noundo":
 			undo = false
 		case "steady":

@@ -234,7 +234,7 @@ func (b *builder) node(s *Step) flow.Node {
 		options = append(options, flow.ProvidesAs(s.Provides.As))
 	}
 	if s.Retry != nil {
-		options = append(options, flow.Retry(s.Retry.policy()))
+		options = append(options, flow.Retry(s.Retry.backoff()))
 	}
 	if s.WaitAtMost > 0 {
 		options = append(options, flow.WaitAtMost(time.Duration(s.WaitAtMost)))
@@ -272,17 +272,9 @@ func values(given logbook.Values) map[string]any {
 	return values
 }
 
-func (p Pause) backoff() flow.Backoff {
-	return flow.Backoff{Delay: time.Duration(p.Delay), Multiplier: p.Multiplier, MaxDelay: time.Duration(p.MaxDelay), Jitter: p.Jitter}
-}
-
-func (r *Retry) policy() flow.RetryPolicy {
-	return flow.RetryPolicy{
-		Attempts:   r.Attempts,
-		Delay:      time.Duration(r.Delay),
-		Multiplier: r.Multiplier,
-		MaxDelay:   time.Duration(r.MaxDelay),
-		Jitter:     r.Jitter,
+func (b Backoff) backoff() flow.Backoff {
+	return flow.Backoff{
+		Attempts: b.Attempts, Delay: time.Duration(b.Delay), BackoffPercent: b.BackoffPercent, MaxDelay: time.Duration(b.MaxDelay), JitterPercent: b.JitterPercent,
 	}
 }
 

@@ -19,7 +19,7 @@
 //	requires = ["guest"]           # or {argument = "symbol"}
 //	provides = "room"              # the whole result; ["a", "b"]: fields of it
 //	timeout  = "30s"
-//	retry    = {attempts = 3, delay = "1s", multiplier = 2, max_delay = "1m"}
+//	retry    = {attempts = 3, delay = "1s", backoff_percent = 200, max_delay = "1m"}
 //
 //	[[steps]]
 //	name     = "say-hello"
@@ -35,7 +35,7 @@
 // The retry of a flow, or of the document, decides about it as a whole when one of its
 // steps has failed for good; it is not the retry of a step:
 //
-//	retry = {times = 3, delay = "1s", jitter = 0.2}
+//	retry = {times = 3, delay = "1s", jitter_percent = 20}
 //	retry = {for_each = ["eu", "us"], provides = "region"}
 //
 // A step or flow of a graph may have conditions on the results of those before it. A
@@ -136,7 +136,7 @@ type Step struct {
 	When       []Condition `json:"when,omitempty"`
 	Timeout    Duration    `json:"timeout,omitzero"`
 	Deadline   Duration    `json:"deadline,omitzero"`
-	Retry      *Retry      `json:"retry,omitempty"`
+	Retry      *Backoff    `json:"retry,omitempty"`
 	AtMostOnce bool        `json:"at_most_once,omitempty"`
 	// Uninterruptible lets the step finish when its flow is undone or suspended meanwhile.
 	Uninterruptible bool   `json:"uninterruptible,omitempty"`
@@ -239,18 +239,13 @@ type Duration time.Duration
 // MarshalText writes the duration so that Parse reads it again.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// Retry is how often a step is tried, and how long it waits between.
-type Retry struct {
-	Attempts int `json:"attempts"`
-	Pause
-}
-
-// Pause is a wait that grows from one time to the next.
-type Pause struct {
-	Delay      Duration `json:"delay,omitzero"`
-	Multiplier float64  `json:"multiplier,omitempty"`
-	MaxDelay   Duration `json:"max_delay,omitzero"`
-	Jitter     float64  `json:"jitter,omitempty"`
+// Backoff is a flow.Backoff as people write it.
+type Backoff struct {
+	Attempts       int      `json:"attempts,omitempty"` // none for the rounds of a flow
+	Delay          Duration `json:"delay,omitzero"`
+	BackoffPercent int      `json:"backoff_percent,omitempty"`
+	MaxDelay       Duration `json:"max_delay,omitzero"`
+	JitterPercent  int      `json:"jitter_percent,omitempty"`
 }
 
 // Rounds is the retry of a flow: whether all of it is begun again when a step
@@ -264,7 +259,7 @@ type Rounds struct {
 	AlwaysRevertAll bool   `json:"always_revert_all,omitempty"`
 
 	Provides string `json:"provides,omitempty"` // the value of a round
-	Pause
+	Backoff
 	RevertingAll bool   `json:"reverting_all,omitempty"`
 	Version      string `json:"version,omitempty"`
 }

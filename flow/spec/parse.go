@@ -19,9 +19,6 @@ import (
 // MaxDuration bounds every time in a document: no step takes longer than a month.
 const MaxDuration = 31 * 24 * time.Hour
 
-// maxMultiplier is beyond any use: the delay is at its maximum after one attempt.
-const maxMultiplier = 1_000
-
 // Parse reads a document and checks it by itself; what only shows when the
 // flow is put together, such as a missing requirement, Compile reports. The
 // name is that of the file, for messages; its extension tells TOML (.toml)
@@ -346,25 +343,26 @@ func (r *reader) provides(t *table) Provides {
 	return Provides{Fields: fields}
 }
 
-func (r *reader) retry(t *table) *Retry {
+func (r *reader) retry(t *table) *Backoff {
 	inner := t.inner("retry")
 	if inner == nil {
 		return nil
 	}
-	retry := &Retry{Attempts: inner.integer("attempts", 1, flow.MaxAttempts), Pause: r.pause(inner)}
+	retry := r.pause(inner)
+	retry.Attempts = inner.integer("attempts", 1, logbook.MaxAttempts)
 	if !inner.has("attempts") {
 		inner.fault("attempts", "missing; it counts the first attempt too")
 	}
 	inner.rest()
-	return retry
+	return &retry
 }
 
-func (r *reader) pause(t *table) Pause {
-	return Pause{
-		Delay:      t.duration("delay"),
-		Multiplier: t.number("multiplier", 1, maxMultiplier),
-		MaxDelay:   t.duration("max_delay"),
-		Jitter:     t.number("jitter", 0, 1),
+func (r *reader) pause(t *table) Backoff {
+	return Backoff{
+		Delay:          t.duration("delay"),
+		BackoffPercent: t.integer("backoff_percent", 100, logbook.MaxBackoffPercent),
+		MaxDelay:       t.duration("max_delay"),
+		JitterPercent:  t.integer("jitter_percent", 0, 100),
 	}
 }
 

@@ -31,7 +31,7 @@ func TestParts(t *testing.T) {
 	}
 	number, _ := plan.Find("pay")
 	wants := []flow.Provision{{Symbol: "receipt", Field: "receipt_number"}, {Symbol: "paid", Field: "total"}}
-	if pay := plan.Step(number); !slices.Equal(pay.Provides(), wants) || pay.Retry().Jitter != 0.5 {
+	if pay := plan.Step(number); !slices.Equal(pay.Provides(), wants) || pay.Retry().JitterPercent != 50 {
 		t.Errorf("%+v", pay)
 	}
 }

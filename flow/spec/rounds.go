@@ -28,7 +28,7 @@ func (r *reader) rounds(t *table, flowName string) *Rounds {
 		AlwaysRevert:    inner.truth("always_revert"),
 		AlwaysRevertAll: inner.truth("always_revert_all"),
 		Provides:        inner.text("provides"),
-		Pause:           r.pause(inner),
+		Backoff:         r.pause(inner),
 		RevertingAll:    inner.truth("reverting_all"),
 		Version:         inner.text("version"),
 	}
@@ -83,7 +83,7 @@ func (r *reader) checkMode(t *table, rounds *Rounds) {
 		return
 	}
 	if always := given[0]; rounds.AlwaysRevert || rounds.AlwaysRevertAll {
-		for _, key := range []string{"provides", "delay", "multiplier", "max_delay", "jitter", "reverting_all"} {
+		for _, key := range []string{"provides", "delay", "backoff_percent", "max_delay", "jitter_percent", "reverting_all"} {
 			if t.has(key) {
 				t.fault(key, "with %s there is no second round", always)
 			}
@@ -95,7 +95,7 @@ func (r *reader) checkMode(t *table, rounds *Rounds) {
 			t.fault(key, "false says nothing; leave it out")
 		}
 	}
-	for _, key := range []string{"multiplier", "max_delay", "jitter"} {
+	for _, key := range []string{"backoff_percent", "max_delay", "jitter_percent"} {
 		if t.has(key) && !t.has("delay") {
 			t.fault(key, "there is no delay that it could change; give one")
 		}

@@ -221,7 +221,7 @@ func TestBuild(t *testing.T) {
 	if find.Name() != "find-room" || !reverts || find.Timeout().String() != "30s" || find.AtMostOnce() {
 		t.Errorf("%+v", find)
 	}
-	policy := flow.RetryPolicy{Attempts: 3, Delay: 1e9, Multiplier: 2, MaxDelay: 60e9}
+	policy := flow.Backoff{Attempts: 3, Delay: 1e9, BackoffPercent: 200, MaxDelay: 60e9}
 	if find.Retry() != policy {
 		t.Errorf("retry %+v, want %+v", find.Retry(), policy)
 	}

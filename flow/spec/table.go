@@ -82,7 +82,7 @@ func (t *table) truth(key string) bool {
 	return truth
 }
 
-func (t *table) number(key string, least, most float64) float64 {
+func (t *table) integer(key string, least, most int) int {
 	if !t.has(key) {
 		return 0
 	}
@@ -90,21 +90,14 @@ func (t *table) number(key string, least, most float64) float64 {
 	switch {
 	case !ok:
 		t.fault(key, "%s where a number belongs", kindOf(t.values[key]))
-	case math.IsNaN(number) || number < least || number > most:
+	case math.IsNaN(number) || number < float64(least) || number > float64(most):
 		t.fault(key, "%s is not between %v and %v", shortened(fmt.Sprint(t.values[key])), least, most)
+	case number != math.Trunc(number):
+		t.fault(key, "%v is not a whole number", number)
 	default:
-		return number
+		return int(number)
 	}
 	return 0
-}
-
-func (t *table) integer(key string, least, most int) int {
-	number := t.number(key, float64(least), float64(most))
-	if number != math.Trunc(number) {
-		t.fault(key, "%v is not a whole number", number)
-		return 0
-	}
-	return int(number)
 }
 
 func (t *table) duration(key string) Duration {

@@ -238,14 +238,16 @@ var books = rapid.Custom(func(t *rapid.T) logbook.Book {
 
 var retryPolicies = rapid.Custom(func(t *rapid.T) jobs.RetryPolicy {
 	return jobs.RetryPolicy{
-		Attempts:       counts.Draw(t, "attempts"),
-		Delay:          durations.Draw(t, "delay"),
-		BackoffPercent: counts.Draw(t, "backoff"),
-		MaxDelay:       durations.Draw(t, "max delay"),
-		JitterPercent:  counts.Draw(t, "jitter"),
-		PriorityStep:   jobs.Priority(rapid.Int32().Draw(t, "step")),
-		Never:          list(rapid.String()).Draw(t, "never"),
-		OnFailure:      jobs.OnFailure(rapid.String().Draw(t, "on failure")),
+		Backoff: logbook.Backoff{
+			Attempts:       counts.Draw(t, "attempts"),
+			Delay:          durations.Draw(t, "delay"),
+			BackoffPercent: counts.Draw(t, "backoff"),
+			MaxDelay:       durations.Draw(t, "max delay"),
+			JitterPercent:  counts.Draw(t, "jitter"),
+		},
+		PriorityStep: jobs.Priority(rapid.Int32().Draw(t, "step")),
+		Never:        list(rapid.String()).Draw(t, "never"),
+		OnFailure:    jobs.OnFailure(rapid.String().Draw(t, "on failure")),
 	}
 })
 

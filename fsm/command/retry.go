@@ -5,6 +5,7 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 )
 
 // RetryPolicyToProto converts a policy; nil stays nil.
@@ -27,13 +28,14 @@ func RetryPolicyFromProto(message *v1.RetryPolicy) (*jobs.RetryPolicy, error) {
 	}
 	var r reader
 	p := &jobs.RetryPolicy{
-		Attempts:       r.count("retry attempts", message.GetAttempts()),
-		Delay:          r.duration("retry delay", message.GetDelay()),
-		BackoffPercent: r.count("retry backoff_percent", message.GetBackoffPercent()),
-		MaxDelay:       r.duration("retry max_delay", message.GetMaxDelay()),
-		JitterPercent:  r.count("retry jitter_percent", message.GetJitterPercent()),
-		PriorityStep:   jobs.Priority(message.GetPriorityStep()),
-		Never:          slices.Clone(message.GetNever()), OnFailure: jobs.OnFailure(message.GetOnFailure()),
+		Backoff: logbook.Backoff{
+			Attempts:       r.count("retry attempts", message.GetAttempts()),
+			Delay:          r.duration("retry delay", message.GetDelay()),
+			BackoffPercent: r.count("retry backoff_percent", message.GetBackoffPercent()),
+			MaxDelay:       r.duration("retry max_delay", message.GetMaxDelay()),
+			JitterPercent:  r.count("retry jitter_percent", message.GetJitterPercent()),
+		},
+		PriorityStep: jobs.Priority(message.GetPriorityStep()), Never: slices.Clone(message.GetNever()), OnFailure: jobs.OnFailure(message.GetOnFailure()),
 	}
 	if r.err != nil {
 		return nil, r.err

@@ -334,7 +334,7 @@ func bulkRetries(k *kit) {
 	k.wants("Consume", k.Board.Consume(k.ctx, k.failing(gone)), nil)
 	k.wants("DestroyBook", k.Logbook.DestroyBook(k.ctx, gone.Job.Book), nil)
 	parking, held := k.posting("parked"), k.posting("held")
-	parking.Retry, held.Hold = &jobs.RetryPolicy{Attempts: 1, OnFailure: jobs.FailureParks}, true
+	parking.Retry, held.Hold = &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 1}, OnFailure: jobs.FailureParks}, true
 	parked := success(k.claim(session, k.post(parking)[0].ID))
 	parked.Outcome = jobs.OutcomeFailed
 	k.wants("Consume", k.Board.Consume(k.ctx, parked), nil)
@@ -375,7 +375,7 @@ func retriedAlike(k *kit) {
 	flow := k.claim(session, k.post(k.withFlow("trip"))[0].ID)
 	k.wants("Consume", k.Board.Consume(k.ctx, k.failing(flow)), nil)
 	posting, parkedTrip := k.posting("parked"), k.withFlow("parked trip")
-	policy := &jobs.RetryPolicy{Attempts: 1, OnFailure: jobs.FailureParks}
+	policy := &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 1}, OnFailure: jobs.FailureParks}
 	posting.Retry, parkedTrip.Retry = policy, policy
 	parked := success(k.claim(session, k.post(posting)[0].ID))
 	parked.Outcome = jobs.OutcomeFailed

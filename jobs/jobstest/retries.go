@@ -31,7 +31,7 @@ func triedAgain(k *kit) {
 	const delay = 3 * time.Second // until then the row looks at how the job waits
 	session := k.session("worker")
 	posting := k.posting("mail")
-	posting.Retry = &jobs.RetryPolicy{Attempts: 3, Delay: delay, PriorityStep: -5, Never: []string{"address"}}
+	posting.Retry = &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 3, Delay: delay}, PriorityStep: -5, Never: []string{"address"}}
 	job := k.post(posting)[0]
 	first := k.claim(session, job.ID)
 	k.failed(first, &logbook.Failure{Kind: "network", Message: "gone"})
@@ -76,7 +76,7 @@ func (k *kit) reverted(claimed jobs.Claimed) {
 func runAgain(k *kit) {
 	session := k.session("worker")
 	posting := k.withFlow("travel")
-	posting.Retry = &jobs.RetryPolicy{Attempts: 2, Delay: jobs.MinRetryDelay}
+	posting.Retry = &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 2, Delay: jobs.MinRetryDelay}}
 	job := k.post(posting)[0]
 	k.reverted(k.claim(session, job.ID))
 	again := k.soon(session)
@@ -126,7 +126,7 @@ func parkedWaits(k *kit) {
 func halfUndoneParks(k *kit) {
 	session := k.session("worker")
 	posting := k.withFlow("travel")
-	posting.Retry = &jobs.RetryPolicy{Attempts: 5, OnFailure: jobs.FailureParks}
+	posting.Retry = &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 5}, OnFailure: jobs.FailureParks}
 	job := k.post(posting)[0]
 	claimed := k.claim(session, job.ID)
 	k.failing(claimed)
@@ -174,8 +174,8 @@ func senselessPolicies(k *kit) {
 		posting.Retry = &policy
 		return k.verdict(posting)
 	}
-	k.wants("as many attempts as can be", with(jobs.RetryPolicy{Attempts: jobs.MaxAttempts}), nil)
-	k.wantsLimit("too many attempts", with(jobs.RetryPolicy{Attempts: jobs.MaxAttempts + 1}), jobs.MaxAttempts, jobs.MaxAttempts+1)
-	k.wantsInvalid("a delay that is too short", with(jobs.RetryPolicy{Delay: time.Millisecond}))
+	k.wants("as many attempts as can be", with(jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: logbook.MaxAttempts}}), nil)
+	k.wantsLimit("too many attempts", with(jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: logbook.MaxAttempts + 1}}), logbook.MaxAttempts, logbook.MaxAttempts+1)
+	k.wantsInvalid("a delay that is too short", with(jobs.RetryPolicy{Backoff: logbook.Backoff{Delay: time.Millisecond}}))
 	k.wantsInvalid("an unknown end", with(jobs.RetryPolicy{OnFailure: "hope"}))
 }

@@ -136,7 +136,7 @@ func (c *Conductor) build(s shape) (*flow.Flow, error) {
 				_, err := c.run(ctx, false)
 				return err
 			},
-			flow.Provides(name), flow.Retry(flow.RetryPolicy{Attempts: 50, Delay: 200 * time.Millisecond, MaxDelay: 2 * time.Second})))
+			flow.Provides(name), flow.Retry(flow.Backoff{Attempts: 50, Delay: 200 * time.Millisecond, MaxDelay: 2 * time.Second})))
 	}
 	if s.Beside {
 		return flow.Unordered(flowKind, steps...), nil

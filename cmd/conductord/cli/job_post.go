@@ -24,7 +24,7 @@ type contentFlags struct {
 	tags, labels      []string
 	maxCrashes        int
 	hold, front       bool
-	retry             retryFlags
+	retry             jobs.RetryPolicy
 	retention         time.Duration
 }
 
@@ -39,7 +39,7 @@ func (f *contentFlags) add(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.tags, "tag", nil, "a word to find the job by; may be given several times")
 	flags.StringSliceVar(&f.labels, "label", nil, "only for conductors that offer this label; may be given several times")
 	flags.IntVar(&f.maxCrashes, "max-crashes", 0, "trash the job after this many crashed owners (default the cluster's setting)")
-	f.retry.add(cmd)
+	addRetryFlags(cmd, &f.retry)
 	flags.DurationVar(&f.retention, "retention", 0, "keep the finished job and its book this long (default the cluster's setting)")
 }
 
@@ -51,7 +51,7 @@ func (f *contentFlags) fill(p *Program, posting *jobs.Posting) (err error) {
 		return err
 	}
 	posting.Retention = f.retention
-	if posting.Retry, err = f.retry.policy(); err != nil {
+	if posting.Retry, err = givenRetry(&f.retry); err != nil {
 		return err
 	}
 	if posting.Store, err = parseSets(f.sets); err != nil {

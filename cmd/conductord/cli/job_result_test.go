@@ -22,7 +22,7 @@ func flaky(fails bool) (*flow.Flow, error) {
 			return "", fmt.Errorf("no voice on try %d", tries)
 		}
 		return "Hello, Grace!", nil
-	}, flow.Provides("greeting"), flow.Retry(flow.RetryPolicy{Attempts: 3}))
+	}, flow.Provides("greeting"), flow.Retry(flow.Backoff{Attempts: 3}))
 	both := make(chan struct{})
 	end := func(name string, together func()) *flow.Step {
 		return flow.Func(name, func(context.Context, struct{}) (struct{}, error) {

@@ -18,15 +18,15 @@ func TestJobPostRetry(t *testing.T) {
 		code        int
 		says        string // shown of the job, or of the refusal
 	}{
-		{"all of it", "--attempts 5 --retry-delay 10s --retry-backoff 2 --retry-max 5m --retry-jitter 0.2 --priority-step -10 --retry-never spoilt --on-failure park", 0,
-			"retry: 5 attempts, after TOOK, each further delay 2 times as long, at most 5m0s, 20 % of it by chance, priority -10 each time, never after spoilt, then park\n"},
-		{"a backoff with decimals", "--attempts 3 --retry-backoff 1.25", 0, "retry: 3 attempts, after TOOK, each further delay 1.25 times as long\n"},
+		{"all of it", "--attempts 5 --retry-delay 10s --retry-backoff-percent 200 --retry-max-delay 5m --retry-jitter-percent 20 --priority-step -10 --retry-never spoilt --on-failure park", 0,
+			"retry: 5 attempts, after TOOK, each further delay 200 % of the one before, at most 5m0s, 20 % of it by chance, priority -10 each time, never after spoilt, then park\n"},
+		{"a backoff by a quarter", "--attempts 3 --retry-backoff-percent 125", 0, "retry: 3 attempts, after TOOK, each further delay 125 % of the one before\n"},
 		{"a retention", "--retention 30m", 0, "retention: 30m0s\n"},
 		{"too long a retention", "--retention 9000h", cli.ExitUsage, "posting retention is invalid"},
 		{"one attempt", "--on-failure park", 0, "retry: 1 attempt, after TOOK, then park\nattempt: 1 of 1\n"},
-		{"too many decimals", "--attempts 3 --retry-backoff 1.255", cli.ExitUsage, "--retry-backoff takes two decimals at most"},
-		{"no number", "--attempts 3 --retry-jitter NaN", cli.ExitUsage, "--retry-jitter takes two decimals at most"},
-		{"too much chance", "--attempts 3 --retry-jitter 2", cli.ExitUsage, "retry jitter_percent is invalid: 200 is not between 0 and 100"},
+		{"a factor where percent belong", "--attempts 3 --retry-backoff-percent 2", cli.ExitUsage, "retry backoff_percent is invalid: 2 is below 100"},
+		{"no number", "--attempts 3 --retry-jitter-percent NaN", cli.ExitUsage, "--retry-jitter-percent must be a whole number"},
+		{"too much chance", "--attempts 3 --retry-jitter-percent 200", cli.ExitUsage, "retry jitter_percent is invalid: 200 is not between 0 and 100"},
 		{"too many attempts", "--attempts 101", cli.ExitLimit, "retry attempts"},
 		{"no such end", "--on-failure hope", cli.ExitUsage, `"hope" is none of [complete retry park]`},
 	} {
@@ -56,7 +56,7 @@ func TestJobPostRetryFrom(t *testing.T) {
 	}
 	got := run(t, cluster, "job", "post", "--from", path)
 	shown := run(t, cluster, "job", "get", strings.TrimSpace(got.out))
-	if !strings.Contains(shown.out, "3 attempts, after 2s, each further delay 1.5 times as long, then retry") {
+	if !strings.Contains(shown.out, "3 attempts, after 2s, each further delay 150 % of the one before, then retry") {
 		t.Errorf("got %+v, shown as %+v", got, shown)
 	}
 }

@@ -36,7 +36,7 @@ func stub(name string, task *enginetest.Stub, options ...flow.StepOption) *flow.
 }
 
 func retry(attempts int, delay time.Duration) flow.StepOption {
-	return flow.Retry(flow.RetryPolicy{Attempts: attempts, Delay: delay})
+	return flow.Retry(flow.Backoff{Attempts: attempts, Delay: delay})
 }
 
 func TestTraces(t *testing.T) {

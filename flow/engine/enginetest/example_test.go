@@ -27,7 +27,7 @@ func (b *bank) charge(ctx context.Context, in payment) (struct{}, error) {
 	return struct{}{}, nil
 }
 
-var three = flow.RetryPolicy{Attempts: 3, Delay: time.Minute}
+var three = flow.Backoff{Attempts: 3, Delay: time.Minute}
 
 // TestOrder shows a flow whose second step fails twice, and what the engine
 // makes of it.
