@@ -285,7 +285,7 @@ func reasonsOfTheJob() []reason {
 			r.says("", "job", "release", job)
 			r.outcome(job, jobs.OutcomeSuccess)
 		}},
-		{"not due", jobs.CauseDelayed, func(r *reasons) string { return r.post("--not-before", "1h") }, "conductord job delay ID --for 0s", nil},
+		{"not due", jobs.CauseDelayed, func(r *reasons) string { return r.post("--not-before", "1h") }, "conductord job change ID --not-before 0s", nil},
 		{"cooling", jobs.CauseCooling, func(r *reasons) string {
 			job := r.post()
 			r.says("", "job", "abandon", job, "--delay", "5s")
@@ -325,7 +325,7 @@ func reasonsOfOthers() []reason {
 			r.conducts(r.worker(jobs.MaxTTL, r.post("--board", "fuller")), "fuller", 1)
 			r.post("--board", "fuller", "--priority", "7000")
 			return r.post("--board", "fuller")
-		}, "conductord job reprioritise ID --priority 7001", func(r *reasons, job, _ string) {
+		}, "conductord job change ID --priority 7001", func(r *reasons, job, _ string) {
 			if now := r.explain(job); !strings.Contains(now.Text, "none comes before it") {
 				r.Errorf("explained as %+v", now)
 			}
@@ -339,7 +339,7 @@ func reasonsOfOthers() []reason {
 			r.conductor("behind", 9)
 			r.post("--board", "behind")
 			return r.post("--board", "behind")
-		}, "conductord job reprioritise ID --priority very-high", func(r *reasons, job, _ string) { r.becomes(job, jobs.CauseReady) }},
+		}, "conductord job change ID --priority very-high", func(r *reasons, job, _ string) { r.becomes(job, jobs.CauseReady) }},
 		{"next", jobs.CauseReady, func(r *reasons) string {
 			r.conductor("ready", 9)
 			return r.post("--board", "ready")

@@ -26,7 +26,7 @@ func (p *Program) jobCommand() *cobra.Command {
 	for _, how := range stopCommands() {
 		commands = append(commands, p.jobOrderCommand(how))
 	}
-	commands = append(commands, p.jobExplainCommand(), p.jobLogsCommand(), p.jobErrorsCommand(), p.jobReleaseCommand(), p.jobDelayCommand(), p.jobReprioritiseCommand(), p.jobAlterCommand(), p.jobMoveCommand())
+	commands = append(commands, p.jobExplainCommand(), p.jobLogsCommand(), p.jobErrorsCommand(), p.jobReleaseCommand(), p.jobAlterCommand(), p.jobMoveCommand())
 	return Noun("job", "Post jobs, show them, control them, and end them", commands...)
 }
 

@@ -25,54 +25,6 @@ func (p *Program) jobReleaseCommand() *cobra.Command {
 	})
 }
 
-func (p *Program) jobDelayCommand() *cobra.Command {
-	var (
-		until string
-		span  time.Duration
-	)
-	cmd := &cobra.Command{
-		Use:   "delay ID",
-		Short: "Change when a job is due",
-		Long: "Change when a job is due: --until a time, or --for a span from now, where 0s means at once. A claimed job\n" +
-			"goes on; the new time counts if it is abandoned. A suspended or held job waits for both.",
-	}
-	p.jobChangeCommand(cmd, func(change *jobs.Change) (err error) {
-		switch given := cmd.Flags().Changed("for"); {
-		case given == (until != ""):
-			return usageError{errors.New("say when the job is due: either --until or --for")}
-		case given && span < 0:
-			return usageError{fmt.Errorf("--for must not be negative, as %s is", span)}
-		case given:
-			change.NotBefore = time.Now().Add(span)
-			return nil
-		}
-		change.NotBefore, err = parseMoment("--until", until, time.Now())
-		return err
-	})
-	cmd.Flags().StringVar(&until, "until", "", "a time (2030-01-02T15:04:05Z)")
-	cmd.Flags().DurationVar(&span, "for", 0, "a span from now (10m); 0s: at once")
-	return cmd
-}
-
-func (p *Program) jobReprioritiseCommand() *cobra.Command {
-	var text string
-	cmd := p.jobChangeCommand(&cobra.Command{
-		Use:   "reprioritise ID",
-		Short: "Change the priority of a job",
-		Long: "Change the priority of a job. Among the jobs of that priority it is ordered by when it was posted;\n" +
-			"a claimed job keeps its owner.",
-	}, func(change *jobs.Change) error {
-		if text == "" {
-			return usageError{errors.New("say which priority: --priority")}
-		}
-		priority, err := jobs.ParsePriority(text)
-		change.Priority = &priority
-		return err
-	})
-	cmd.Flags().StringVar(&text, "priority", "", "very-low, low, normal, high, very-high, or a number; higher is first")
-	return cmd
-}
-
 func (p *Program) jobAlterCommand() *cobra.Command {
 	var deadline, notBefore, priority string
 	var front bool
@@ -80,7 +32,9 @@ func (p *Program) jobAlterCommand() *cobra.Command {
 		Use:   "change ID",
 		Short: "Change the deadline, due time, priority or place of a job",
 		Long: "Change several things about a job at once, all or nothing: --deadline a time, a span from now, or none;\n" +
-			"--not-before the same; --priority; --front. A job that is being cancelled has no deadline to change.",
+			"--not-before a time, or a span from now, where 0s means at once; --priority; --front. A claimed job goes on: the\n" +
+			"new due time and priority count if it is abandoned. A suspended or held job waits for both. A job that is being\n" +
+			"cancelled has no deadline to change.",
 	}
 	p.jobChangeCommand(cmd, func(change *jobs.Change) (err error) {
 		if deadline == "" && notBefore == "" && priority == "" && !front {

@@ -15,7 +15,7 @@ func TestJobExplain(t *testing.T) {
 		cause, remedy    string
 	}{
 		{"held", "--hold", "", "held", "conductord job release ID"},
-		{"delayed", "--not-before 1h", "", "delayed", "conductord job delay ID --for"},
+		{"delayed", "--not-before 1h", "", "delayed", "conductord job change ID --not-before"},
 		{"suspended", "", "suspend", "suspended", "conductord job resume ID"},
 		{"cancelled", "", "cancel", "finished", ""},
 		{"without a conductor", "", "", "no_conductor", "conductord conductor list"},

@@ -15,9 +15,9 @@ func remedyText(remedy jobs.Remedy) string {
 	case jobs.RemedyRelease:
 		command += "job release "
 	case jobs.RemedyMakeDue:
-		return command + "job delay " + quoted(remedy.Target) + " --for 0s"
+		return command + "job change " + quoted(remedy.Target) + " --not-before 0s"
 	case jobs.RemedyReprioritise:
-		return command + "job reprioritise " + quoted(remedy.Target) + " --priority " + quoted(remedy.Value)
+		return command + "job change " + quoted(remedy.Target) + " --priority " + quoted(remedy.Value)
 	case jobs.RemedyShowFlow:
 		command += "flow show "
 	case jobs.RemedyRerunFlow:
