@@ -85,7 +85,7 @@ func (r *rig) ageingWord(word string) {
 	case strings.HasSuffix(word, "^"):
 		token := r.claimedAgain("ann", id(word[:1]))
 		r.ok(trash(&v1.Ending{Job: id(word[:1]), Token: command.TokenToProto(token)}))
-		r.ok(restore(&v1.JobCommand{Job: id(word[:1])}))
+		r.ok(retry(&v1.JobCommand{Job: id(word[:1])}))
 	case strings.Contains(word, "="):
 		priority := number(word[2:])
 		r.ok(&v1.Command{Kind: &v1.Command_Change{Change: &v1.Change{Job: id(word[:1]), Priority: &priority}}})

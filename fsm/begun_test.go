@@ -114,7 +114,7 @@ func TestFlowsThatMayHaveBegun(t *testing.T) {
 				return
 			}
 			if r.job(id("a")).State == jobs.StateTrashed {
-				r.ok(restore(&v1.JobCommand{Job: id("a")}))
+				r.ok(retry(&v1.JobCommand{Job: id("a")}))
 			}
 			r.ok(orders["undo"]())
 			if got := r.job(id("a")).State; string(got) != row.undone {

@@ -122,8 +122,6 @@ func (m *model) apply(c *v1.Command) string {
 		err = m.cancel(kind.Cancel)
 	case *v1.Command_Change:
 		err = m.change(kind.Change)
-	case *v1.Command_Restore:
-		err = m.restore(kind.Restore)
 	case *v1.Command_Retry:
 		err = m.retry(kind.Retry)
 	case *v1.Command_Purge:
@@ -748,15 +746,8 @@ func (m *model) reopen(j *modelJob) {
 	j.Outcome, j.Reason, j.Failure, j.Crashes, j.Failures, j.Attempts, j.StartedAt, j.FinishedAt = "", "", nil, 0, 0, 0, time.Time{}, time.Time{}
 }
 
-func (m *model) restore(c *v1.JobCommand) error {
-	j, _, err := m.ordered(c, jobs.RequestRestore)
-	if err != nil || !j.State.Finished() {
-		return err
-	}
-	flow, gone := m.flowOf(j), j.Outcome == jobs.OutcomeFailed || j.Outcome == jobs.OutcomeReverted
-	if j.State != jobs.StateTrashed && (!gone || !j.Flow.IsZero()) {
-		return jobs.ErrConflict
-	}
+func (m *model) restore(j *modelJob) error {
+	flow := m.flowOf(j)
 	if !j.Flow.IsZero() && (flow == nil || flow.busy != nil || !m.ownBook(j)) {
 		return jobs.ErrConflict
 	}

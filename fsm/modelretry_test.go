@@ -94,7 +94,7 @@ func (m *model) retry(c *v1.JobCommand) error {
 	case !waits && !j.State.Finished():
 		return nil
 	case j.State == jobs.StateTrashed, undone && j.Flow.IsZero():
-		return m.restore(c)
+		return m.restore(j)
 	case !waits && !undone:
 		return jobs.ErrConflict
 	case flow == nil:

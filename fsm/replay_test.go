@@ -250,7 +250,7 @@ func (a *author) intervention() *v1.Command {
 	return intervene(i)
 }
 
-// correction restores or purges a job, mostly a trashed one.
+// correction retries or purges a job, mostly a trashed one.
 func (a *author) correction() *v1.Command {
 	page, err := a.machine.Jobs(jobs.Query{States: []jobs.State{jobs.StateTrashed}})
 	if err != nil {
@@ -263,10 +263,8 @@ func (a *author) correction() *v1.Command {
 	switch a.draw("purge", 4) {
 	case 0:
 		return purge(o)
-	case 1:
-		return &v1.Command{Kind: &v1.Command_Retry{Retry: o}}
 	}
-	return restore(o)
+	return retry(o)
 }
 
 // failing has the flow of a job begin, or fail and end the job: drawn state by
@@ -540,7 +538,7 @@ func settled(c *v1.Command, result *v1.Result) (atOnce, later bool) {
 		return true, false // a job whose record and which itself are gone is made anew
 	case *v1.Command_Register, *v1.Command_SaveBook, *v1.Command_DestroyBook,
 		*v1.Command_SaveSchedule, *v1.Command_PauseSchedule, *v1.Command_ResumeSchedule,
-		*v1.Command_Suspend, *v1.Command_Resume, *v1.Command_Cancel, *v1.Command_Change, *v1.Command_Restore,
+		*v1.Command_Suspend, *v1.Command_Resume, *v1.Command_Cancel, *v1.Command_Change, *v1.Command_Retry,
 		*v1.Command_CreateBoard, *v1.Command_LimitBoard, *v1.Command_PauseBoard, *v1.Command_ResumeBoard, *v1.Command_AgeBoard,
 		*v1.Command_DrainConductor, *v1.Command_UndrainConductor: // an order may have been followed by another
 		return true, false

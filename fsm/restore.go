@@ -9,22 +9,40 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// restore puts a finished job back on its board; jobs.Historian holds the table
-// of that.
-func (t *txn) restore(c *v1.JobCommand) error {
-	j, request, err := t.target(c, jobs.RequestRestore)
-	if err != nil || !j.State.Finished() {
+// retry has a job begin again in the way that its state needs; jobs.Historian holds the
+// table of that.
+func (t *txn) retry(c *v1.JobCommand) error {
+	j, request, err := t.target(c, jobs.RequestRetry)
+	if err != nil {
 		return err
 	}
-	if err := checkRestorable(j); err != nil {
-		return fmt.Errorf("cannot restore job %s: %w", j.ID, err)
+	failed := j.Outcome == jobs.OutcomeFailed || j.Outcome == jobs.OutcomeReverted
+	switch {
+	case j.isParked() && j.Flow.IsZero():
+		return t.change(&v1.Change{Job: c.GetJob(), Release: true, By: c.GetBy(), Reason: c.GetReason()})
+	case j.isParked():
+	case !j.State.Finished():
+		return nil
+	case j.State == jobs.StateTrashed, failed && j.Flow.IsZero():
+		return t.restore(j, request)
+	case !failed:
+		return fmt.Errorf("cannot retry job %s: %w: it is %s, %s, and only a new job can do its work again", j.ID, jobs.ErrConflict, j.State, j.Outcome)
 	}
+	if flow := t.flow(j.Flow); flow != nil && flow.last != j.Sequence {
+		return fmt.Errorf("cannot retry job %s: %w: another job of its flow came later", j.ID, jobs.ErrConflict)
+	}
+	_, err = t.intervene(command.InterventionToProto(t.rerun(j, cmp.Or(request.By, "somebody"), request.Reason)))
+	return err
+}
+
+// restore puts a finished job back on its board.
+func (t *txn) restore(j *jobRecord, request *jobs.OperatorRequest) error {
 	flow, err := t.flowToRestore(j)
 	if err == nil {
 		err = t.roomAgain(j)
 	}
 	if err != nil {
-		return prefixed(fmt.Sprintf("cannot restore job %s", j.ID), err)
+		return fmt.Errorf("cannot retry job %s: %w", j.ID, err)
 	}
 	if j.isUnder(jobs.RequestSuspend) {
 		j.StopRequest = nil
@@ -42,47 +60,6 @@ func (t *txn) restore(c *v1.JobCommand) error {
 		return nil
 	}
 	t.event(jobs.EventRestored, j, jobs.Event{Request: request, Reason: request.Reason})
-	return nil
-}
-
-// retry has a job begin again in the way that its state needs; jobs.Historian holds the
-// table of that.
-func (t *txn) retry(c *v1.JobCommand) error {
-	j, request, err := t.target(c, jobs.RequestKind(jobs.ActionRetry))
-	if err != nil {
-		return err
-	}
-	failed := j.Outcome == jobs.OutcomeFailed || j.Outcome == jobs.OutcomeReverted
-	switch {
-	case j.isParked() && j.Flow.IsZero():
-		return t.change(&v1.Change{Job: c.GetJob(), Release: true, By: c.GetBy(), Reason: c.GetReason()})
-	case j.isParked():
-	case !j.State.Finished():
-		return nil
-	case j.State == jobs.StateTrashed, failed && j.Flow.IsZero():
-		return t.restore(c)
-	case !failed:
-		return fmt.Errorf("cannot retry job %s: %w: it is %s, %s, and only a new job can do its work again", j.ID, jobs.ErrConflict, j.State, j.Outcome)
-	}
-	if flow := t.flow(j.Flow); flow != nil && flow.last != j.Sequence {
-		return fmt.Errorf("cannot retry job %s: %w: another job of its flow came later", j.ID, jobs.ErrConflict)
-	}
-	_, err = t.intervene(command.InterventionToProto(t.rerun(j, cmp.Or(request.By, "somebody"), request.Reason)))
-	return err
-}
-
-// checkRestorable refuses a completed job that has done what it was to do, or
-// whose flow tells what is left to do.
-func checkRestorable(j *jobRecord) error {
-	failed := j.Outcome == jobs.OutcomeFailed || j.Outcome == jobs.OutcomeReverted
-	switch {
-	case j.State == jobs.StateTrashed:
-		return nil
-	case !failed:
-		return fmt.Errorf("%w: it is %s, %s", jobs.ErrConflict, j.State, j.Outcome)
-	case !j.Flow.IsZero():
-		return fmt.Errorf("%w: it is %s, %s; its flow %s has to be run again instead", jobs.ErrConflict, j.State, j.Outcome, j.Flow)
-	}
 	return nil
 }
 

@@ -43,19 +43,19 @@ func TestRestoredJobsBeginAnew(t *testing.T) {
 	}{
 		{"a plain one", func(*v1.Posting) {}, func(*rig) {}, jobs.StateClaimable},
 		{"one that is due later", func(*v1.Posting) {}, func(r *rig) {
-			r.ok(restore(said()))
+			r.ok(retry(said()))
 			token := r.claimedAgain("bob", id("a"))
 			r.ok(r.changed("later"))
 			r.ok(trash(ending("a", token)))
 		}, jobs.StateDelayed},
 		{"one that was to be suspended", func(*v1.Posting) {}, func(r *rig) {
-			r.ok(restore(said()))
+			r.ok(retry(said()))
 			token := r.claimedAgain("bob", id("a"))
 			r.ok(suspend(said()))
 			r.ok(trash(ending("a", token)))
 		}, jobs.StateClaimable},
 		{"one that was to be cancelled, with nothing to undo", func(*v1.Posting) {}, func(r *rig) {
-			r.ok(restore(said()))
+			r.ok(retry(said()))
 			token := r.claimedAgain("bob", id("a"))
 			r.ok(orders["undo"]())
 			r.ok(trash(ending("a", token)))
@@ -68,13 +68,13 @@ func TestRestoredJobsBeginAnew(t *testing.T) {
 			row.posting(p)
 			r := trashed(t, p)
 			row.before(r)
-			r.ok(restore(said()))
+			r.ok(retry(said()))
 			job := r.job(id("a"))
 			if job.State != row.want || job.Crashes+job.Failures > 0 || job.Failure != nil || job.FinishedAt.IsZero() != (row.want != jobs.StateCompleted) {
 				t.Errorf("restored as %+v", job)
 			}
 			if row.want != jobs.StateCompleted {
-				r.harmless(restore(said()))
+				r.harmless(retry(said()))
 			}
 			if err := fsm.Verify(r.Machine); err != nil {
 				t.Error(err)
@@ -94,7 +94,7 @@ func TestRestoredEndsAreForgotten(t *testing.T) {
 	e := ending("a", token)
 	e.Outcome = "failed"
 	r.ok(consume(e))
-	r.ok(restore(said()))
+	r.ok(retry(said()))
 	if job := r.job(id("a")); job.Outcome != jobs.OutcomeCancelled {
 		t.Fatalf("restored, the job is %+v", job)
 	}
@@ -109,7 +109,7 @@ func TestRestoredDeadlineCounts(t *testing.T) {
 	p := posting("a", "k")
 	p.Deadline = timestamppb.New(start.Add(time.Hour))
 	r := trashed(t, p)
-	r.ok(restore(said()))
+	r.ok(retry(said()))
 	r.now = start.Add(2 * time.Hour)
 	r.ok(wake(r.TimerEpoch(), 10))
 	if job := r.job(id("a")); job.Outcome != jobs.OutcomeCancelled || job.StopRequest.By != jobs.ByDeadline {
@@ -122,7 +122,7 @@ func TestRestoredDeadlineCounts(t *testing.T) {
 func TestRestoredFlowsGoOn(t *testing.T) {
 	r := brought(t, jobs.StateTrashed, true)
 	before := r.job(id("a")).Token
-	r.ok(restore(said()))
+	r.ok(retry(said()))
 	token := r.claimedAgain("bob", id("a"))
 	if token.Compare(before) <= 0 {
 		t.Errorf("claimed under %s after %s", token, before)
@@ -131,7 +131,7 @@ func TestRestoredFlowsGoOn(t *testing.T) {
 	e := success("a", token)
 	e.Update = update("flow of a", token, 2, "success")
 	r.ok(consume(e))
-	r.refused(restore(said()), "conflict")
+	r.refused(retry(said()), "conflict")
 }
 
 func TestRestoreRefusals(t *testing.T) {
@@ -150,16 +150,6 @@ func TestRestoreRefusals(t *testing.T) {
 		rig        func(*testing.T) *rig
 	}{
 		{"a success", "success", finished("success")},
-		{"a completed job with a flow", "run again instead", func(t *testing.T) *rig {
-			r := newRig(t)
-			r.ok(open("bob"))
-			token := r.begin(flowPosting("a"), "flow of a")
-			e := ending("a", token)
-			e.Outcome, e.Update = "reverted", update("flow of a", token, 3, "reverted")
-			r.ok(updateFlow(update("flow of a", token, 2, "reverting")))
-			r.ok(consume(e))
-			return r
-		}},
 		{"a job whose book was destroyed", "book is gone", func(t *testing.T) *rig {
 			r := trashed(t, flowPosting("a"))
 			r.ok(destroyBook("book of a"))
@@ -178,17 +168,17 @@ func TestRestoreRefusals(t *testing.T) {
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			if message := row.rig(t).refused(restore(said()), "conflict"); !strings.Contains(message, row.says) {
+			if message := row.rig(t).refused(retry(said()), "conflict"); !strings.Contains(message, row.says) {
 				t.Errorf("refused by %q", message)
 			}
 		})
 	}
 	r := finished("failed")(t)
-	r.ok(restore(said()))
+	r.ok(retry(said()))
 	if job := r.job(id("a")); job.State != jobs.StateClaimable || job.Outcome != "" {
 		t.Errorf("a failed job without a flow is restored as %+v", job)
 	}
-	r.refused(restore(&v1.JobCommand{Job: id("nobody")}), "not_found")
+	r.refused(retry(&v1.JobCommand{Job: id("nobody")}), "not_found")
 }
 
 // TestPurgedJobsAreGone: with the book, if no other job refers to it, and not
@@ -234,23 +224,23 @@ func TestRestoredJobsNeedRoom(t *testing.T) {
 			r.posted(posting("b", "k"))
 			r.ok(limitBoard("", row.limits))
 			if row.says == "" {
-				r.ok(restore(said()))
+				r.ok(retry(said()))
 				return
 			}
-			if told := r.refused(restore(said()), "over_limit"); !strings.Contains(told, row.says) {
+			if told := r.refused(retry(said()), "over_limit"); !strings.Contains(told, row.says) {
 				t.Errorf("refused with %q", told)
 			}
 		})
 	}
 	r := trashed(t, flowPosting("a"))
-	r.ok(restore(said()))
+	r.ok(retry(said()))
 	token := r.claimedAgain("bob", id("a"))
 	r.ok(updateFlow(update("flow of a", token, 1, "running", task("x", "running"))))
 	r.ok(orders["undo"]())
 	r.ok(trash(ending("a", token)))
 	r.posted(posting("b", "k"))
 	r.ok(limitBoard("", &v1.BoardLimits{Jobs: 1}))
-	r.ok(restore(said()))
+	r.ok(retry(said()))
 	if got := r.job(id("a")).State; got != jobs.StateClaimable {
 		t.Errorf("what is to be undone is %s", got)
 	}

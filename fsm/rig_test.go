@@ -247,8 +247,8 @@ func cancel(o *v1.JobCommand) *v1.Command {
 	return &v1.Command{Kind: &v1.Command_Cancel{Cancel: o}}
 }
 
-func restore(o *v1.JobCommand) *v1.Command {
-	return &v1.Command{Kind: &v1.Command_Restore{Restore: o}}
+func retry(o *v1.JobCommand) *v1.Command {
+	return &v1.Command{Kind: &v1.Command_Retry{Retry: o}}
 }
 
 func purge(o *v1.JobCommand) *v1.Command {

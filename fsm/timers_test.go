@@ -143,7 +143,7 @@ func TestSweepCountsStuckJobsApart(t *testing.T) {
 			t.Errorf("keeping %d: %q is left, and %q is right", row.keep, got, row.want)
 		}
 	}
-	r.ok(restore(&v1.JobCommand{Job: id("f"), By: "eve"}))
+	r.ok(retry(&v1.JobCommand{Job: id("f"), By: "eve"}))
 	if sweepable, err := r.Sweepable(r.Time(), 0, 1); err != nil || sweepable {
 		t.Errorf("after one went back to its board: sweepable %t, %v", sweepable, err)
 	}
@@ -253,7 +253,7 @@ func TestOwnRetentionIsLiftedWithTheJob(t *testing.T) {
 	p := posting("a", "k")
 	p.Retention = lasting(time.Minute)
 	r := trashed(t, p)
-	r.ok(restore(said()))
+	r.ok(retry(said()))
 	r.now = r.now.Add(time.Hour)
 	if done := r.ok(sweep(r.TimerEpoch(), time.Hour, 1, 10)).GetCount().Done; done != 0 {
 		t.Errorf("%d jobs are swept", done)

@@ -50,7 +50,6 @@ var transitions = map[string]string{
 	"suspended stop":    "completed",
 	"suspended undo":    "completed claimable",
 	"suspended late":    "completed claimable",
-	"trashed restore":   "claimable",
 	"trashed retry":     "claimable",
 }
 
@@ -78,11 +77,10 @@ func moves(r *rig, begun bool) map[string]func() *v1.Command {
 		"claim":   func() *v1.Command { return claim("bob", id("a"), "claim") },
 		"next":    func() *v1.Command { return claimNext("bob", "next", 1, nil, nil) },
 		"consume": done, "abandon": end(abandon, 0), "pause": end(abandon, time.Minute), "trash": end(trash, 0),
-		"restore": func() *v1.Command { return restore(said()) },
-		"retry":   func() *v1.Command { return &v1.Command{Kind: &v1.Command_Retry{Retry: said()}} },
-		"close":   func() *v1.Command { return closing("bob") },
-		"expire":  func() *v1.Command { return expire("bob", r.TimerEpoch(), time.Second, 0) },
-		"crash":   func() *v1.Command { return expire("bob", r.TimerEpoch(), time.Second, 1) },
+		"retry":  func() *v1.Command { return &v1.Command{Kind: &v1.Command_Retry{Retry: said()}} },
+		"close":  func() *v1.Command { return closing("bob") },
+		"expire": func() *v1.Command { return expire("bob", r.TimerEpoch(), time.Second, 0) },
+		"crash":  func() *v1.Command { return expire("bob", r.TimerEpoch(), time.Second, 1) },
 		"due": func() *v1.Command {
 			r.now = start.Add(2 * time.Hour)
 			return wake(r.TimerEpoch(), 10)

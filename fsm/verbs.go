@@ -25,7 +25,6 @@ var appliers = map[string]applier{
 	"cancel":              done((*v1.Command).GetCancel, (*txn).cancel),
 	"change":              done((*v1.Command).GetChange, (*txn).change),
 	"intervene":           answered((*v1.Command).GetIntervene, (*txn).intervene),
-	"restore":             done((*v1.Command).GetRestore, (*txn).restore),
 	"retry":               done((*v1.Command).GetRetry, (*txn).retry),
 	"purge":               done((*v1.Command).GetPurge, (*txn).purge),
 	"extend_claim":        done((*v1.Command).GetExtendClaim, (*txn).extendClaim),

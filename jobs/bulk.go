@@ -15,13 +15,12 @@ const (
 	ActionCancel  Action = "cancel"  // Controller.Cancel
 	ActionSuspend Action = "suspend" // Controller.Suspend
 	ActionResume  Action = "resume"  // Controller.Resume
-	ActionRestore Action = "restore" // Historian.Restore, of what is trashed
 	ActionRetry   Action = "retry"   // Historian.Retry, of what was trashed, was reverted, has failed, or is parked
 	ActionPurge   Action = "purge"   // Historian.Purge
 )
 
 // Actions are all of them.
-var Actions = []Action{ActionCancel, ActionSuspend, ActionResume, ActionRestore, ActionRetry, ActionPurge}
+var Actions = []Action{ActionCancel, ActionSuspend, ActionResume, ActionRetry, ActionPurge}
 
 // MaxBulk bounds the jobs that one call of Bulk deals with: they share one
 // entry of the log, which others wait for.
@@ -94,8 +93,6 @@ func (b *Bulk) Selects(j *Job) bool {
 // caller's own.
 func (a Action) states() []State {
 	switch a {
-	case ActionRestore:
-		return []State{StateTrashed}
 	case ActionRetry:
 		return []State{StateCompleted, StateTrashed, StateHeld, StateSuspended}
 	case ActionPurge:

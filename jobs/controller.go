@@ -18,7 +18,7 @@ const (
 	RequestCancel    RequestKind = "cancel"    // never go on
 	RequestChange    RequestKind = "change"    // a Change
 	RequestIntervene RequestKind = "intervene" // carry out an intervention in the flow
-	RequestRestore   RequestKind = "restore"   // see Historian
+	RequestRetry     RequestKind = "retry"     // see Historian
 	RequestPurge     RequestKind = "purge"     // see Historian
 )
 
@@ -44,7 +44,7 @@ const (
 const MaxGrace = time.Hour
 
 // JobCommand is what a person wants done with a job, as Suspend, Resume, Cancel,
-// Restore and Purge take it.
+// Retry and Purge take it.
 type JobCommand struct {
 	Job    JobID
 	Revert bool   // Cancel only: undo what was done; otherwise the flow is left as it stands
@@ -181,7 +181,7 @@ type Controller interface {
 	// step in another state than the kind of intervention needs; ErrLimit at
 	// logbook.MaxInterventions, where those that wait to be carried out are too
 	// long together, and where a finished job has no room on its board any more:
-	// as for Restore, one that is cancelled and only to be undone further needs
+	// as for Historian.Retry, one that is cancelled and only to be undone further needs
 	// none.
 	Intervene(ctx context.Context, intervention logbook.Intervention) (JobID, error)
 }

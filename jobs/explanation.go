@@ -56,7 +56,7 @@ type RemedyVerb string
 
 // The verbs, with their targets.
 const (
-	RemedyRestore      RemedyVerb = "restore_job"       // a job
+	RemedyRetry        RemedyVerb = "retry_job"         // a job
 	RemedyCancel       RemedyVerb = "cancel_job"        // a job
 	RemedyResume       RemedyVerb = "resume_job"        // a job
 	RemedyRelease      RemedyVerb = "release_job"       // a job
@@ -73,6 +73,6 @@ const (
 
 // RemedyVerbs are all verbs.
 var RemedyVerbs = []RemedyVerb{
-	RemedyRestore, RemedyCancel, RemedyResume, RemedyRelease, RemedyMakeDue, RemedyReprioritise, RemedyShowFlow, RemedyRerunFlow,
+	RemedyRetry, RemedyCancel, RemedyResume, RemedyRelease, RemedyMakeDue, RemedyReprioritise, RemedyShowFlow, RemedyRerunFlow,
 	RemedyResumeBoard, RemedyUndrain, RemedyStart, RemedyOfferLabels, RemedyAddCapacity,
 }

@@ -12,31 +12,28 @@ import (
 // Historian looks back at what has become of jobs, and puts right what has
 // gone wrong with them.
 //
-//	the job    restore                               retry                               purge
-//	─────────  ────────────────────────────────────  ──────────────────────────────────  ───────────
-//	trashed    back on its board, as if just posted  restored                            removed
-//	completed  the same, if it has no flow and was   reverted or failed: restored, or    removed
-//	           reverted or failed; or ErrConflict    its flow rerun; or ErrConflict
-//	parked     nothing to do                         released, or its flow rerun         ErrConflict
-//	any other  nothing to do                         nothing to do                       ErrConflict
+//	the job    retry                                                   purge
+//	─────────  ──────────────────────────────────────────────────────  ───────────
+//	trashed    restored: back on its board, as if just posted          removed
+//	completed  if it was reverted or failed: without a flow restored,  removed
+//	           with one that is rerun; or ErrConflict
+//	parked     released, or its flow rerun                             ErrConflict
+//	any other  nothing to do                                           ErrConflict
 type Historian interface {
-	// Restore puts a finished job back on its board. Crashes and failures are counted
-	// from zero; outcome, reason and evidence are removed, and a suspension is lifted.
-	// Its not-before time and a hold count again. Its flow goes on where it stands:
-	// recorded results are not done again, and a flow that was being undone is undone
-	// further. A deadline that has passed is removed, and so is a key that another job
-	// has now.
+	// Retry has a job begin again, in the way that its state needs.
 	//
-	// ErrNotFound. ErrLimit if its board has no room for it, unless its flow is undone
-	// further. ErrConflict if its flow is gone, or belongs to another unfinished job.
-	// Use Controller.Intervene for a job whose flow has failed or was undone.
-	Restore(ctx context.Context, command JobCommand) error
-
-	// Retry has a job begin again, in the way that its state needs: by Restore, by a Change
-	// that releases it, or by an intervention logbook.InterveneRerun. That one runs all of
-	// the flow again, and undoes nothing first. Errors are those of these three.
-	// ErrConflict also if the job has succeeded or was cancelled, or if another job of its
-	// flow came later: post such a job again, as Job.Again makes it.
+	// Restored, crashes and failures are counted from zero; outcome, reason and evidence
+	// are removed, and a suspension is lifted. The not-before time and a hold count again.
+	// The flow goes on where it stands: recorded results are not done again, and a flow that
+	// was being undone is undone further. A deadline that has passed is removed, and so is a
+	// key that another job has now. ErrLimit if the board has no room for the job, unless its
+	// flow is undone further. ErrConflict if the flow is gone, or belongs to another
+	// unfinished job.
+	//
+	// A release is a Change, and a rerun an intervention logbook.InterveneRerun, with their
+	// errors: it runs all of the flow again, and undoes nothing first. ErrConflict also if the
+	// job has succeeded or was cancelled, or if another job of its flow came later: post such
+	// a job again, as Job.Again makes it. ErrNotFound.
 	Retry(ctx context.Context, command JobCommand) error
 
 	// Purge removes a finished job at once, as its retention would later: its

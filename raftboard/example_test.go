@@ -338,8 +338,7 @@ func ExampleClient_Bulk() {
 	for _, e := range value(client.Errors(ctx, jobs.ErrorQuery{Job: last.ID})).Items {
 		fmt.Println(e.How, e.Owner)
 	}
-	must(client.Restore(ctx, jobs.JobCommand{Job: last.ID, By: "ann"}))
-	must(client.Retry(ctx, jobs.JobCommand{Job: last.ID, By: "ann"})) // a job that waits stays as it is
+	must(client.Retry(ctx, jobs.JobCommand{Job: last.ID, By: "ann"}))
 	report := value(client.Bulk(ctx, jobs.Bulk{Action: jobs.ActionCancel, Query: jobs.Query{Tags: []string{"eu"}}, By: "ann"}))
 	fmt.Println(report.Done)
 	must(client.Purge(ctx, jobs.JobCommand{Job: last.ID, By: "ann"}))

@@ -9,11 +9,6 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// Restore implements jobs.Historian.
-func (c *Client) Restore(ctx context.Context, request jobs.JobCommand) error {
-	return c.order(ctx, "restore", request, &v1.Command{Kind: &v1.Command_Restore{Restore: command.JobCommandToProto(&request)}})
-}
-
 // Retry implements jobs.Historian.
 func (c *Client) Retry(ctx context.Context, request jobs.JobCommand) error {
 	return c.order(ctx, "retry", request, &v1.Command{Kind: &v1.Command_Retry{Retry: command.JobCommandToProto(&request)}})

@@ -18,8 +18,6 @@ func BulkCommand(b *jobs.Bulk, j *jobs.Job) *v1.Command {
 		return &v1.Command{Kind: &v1.Command_Resume{Resume: request}}
 	case jobs.ActionPurge:
 		return &v1.Command{Kind: &v1.Command_Purge{Purge: request}}
-	case jobs.ActionRestore:
-		return &v1.Command{Kind: &v1.Command_Restore{Restore: request}}
 	case jobs.ActionRetry:
 		return &v1.Command{Kind: &v1.Command_Retry{Retry: request}}
 	}

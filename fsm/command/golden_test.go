@@ -139,7 +139,6 @@ func samples() []*v1.Command {
 			Reason: "booked by phone", Hold: true,
 		}}},
 		{Kind: &v1.Command_Retry{Retry: &v1.JobCommand{Job: jobA, By: "ann@h1", Reason: "the disk has room again"}}},
-		{Kind: &v1.Command_Restore{Restore: &v1.JobCommand{Job: jobA, By: "ann@h1", Reason: "the handler is there now"}}},
 		{Kind: &v1.Command_Purge{Purge: &v1.JobCommand{Job: jobA, By: "ann@h1", Reason: "never to be done"}}},
 		{Kind: &v1.Command_CreateBoard{CreateBoard: &v1.BoardCommand{Board: "night"}}},
 		{Kind: &v1.Command_LimitBoard{LimitBoard: &v1.LimitBoardCommand{

@@ -58,7 +58,7 @@ func OperatorRequestFromProto(message *v1.OperatorRequest) (*jobs.OperatorReques
 
 func knownRequestKind(k jobs.RequestKind) bool {
 	return k == jobs.RequestSuspend || k == jobs.RequestResume || k == jobs.RequestCancel || k == jobs.RequestChange ||
-		k == jobs.RequestIntervene || k == jobs.RequestRestore || k == jobs.RequestPurge
+		k == jobs.RequestIntervene || k == jobs.RequestRetry || k == jobs.RequestPurge
 }
 
 // checkSuspension checks a command that undoes nothing.

@@ -59,7 +59,6 @@ var verbs = []Verb{
 	verb("cancel", Operate, "BoardService/Cancel", (*v1.Command).GetCancel, checkJobCommand),
 	verb("change", Operate, "BoardService/Change", (*v1.Command).GetChange, converted(ChangeFromProto, jobs.CheckChange)),
 	verb("intervene", Operate, "BoardService/Intervene", (*v1.Command).GetIntervene, converted(InterventionFromProto, logbook.Limits.CheckIntervention)),
-	verb("restore", Operate, "BoardService/Restore", (*v1.Command).GetRestore, checkPlainCommand),
 	verb("retry", Operate, "BoardService/Retry", (*v1.Command).GetRetry, checkPlainCommand),
 	verb("purge", Operate, "BoardService/Purge", (*v1.Command).GetPurge, checkPlainCommand),
 

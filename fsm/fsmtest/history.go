@@ -9,12 +9,6 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// Restore puts a finished job back on its board.
-func (b *Board) Restore(ctx context.Context, request jobs.JobCommand) error {
-	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Restore{Restore: command.JobCommandToProto(&request)}})
-	return err
-}
-
 // Retry has a job begin again.
 func (b *Board) Retry(ctx context.Context, request jobs.JobCommand) error {
 	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Retry{Retry: command.JobCommandToProto(&request)}})

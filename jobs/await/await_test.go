@@ -82,8 +82,8 @@ func ordered(kind jobs.RequestKind) func(jobs.Job) *v1.Command {
 		switch kind {
 		case jobs.RequestCancel:
 			return &v1.Command{Kind: &v1.Command_Cancel{Cancel: order}}
-		case jobs.RequestRestore:
-			return &v1.Command{Kind: &v1.Command_Restore{Restore: order}}
+		case jobs.RequestRetry:
+			return &v1.Command{Kind: &v1.Command_Retry{Retry: order}}
 		case jobs.RequestResume:
 			return &v1.Command{Kind: &v1.Command_Resume{Resume: order}}
 		}
@@ -126,7 +126,7 @@ func TestAwaitLooksAtWholeEntries(t *testing.T) {
 		last                 func(jobs.Job) *v1.Command
 		left, gone, finished int // with what was undone
 	}{
-		"until none is unfinished": {await.Waiting{}, commands{trashed, ordered(jobs.RequestRestore)}, ordered(jobs.RequestCancel), 0, 2, 2},
+		"until none is unfinished": {await.Waiting{}, commands{trashed, ordered(jobs.RequestRetry)}, ordered(jobs.RequestCancel), 0, 2, 2},
 		"until none is claimable":  {await.Waiting{States: []jobs.State{jobs.StateClaimable}}, commands{suspend, resume}, suspend, 0, 2, 0},
 		"until one is suspended":   {await.Waiting{States: []jobs.State{jobs.StateSuspended}, Some: true}, commands{suspend, resume}, suspend, 1, 1, 0},
 	} {
@@ -175,7 +175,7 @@ func TestAwaitEndsWithItsEntry(t *testing.T) {
 			return
 		}
 		looked = true
-		for _, make := range []func(jobs.Job) *v1.Command{trashed, ordered(jobs.RequestRestore)} {
+		for _, make := range []func(jobs.Job) *v1.Command{trashed, ordered(jobs.RequestRetry)} {
 			if err := board.Entry(make(job)); err != nil {
 				t.Error(err)
 			}

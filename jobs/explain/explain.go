@@ -41,7 +41,7 @@ func Job(s *Situation) jobs.Explanation {
 		e.finished(s)
 	case s.Job.State == jobs.StateTrashed:
 		e.say(jobs.CauseTrashed, "it was put aside: %s", cmp.Or(s.Job.Reason, "no reason was given"))
-		e.Remedy = e.does(jobs.RemedyRestore)
+		e.Remedy = e.does(jobs.RemedyRetry)
 	case s.Job.Claim != nil:
 		e.claimed(s)
 	case !s.Job.Deadline.IsZero() && !s.Job.Deadline.After(s.Now) && !cancelling(&s.Job):
@@ -91,7 +91,7 @@ func (e *explanation) finished(s *Situation) {
 		e.Text += "; its flow needs a person"
 		e.Remedy = showFlow(&s.Job)
 	case s.Job.Outcome == jobs.OutcomeFailed:
-		e.Remedy = e.does(jobs.RemedyRestore)
+		e.Remedy = e.does(jobs.RemedyRetry)
 	case s.Job.Outcome == jobs.OutcomeReverted && flow:
 		e.Remedy = jobs.Remedy{Verb: jobs.RemedyRerunFlow, Target: s.Job.Flow.String()}
 	}

@@ -47,13 +47,13 @@ func TestExplain(t *testing.T) {
 		}, jobs.CauseFinished, "failed, the undo failed; its flow needs a person", "show_flow " + itsFlow.String()},
 		{"failed, without a flow", func(s *explain.Situation) {
 			s.Job.State, s.Job.Outcome, s.Job.Flow = jobs.StateCompleted, jobs.OutcomeFailed, logbook.FlowID{}
-		}, jobs.CauseFinished, "failed", "restore_job ID"},
+		}, jobs.CauseFinished, "failed", "retry_job ID"},
 		{"undone", func(s *explain.Situation) { s.Job.State, s.Job.Outcome = jobs.StateCompleted, jobs.OutcomeReverted },
 			jobs.CauseFinished, "reverted", "rerun_flow " + itsFlow.String()},
 		{"cancelled", func(s *explain.Situation) { s.Job.State, s.Job.Outcome = jobs.StateCompleted, jobs.OutcomeCancelled },
 			jobs.CauseFinished, "cancelled", ""},
 		{"trashed", func(s *explain.Situation) { s.Job.State, s.Job.Reason = jobs.StateTrashed, "cannot be built" },
-			jobs.CauseTrashed, "put aside: cannot be built", "restore_job ID"},
+			jobs.CauseTrashed, "put aside: cannot be built", "retry_job ID"},
 		{"claimed", func(s *explain.Situation) {
 			s.Job.State, s.Job.Claim = jobs.StateClaimed, &jobs.Claim{Owner: "c1", Token: jobs.Token{Generation: 1, Index: 7}, Since: noon}
 		}, jobs.CauseClaimed, "c1 has it since 2030-01-02T12:00:00Z, under token 1-7", "show_flow"},

@@ -63,7 +63,7 @@ func firstClaimed(k *kit) {
 	started("claimed again", since)
 	k.wants("Trash", k.Board.Trash(k.ctx, release(second)), nil)
 	started("trashed", since)
-	k.wants("Restore", k.Board.Restore(k.ctx, command(job.ID)), nil)
+	k.wants("Retry", k.Board.Retry(k.ctx, command(job.ID)), nil)
 	started("restored", time.Time{})
 	third := k.claim(session, job.ID)
 	started("claimed once more", third.Job.Claim.Since)

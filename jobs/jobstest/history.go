@@ -39,7 +39,7 @@ func trashedRestored(k *kit) {
 	job := k.aside(session, "a")
 	asleep := k.asleep(session)
 	k.linger(session)
-	k.wants("Restore", k.Board.Restore(k.ctx, command(job.ID)), nil)
+	k.wants("Retry", k.Board.Retry(k.ctx, command(job.ID)), nil)
 	claimed := k.wakes("ClaimNext", asleep)
 	if claimed.Job.ID != job.ID || claimed.Job.Reason != "" || claimed.Job.Failure != nil || !claimed.Job.FinishedAt.IsZero() {
 		k.Errorf("got %s", render(claimed.Job))
@@ -47,7 +47,7 @@ func trashedRestored(k *kit) {
 	if claimed.Job.Token.Compare(job.Token) <= 0 {
 		k.Errorf("claimed under %s after %s", claimed.Job.Token, job.Token)
 	}
-	k.wants("Restore of an unfinished job", k.Board.Restore(k.ctx, command(job.ID)), nil)
+	k.wants("Retry of an unfinished job", k.Board.Retry(k.ctx, command(job.ID)), nil)
 	k.stands(job.ID, jobs.StateClaimed)
 	k.wants("Consume", k.Board.Consume(k.ctx, success(claimed)), nil)
 }
@@ -61,7 +61,7 @@ func restoredGoesOn(k *kit) {
 	}
 	k.wants("Update", k.update(first), nil)
 	k.wants("Trash", k.Board.Trash(k.ctx, release(claimed)), nil)
-	k.wants("Restore", k.Board.Restore(k.ctx, command(claimed.Job.ID)), nil)
+	k.wants("Retry", k.Board.Retry(k.ctx, command(claimed.Job.ID)), nil)
 	again := k.claim(session, claimed.Job.ID)
 	if atom, ok := again.Flow.Atom("fly"); !ok || atom.State != logbook.AtomSuccess || again.Flow.State != logbook.FlowRunning {
 		k.Errorf("the flow is %s", render(again.Flow))
@@ -89,11 +89,11 @@ func senselessCorrections(k *kit) {
 	done := k.owned(session, "done")
 	k.wants("Purge of a claimed job", k.Board.Purge(k.ctx, command(done.Job.ID)), jobs.ErrConflict)
 	k.wants("Consume", k.Board.Consume(k.ctx, success(done)), nil)
-	k.wants("Restore of a success", k.Board.Restore(k.ctx, command(done.Job.ID)), jobs.ErrConflict)
-	k.wants("Restore of an unknown job", k.Board.Restore(k.ctx, command(jobs.NewJobID())), jobs.ErrNotFound)
+	k.wants("Retry of a success", k.Board.Retry(k.ctx, command(done.Job.ID)), jobs.ErrConflict)
+	k.wants("Retry of an unknown job", k.Board.Retry(k.ctx, command(jobs.NewJobID())), jobs.ErrNotFound)
 	revert := command(done.Job.ID)
 	revert.Revert = true
-	k.wantsInvalid("Restore with Revert", k.Board.Restore(k.ctx, revert))
+	k.wantsInvalid("Retry with Revert", k.Board.Retry(k.ctx, revert))
 	k.wantsInvalid("Purge of nothing", k.Board.Purge(k.ctx, jobs.JobCommand{}))
 	k.wants("Purge", k.Board.Purge(k.ctx, command(done.Job.ID)), nil)
 }
@@ -312,7 +312,7 @@ func bulkDone(k *kit) {
 	step(jobs.ActionResume, false, 5, jobs.StateClaimable, 5)
 	held := k.next(k.request(session))[0]
 	k.wants("Trash", k.Board.Trash(k.ctx, release(held)), nil)
-	step(jobs.ActionRestore, false, 1, jobs.StateClaimable, 5)
+	step(jobs.ActionRetry, false, 1, jobs.StateClaimable, 5)
 	step(jobs.ActionCancel, false, 5, jobs.StateCompleted, 6)
 	step(jobs.ActionCancel, false, 0, jobs.StateCompleted, 6)
 	if order := k.job(held.Job.ID).StopRequest; order == nil || order.By != "ann" || order.Reason != "so it is to be" {

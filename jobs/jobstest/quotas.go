@@ -88,7 +88,7 @@ func quotaBelowUse(k *kit) {
 	k.wants("Trash", k.Board.Trash(k.ctx, release(claimed)), nil)
 	k.wantsLimit("a job restored from the trash", k.restored(first.ID), 1, 2)
 	k.saveQuota(k.together(), access.Amounts{Jobs: 2})
-	k.wants("Restore", k.restored(first.ID), nil)
+	k.wants("Retry", k.restored(first.ID), nil)
 	k.saveQuota(k.together(), access.Amounts{Bytes: k.quota(k.together()).Used.Bytes})
 	used := int(k.quota(k.together()).Used.Bytes)
 	again := k.posting("third")
@@ -98,7 +98,7 @@ func quotaBelowUse(k *kit) {
 }
 
 func (k *kit) restored(id jobs.JobID) error {
-	return k.Board.Restore(k.ctx, jobs.JobCommand{Job: id})
+	return k.Board.Retry(k.ctx, jobs.JobCommand{Job: id})
 }
 
 func quotasHoldTogether(k *kit) {

@@ -207,7 +207,6 @@ func (o *tenant) requests() map[string]string {
 		"BoardService/Resume":        id(`{"job": %q}`),
 		"BoardService/Change":        id(`{"job": %q, "priority": 3}`),
 		"BoardService/Intervene":     fmt.Sprintf(`{"id": %q, "flow": %q, "kind": "rerun", "step": "s"}`, jobs.NewNonce(), o.flow),
-		"BoardService/Restore":       id(`{"job": %q}`),
 		"BoardService/Purge":         id(`{"job": %q}`),
 		"BoardService/Retry":         id(`{"job": %q}`),
 		"BoardService/Bulk":          fmt.Sprintf(`{"action": "suspend", "query": {"board": %q}, "dryRun": true}`, o.board),

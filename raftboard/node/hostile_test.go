@@ -51,7 +51,7 @@ func (v *vandal) text(field protoreflect.FieldDescriptor) string {
 	case name == "missed":
 		words = []string{"", "none", "last", "window"}
 	case name == "action":
-		words = []string{"cancel", "suspend", "resume", "restore", "retry", "purge"}
+		words = []string{"cancel", "suspend", "resume", "retry", "purge"}
 	case name == "outcome":
 		words = []string{"", "success", "reverted", "failed", "cancelled"}
 	case name == "state" || name == "states":

@@ -78,9 +78,6 @@ func (m *Command) UnknownField() (name string, found bool) {
 	if name, found = m.GetIntervene().UnknownField(); found {
 		return name, found
 	}
-	if name, found = m.GetRestore().UnknownField(); found {
-		return name, found
-	}
 	if name, found = m.GetPurge().UnknownField(); found {
 		return name, found
 	}

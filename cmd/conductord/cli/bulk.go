@@ -28,7 +28,6 @@ func (p *Program) bulkCommand() *cobra.Command {
 		{jobs.ActionCancel, "Cancel many jobs", "Those that are not finished; with --revert, the default, their work is undone first."},
 		{jobs.ActionSuspend, "Suspend many jobs", "Those that are not finished."},
 		{jobs.ActionResume, "Resume many jobs", "Those that are suspended, or that a stop request will suspend."},
-		{jobs.ActionRestore, "Put many trashed jobs back on their boards", "As `job retry` does to one."},
 		{jobs.ActionRetry, "Retry many jobs that were trashed, have failed, were reverted, or are parked", "As `job retry` does to one."},
 		{jobs.ActionPurge, "Remove many finished jobs with their books for ever", "As `trash purge` does to one."},
 	} {

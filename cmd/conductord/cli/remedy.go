@@ -6,7 +6,7 @@ import "github.com/conductord/conductord/jobs"
 func remedyText(remedy jobs.Remedy) string {
 	command := "conductord "
 	switch remedy.Verb {
-	case jobs.RemedyRestore:
+	case jobs.RemedyRetry:
 		command += "job retry "
 	case jobs.RemedyCancel:
 		command += "job cancel "

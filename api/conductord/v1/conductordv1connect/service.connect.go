@@ -91,8 +91,6 @@ const (
 	BoardServiceChangeProcedure = "/conductord.v1.BoardService/Change"
 	// BoardServiceInterveneProcedure is the fully-qualified name of the BoardService's Intervene RPC.
 	BoardServiceInterveneProcedure = "/conductord.v1.BoardService/Intervene"
-	// BoardServiceRestoreProcedure is the fully-qualified name of the BoardService's Restore RPC.
-	BoardServiceRestoreProcedure = "/conductord.v1.BoardService/Restore"
 	// BoardServiceRetryProcedure is the fully-qualified name of the BoardService's Retry RPC.
 	BoardServiceRetryProcedure = "/conductord.v1.BoardService/Retry"
 	// BoardServicePurgeProcedure is the fully-qualified name of the BoardService's Purge RPC.
@@ -277,9 +275,6 @@ type BoardServiceClient interface {
 	// Intervene records what a person does to a flow that has failed, and has
 	// the flow's last job claimed once more, to carry it out.
 	Intervene(context.Context, *connect.Request[v1.Intervention]) (*connect.Response[v1.InterveneResult], error)
-	// Restore puts a job back on its board that was trashed, or has failed
-	// without a flow.
-	Restore(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// Retry has a job begin again that was trashed, has failed, was reverted, or is parked.
 	Retry(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// Purge removes a finished job before its time, with its book.
@@ -433,12 +428,6 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("Intervene")),
 			connect.WithClientOptions(opts...),
 		),
-		restore: connect.NewClient[v1.JobCommand, v1.Done](
-			httpClient,
-			baseURL+BoardServiceRestoreProcedure,
-			connect.WithSchema(boardServiceMethods.ByName("Restore")),
-			connect.WithClientOptions(opts...),
-		),
 		retry: connect.NewClient[v1.JobCommand, v1.Done](
 			httpClient,
 			baseURL+BoardServiceRetryProcedure,
@@ -547,7 +536,6 @@ type boardServiceClient struct {
 	cancel      *connect.Client[v1.JobCommand, v1.Done]
 	change      *connect.Client[v1.Change, v1.Done]
 	intervene   *connect.Client[v1.Intervention, v1.InterveneResult]
-	restore     *connect.Client[v1.JobCommand, v1.Done]
 	retry       *connect.Client[v1.JobCommand, v1.Done]
 	purge       *connect.Client[v1.JobCommand, v1.Done]
 	listErrors  *connect.Client[v1.ListErrorsRequest, v1.ListErrorsResponse]
@@ -659,11 +647,6 @@ func (c *boardServiceClient) Intervene(ctx context.Context, req *connect.Request
 	return c.intervene.CallUnary(ctx, req)
 }
 
-// Restore calls conductord.v1.BoardService.Restore.
-func (c *boardServiceClient) Restore(ctx context.Context, req *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
-	return c.restore.CallUnary(ctx, req)
-}
-
 // Retry calls conductord.v1.BoardService.Retry.
 func (c *boardServiceClient) Retry(ctx context.Context, req *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
 	return c.retry.CallUnary(ctx, req)
@@ -767,9 +750,6 @@ type BoardServiceHandler interface {
 	// Intervene records what a person does to a flow that has failed, and has
 	// the flow's last job claimed once more, to carry it out.
 	Intervene(context.Context, *connect.Request[v1.Intervention]) (*connect.Response[v1.InterveneResult], error)
-	// Restore puts a job back on its board that was trashed, or has failed
-	// without a flow.
-	Restore(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// Retry has a job begin again that was trashed, has failed, was reverted, or is parked.
 	Retry(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// Purge removes a finished job before its time, with its book.
@@ -919,12 +899,6 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(boardServiceMethods.ByName("Intervene")),
 		connect.WithHandlerOptions(opts...),
 	)
-	boardServiceRestoreHandler := connect.NewUnaryHandler(
-		BoardServiceRestoreProcedure,
-		svc.Restore,
-		connect.WithSchema(boardServiceMethods.ByName("Restore")),
-		connect.WithHandlerOptions(opts...),
-	)
 	boardServiceRetryHandler := connect.NewUnaryHandler(
 		BoardServiceRetryProcedure,
 		svc.Retry,
@@ -1049,8 +1023,6 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 			boardServiceChangeHandler.ServeHTTP(w, r)
 		case BoardServiceInterveneProcedure:
 			boardServiceInterveneHandler.ServeHTTP(w, r)
-		case BoardServiceRestoreProcedure:
-			boardServiceRestoreHandler.ServeHTTP(w, r)
 		case BoardServiceRetryProcedure:
 			boardServiceRetryHandler.ServeHTTP(w, r)
 		case BoardServicePurgeProcedure:
@@ -1162,10 +1134,6 @@ func (UnimplementedBoardServiceHandler) Change(context.Context, *connect.Request
 
 func (UnimplementedBoardServiceHandler) Intervene(context.Context, *connect.Request[v1.Intervention]) (*connect.Response[v1.InterveneResult], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Intervene is not implemented"))
-}
-
-func (UnimplementedBoardServiceHandler) Restore(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Restore is not implemented"))
 }
 
 func (UnimplementedBoardServiceHandler) Retry(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
