@@ -19,8 +19,8 @@ func (p *Program) claimCommand() *cobra.Command {
 
 func (p *Program) claimListCommand() *cobra.Command {
 	var (
-		query   jobs.ClaimQuery
-		session string
+		query        jobs.ClaimQuery
+		job, session string
 	)
 	listed := heldClaims
 	listed.read = func(ctx context.Context, cluster Cluster, after string, limit int) ([]jobs.HeldClaim, string, error) {
@@ -32,6 +32,11 @@ func (p *Program) claimListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List held claims: owner, age, and time left before they expire",
 	}, func([]string) (err error) {
+		if job != "" {
+			if query.Job, err = jobs.ParseJobID(job); err != nil {
+				return err
+			}
+		}
 		if session != "" {
 			query.Session, err = jobs.ParseSessionID(session)
 		}
@@ -39,6 +44,7 @@ func (p *Program) claimListCommand() *cobra.Command {
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&query.Owner, "owner", "", "only of sessions of this name")
+	flags.StringVar(&job, "job", "", "only of this job")
 	flags.StringVar(&session, "session", "", "only of this session")
 	flags.StringVar(&query.Board, "board", "", "only of jobs of this board")
 	return cmd

@@ -25,6 +25,8 @@ func TestClaimsAreShownAndExtended(t *testing.T) {
 		{"all", "claim list", 0, id.String(), ""},
 		{"the health of its session", "claim list", 0, "HEALTH", ""},
 		{"of the owner", "claim list --owner w1 --limit 1", 0, job.Token.String(), ""},
+		{"of the job", "claim list --job ID", 0, job.Token.String(), ""},
+		{"of no job", "claim list --job 17", cli.ExitUsage, "", "job id"},
 		{"of another owner", "claim list --owner w2", 0, "JOB", ""},
 		{"of no session", "claim list --session 17", cli.ExitUsage, "", "session id"},
 		{"extend", "claim extend ID --token TOKEN --for 1h", 0, "1h0m0s", ""},
