@@ -418,17 +418,30 @@ func stuckSteps(detail *logbook.FlowDetail) []string {
 
 // stepsOf are the names of all steps that are known of a flow.
 func stepsOf(detail *logbook.FlowDetail) []string {
-	var names []string
-	if detail.Definition != nil {
-		if steps, err := detail.Definition.Steps(); err == nil { // else those that have begun are what there is
-			for _, step := range steps {
-				names = append(names, step.Name)
-			}
-		}
-	}
+	names := plannedSteps(detail)
 	for i := range detail.Atoms {
 		if name := detail.Atoms[i].Name; !slices.Contains(names, name) {
 			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// plannedSteps are the names of the steps that a flow was built with, or that its document has;
+// nil if that is not known here.
+func plannedSteps(detail *logbook.FlowDetail) []string {
+	var names []string
+	if detail.Definition != nil {
+		if steps, err := detail.Definition.Steps(); err == nil {
+			for _, step := range steps {
+				names = append(names, step.Name)
+			}
+			return names
+		}
+	}
+	if plan := planOf(detail); plan != nil {
+		for _, step := range plan.Steps() {
+			names = append(names, step.Name())
 		}
 	}
 	return names

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/meant"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/steplog"
 	"github.com/conductord/conductord/logbook"
@@ -144,11 +145,14 @@ func (l *jobLogs) follow(ctx context.Context, cluster Cluster) error {
 // writeRecorded writes what the logbook has of attempts that are not seen yet.
 func (l *jobLogs) writeRecorded(ctx context.Context, cluster Cluster, job *jobs.Job) error {
 	if job.Flow.IsZero() {
-		return nil
+		return l.checkStep(job, nil)
 	}
 	detail, err := cluster.FlowDetail(ctx, job.Flow)
 	if err != nil {
 		return because(err, "read flow %s of job %s", job.Flow, job.ID)
+	}
+	if err := l.checkStep(job, &detail); err != nil {
+		return err
 	}
 	var lines []steplog.Line
 	for i := range detail.Atoms {
@@ -166,6 +170,25 @@ func (l *jobLogs) writeRecorded(ctx context.Context, cluster Cluster, job *jobs.
 	}
 	slices.SortStableFunc(lines, func(a, b steplog.Line) int { return a.Time.Compare(b.Time) })
 	return l.write(steplog.Page{Lines: lines})
+}
+
+// checkStep refuses a step that the job does not have, where its steps are known. The step that an
+// instance such as send[3] is of counts.
+func (l *jobLogs) checkStep(job *jobs.Job, detail *logbook.FlowDetail) error {
+	step := l.query.Step
+	if step == "" || len(l.seen) > 0 { // lines of it have been read
+		return nil
+	}
+	if detail == nil {
+		return fmt.Errorf("job %s has no flow, and no step %.64q: %w", job.ID, step, jobs.ErrNotFound)
+	}
+	base, _, _ := strings.Cut(step, "[")
+	known := stepsOf(detail)
+	if len(plannedSteps(detail)) == 0 || slices.Contains(known, base) || slices.Contains(known, step) {
+		return nil
+	}
+	err := fmt.Errorf("the flow of job %s has no step %.64q%s: %w", job.ID, step, meant.Hint(step, known), jobs.ErrNotFound)
+	return advisedError{err, listed("its steps", known)}
 }
 
 func keyOf(line *steplog.Line) attemptKey {

@@ -54,7 +54,8 @@ func TestJobLogs(t *testing.T) {
 	}{
 		{"all", logging{cluster, logs}, "", recorded + lines, ""},
 		{"of a step", logging{cluster, logs}, "--step hello", recorded, ""},
-		{"of another", logging{cluster, logs}, "--step c", "", ""},
+		{"of a step that writes nothing", logging{cluster, logs}, "--step make-greeting", "", ""},
+		{"of an instance", logging{cluster, logs}, "--step make-greeting[2]", "", ""},
 		{"elsewhere", logging{cluster, nil}, "", recorded, "runs in a program of its own, w1"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -63,6 +64,16 @@ func TestJobLogs(t *testing.T) {
 				t.Errorf("%+v, want %q", got, row.out)
 			}
 		})
+	}
+	for args, want := range map[string]string{
+		id.String() + " --step make-greting":                   `has no step "make-greting"; did you mean "make-greeting"?: not found` + "\nconductord: its steps: make-greeting, say-greeting, hello\n",
+		id.String() + " --step c":                              `has no step "c": not found`,
+		post(t, cluster, "--kind", "k").String() + " --step c": "has no flow, and no step \"c\": not found",
+	} {
+		got := run(t, logging{cluster, logs}, append([]string{"job", "logs"}, strings.Fields(args)...)...)
+		if got.code != cli.ExitNotFound || got.out != "" || !strings.Contains(got.err, want) {
+			t.Errorf("%s: %+v", args, got)
+		}
 	}
 	got := run(t, logging{cluster, logs}, "job", "logs", id.String(), "--step", "b", "-o", "json")
 	if first, _, _ := strings.Cut(got.out, "\n"); first != `{"step":"b","action":"execute","attempt":1,"text":"first\u001b[31m"}` || strings.Count(got.out, "\n") != 3 {
