@@ -95,6 +95,20 @@ func namesOf(ctx context.Context, cluster Cluster, what string, args []string, b
 		if len(args) > 0 {
 			names = completeSteps(ctx, cluster, args[0])
 		}
+	case "node":
+		nodes, _ := cluster.Nodes(ctx)
+		for i := range nodes {
+			for _, member := range nodes[i].Status.Members {
+				names = append(names, member.Name)
+			}
+		}
+		slices.Sort(names)
+		names = slices.Compact(names)
+	case "principal":
+		page, _ := cluster.Principals(ctx, "")
+		for i := range page.Items {
+			names = append(names, page.Items[i].Name)
+		}
 	case "session":
 		open, _ := cluster.Sessions(ctx)
 		for i := range open {
@@ -130,8 +144,8 @@ func idsOf(ctx context.Context, cluster Cluster, what, begun string) (names []st
 	return names
 }
 
-// completeSteps reads the recorded steps of a flow.
-func completeSteps(ctx context.Context, cluster Cluster, text string) (names []string) {
+// completeSteps reads the steps of a flow, also those that have not begun.
+func completeSteps(ctx context.Context, cluster Cluster, text string) []string {
 	short := shortID{}
 	for _, noun := range idNouns["flow"] {
 		prefix, err := jobs.ParseIDPrefix(noun, text)
@@ -149,8 +163,5 @@ func completeSteps(ctx context.Context, cluster Cluster, text string) (names []s
 		return nil
 	}
 	detail, _ := findFlow(ctx, cluster, id)
-	for i := range detail.Atoms {
-		names = append(names, detail.Atoms[i].Name)
-	}
-	return names
+	return stepsOf(&detail)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard"
 )
 
 // TestCompletion: what a shell is offered, and that nothing is said where no server answers.
@@ -21,7 +22,14 @@ func TestCompletion(t *testing.T) {
 	if err := cluster.Register(t.Context(), session, jobs.Entity{Kind: jobs.EntityConductor, Name: "c1"}); err != nil {
 		t.Fatal(err)
 	}
+	run(t, cluster, "access", "save", "ann", "--grant", "viewer=*")
+	cluster.nodes = []raftboard.NodeStatus{
+		{Err: jobs.ErrUnavailable},
+		{Status: raftboard.Status{Members: []raftboard.Member{{Name: "n2"}, {Name: "n1"}}}},
+		{Status: raftboard.Status{Members: []raftboard.Member{{Name: "n2"}, {Name: "n1"}}}},
+	}
 	flows := openCluster(t)
+	unbegun := post(t, flows, "--flow", examples+"hello.toml", "--set", "guest=x").String()
 	_, flow := stuckFlow(t, flows)
 	for _, row := range []struct {
 		args   string // the last word is what is begun; a dash: nothing
@@ -43,16 +51,22 @@ func TestCompletion(t *testing.T) {
 		{"job explain " + job[:30], job, true},
 		{"job explain " + job + " -", "", false},
 		{"trash show -", trashed, true},
-		{"flow skip " + flow + " -", "make-greeting say-greeting", true},
+		{"cluster remove -", "n1 n2", true},
+		{"cluster transfer-leader n1", "n1", true},
+		{"access delete -", "ann", true},
+		{"audit search --principal a", "ann", true},
+		{"flow skip " + unbegun + " -", "make-greeting say-greeting", true},
+		{"job logs " + unbegun + " --step say", "say-greeting", true},
+		{"flow skip " + flow + " -", "make-greeting say-greeting wave", true},
 		{"flow skip " + flow[:35] + " say", "say-greeting", true},
-		{"flow rerun " + flow + " --from -", "make-greeting say-greeting", true},
+		{"flow rerun " + flow + " --from -", "make-greeting say-greeting wave", true},
 	} {
 		args := append([]string{"__complete"}, strings.Fields(row.args)...)
 		if args[len(args)-1] == "-" {
 			args[len(args)-1] = ""
 		}
 		asked := cluster
-		if args[1] == "flow" {
+		if args[1] == "flow" || strings.Contains(row.args, unbegun) {
 			asked = flows
 		}
 		got := run(t, asked, args...)

@@ -20,11 +20,12 @@ var argumentNames = map[string]string{
 	"job ID": "job", "trash ID": "trashed", "JOB": "job", "book ID": "book",
 	"FLOW|JOB": "flow", "JOB-OR-FLOW-ID": "flow", "FILE|JOB-OR-FLOW-ID": "flow",
 	"BOARD": "board", "schedule NAME": "schedule", "conductor NAME": "conductor", "STEP": "step",
+	"NODE": "node", "PRINCIPAL": "principal",
 }
 
 // flagNames say the same of flags.
 var flagNames = map[string]string{
-	"job": "job", "book": "book", "flow-id": "flow", "session": "session", "board": "board", "owner": "conductor",
+	"job": "job", "book": "book", "flow-id": "flow", "session": "session", "board": "board", "owner": "conductor", "principal": "principal", "step": "step",
 	"state": "state", "outcome": "outcome", "output": "output", "priority": "priority", "format": "format",
 }
 
