@@ -19,8 +19,8 @@ func gives(name, symbol string, value any, options ...flow.StepOption) *flow.Ste
 	return flow.Func(name, func(context.Context, logbook.Values) (any, error) { return value, nil }, append(options, flow.Provides(symbol))...)
 }
 
-// TestResultsOfJobs: who has only the client reads what a job's flow provides by symbol.
-func TestResultsOfJobs(t *testing.T) {
+// TestClientReadsResultsBySymbol: a program that has only the client reads by symbol what a job's flow provides.
+func TestClientReadsResultsBySymbol(t *testing.T) {
 	tries := 0
 	no := flow.Decide("no", func(logbook.Values) (bool, error) { return false, nil })
 	kinds := factories{

@@ -25,7 +25,7 @@ func (p *Program) boardCountCommand() *cobra.Command {
 				if err != nil {
 					return because(err, "count the jobs of boards")
 				}
-				return p.writeCounts(boards)
+				return p.writeBoardCounts(boards)
 			})
 		},
 	}
@@ -54,8 +54,9 @@ func namedBoards(ctx context.Context, cluster Cluster, names []string) (boards [
 	return boards, nil
 }
 
-// writeCounts shows the states of which there are jobs.
-func (p *Program) writeCounts(boards []jobs.BoardStatus) error {
+// writeBoardCounts shows how many jobs each board has in each state, and the total. A state in which
+// no board has jobs gets no column.
+func (p *Program) writeBoardCounts(boards []jobs.BoardStatus) error {
 	total := jobs.BoardStatus{Name: "total", Jobs: map[jobs.State]uint64{}}
 	parts := []part{}
 	for i := range boards {

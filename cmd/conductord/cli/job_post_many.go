@@ -18,12 +18,13 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// maxLine is how long a line of postings may be: what is longer is larger than
+// maxLineBytes is how long a line of postings may be: what is longer is larger than
 // any command, also without the spaces that JSON may have.
-const maxLine = 4 << 20
+const maxLineBytes = 4 << 20
 
-// maxLines bounds the postings of one file, all of which are in memory.
-const maxLines = 100_000
+// maxFilePostings bounds the postings of one file, which are all in memory at once: 100,000 of 1 KiB
+// take 100 MiB.
+const maxFilePostings = 100_000
 
 // verdict is the result of one line of postings.
 type verdict struct {
@@ -113,7 +114,7 @@ func (p *Program) readPostings(path string) ([]linePosting, error) {
 func (p *Program) parsePostings(path string, source io.Reader) ([]linePosting, error) {
 	var postings []linePosting
 	lines, number := bufio.NewScanner(source), 0
-	lines.Buffer(nil, maxLine)
+	lines.Buffer(nil, maxLineBytes)
 	for lines.Scan() {
 		number++
 		text := bytes.TrimSpace(lines.Bytes())
@@ -121,8 +122,8 @@ func (p *Program) parsePostings(path string, source io.Reader) ([]linePosting, e
 			continue
 		}
 		posting, err := p.parsePosting(text, fmt.Sprintf("line %d", number))
-		if err == nil && len(postings) == maxLines {
-			err = &logbook.LimitError{Field: "file", Limit: maxLines, Size: maxLines + 1, Unit: "postings or more"}
+		if err == nil && len(postings) == maxFilePostings {
+			err = &logbook.LimitError{Field: "file", Limit: maxFilePostings, Size: maxFilePostings + 1, Unit: "postings or more"}
 		}
 		if err != nil {
 			return nil, usageError{fmt.Errorf("%s, line %d: %w", path, number, err)}
@@ -130,7 +131,7 @@ func (p *Program) parsePostings(path string, source io.Reader) ([]linePosting, e
 		postings = append(postings, linePosting{number, posting})
 	}
 	if err := lines.Err(); err != nil {
-		return nil, usageError{fmt.Errorf("cannot read %s, line %d, which may have %d bytes: %w", path, number+1, maxLine, err)}
+		return nil, usageError{fmt.Errorf("cannot read %s, line %d, which may have %d bytes: %w", path, number+1, maxLineBytes, err)}
 	}
 	if len(postings) == 0 {
 		return nil, usageError{fmt.Errorf("%s holds no posting", path)}

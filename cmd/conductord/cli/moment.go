@@ -26,14 +26,14 @@ func agoText(t time.Time) string {
 	}
 	now := time.Now()
 	if t.After(now) {
-		return "in " + roughly(t.Sub(now))
+		return "in " + shortSpan(t.Sub(now))
 	}
-	return roughly(now.Sub(t)) + " ago"
+	return shortSpan(now.Sub(t)) + " ago"
 }
 
-// roughly shows a span in the smallest unit of which it has less than a hundred, so that a
+// shortSpan shows a span in the smallest unit of which it has less than a hundred, so that a
 // column of ages is narrow.
-func roughly(span time.Duration) string {
+func shortSpan(span time.Duration) string {
 	const day, few = 24 * time.Hour, 100
 	switch {
 	case span < few*time.Second:

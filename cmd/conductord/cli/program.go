@@ -187,7 +187,7 @@ func (p *Program) rootCommand() *cobra.Command {
 	flags.StringVar(&p.files.Key, "key-file", "", "PEM file of its private key (CONDUCTORD_KEY_FILE)")
 	flags.StringVar(&p.tokenFile, "token-file", "", "file with the token to show to nodes (CONDUCTORD_TOKEN_FILE, or the token itself in CONDUCTORD_TOKEN)")
 	flags.StringVar(&p.valueKeys, "value-keys", "", "file of the keys that encrypt and decrypt the values of jobs and flows (CONDUCTORD_VALUE_KEYS)")
-	flags.StringVar(&p.profile, "profile", "", "a profile that config profile has saved, for what neither flags nor environment name (CONDUCTORD_PROFILE)")
+	flags.StringVar(&p.profile, "profile", "", "use the servers and credentials of this saved profile where no flag or variable names them; see config profile (CONDUCTORD_PROFILE)")
 	flags.StringVarP(&p.output, "output", "o", "table", "table or json")
 	flags.DurationVar(&p.timeout, "timeout", 0, "give up after this long (default 30s; commands that wait for a job: never)")
 	flags.BoolVar(&p.utc, "utc", false, "show times in UTC, not in the zone of this machine (JSON has always UTC)")
