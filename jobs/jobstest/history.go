@@ -333,9 +333,9 @@ func bulkRetries(k *kit) {
 	gone := k.claim(session, k.post(k.withFlow("gone"))[0].ID)
 	k.wants("Consume", k.Board.Consume(k.ctx, k.failing(gone)), nil)
 	k.wants("DestroyBook", k.Logbook.DestroyBook(k.ctx, gone.Job.Book), nil)
-	parking, held := k.posting("parked"), k.posting("held")
-	parking.Retry, held.Hold = &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 1}, OnFailure: jobs.FailureParks}, true
-	parked := success(k.claim(session, k.post(parking)[0].ID))
+	toPark, held := k.posting("parked"), k.posting("held")
+	toPark.Retry, held.Hold = &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 1}, OnFailure: jobs.FailureParks}, true
+	parked := success(k.claim(session, k.post(toPark)[0].ID))
 	parked.Outcome = jobs.OutcomeFailed
 	k.wants("Consume", k.Board.Consume(k.ctx, parked), nil)
 	waits, aside := k.post(held)[0].ID, k.aside(session, "aside").ID

@@ -22,7 +22,7 @@ const grantHelp = "Roles: viewer reads; poster posts jobs; worker claims them an
 	"of names and \"*\"; \"*\" alone is all boards, and what belongs to none: nodes, sessions, conductors."
 
 func (p *Program) accessCommand() *cobra.Command {
-	return Noun("access", "Say who may do what", p.accessSaveCommand(), p.accessListCommand(), p.accessDeleteCommand(), p.whoAmICommand())
+	return Noun("access", "Make, list and delete principals, and show what each may do", p.accessSaveCommand(), p.accessListCommand(), p.accessDeleteCommand(), p.whoAmICommand())
 }
 
 func (p *Program) accessSaveCommand() *cobra.Command {
@@ -190,7 +190,7 @@ func (p *Program) tokenCreateCommand() *cobra.Command {
 		},
 	}
 	grantFlags(cmd, &grants, &hide)
-	cmd.Flags().IntVar(&days, "days", issuedDays, "for how many days it is valid; 0: for ever")
+	cmd.Flags().IntVar(&days, "days", issuedDays, "make it valid for this many days; 0: for ever")
 	cmd.Flags().StringVar(&out, "out", "", "write the token to this new file, instead of showing it")
 	return cmd
 }
@@ -238,7 +238,7 @@ func (p *Program) createToken(ctx context.Context, cluster Cluster, principal ac
 func (p *Program) tokenListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List tokens: whose, until when, when used last, and who made them",
+		Short: "List tokens: principal, expiry, last use, and who made each",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {

@@ -46,8 +46,8 @@ func (p *Program) auditSearchCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&query.Principal, "principal", "", "only of this principal")
 	cmd.Flags().StringVar(&query.Verb, "verb", "", "only this verb, such as cancel or save_principal")
-	cmd.Flags().StringVar(&query.Target, "target", "", "only what this is a part of, such as the id of a job")
-	cmd.Flags().DurationVar(&since, "since", 0, "only of the last so long, such as 24h")
+	cmd.Flags().StringVar(&query.Target, "target", "", "only records whose target contains this, such as the id of a job")
+	cmd.Flags().DurationVar(&since, "since", 0, "only records of this last span, such as 24h")
 	return list[access.Record]{
 		what: "the audit log", answer: recordList, header: recordHeader, row: p.recordRow,
 		read: func(ctx context.Context, cluster Cluster, after string, limit int) ([]access.Record, string, error) {
@@ -88,7 +88,7 @@ func (p *Program) auditTailCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on, until interrupted")
-	cmd.Flags().IntVarP(&last, "lines", "n", last, "how many records to begin with")
+	cmd.Flags().IntVarP(&last, "lines", "n", last, "begin with this many records")
 	return cmd
 }
 

@@ -47,7 +47,7 @@ func (p *Program) BackupCreateCommand() *cobra.Command {
 func (p *Program) BackupInspectCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "inspect FILE|-",
-		Short: "Show what a backup is of, and check its checksums",
+		Short: "Show the cluster, index and time of a backup, and check its checksums",
 		Args:  cobra.ExactArgs(1),
 		RunE:  func(_ *cobra.Command, args []string) error { return p.InspectBackup(args[0]) },
 	}

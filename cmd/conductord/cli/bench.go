@@ -87,7 +87,7 @@ func defineBench(f *workload.Options, verb string, flags *pflag.FlagSet) {
 		return // a round ends when it ends
 	}
 	flags.DurationVar(&f.Duration, "duration", duration, "for how long")
-	flags.IntVar(&f.Calls, "calls", 0, "end after so many calls of all clients together, without --duration however long they take; 0: any number")
+	flags.IntVar(&f.Calls, "calls", 0, "end after this many calls of all clients together, however long they take unless --duration is given; 0: any number")
 }
 
 func checkBench(f workload.Options, verb string) error {

@@ -33,7 +33,7 @@ type MadeFiles struct {
 }
 
 func (p *Program) certCommand() *cobra.Command {
-	return Noun("cert", "Make a private authority and certificates, for those who have none", p.certInitCommand(),
+	return Noun("cert", "Make a private authority and certificates that it signs", p.certInitCommand(),
 		Noun("issue", "Make a certificate of the private authority", p.certNodeCommand(), p.certClientCommand()))
 }
 
@@ -98,7 +98,7 @@ func (p *Program) certClientCommand() *cobra.Command {
 
 func certFlags(cmd *cobra.Command, dir *string, days *int, usual int) {
 	cmd.Flags().StringVar(dir, "dir", ".", "the directory of the files")
-	cmd.Flags().IntVar(days, "days", usual, "for how many days it is valid")
+	cmd.Flags().IntVar(days, "days", usual, "make it valid for this many days")
 }
 
 func validity(days int) time.Duration { return time.Duration(days) * 24 * time.Hour }

@@ -104,7 +104,7 @@ func (p *Program) claimExtendCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&token, "token", "", "of the claim: job get shows it")
-	flags.DurationVar(&expiry, "for", 0, "how long from now")
+	flags.StringVar(&token, "token", "", "the token of the claim; job get shows it")
+	flags.DurationVar(&expiry, "for", 0, "end the claim this long from now, such as 10m")
 	return cmd
 }

@@ -18,7 +18,7 @@ import (
 
 // ClusterCommand is the command of the cluster, with some verbs of another package.
 func (p *Program) ClusterCommand(more ...*cobra.Command) *cobra.Command {
-	return Noun("cluster", "Show the nodes, change the members and which of them leads", append(more,
+	return Noun("cluster", "Show nodes, change members, transfer the leadership, and upgrade", append(more,
 		p.clusterStatusCommand(), p.healthCommand(), p.verifyCommand(), p.membersCommand(), p.removeMemberCommand(), p.promoteCommand(), p.demoteCommand(),
 		p.moveMemberCommand(), p.transferLeaderCommand(), p.upgradeStatusCommand(), p.upgradeCommand())...)
 }

@@ -115,7 +115,7 @@ func (p *Program) promoteCommand() *cobra.Command {
 }
 
 func (p *Program) demoteCommand() *cobra.Command {
-	return p.memberChange("demote", "Take a member's vote; it goes on with the whole state and its conductor",
+	return p.memberChange("demote", "Take a member's vote away; it keeps the whole state and its conductor",
 		"Take a member's vote. It is refused when no majority of the other voters answers. The leader hands over first.",
 		"demote the member", func(ctx context.Context, cluster Cluster, name string) ([]raftboard.Member, error) {
 			return cluster.SetVote(ctx, name, false)
@@ -160,7 +160,7 @@ type Health struct {
 func (p *Program) healthCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "health",
-		Short: "Say whether the cluster is healthy, and how many voters it can lose; exit 1 if a person is needed",
+		Short: "Check the health of the cluster, and how many voters it can lose; exit 1 if a person is needed",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {

@@ -14,7 +14,7 @@ import (
 func (p *Program) upgradeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "upgrade",
-		Short: "Let the cluster use what the new program can, when all nodes run it",
+		Short: "Raise the version of the cluster when all nodes run the new program",
 		Long: "Raise the version of the cluster to that of the leader's program. It is refused until every member can read it.\n" +
 			"After that, nodes cannot go back to the older program. See cluster upgrade-status.",
 		Args: cobra.NoArgs,

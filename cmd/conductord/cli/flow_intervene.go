@@ -27,7 +27,7 @@ type interveneFlags struct {
 // addSaid adds the flags that all of them have.
 func (f *interveneFlags) addSaid(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.word.By, "by", operatorName(), "who")
+	flags.StringVar(&f.word.By, "by", operatorName(), "who intervenes")
 	flags.StringVar(&f.word.Reason, "reason", "", "why, in one sentence")
 	flags.StringVar(&f.id, "id", "", "id of this intervention, which makes it safe to repeat the command (default a new one)")
 }
@@ -35,11 +35,11 @@ func (f *interveneFlags) addSaid(cmd *cobra.Command) {
 func (f *interveneFlags) add(cmd *cobra.Command) {
 	f.addSaid(cmd)
 	flags := cmd.Flags()
-	flags.BoolVar(&f.wait, "wait", false, "show the steps as they go, until the job has ended; exit 1 unless the flow ended as this was to have it end")
+	flags.BoolVar(&f.wait, "wait", false, "show the steps as they go, until the job has ended; exit 1 unless the flow ended as intended")
 }
 
 func (f *interveneFlags) addHold(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.word.Hold, "hold", false, "only record it: the flow goes on with the next intervention that is not held")
+	cmd.Flags().BoolVar(&f.word.Hold, "hold", false, "record the intervention without resuming the flow; the next one without --hold resumes it")
 }
 
 // interventionHelp is what the commands have in common that have a flow go on.

@@ -69,7 +69,7 @@ func (p *Program) jobEndCommand(how ending) *cobra.Command {
 		flags.StringVar(&f.outcome, "outcome", string(jobs.OutcomeSuccess), "success, reverted or failed; cancelled, if that was requested")
 	case abandon.verb:
 		flags.StringVar(&f.reason, "reason", "", "why, in one sentence")
-		flags.DurationVar(&f.delay, "delay", 0, "how long the job rests before it can be claimed again")
+		flags.DurationVar(&f.delay, "delay", 0, "let nobody claim the job again for this long (default 0s)")
 	case trash.verb:
 		flags.StringVar(&f.reason, "reason", "", "why, in one sentence")
 	}

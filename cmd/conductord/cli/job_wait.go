@@ -55,10 +55,10 @@ func (p *Program) jobWaitCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&waiting.Board, "board", "", "until this board is empty of them")
-	flags.StringVar(&waiting.Kind, "kind", "", "jobs of this kind")
-	flags.StringVar(&waiting.Key, "key", "", "jobs with this key")
-	flags.StringSliceVar(&waiting.Tags, "tag", nil, "jobs with this tag; with all of them, if it is given several times")
+	flags.StringVar(&waiting.Board, "board", "", "wait for the jobs of this board")
+	flags.StringVar(&waiting.Kind, "kind", "", "wait for jobs of this kind")
+	flags.StringVar(&waiting.Key, "key", "", "wait for jobs with this key")
+	flags.StringSliceVar(&waiting.Tags, "tag", nil, "wait for jobs with this tag; with all of them, if it is given several times")
 	return cmd
 }
 

@@ -60,7 +60,7 @@ func (l list[T]) command(p *Program, cmd *cobra.Command, prepare func(args []str
 	}
 	if !l.whole {
 		cmd.Flags().IntVar(&limit, "limit", limit, "list at most this many; 0: all")
-		cmd.Flags().StringVar(&after, "after", "", "go on after a list that ended early: its \"next\"")
+		cmd.Flags().StringVar(&after, "after", "", "continue a list that ended early: the value of its \"next\"")
 	}
 	return cmd
 }

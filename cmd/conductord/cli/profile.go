@@ -143,7 +143,7 @@ func (p *Program) ProfileCommand() *cobra.Command {
 			saved.Profiles[name] = p.named()
 			return nil
 		}),
-		verb("use", "Make a profile the one of commands that name neither a profile nor servers", "used", func(saved *profiles, name string) error {
+		verb("use", "Use a profile for commands that name neither a profile nor servers", "used", func(saved *profiles, name string) error {
 			saved.Current = name
 			return saved.check(name)
 		}),

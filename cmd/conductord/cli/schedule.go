@@ -76,7 +76,7 @@ func (f *scheduleFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.rule, "rule", "", `when: five cron fields, six with seconds first, @daily and the like, or "@every 90s"`)
 	flags.StringVar(&f.zone, "zone", "", "the IANA time zone in which the rule is read, such as Europe/Berlin (default UTC)")
 	flags.StringVar(&f.overlap, "overlap", "skip", "while a job of the schedule is not finished: skip, queue, cancel or allow")
-	flags.StringVar(&f.missed, "missed", "last=1", "of slots that were missed, post: none, last=N, or window=DURATION")
+	flags.StringVar(&f.missed, "missed", "last=1", "post missed slots: none, the latest with last=N, or those of a last span with window=DURATION")
 	flags.StringVar(&f.start, "start", "", "no slot before this time (2030-01-02T15:04:05Z), or this long from now (10m)")
 	flags.StringVar(&f.end, "end", "", "no slot after this time, or this long from now")
 	flags.StringVar(&f.name, "job-name", "", "a name for the jobs (default that of the flow document, or of the schedule)")
@@ -232,7 +232,7 @@ func (p *Program) scheduleShowCommand() *cobra.Command {
 			}
 			return p.writeReport(report)
 		})
-	cmd.Flags().IntVar(&history, "history", history, "how many slots of the past; at most "+strconv.Itoa(schedules.MaxSlotRecords))
+	cmd.Flags().IntVar(&history, "history", history, "show this many past slots, at most "+strconv.Itoa(schedules.MaxSlotRecords))
 	return cmd
 }
 
@@ -259,7 +259,7 @@ func (p *Program) scheduleNextCommand() *cobra.Command {
 			}
 			return p.WriteLines(lines)
 		})
-	cmd.Flags().IntVarP(&count, "count", "n", count, "how many; at most "+strconv.Itoa(schedules.MaxUpcoming))
+	cmd.Flags().IntVarP(&count, "count", "n", count, "show this many slots, at most "+strconv.Itoa(schedules.MaxUpcoming))
 	return cmd
 }
 

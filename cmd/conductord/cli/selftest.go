@@ -45,7 +45,7 @@ func (p *Program) selftestCommand() *cobra.Command {
 			},
 		}
 	}
-	return Noun("selftest", "Test a cluster that works, and give a verdict",
+	return Noun("selftest", "Test the clocks, the disks and the failover of a running cluster",
 		test("failover", "Hand the leadership over while writing, and time the gap",
 			"Write again and again (sessions are opened and closed), hand the leadership over, and measure the longest time\nwithout a write. Nothing that runs is lost.", testFailover),
 		test("disk", "Time writes of the cluster: each waits for the disks of a majority",

@@ -51,7 +51,7 @@ func extractBackupCommand(p *cli.Program) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&dataDir, "data-dir", "", "the node's data directory")
 	cmd.Flags().StringVar(&scratch, "scratch", "", "where to make the scratch directory (default the system's directory for temporary files)")
-	cmd.Flags().BoolVar(&force, "force", false, "also if a majority of the cluster answers")
+	cmd.Flags().BoolVar(&force, "force", false, "make it even if a majority of the cluster answers")
 	return cmd
 }
 

@@ -24,7 +24,7 @@ type ConvertedLog struct {
 }
 
 func logStoreCommand(p *cli.Program) *cobra.Command {
-	return cli.Noun("log-store", "Change how a stopped node keeps its raft log", convertLogCommand(p), compactLogCommand(p))
+	return cli.Noun("log-store", "Convert or compact the raft log of a stopped node", convertLogCommand(p), compactLogCommand(p))
 }
 
 func convertLogCommand(p *cli.Program) *cobra.Command {

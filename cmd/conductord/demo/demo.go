@@ -50,8 +50,8 @@ func Command(p *cli.Program) *cobra.Command {
 		Long: "Start three server processes on this machine, post 60 jobs of a travel-booking flow whose steps are shell scripts,\n" +
 			"kill a node that holds jobs, then the leader, start both again, and count: what succeeded, what was undone, what\n" +
 			"was resumed by another node, and what was lost. One job in ten fails at its last step on purpose.\n\n" +
-			"With --chaos, nodes are killed, paused and cut off at random instead, for a minute unless it says otherwise, and two jobs are\n" +
-			"posted for each second of that. The same --seed draws the same faults.",
+			"With --chaos, kill, pause and cut off nodes at random instead, for 1m or the time that it is given, and post two\n" +
+			"jobs a second meanwhile. The same --seed draws the same faults.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.perform(cmd.Context()) },
 	}
