@@ -228,6 +228,9 @@ func exchange[Req, Res any](ctx context.Context, c *core, p *peer, op operation,
 	answer, err := do(reach.trace(timed), request)
 	if err == nil {
 		c.heard(p, answer.Header())
+		if op.stale {
+			c.sawAge(answer.Header().Get(wire.HeaderAge))
+		}
 		c.decrypt(any(answer.Msg).(proto.Message))
 		return answer.Msg, nil
 	}
@@ -250,6 +253,9 @@ func (c *core) tryStream(ctx context.Context, p *peer, op operation, message, an
 	}
 	c.peers.heard(p, heard.Leader)
 	c.saw(heard.Index)
+	if op.stale {
+		c.sawAge(heard.Age)
+	}
 	return nil, true
 }
 

@@ -471,6 +471,8 @@ func ExampleClient_SaveBook() {
 	fmt.Println(value(client.FindIDs(ctx, prefix)).IDs[0] == book.ID.UUID)
 	stale, err := client.Stale().Book(ctx, book.ID) // as the node that is asked knows it, however old
 	fmt.Println(stale.Name, err)
+	_, known := client.StaleAge() // since when that node has not heard the leader
+	fmt.Println(known)
 	must(client.DestroyBook(ctx, book.ID))
 	// Output:
 	// [<nil>] running
@@ -480,4 +482,5 @@ func ExampleClient_SaveBook() {
 	// cannot cancel job 01890000-0000-7000-8000-000000000001: not found
 	// true
 	// b <nil>
+	// true
 }

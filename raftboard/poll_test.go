@@ -18,6 +18,7 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard"
 )
 
 func job(id, state string) *v1.Job {
@@ -253,6 +254,33 @@ func TestFlowThatChangesWhileItIsRead(t *testing.T) {
 			flow, err := client.FlowDetail(t.Context(), id)
 			if !errors.Is(err, test.kind) || (err == nil && len(flow.Atoms) != 4) || s.count("a", "GetFlow") != test.calls {
 				t.Errorf("%s: %d atoms, %v after %d calls", test.name, len(flow.Atoms), err, s.count("a", "GetFlow"))
+			}
+		}
+	})
+}
+
+// TestAgeOfStaleAnswers: the oldest one counts, one of unknown age makes all unknown, and other
+// answers have none.
+func TestAgeOfStaleAnswers(t *testing.T) {
+	onBothPaths(t, func(t *testing.T, streams bool) {
+		age := ""
+		client := openOn(t, streams, raftboard.Options{Endpoints: start(t, &script{streams: streams, age: func() string { return age }}, "a")})
+		for _, row := range []struct {
+			age   string
+			stale bool
+			want  time.Duration
+			known bool
+		}{{"", false, 0, true}, {"1.5s", true, 1500 * time.Millisecond, true}, {"0s", true, 1500 * time.Millisecond, true}, {"", true, 1500 * time.Millisecond, false}} {
+			age = row.age
+			reader := client
+			if row.stale {
+				reader = client.Stale()
+			}
+			if _, err := reader.Job(t.Context(), jobs.NewJobID()); err != nil {
+				t.Fatal(err)
+			}
+			if got, known := client.StaleAge(); got != row.want || known != row.known {
+				t.Errorf("after %+v: %v, %v", row, got, known)
 			}
 		}
 	})

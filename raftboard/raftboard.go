@@ -144,6 +144,12 @@ type core struct {
 	// index is the highest log index that an answer to this client included.
 	// A stale read is never older.
 	index atomic.Uint64
+	// ages is what is known of the stale answers to this client.
+	ages struct {
+		sync.Mutex
+		oldest  time.Duration
+		unknown bool // of one of them
+	}
 
 	posts   *batcher[*v1.Posting, *v1.PostedJob]
 	ordered *batcher[*v1.Command, *v1.Result] // updates and endings
@@ -232,6 +238,23 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 // this client has written or read. Writes are as before. Closing the view closes
 // the client.
 func (c *Client) Stale() *Client { return &Client{core: c.core, stale: true} }
+
+// StaleAge is how long ago the nodes that gave stale answers to this client had heard the leader when
+// they answered: the longest of these times. Known is false if one of them had heard none since it started.
+func (c *Client) StaleAge() (age time.Duration, known bool) {
+	c.ages.Lock()
+	defer c.ages.Unlock()
+	return c.ages.oldest, !c.ages.unknown
+}
+
+// sawAge records the age of a stale answer.
+func (c *core) sawAge(text string) {
+	age, err := time.ParseDuration(text)
+	c.ages.Lock()
+	defer c.ages.Unlock()
+	c.ages.oldest = max(c.ages.oldest, age)
+	c.ages.unknown = c.ages.unknown || err != nil
+}
 
 // Close ends all calls, with errors that say so and whether they may have
 // happened, and waits for the client's goroutines. It may be called more than

@@ -66,7 +66,8 @@ type script struct {
 	members []*v1.Member   // of Status, besides the node itself
 	streams bool           // the nodes take calls on streams
 	poll    func(method string, n int) any
-	claimed *v1.Job // if set, of the answer to Claim
+	claimed *v1.Job       // if set, of the answer to Claim
+	age     func() string // if set, Conductord-Age of answers
 	watch   func(ctx context.Context, request *v1.WatchRequest, stream *connect.ServerStream[v1.WatchResponse], n int) error
 }
 
@@ -450,6 +451,9 @@ func handle[Req, Res any](ctx context.Context, n *node, method string, request *
 	}
 	if index := n.script.answered(); index > 0 {
 		answer.Header().Set(wire.HeaderIndex, strconv.FormatUint(index, 10))
+	}
+	if n.script.age != nil {
+		answer.Header().Set(wire.HeaderAge, n.script.age())
 	}
 	return answer, nil
 }

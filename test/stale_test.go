@@ -1,8 +1,12 @@
 package test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // TestStaleReads: without a majority, one node still answers what it knows to those who ask for
@@ -28,9 +32,17 @@ func TestStaleReads(t *testing.T) {
 		return err == nil && status.State != "leader"
 	})
 	refuses(t, 6, "leader", "job", "list", "--timeout=2s", servers)
+	answer, err := http.Post("http://"+leader.API+"/conductord.v1.BoardService/ListJobs", "application/json", strings.NewReader(`{"stale": true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if age, err := time.ParseDuration(answer.Header.Get(wire.HeaderAge)); err != nil || age <= 0 {
+		t.Errorf("a stale answer over plain HTTP has the headers %v", answer.Header)
+	}
 	for _, args := range [][]string{{"job", "list"}, {"job", "get", id}, {"board", "show", "default"}} {
-		if said := ran(t, append(args, "--stale", servers)...); !strings.Contains(said, "default") {
-			t.Errorf("%v: %s", args, said)
+		if got := command(t, "", append(args, "--stale", servers)...); !strings.Contains(got.out, "default") || !strings.Contains(got.err, " had heard the leader ") {
+			t.Errorf("%v: %+v", args, got)
 		}
 	}
 }

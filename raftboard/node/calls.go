@@ -183,7 +183,11 @@ func readingFor[Req, Res any](r *router, look func(context.Context, *Req) (*Res,
 				index := r.machine.AppliedIndex() // before the look, which may see more
 				message, err := guarded(ctx, r.guard, row, request.Msg, look)
 				r.guard.hide(ctx, message)
-				return reply(message, index, err)
+				answer, err := reply(message, index, err)
+				if ago, known := r.leader.heardAgo(); err == nil && known {
+					answer.Header().Set(wire.HeaderAge, ago.String())
+				}
+				return answer, err
 			}
 			return lead(ctx, r, row.name, request, func(ctx context.Context, message *Req) (*Res, uint64, error) {
 				index, err := r.reads.wait(ctx)

@@ -134,8 +134,8 @@ func (s *clusterService) status(ctx context.Context, _ *connect.Request[conducto
 	if leader, known := s.leader.known(); known {
 		status.Leader, status.LeaderAddress = leader.Name, leader.API
 	}
-	if heard := s.raft.LastContact(); !heard.IsZero() && !s.leader.serves() {
-		status.LastContact = durationpb.New(time.Since(heard))
+	if ago, known := s.leader.heardAgo(); known && ago > 0 {
+		status.LastContact = durationpb.New(ago)
 	}
 	if ahead, known := s.clock.wallOffset(); known {
 		status.ClockOffset = durationpb.New(ahead)

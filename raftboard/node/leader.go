@@ -46,6 +46,17 @@ func (s *leaderState) known() (Member, bool) {
 	return leader, err == nil
 }
 
+// heardAgo is how long ago this node has heard the leader; zero while it serves as the leader itself.
+// It is not known of a node that has heard none since it started.
+func (s *leaderState) heardAgo() (ago time.Duration, known bool) {
+	running := s.raft.Load()
+	if running == nil || s.serves() {
+		return 0, running != nil
+	}
+	heard := running.LastContact()
+	return time.Since(heard), !heard.IsZero()
+}
+
 // follows reports whether this node knows a leader other than a node of an id.
 func (s *leaderState) follows(other raft.ServerID) bool {
 	if s.raft.Load() == nil {

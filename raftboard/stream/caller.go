@@ -49,6 +49,7 @@ type Call struct {
 type Heard struct {
 	Index  uint64 // of the log, which the answer includes; 0: unknown
 	Leader string // address of the leader's API; empty: unknown
+	Age    string // as wire.HeaderAge
 }
 
 // Do makes a call and reads its answer. The error is a *connect.Error, as of a

@@ -271,5 +271,5 @@ func (r reply) read(answer proto.Message) (Heard, error) {
 	if err := (wire.ProtoCodec{}).Unmarshal(r.answer.GetMessage(), answer); err != nil {
 		return Heard{}, connect.NewError(connect.CodeInvalidArgument, err) // as connect does
 	}
-	return Heard{Index: r.answer.GetIndex(), Leader: r.leader}, nil
+	return Heard{Index: r.answer.GetIndex(), Leader: r.leader, Age: r.answer.GetAge()}, nil
 }

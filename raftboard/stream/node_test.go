@@ -74,6 +74,7 @@ func (n *node) ended() []error {
 func echo(_ context.Context, request *connect.Request[v1.GetJobRequest]) (*connect.Response[v1.GetJobResponse], error) {
 	answer := connect.NewResponse(&v1.GetJobResponse{Job: &v1.Job{Id: request.Msg.GetId()}})
 	answer.Header().Set(wire.HeaderIndex, "17")
+	answer.Header().Set(wire.HeaderAge, "1.5s")
 	answer.Header().Set(wire.HeaderLeader, leader)
 	return answer, nil
 }

@@ -65,6 +65,7 @@ func answerOf(number uint64, message proto.Message, header http.Header, err erro
 	answer := &v1.StreamedAnswer{Number: number, Message: encoded}
 	// An index that cannot be read is none, as for the reader of a header.
 	answer.Index, _ = strconv.ParseUint(header.Get(wire.HeaderIndex), 10, 64)
+	answer.Age = header.Get(wire.HeaderAge)
 	return answer
 }
 

@@ -39,7 +39,7 @@ func TestManyCallsShareAStream(t *testing.T) {
 				for k := range calls {
 					id := fmt.Sprint(i, "/", k)
 					answer, heard, err := get(t.Context(), c, id)
-					if err != nil || answer.GetJob().GetId() != id || heard != (stream.Heard{Index: 17, Leader: leader}) {
+					if err != nil || answer.GetJob().GetId() != id || heard != (stream.Heard{Index: 17, Leader: leader, Age: "1.5s"}) {
 						t.Errorf("asked for %s: %v, %+v, %v", id, answer, heard, err)
 					}
 				}

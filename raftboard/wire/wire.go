@@ -22,6 +22,9 @@ const (
 	HeaderLeader = "Conductord-Leader"
 	// HeaderIndex of an answer is a log index that the answer includes.
 	HeaderIndex = "Conductord-Index"
+	// HeaderAge of an answer from a node's own state is how long ago, such as "1.5s", that node
+	// has heard the leader. It is missing if the node has heard none since it started.
+	HeaderAge = "Conductord-Age"
 	// HeaderMinIndex of a request makes a node that answers from its own state
 	// wait until it has applied that index.
 	HeaderMinIndex = "Conductord-Min-Index"

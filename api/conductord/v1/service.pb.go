@@ -4631,6 +4631,7 @@ type StreamedAnswer struct {
 	Code          uint32                 `protobuf:"varint,4,opt,name=code,proto3" json:"code,omitempty"`      // why there is no answer: a code of gRPC and Connect
 	Text          string                 `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`       // beside a code
 	Error         *Error                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`     // beside a code; unset where the code says all
+	Age           string                 `protobuf:"bytes,7,opt,name=age,proto3" json:"age,omitempty"`         // as Conductord-Age
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4705,6 +4706,13 @@ func (x *StreamedAnswer) GetError() *Error {
 		return x.Error
 	}
 	return nil
+}
+
+func (x *StreamedAnswer) GetAge() string {
+	if x != nil {
+		return x.Age
+	}
+	return ""
 }
 
 type UpgradeRequest struct {
@@ -6303,14 +6311,15 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"procedures\x12\x16\n" +
 	"\x06leader\x18\x03 \x01(\tR\x06leader\x12\x16\n" +
 	"\x06ending\x18\x04 \x01(\bR\x06ending\x12\x14\n" +
-	"\x05taken\x18\x05 \x01(\x04R\x05taken\"\xac\x01\n" +
+	"\x05taken\x18\x05 \x01(\x04R\x05taken\"\xbe\x01\n" +
 	"\x0eStreamedAnswer\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\fR\amessage\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04code\x18\x04 \x01(\rR\x04code\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\tR\x04text\x12*\n" +
-	"\x05error\x18\x06 \x01(\v2\x14.conductord.v1.ErrorR\x05error\"\x10\n" +
+	"\x05error\x18\x06 \x01(\v2\x14.conductord.v1.ErrorR\x05error\x12\x10\n" +
+	"\x03age\x18\a \x01(\tR\x03age\"\x10\n" +
 	"\x0eUpgradeRequest\"+\n" +
 	"\x0fUpgradeResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\"\x0f\n" +

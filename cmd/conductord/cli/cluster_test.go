@@ -33,8 +33,9 @@ type testCluster struct {
 	nodes    []raftboard.NodeStatus
 	members  []raftboard.Member
 	compared []raftboard.MemberCheck
-	broken   error // of Backup
-	stale    int   // how often it was asked for stale answers
+	broken   error         // of Backup
+	stale    int           // how often it was asked for stale answers
+	age      time.Duration // of these; negative: unknown
 }
 
 func openCluster(t *testing.T) *testCluster {
@@ -46,6 +47,8 @@ func (c *testCluster) Stale() cli.Cluster {
 	c.stale++
 	return c
 }
+
+func (c *testCluster) StaleAge() (time.Duration, bool) { return c.age, c.age >= 0 }
 
 func (c *testCluster) Nodes(context.Context) ([]raftboard.NodeStatus, error) { return c.nodes, nil }
 

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"strings"
 	"time"
 
@@ -26,24 +25,11 @@ func (p *Program) addStale(root *cobra.Command) {
 	}
 }
 
-// noteAge says how old a stale answer may be. Any node that answers may have given it.
-func (p *Program) noteAge(ctx context.Context, cluster Cluster) error {
-	nodes, err := cluster.Nodes(ctx)
-	if err != nil {
-		return because(err, "ask the nodes how old the answer may be")
+// noteAge says how old a stale answer may be.
+func (p *Program) noteAge(age time.Duration, known bool) {
+	if !known {
+		p.Note("a stale answer of unknown age: the node that gave it has heard no leader since it started")
+		return
 	}
-	var oldest time.Duration
-	for _, node := range nodes {
-		status := &node.Status
-		switch {
-		case node.Err != nil:
-		case status.LastContact == 0 && status.State != "leader":
-			p.Note("a stale answer: nobody knows how old it is: node %s has heard no leader since it started", status.Node)
-			return nil
-		default:
-			oldest = max(oldest, status.LastContact)
-		}
-	}
-	p.Note("a stale answer: the node that gave it has heard the leader within the last %s", durationText(oldest+time.Second))
-	return nil
+	p.Note("a stale answer: the node that gave it had heard the leader %s before", durationText(age))
 }
