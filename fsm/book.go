@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -117,13 +118,20 @@ func (t *txn) planSave(book logbook.BookID, given *logbook.FlowDetail) (*planned
 		return &plannedFlow{record: record}, nil
 	case record.State != logbook.FlowPending, !record.Begun.IsZero():
 		return nil, fmt.Errorf("%w: flow %s has begun and cannot be changed", logbook.ErrConflict, given.ID)
-	case record.job != 0:
-		return nil, fmt.Errorf("%w: flow %s is that of an unfinished job and cannot be changed", logbook.ErrConflict, given.ID)
+	case record.job != 0 && !t.waitsForSteps(record, given):
+		return nil, fmt.Errorf("%w: flow %s is that of an unfinished job that is not held, and cannot be changed", logbook.ErrConflict, given.ID)
 	}
 	record.Name, record.Factory.Name, record.UpdatedAt = given.Name, given.Factory.Name, t.now
 	changed := *given
 	changed.Cause = body.Cause
 	return &plannedFlow{record: record, body: &changed, save: true}, nil
+}
+
+// waitsForSteps reports whether the job of a flow was posted held and is not released yet, so that
+// the flow may still get steps. Its factory stays: the job is claimed by that kind.
+func (t *txn) waitsForSteps(flow *flowRecord, given *logbook.FlowDetail) bool {
+	j := t.job(flow.job)
+	return j.State == jobs.StateHeld && !j.Parked && j.Kind == given.Factory.Name
 }
 
 // samePlan reports whether two flows plan the same work.

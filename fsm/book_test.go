@@ -43,6 +43,16 @@ func TestSaveBookRules(t *testing.T) {
 	r.posted(flowPosting("posted"))
 	r.refused(changed("posted"), "conflict")
 	r.harmless(same("posted"))
+	held := flowPosting("held")
+	held.Hold = true
+	r.posted(held)
+	r.ok(changed("held"))
+	other := book("book of held", "flow of held")
+	other.Flows[0].Factory.Name = "another"
+	r.refused(saveBook(other), "conflict")
+	r.ok(change(&v1.Change{Job: id("held"), Release: true}))
+	r.refused(saveBook(book("book of held", "flow of held")), "conflict")
+	r.harmless(changed("held"))
 	token := r.claimed("ann", flowPosting("begun"))
 	r.ok(updateFlow(update("flow of begun", token, 1, "running", task("x", "running"))))
 	r.ok(trash(ending("begun", token)))

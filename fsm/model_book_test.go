@@ -61,7 +61,7 @@ func (m *model) planBook(given *v1.Book, board string) (*plannedBook, error) {
 		case known.Book.String() != given.Id:
 			return nil, jobs.ErrConflict
 		case proto.Equal(known.plan, f):
-		case known.State != logbook.FlowPending, !known.Begun.IsZero(), known.busy != nil:
+		case known.State != logbook.FlowPending, !known.Begun.IsZero(), known.busy != nil && !(known.busy.State == jobs.StateHeld && !known.busy.Parked && known.busy.Kind == f.Factory.Name):
 			return nil, jobs.ErrConflict
 		default:
 			plan.other = append(plan.other, f)

@@ -27,7 +27,8 @@ type Connection interface {
 	// exists takes the new name and meta and the flows that it does not have;
 	// flows that are absent from the argument stay. A flow that it has keeps
 	// its state and atoms, and takes the rest only while it is pending and no
-	// unfinished job refers to it: otherwise a difference is ErrConflict and
+	// unfinished job refers to it, or a held one that is not parked, whose
+	// flow keeps its factory: otherwise a difference is ErrConflict and
 	// nothing is written.
 	SaveBook(ctx context.Context, book Book) error
 
