@@ -30,7 +30,7 @@ func (t *txn) extendClaim(c *v1.ExtendClaimCommand) error {
 	}
 	j, err := t.claimedJob(c.GetJob(), command.TokenFromProto(c.GetToken()))
 	if err != nil {
-		return fmt.Errorf("cannot extend the claim: %w", err)
+		return err
 	}
 	j.Claim.Expiry = expiry
 	j.Claim.Extensions++

@@ -206,6 +206,8 @@ func (t *txn) checkToken(j *jobRecord, token logbook.Token) error {
 		}
 	}
 	switch {
+	case j.Token.IsZero():
+		return fmt.Errorf("%w: job %s is %s, and was never claimed", logbook.ErrFenced, j.ID, j.State)
 	case j.Claim == nil:
 		return fmt.Errorf("%w: job %s is %s, and its last token is %s", logbook.ErrFenced, j.ID, j.State, j.Token)
 	case j.Claim.Token != token:

@@ -13,6 +13,7 @@ func TestClaimsAreShownAndExtended(t *testing.T) {
 	cluster := openCluster(t)
 	id := post(t, cluster, "--kind", "k")
 	newWorker(t, cluster, id)
+	free := post(t, cluster, "--kind", "k")
 	job, err := cluster.Job(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
@@ -32,11 +33,12 @@ func TestClaimsAreShownAndExtended(t *testing.T) {
 		{"extend", "claim extend ID --token TOKEN --for 1h", 0, "1h0m0s", ""},
 		{"the listing tells", "claim list", 0, "1h0m0s", ""},
 		{"extend without a token", "claim extend ID --for 1h", cli.ExitUsage, "", "token"},
-		{"extend under another token", "claim extend ID --token 1-1 --for 1h", cli.ExitConflict, "", "w1 holds job"},
+		{"extend under another token", "claim extend ID --token 1-1 --for 1h", cli.ExitConflict, "", "cannot extend the claim of job " + id.String() + ": fenced: this token holds no claim: w1 holds job"},
+		{"extend what nobody has claimed", "claim extend FREE --token 1-1 --for 1h", cli.ExitConflict, "", "is claimable, and was never claimed"},
 		{"extend by nothing", "claim extend ID --token TOKEN --for 0s", cli.ExitUsage, "", "claim expiry"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			args := strings.NewReplacer("ID", id.String(), "TOKEN", job.Token.String()).Replace(row.args)
+			args := strings.NewReplacer("ID", id.String(), "FREE", free.String(), "TOKEN", job.Token.String()).Replace(row.args)
 			got := run(t, cluster, strings.Fields(args)...)
 			if got.code != row.code || !strings.Contains(got.out, row.out) || !strings.Contains(got.err, row.err) {
 				t.Errorf("got %+v", got)

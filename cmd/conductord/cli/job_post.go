@@ -235,7 +235,7 @@ func (p *Program) postJob(ctx context.Context, cluster Cluster, posting jobs.Pos
 	}
 	if err != nil {
 		if mayHaveHappened(err) {
-			p.Note("job %s may have been posted: see `conductord job get %s`", posting.ID, posting.ID)
+			p.Note("job %s may have been posted: see `conductord job get %s`, or repeat the command with --id %s", posting.ID, posting.ID, posting.ID)
 		}
 		return jobs.Job{}, because(err, "post job %s", posting.ID)
 	}

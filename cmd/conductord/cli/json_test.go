@@ -36,6 +36,9 @@ func TestJSONListsWithoutItems(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
+	if got := run(t, cluster, "job", "list", "--name", "none", "-o", "json"); got.out != "{\n  \"jobs\": [],\n  \"scans\": true\n}\n" {
+		t.Errorf("jobs by their name: %+v", got)
+	}
 }
 
 // TestJSONShowsNoPackedDefinition: the definition of a flow is packed for programs of ours.

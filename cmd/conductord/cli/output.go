@@ -66,11 +66,16 @@ func cleanLines(text string) []string {
 func document(value any) ([]byte, error) {
 	if message, ok := value.(proto.Message); ok {
 		text, err := wire.JSONCodec{}.Marshal(message)
-		fields := message.ProtoReflect().Descriptor().Fields()
-		if first := fields.ByNumber(1); string(text) == "{}" && first != nil && first.IsList() {
-			return fmt.Appendf(nil, `{"%s":[]}`, first.Name()), nil // scripts go through a list without items
+		fields := message.ProtoReflect()
+		first := fields.Descriptor().Fields().ByNumber(1)
+		if err != nil || first == nil || !first.IsList() || fields.Has(first) {
+			return text, err
 		}
-		return text, err
+		rest := strings.TrimPrefix(string(text), "{")
+		if rest != "}" {
+			rest = "," + rest
+		}
+		return fmt.Appendf(nil, `{"%s":[]%s`, first.Name(), rest), nil // scripts go through a list without items
 	}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
