@@ -43,6 +43,9 @@ type Func func(ctx context.Context, job jobs.Job) error
 func WithDetails[T any](do func(ctx context.Context, job jobs.Job, details T) error) Func {
 	return func(ctx context.Context, job jobs.Job) error {
 		var details T
+		if len(job.Details) == 0 {
+			return Trash(errors.New("the job has no details, and its worker reads them: post it with details"))
+		}
 		if err := json.Unmarshal(job.Details, &details); err != nil {
 			return Trash(fmt.Errorf("cannot read the details of the job: %w", err))
 		}
