@@ -388,6 +388,8 @@ func (w *walker) compare() {
 				strings.Join(got[min(i, len(got)):], "\n"), strings.Join(w.said, "\n"))
 		}
 	}
+	w.findIDs()
+	w.orders()
 	if err := fsm.Verify(w.machine); err != nil {
 		w.Fatalf("%v after\n%s", err, strings.Join(w.said, "\n"))
 	}
@@ -398,6 +400,65 @@ func (w *walker) compare() {
 	for state, n := range w.machine.Counts() {
 		if counted[state] != n {
 			w.Fatalf("%d jobs are counted as %s, and %d are, after\n%s", n, state, counted[state], strings.Join(w.said, "\n"))
+		}
+	}
+}
+
+// orders compares the other orders of the listing, by pages of a few.
+func (w *walker) orders() {
+	board := []string{"default", "other", "night"}[w.index%3]
+	for order, want := range map[jobs.Order][]*modelJob{
+		jobs.OrderNewest: w.model.list(func(j *modelJob) bool { return j.Board == board }, func(a, b *modelJob) int { return bySequence(b, a) }),
+		jobs.OrderClaim:  w.model.list(func(j *modelJob) bool { return j.Board == board && j.State == jobs.StateClaimable }, w.model.inLine),
+	} {
+		query := jobs.Query{Board: board, Order: order, Limit: 1 + int(w.index%4)}
+		var got, wanted []string
+		for more := true; more; more = query.After != "" {
+			page, err := w.machine.Jobs(query)
+			if err != nil {
+				w.Fatal(err)
+			}
+			for i := range page.Items {
+				got = append(got, page.Items[i].Name)
+			}
+			query.After = page.Next
+		}
+		for _, j := range want {
+			wanted = append(wanted, j.Name)
+		}
+		if !slices.Equal(got, wanted) {
+			w.Fatalf("in the order %s, board %s has %q, and the model %q after\n%s", order, board, got, wanted, strings.Join(w.said, "\n"))
+		}
+	}
+}
+
+// findIDs looks for ids of each noun by a beginning, also of those that are gone.
+func (w *walker) findIDs() {
+	for noun, known := range map[jobs.IDNoun][]string{
+		jobs.IDOfJob: slices.Sorted(maps.Keys(w.model.jobs)), jobs.IDOfBook: slices.Sorted(maps.Keys(w.model.books)),
+		jobs.IDOfFlow: slices.Sorted(maps.Keys(w.model.flows)), jobs.IDOfSession: slices.Sorted(maps.Keys(w.model.sessions)),
+	} {
+		beginning := id(fmt.Sprint("job ", w.index%12))
+		if len(known) > 0 && w.index%3 > 0 {
+			beginning = known[int(w.index)%len(known)]
+		}
+		prefix, err := jobs.ParseIDPrefix(noun, beginning[:jobs.MinIDPrefix+int(w.index)%(len(beginning)-jobs.MinIDPrefix+1)])
+		if err != nil {
+			w.Fatal(err)
+		}
+		var want, got []string
+		for _, text := range known {
+			if strings.HasPrefix(strings.ReplaceAll(text, "-", ""), prefix.Digits) {
+				want = append(want, text)
+			}
+		}
+		found, err := w.machine.FindIDs(prefix, func(string, string) bool { return true })
+		for _, id := range found.IDs {
+			got = append(got, id.String())
+		}
+		if err != nil || !slices.Equal(got, want) || found.More {
+			w.Fatalf("the %s ids that begin with %s are %v, more: %v, %v; the model has %v after\n%s",
+				noun, prefix.Digits, got, found.More, err, want, strings.Join(w.said, "\n"))
 		}
 	}
 }
