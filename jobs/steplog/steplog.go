@@ -9,6 +9,7 @@ package steplog
 
 import (
 	"cmp"
+	"container/heap"
 	"fmt"
 	"slices"
 	"strconv"
@@ -100,13 +101,15 @@ func New(node string) *Buffer {
 func (b *Buffer) Begin(job jobs.JobID) (end func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.logs[job] == nil {
-		b.logs[job] = new(jobLog)
-	}
 	log := b.logs[job]
-	if log.runs++; log.runs == 1 {
+	switch {
+	case log == nil:
+		log = new(jobLog)
+		b.logs[job] = log
+	case log.runs == 0:
 		b.ended = slices.DeleteFunc(b.ended, func(ended jobs.JobID) bool { return ended == job })
 	}
+	log.runs++
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -220,22 +223,46 @@ func (b *Buffer) Read(q Query) (page Page, changed <-chan struct{}, err error) {
 	return page, changed, nil
 }
 
-// read returns the lines of a page.
+// read returns the lines of a page. It merges the attempts, because those that write wait for it.
 func (l *jobLog) read(step string, after uint64) (lines []Line) {
+	var rests heads
 	for _, a := range l.attempts {
 		if step == "" || step == a.step {
 			first, _ := slices.BinarySearchFunc(a.lines, after+1, func(line Line, number uint64) int { return cmp.Compare(line.Number, number) })
-			lines = append(lines, a.lines[first:]...)
+			if first < len(a.lines) {
+				rests = append(rests, a.lines[first:])
+			}
 		}
 	}
-	slices.SortFunc(lines, func(x, y Line) int { return cmp.Compare(x.Number, y.Number) })
-	size := 0
-	for i := range lines {
-		if size += len(lines[i].Text) + lineCost; size > maxPage && i > 0 {
-			return lines[:i]
+	heap.Init(&rests)
+	for size := 0; len(rests) > 0; {
+		line := rests[0][0]
+		if size += len(line.Text) + lineCost; size > maxPage && len(lines) > 0 {
+			break
+		}
+		lines = append(lines, line)
+		if rests[0] = rests[0][1:]; len(rests[0]) > 0 {
+			heap.Fix(&rests, 0)
+		} else {
+			heap.Pop(&rests)
 		}
 	}
 	return lines
+}
+
+// heads is a heap of lines by the number of the first.
+type heads [][]Line
+
+func (h heads) Len() int           { return len(h) }
+func (h heads) Less(i, j int) bool { return h[i][0].Number < h[j][0].Number }
+func (h heads) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *heads) Push(rest any)     { *h = append(*h, rest.([]Line)) }
+
+func (h *heads) Pop() any {
+	last := len(*h) - 1
+	rest := (*h)[last]
+	*h = (*h)[:last]
+	return rest
 }
 
 // cursorParts are the parts of a Next: number, id of the buffer, node.

@@ -3,6 +3,7 @@ package steplog_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -131,6 +132,23 @@ func TestBounds(t *testing.T) {
 	}
 	if total > steplog.MaxBuffer || total < steplog.MaxBuffer*3/4 {
 		t.Errorf("%d bytes are kept in all", total)
+	}
+}
+
+// TestReadTakesWhatItReturns holds that one page of a full buffer costs about that page: steps that
+// write wait for it.
+func TestReadTakesWhatItReturns(t *testing.T) {
+	b, job := steplog.New("n"), jobs.NewJobID()
+	defer b.Begin(job)()
+	for i := range steplog.MaxBuffer / 161 {
+		b.Append(job, line(fmt.Sprint("s", i%64), "x"), 1)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	page, _, err := b.Read(steplog.Query{Job: job})
+	runtime.ReadMemStats(&after)
+	if taken := after.TotalAlloc - before.TotalAlloc; err != nil || len(page.Lines) < 1000 || taken > 1<<20 {
+		t.Errorf("a page of %d lines takes %d bytes, %v", len(page.Lines), taken, err)
 	}
 }
 
