@@ -447,8 +447,10 @@ func plannedSteps(detail *logbook.FlowDetail) []string {
 	return names
 }
 
-// listed names a few of many.
-func listed(what string, names []string) string {
+func listed(what string, names []string) string { return what + ": " + few(names) }
+
+// few names a few of many.
+func few(names []string) string {
 	const most = 20
 	shown := make([]string, 0, most+1)
 	for _, name := range names[:min(len(names), most)] {
@@ -460,7 +462,7 @@ func listed(what string, names []string) string {
 	if len(shown) == 0 {
 		shown = []string{"none"}
 	}
-	return what + ": " + strings.Join(shown, ", ")
+	return strings.Join(shown, ", ")
 }
 
 // waysOn are the commands that would get a flow on that has failed or is undone.

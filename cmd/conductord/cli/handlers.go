@@ -3,9 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/conductord/conductord/flow/spec"
@@ -20,8 +18,6 @@ const (
 	announceTime = 2 * time.Second
 	// lookAgain is how often that is looked at.
 	lookAgain = 100 * time.Millisecond
-	// maxConductors is how many conductors a warning names.
-	maxConductors = 5
 )
 
 // warnOfHandlers warns of handlers that a posted flow document names and that the live
@@ -100,12 +96,4 @@ func (p *Program) sayLacking(job *jobs.Job, conductors []jobs.Entity, handlers [
 				"install it in a directory of conductor.handlers of %s too", job.Board, few(able), handler, few(lacking))
 		}
 	}
-}
-
-// few is a list of names for people.
-func few(names []string) string {
-	if more := len(names) - maxConductors; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxConductors], ", "), more)
-	}
-	return strings.Join(names, ", ")
 }

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"slices"
 	"time"
@@ -90,8 +89,9 @@ func (o *offer) metadata() logbook.Values {
 	if now.Sub(o.changed) < relist || now.Sub(o.listed) >= relist {
 		o.list(now)
 	}
-	offered := logbook.Values{node.NodeKey: jsonOf(o.node)}
-	if named := jsonOf(o.names); len(named) <= maxHandlersBytes {
+	at, _ := json.Marshal(o.node) // texts have JSON
+	offered := logbook.Values{node.NodeKey: at}
+	if named, _ := json.Marshal(o.names); len(named) <= maxHandlersBytes {
 		offered[cli.HandlersKey] = named
 	}
 	return offered
@@ -103,14 +103,6 @@ func (o *offer) list(now time.Time) {
 		o.logger.Info("handlers", "directories", o.handlers.Directories(), "names", names)
 	}
 	o.names, o.listed = names, now
-}
-
-func jsonOf(value any) json.RawMessage {
-	text, err := json.Marshal(value)
-	if err != nil {
-		panic(fmt.Sprintf("internal error: %T has no JSON: %v", value, err))
-	}
-	return text
 }
 
 // hasHandlers reports whether another conductor says that it has all handlers of a
