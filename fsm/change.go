@@ -36,10 +36,10 @@ func (t *txn) change(c *v1.Change) error {
 	}
 	release, err := t.planRelease(j, change)
 	if err != nil {
-		return prefixed(fmt.Sprintf("cannot release job %s", j.ID), err)
+		return fmt.Errorf("cannot release job %s: %w", j.ID, err)
 	}
 	if err := t.checkMove(j, &change); err != nil {
-		return prefixed(fmt.Sprintf("cannot move job %s to board %q", j.ID, change.Board), err)
+		return fmt.Errorf("cannot move job %s to board %q: %w", j.ID, change.Board, err)
 	}
 	said := &jobs.OperatorRequest{Kind: jobs.RequestChange, By: change.By, Reason: change.Reason, At: t.now}
 	kind := jobs.EventChanged

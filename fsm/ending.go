@@ -22,16 +22,16 @@ type parting struct {
 func (t *txn) consume(c *v1.Ending) error {
 	p, err := t.planEnding(c, endConsumed)
 	if err != nil || p == nil {
-		return prefixed("cannot consume", err)
+		return err
 	}
 	outcome, err := t.outcome(p)
 	if err != nil {
-		return prefixed("cannot consume", err)
+		return err
 	}
 	next, err := t.sequel(p, outcome)
 	switch {
 	case err != nil:
-		return prefixed("cannot consume", err)
+		return err
 	case next != nil:
 		t.goOn(p, next)
 		return nil
@@ -46,7 +46,6 @@ func (t *txn) consume(c *v1.Ending) error {
 	t.finish(p, endConsumed, jobs.StateCompleted, jobs.EventCompleted)
 	if outcome == jobs.OutcomeReverted || outcome == jobs.OutcomeFailed {
 		t.recordEnd(p, howEnded(outcome))
-		return nil
 	}
 	return nil
 }
@@ -55,7 +54,7 @@ func (t *txn) consume(c *v1.Ending) error {
 func (t *txn) trash(c *v1.Ending) error {
 	p, err := t.planEnding(c, endTrashed)
 	if err != nil || p == nil {
-		return prefixed("cannot trash", err)
+		return err
 	}
 	t.finish(p, endTrashed, jobs.StateTrashed, jobs.EventTrashed)
 	t.recordEnd(p, jobs.HowTrashed)
@@ -66,7 +65,7 @@ func (t *txn) trash(c *v1.Ending) error {
 func (t *txn) abandon(c *v1.Ending) error {
 	p, err := t.planEnding(c, endAbandoned)
 	if err != nil || p == nil {
-		return prefixed("cannot abandon", err)
+		return err
 	}
 	delay := p.Delay
 	if undoneSince(p.job) {
@@ -80,10 +79,9 @@ func (t *txn) abandon(c *v1.Ending) error {
 	if !completed {
 		t.event(jobs.EventAbandoned, p.job, jobs.Event{Owner: p.owner, Token: p.job.Token, Reason: p.Reason})
 	}
-	if p.Failure == nil {
-		return nil
+	if p.Failure != nil {
+		t.recordError(p.job, jobs.HowAbandoned, p.owner, p.Failure)
 	}
-	t.recordError(p.job, jobs.HowAbandoned, p.owner, p.Failure)
 	return nil
 }
 
@@ -93,13 +91,6 @@ func (t *txn) abandon(c *v1.Ending) error {
 // with the job, so that a delay which it asks for is meant.
 func undoneSince(j *jobRecord) bool {
 	return j.isUnder(jobs.RequestCancel) && j.StopRequest.Revert && !j.StopRequest.At.Before(j.Claim.Since)
-}
-
-func prefixed(what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", what, err)
 }
 
 // planEnding checks what the three endings have in common. It answers with

@@ -31,8 +31,7 @@ func (t *txn) intervene(c *v1.Intervention) (*v1.Result, error) {
 		return nil, err
 	}
 	record := t.flow(intervention.Flow)
-	switch {
-	case record == nil:
+	if record == nil {
 		return nil, fmt.Errorf("cannot intervene in flow %s: %w", intervention.Flow, logbook.ErrNotFound)
 	}
 	detail := t.intervenable(record, intervention.Step)
@@ -45,14 +44,14 @@ func (t *txn) intervene(c *v1.Intervention) (*v1.Result, error) {
 		return intervened(j), nil
 	}
 	if err := t.checkReopening(record, j); err != nil {
-		return nil, prefixed(fmt.Sprintf("cannot intervene in flow %s", record.ID), err)
+		return nil, fmt.Errorf("cannot intervene in flow %s: %w", record.ID, err)
 	}
 	intervention.At, intervention.Token = t.now, t.token()
 	if err := checkPending(detail, &intervention); err != nil {
 		return nil, err
 	}
 	if err := t.roomToGoOn(j, detail.Pending(), &intervention); err != nil {
-		return nil, prefixed(fmt.Sprintf("cannot intervene in flow %s", record.ID), err)
+		return nil, fmt.Errorf("cannot intervene in flow %s: %w", record.ID, err)
 	}
 	released := detail.Resumable()
 	t.keepIntervention(record, detail, &intervention)

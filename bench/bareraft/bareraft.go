@@ -135,9 +135,6 @@ func (o Options) raftConfig(logger hclog.Logger) *raft.Config {
 // Leading reports whether this member leads.
 func (n *Node) Leading() bool { return n.raft.State() == raft.Leader }
 
-// LastIndex is that of the last entry in the member's log.
-func (n *Node) LastIndex() uint64 { return n.raft.LastIndex() }
-
 // Close stops the member. It may be called after a failed Open.
 func (n *Node) Close() error {
 	var errs []error

@@ -54,7 +54,6 @@ const (
 
 type settings struct {
 	grace    time.Duration
-	timeout  time.Duration
 	limits   logbook.Limits
 	scratch  string
 	confined *confined
@@ -65,10 +64,6 @@ type Option func(*settings)
 
 // Grace sets the time between SIGTERM and SIGKILL; DefaultGrace if not given.
 func Grace(grace time.Duration) Option { return func(s *settings) { s.grace = grace } }
-
-// Timeout sets the time of a run whose context has no deadline;
-// DefaultTimeout if not given.
-func Timeout(timeout time.Duration) Option { return func(s *settings) { s.timeout = timeout } }
 
 // Limits sets the size of a result; logbook.MaxLimits if not given.
 func Limits(limits logbook.Limits) Option { return func(s *settings) { s.limits = limits } }
@@ -88,7 +83,6 @@ func Scratch(directory string) Option { return func(s *settings) { s.scratch = d
 func (s *Set) Task(execute, revert string, options ...Option) flow.Task {
 	t := task{set: s, execute: execute, settings: settings{
 		grace:    DefaultGrace,
-		timeout:  DefaultTimeout,
 		limits:   logbook.MaxLimits,
 		confined: &confined{},
 	}}
@@ -226,7 +220,7 @@ func (t *task) bounded(ctx context.Context) (context.Context, context.CancelFunc
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, t.settings.timeout)
+	return context.WithTimeout(ctx, DefaultTimeout)
 }
 
 // outcome is the result of a run. The first reason counts: for a handler that we killed

@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -436,11 +435,4 @@ func (r *reader) checkAfter(steps []Step, places []*table, pattern Pattern) {
 			}
 		}
 	}
-}
-
-// AsFaults gives the single faults of an error from Parse, for those who show
-// them in their own way.
-func AsFaults(err error) (*FaultError, bool) {
-	var faults *FaultError
-	return faults, errors.As(err, &faults)
 }

@@ -31,7 +31,7 @@ func TestFaults(t *testing.T) {
 			if !errors.Is(err, logbook.ErrInvalid) {
 				t.Fatalf("error %v, want %v", err, logbook.ErrInvalid)
 			}
-			if _, ok := spec.AsFaults(err); !ok {
+			if _, ok := errors.AsType[*spec.FaultError](err); !ok {
 				t.Errorf("%T is no FaultError", err)
 			}
 			golden(t, path+".golden", err.Error()+"\n")
@@ -155,7 +155,7 @@ func TestManyFaults(t *testing.T) {
 		text.WriteString("[[steps]]\ncolour = 'red'\n")
 	}
 	_, err := spec.Parse([]byte(text.String()), "many.toml")
-	faults, ok := spec.AsFaults(err)
+	faults, ok := errors.AsType[*spec.FaultError](err)
 	if !ok || len(faults.Faults) != spec.MaxFaults || faults.More == 0 {
 		t.Fatalf("%v", err)
 	}
@@ -338,7 +338,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("cannot build: %v", err)
 		}
 		if _, err := document.Compile(); err != nil {
-			if faults, ok := spec.AsFaults(err); !ok || len(faults.Unwrap()) == 0 {
+			if faults, ok := errors.AsType[*spec.FaultError](err); !ok || len(faults.Unwrap()) == 0 {
 				t.Errorf("refused without a name: %v", err)
 			}
 		}
