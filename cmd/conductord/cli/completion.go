@@ -6,12 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/schedules"
-	"github.com/conductord/conductord/logbook"
 )
 
 const (
@@ -146,22 +146,14 @@ func idsOf(ctx context.Context, cluster Cluster, what, begun string) (names []st
 
 // completeSteps reads the steps of a flow, also those that have not begun.
 func completeSteps(ctx context.Context, cluster Cluster, text string) []string {
-	short := shortID{}
-	for _, noun := range idNouns["flow"] {
-		prefix, err := jobs.ParseIDPrefix(noun, text)
-		if err != nil {
-			return nil
-		}
-		short.prefixes = append(short.prefixes, prefix)
+	short, err := parseShortID("flow", text)
+	if err != nil {
+		return nil
 	}
 	whole, err := short.find(ctx, cluster)
 	if err != nil {
 		return nil
 	}
-	id, err := logbook.ParseID("job or flow id", whole)
-	if err != nil {
-		return nil
-	}
-	detail, _ := findFlow(ctx, cluster, id)
+	detail, _ := findFlow(ctx, cluster, uuid.MustParse(whole))
 	return stepsOf(&detail)
 }

@@ -56,24 +56,33 @@ type shortID struct {
 	replace  func(id string) error
 }
 
+func parseShortID(what, text string) (short shortID, err error) {
+	for _, noun := range idNouns[what] {
+		prefix, err := jobs.ParseIDPrefix(noun, text)
+		if err != nil {
+			return shortID{}, err
+		}
+		short.prefixes = append(short.prefixes, prefix)
+	}
+	return short, nil
+}
+
 // resolveIDs replaces the beginnings of ids on the command line by the whole ids, before the
 // command reads them. Whole ids cost no call.
 func (p *Program) resolveIDs(cmd *cobra.Command, args []string) error {
 	var found []shortID
 	var faults []error
 	add := func(what, text string, replace func(string) error) {
-		if nouns := idNouns[what]; len(nouns) > 0 && len(text) != len(uuid.Nil.String()) {
-			short := shortID{replace: replace}
-			for _, noun := range nouns {
-				prefix, err := jobs.ParseIDPrefix(noun, text)
-				if err != nil {
-					faults = append(faults, err)
-					return
-				}
-				short.prefixes = append(short.prefixes, prefix)
-			}
-			found = append(found, short)
+		if len(idNouns[what]) == 0 || len(text) == len(uuid.Nil.String()) {
+			return
 		}
+		short, err := parseShortID(what, text)
+		if err != nil {
+			faults = append(faults, err)
+			return
+		}
+		short.replace = replace
+		found = append(found, short)
 	}
 	for i := range args {
 		if revert := cmd.Flags().Lookup("revert"); !strings.Contains(cmd.Use, "FILE|JOB") || revert.Changed {
