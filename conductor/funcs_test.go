@@ -191,8 +191,8 @@ func heldFunc(fails bool) (do conductor.Func, began chan jobs.Job, causes chan e
 	}, began, causes
 }
 
-// A Func whose session is lost is told so, and cannot end the job of the next owner, who
-// has a higher token.
+// The context of a Func whose session is lost ends. The Func cannot end the job of the next
+// owner, which has a higher token.
 func TestFuncLosesItsSession(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

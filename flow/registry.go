@@ -13,9 +13,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Factory builds a flow from its arguments; Register makes one of a function with typed arguments. It must build the same flow from
-// the same arguments every time and everywhere: a flow that one conductor has
-// begun is continued by another that has built it anew.
+// Factory builds a flow from its arguments; Register makes one of a function with typed
+// arguments. It must build the same flow from the same arguments every time and everywhere: a
+// flow that one conductor has begun is continued by another that has built it anew.
 type Factory func(args json.RawMessage) (*Flow, error)
 
 // Registry holds factories by the kind of flow that they build. Its methods may be called

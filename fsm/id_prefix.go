@@ -15,8 +15,8 @@ import (
 // maxIDsExamined bounds the ids that one search reads: a longer prefix reads fewer.
 const maxIDsExamined = 1_000
 
-// FindIDs reads the ids that begin with a prefix, of what the caller may see: shows gets the
-// board on which it is, and for a session access.AllBoards and its principal.
+// FindIDs reads the ids that begin with a prefix, and that the caller may see: shows is asked
+// with the board of each; for a session, with access.AllBoards and its principal.
 func (m *Machine) FindIDs(prefix jobs.IDPrefix, shows func(board, principal string) bool) (found jobs.IDMatches, err error) {
 	first, err := hex.DecodeString(prefix.Digits + strings.Repeat("0", max(2*idSize-len(prefix.Digits), 0)))
 	if err != nil {

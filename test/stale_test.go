@@ -9,8 +9,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// TestStaleReads: without a majority, one node still answers what it knows to those who ask for
-// that, and to nobody else.
+// TestStaleReads: without a majority, one node still answers with what it knows, but only to
+// callers that ask for stale answers.
 func TestStaleReads(t *testing.T) {
 	t.Parallel()
 	cluster, client := startCluster(t, nil)

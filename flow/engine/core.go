@@ -230,8 +230,8 @@ func (v *vertex) execute() {
 	}
 }
 
-// deadline is when the executions of a step must end that has begun; zero: never. If it
-// began in the future, a clock ahead of ours began it, before this run.
+// deadline is when the executions of a step that has begun must end; zero: never. A
+// beginning in the future is from a clock ahead of ours: this run's beginning counts instead.
 func (c *core) deadline(step int, now time.Time) time.Time {
 	most, since := c.plan.Step(step).Deadline(), c.vertices[step].since
 	if most == 0 {

@@ -152,7 +152,8 @@ type Options struct {
 	// nil: there are none, and such a step fails.
 	Secrets func(ctx context.Context, name string) (string, error)
 	// Output is called with each line that a step writes to flow.Output or flow.Logger, without
-	// its end and without secrets. The goroutines of steps call it, so it must not block. nil: nobody reads it.
+	// its end and without secrets. The goroutines of steps call it, so it must not block. nil:
+	// nobody reads it.
 	Output func(call *flow.Call, line string)
 	// Observe is called with every change, in order, when it is decided, which is
 	// before it is durable. The loop calls it, so it must not block. After a panic

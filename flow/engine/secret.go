@@ -39,7 +39,7 @@ type hidden struct {
 	whole      *strings.Replacer // of secrets and their lines, for values
 	parts      map[string]string // the names of secrets by the parts that texts must not have
 	sizes      []int             // of the parts
-	begun      map[string]bool   // beginnings of parts that end with a line
+	begun      map[string]bool   // beginnings of parts, up to the end of a line
 }
 
 // resolveSecrets puts secrets in the place of the references in a call's arguments. It

@@ -37,9 +37,8 @@
 // in an object, a number that float64 cannot hold, or half of a surrogate pair.
 // Status 75 (EX_TEMPFAIL) asks to be tried again, 65 (EX_DATAERR) says
 // that trying again is useless, and every other status is tried again as
-// often as the step's policy says, as 75 is. The lines of
-// stderr can be read while the handler runs (flow.Output), and their end is kept with
-// the attempt.
+// often as the step's policy says, as 75 is. The lines of stderr can be read
+// while the handler runs (flow.Output), and their end is kept with the attempt.
 //
 // A handler that waits for something which it has begun ends with status 75 and prints an
 // object: not_yet is the time until the handler runs again, and details, if there are

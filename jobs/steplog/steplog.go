@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// MaxAttempt bounds the lines of one attempt, in bytes: some thousand lines, which is more
-	// than a person reads who has not followed from the beginning.
+	// MaxAttempt bounds the lines of one attempt, in bytes: some thousand lines, more than a
+	// person reads afterwards.
 	MaxAttempt = 256 << 10
 	// MaxBuffer bounds all lines: as much as 64 attempts may have, which are the steps that a
 	// conductor runs at once by default.

@@ -10,7 +10,7 @@ import (
 )
 
 // TestMovesNeedBothBoards: a job moves only where the caller may operate on both boards, and
-// who may not read its board does not learn that it exists.
+// a caller that may not read its board does not learn that it exists.
 func TestMovesNeedBothBoards(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1)

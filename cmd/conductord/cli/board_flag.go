@@ -35,7 +35,7 @@ func checkBoards(ctx context.Context, cluster Cluster, cmd *cobra.Command) error
 	return nil
 }
 
-// noteKind asks whether another kind was meant, where no job is of that in --kind.
+// noteKind names the kind that was perhaps meant, when no job has the one in --kind.
 func (p *Program) noteKind(ctx context.Context, cluster Cluster, cmd *cobra.Command) {
 	kind, board := cmd.Flags().Lookup("kind"), cmd.Flags().Lookup("board")
 	if kind == nil || board == nil || !kind.Changed {

@@ -242,7 +242,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// Value finds an environment variable; the profile in force has others.
+// Value finds an environment variable, or else the key of the profile in force that stands for it.
 func (p *Program) Value(name string) string {
 	for _, item := range p.Env {
 		if text, found := strings.CutPrefix(item, name+"="); found {

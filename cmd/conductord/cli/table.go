@@ -12,7 +12,7 @@ const (
 	columnGap = 2
 	leastCell = 8  // how far cells are shortened, but for ids and states
 	leastLast = 24 // the same of the last column, which is often a reason
-	// cutID is what is left of an id: of one with a time, that and the counter behind it.
+	// cutID is what is left of an id: the time at which it was made, and the counter behind that.
 	cutID = len("00000000-0000-0000")
 )
 

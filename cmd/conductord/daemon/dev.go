@@ -138,7 +138,8 @@ func dev(ctx context.Context, p *cli.Program, o devOptions) (err error) {
 	})
 }
 
-// serverFlag is what a command needs to find a server that is not at the usual place, or not of the profile in force.
+// serverFlag is the flag with which commands find a server. They need none for the default
+// address, unless a profile is in force.
 func serverFlag(p *cli.Program, address string) string {
 	if profile, err := p.UseProfile(); profile == "" && err == nil && address == cli.DefaultServer {
 		return ""
