@@ -100,7 +100,7 @@ func (p *Program) report(err error, usage string) {
 	if err == nil || errors.Is(err, errRunFailed) {
 		return
 	}
-	advice := p.runnable(cmp.Or(hint(err), usage))
+	advice := cmp.Or(p.runnable(hint(err)), usage)
 	if p.JSON() {
 		message := errorMessage(err)
 		message.Message = p.plain(message.Message)
