@@ -121,7 +121,7 @@ func (c *core) load(atom *logbook.AtomDetail) error {
 	last, _ := atom.Last(logbook.ActionExecute)
 	if past.undone && (atom.State == logbook.AtomPending || atom.State == logbook.AtomIgnored) {
 		last = nil // a retry has begun its flow again since
-		v.since, v.failedExecutions, v.failedUndo = time.Time{}, 0, 0
+		v.failedExecutions, v.failedUndo = 0, 0
 	}
 	v.started = last != nil
 	if err := c.checkState(step, last, past); err != nil {

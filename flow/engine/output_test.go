@@ -27,11 +27,13 @@ func (s printing) Execute(ctx context.Context, call *flow.Call) (any, error) {
 // outputOf runs a step that is given a secret, and returns the lines of its output.
 func outputOf(t *testing.T, secret string, print func(ctx context.Context, secret string)) (lines []string) {
 	t.Helper()
+	ended := false
+	defer func() { ended = true }()
 	local := engine.Local{
 		Secrets: func(context.Context, string) (string, error) { return secret, nil },
 		Output: func(call *flow.Call, line string) {
-			if call.Step != "s" || call.Attempt != 1 {
-				t.Errorf("a line of %+v", call)
+			if call.Step != "s" || call.Attempt != 1 || ended {
+				t.Errorf("a line of %+v, after its end: %t", call, ended)
 			}
 			lines = append(lines, line)
 		},

@@ -201,13 +201,15 @@ func TestDeadlineSurvivesTheConductor(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		began []time.Duration // of its attempts, before now
+		reset bool            // before the last one
 		want  time.Duration
 		calls int
 	}{
-		{"some is left", []time.Duration{40 * time.Second}, 20 * time.Second, 1},
-		{"it counts from the first attempt", []time.Duration{50 * time.Second, time.Second}, 10 * time.Second, 1},
-		{"over", []time.Duration{time.Minute}, 0, 0},
-		{"it began in the future", []time.Duration{-time.Hour}, time.Minute, 1},
+		{"some is left", []time.Duration{40 * time.Second}, false, 20 * time.Second, 1},
+		{"it counts from the first attempt", []time.Duration{50 * time.Second, time.Second}, false, 10 * time.Second, 1},
+		{"a person had it begin again", []time.Duration{50 * time.Second, time.Second}, true, 59 * time.Second, 1},
+		{"over", []time.Duration{time.Minute}, false, 0, 0},
+		{"it began in the future", []time.Duration{-time.Hour}, false, time.Minute, 1},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -218,6 +220,9 @@ func TestDeadlineSurvivesTheConductor(t *testing.T) {
 					attempt := logbook.Attempt{Action: logbook.ActionExecute, Number: i + 1, StartedAt: now.Add(-began)}
 					if i < len(row.began)-1 {
 						attempt.EndedAt, attempt.Failure = attempt.StartedAt, &logbook.Failure{Kind: logbook.FailureError, Message: "it broke"}
+					}
+					if i > 0 && row.reset {
+						atom.Attempts = append(atom.Attempts, logbook.Attempt{Action: logbook.ActionReset, Number: 1, StartedAt: attempt.StartedAt, EndedAt: attempt.StartedAt})
 					}
 					atom.Attempts = append(atom.Attempts, attempt)
 				}
