@@ -36,6 +36,9 @@ func all(t *testing.T, b *steplog.Buffer, query steplog.Query) (lines []steplog.
 		if query.After = page.Next; len(page.Lines) == 0 {
 			return lines, page.Next
 		}
+		if size := sizeOf(page.Lines); size > 256<<10 {
+			t.Errorf("a page has %d bytes", size)
+		}
 		lines = append(lines, page.Lines...)
 	}
 }
@@ -107,6 +110,10 @@ func TestBounds(t *testing.T) {
 	}
 	if small, _ := all(t, b, steplog.Query{Job: job, Step: "small"}); len(small) != 8 || small[0].Offset != 0 {
 		t.Errorf("%d lines are kept of a small attempt", len(small))
+	}
+	appendLines(b, job, "medium", steplog.MaxAttempt/2)
+	if lines, _ := all(t, b, steplog.Query{Job: job}); sizeOf(lines) <= steplog.MaxAttempt {
+		t.Errorf("%d lines of all attempts do not need two pages", len(lines))
 	}
 
 	ended := jobs.NewJobID()
