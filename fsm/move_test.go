@@ -83,7 +83,7 @@ func TestMovesTakeTheirKeyAndBook(t *testing.T) {
 	r := newRig(t)
 	keyed, other := onBoard("a", "day"), onBoard("b", "night")
 	keyed.Key, other.Key = "k", "k"
-	keyed.Kind, keyed.Book = "", book("", "flow of a")
+	keyed.Kind, keyed.Book, keyed.Flow = "", book("", "flow of a", "flow of e"), flowID("flow of a").String()
 	r.posted(keyed)
 	r.posted(other)
 	if said := r.refused(moving("night"), "conflict"); !strings.Contains(said, `has its key "k"`) {
@@ -98,23 +98,40 @@ func TestMovesTakeTheirKeyAndBook(t *testing.T) {
 		t.Errorf("posted under its key: %v", existed)
 	}
 	r.posted(&v1.Posting{Id: id("d"), Name: "d", Kind: "k", Board: "day", Key: "k"})
+	r.posted(&v1.Posting{Id: id("e"), Name: "e", Board: "night", BookId: keyed.Book.Id, Flow: flowID("flow of e").String()})
+	r.posted(onBoard("f", "dawn"))
+	r.ok(moving("dawn"))
+	if board, _, err := r.BoardOfFlow(flowID("flow of a")); err != nil || board != "night" {
+		t.Errorf("the flow of two jobs is on board %q, %v", board, err)
+	}
 }
 
 // TestMovedJobsAgeAnew: what a job has waited on one board does not raise it on another.
 func TestMovedJobsAgeAnew(t *testing.T) {
-	r := newRig(t)
-	r.posted(onBoard("a", "day"))
-	p := onBoard("b", "night")
-	p.Priority = 3
-	r.posted(p)
-	r.ok(open("ann"))
-	r.ok(ageBoard("day", time.Second))
-	r.ok(ageBoard("night", time.Second))
-	r.now = r.now.Add(10 * time.Second)
-	r.ok(moving("night"))
-	r.now = r.now.Add(time.Second)
-	if granted := r.ok(claimNext("ann", "n", 1, []string{"night"}, []string{"k"})).GetClaim().Granted; len(granted) != 1 || granted[0].Job != id("b") {
-		t.Errorf("granted %v", granted)
+	for _, suspended := range []bool{false, true} {
+		r := newRig(t)
+		r.ok(open("ann"))
+		r.posted(onBoard("other", "night"))
+		r.posted(onBoard("first", "day"))
+		r.ok(ageBoard("day", time.Second))
+		r.ok(ageBoard("night", time.Second))
+		r.posted(onBoard("a", "day"))
+		r.ok(cancel(&v1.JobCommand{Job: id("other")}))
+		if suspended {
+			r.ok(suspend(&v1.JobCommand{Job: id("a")}))
+		}
+		r.now = r.now.Add(10 * time.Second)
+		p := onBoard("b", "night")
+		p.Priority = 3
+		r.posted(p)
+		r.ok(moving("night"))
+		if suspended {
+			r.ok(resume(&v1.JobCommand{Job: id("a")}))
+		}
+		r.now = r.now.Add(time.Second)
+		if granted := r.ok(claimNext("ann", "n", 1, []string{"night"}, []string{"k"})).GetClaim().Granted; len(granted) != 1 || granted[0].Job != id("b") {
+			t.Errorf("suspended %t: granted %v", suspended, granted)
+		}
 	}
 }
 
