@@ -21,6 +21,12 @@ import (
 // snapshotMagic begins every snapshot.
 var snapshotMagic = [8]byte{'c', 'o', 'n', 'd', 'u', 'c', 't', 'd'}
 
+// The formats that this program reads and writes, for people.
+const (
+	RowsFormat     = schemaVersion
+	SnapshotFormat = snapshotFormat
+)
+
 // snapshotFormat is the format of the stream: header, database and sum. That of
 // the rows in the database is schemaVersion.
 const snapshotFormat = 1

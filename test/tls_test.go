@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/daemon"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
@@ -67,6 +68,10 @@ func TestCertificates(t *testing.T) {
 	}
 	printed(t, &authority, "cert", "init", "--dir", filepath.Join(dir, "other"))
 	refuses(t, 6, "signed by an authority that this client does not know", "cluster", "status", secure[0], "--ca-file="+filepath.Join(dir, "other", "ca.pem"))
+	var health daemon.NodeHealth
+	if printed(t, &health, "node", "health", "--ready", "--config", cluster.Nodes[0].Config); health.Health != "ready" {
+		t.Errorf("%+v", health)
+	}
 	status := run("cluster", "status")
 	if strings.Count(status, "yes") != 3 {
 		t.Error(status)

@@ -8,7 +8,7 @@
 //
 // Guarantees: TLS 1.3 on every connection. A handshake uses the files as they were at most a
 // second before. Files that cannot be used leave those before in use, and are reported.
-// A key that others can read is refused.
+// A key that others can read is refused; its group may read it if root owns it.
 //
 // A Store may be used concurrently.
 package credentials
@@ -141,8 +141,9 @@ func (s *Store) loadOwn() (own *tls.Certificate, expires time.Time, err error) {
 	if err != nil {
 		return nil, expires, err
 	}
-	if mode := key.Mode().Perm(); mode&0o077 != 0 {
-		return nil, expires, fmt.Errorf("others can read the key %s: its mode is %#o: chmod 600 %s", s.files.Key, mode, s.files.Key)
+	if mode := key.Mode().Perm(); mode&0o077 != 0 && (mode&0o037 != 0 || !ofRoot(key)) {
+		return nil, expires, fmt.Errorf("others can read the key %s: its mode is %#o: chmod 600 %s, or let root own it and a group read it: 0640",
+			s.files.Key, mode, s.files.Key)
 	}
 	pair, err := tls.LoadX509KeyPair(s.files.Cert, s.files.Key)
 	if err != nil {

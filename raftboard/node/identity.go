@@ -127,9 +127,32 @@ func readIdentity(dataDir string) (*identityStore, error) {
 	return store, store.complete()
 }
 
+// MakeDataDir makes the data directory of a node, for a first start that is yet to come:
+// Open then needs no Init. It refuses a directory that holds anything.
+func MakeDataDir(options Options) (err error) {
+	options = options.withDefaults()
+	options.Init = true
+	if err := options.validate(); err != nil {
+		return fmt.Errorf("cannot make a node: %w", err)
+	}
+	lock, err := lockDataDir(options.DataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	store, err := readIdentity(options.DataDir)
+	switch {
+	case err == nil:
+		return fmt.Errorf("%s holds node %q of cluster %q already: start it", options.DataDir, store.id.Name, store.id.Cluster)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return store.create(options)
+}
+
 func (s *identityStore) create(o Options) error {
 	if !o.Init {
-		return fmt.Errorf("%s holds no node: if this is the first start of node %q, say so with --init; "+
+		return fmt.Errorf("%s holds no node: if this is the first start of node %q, say so with --init, or make it with conductord node init; "+
 			"if it has run before, its disk is missing and must not be replaced by an empty one", o.DataDir, o.Name)
 	}
 	if err := checkEmpty(o.DataDir); err != nil {

@@ -16,7 +16,7 @@ import (
 func newTree() *cobra.Command {
 	program := &cli.Program{}
 	addCommands(program)
-	return program.Tree()
+	return program.Root()
 }
 
 // eachCommand calls do with every command of the program, and not with cobra's own.

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -17,9 +15,6 @@ func DrawTree(detail *logbook.FlowDetail, now time.Time, terminal bool) []string
 	}
 	return t.lines()
 }
-
-// Tree is the root of all commands.
-func (p *Program) Tree() *cobra.Command { return p.rootCommand() }
 
 // Evidence is what is shown of a failed flow beside its cause.
 func Evidence(cause *logbook.Failure, detail *logbook.FlowDetail) (lines []string) {

@@ -77,7 +77,7 @@ type Program struct {
 
 // Run runs one command and gives its exit code. It runs once.
 func (p *Program) Run(ctx context.Context, args []string) int {
-	root := p.rootCommand()
+	root := p.Root()
 	root.SetArgs(args)
 	root.SetIn(p.In)
 	root.SetOut(p.Out)
@@ -153,7 +153,8 @@ func (p *Program) Note(format string, args ...any) {
 	fmt.Fprintln(p.Err, "conductord: "+Clean(fmt.Sprintf(format, args...)))
 }
 
-func (p *Program) rootCommand() *cobra.Command {
+// Root makes the tree of all commands, for Run and for documents.
+func (p *Program) Root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "conductord",
 		Short: "Durable workflows from one binary and no database",

@@ -19,10 +19,12 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/daemon"
 	"github.com/conductord/conductord/cmd/conductord/demo"
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/node/backup"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -279,11 +281,13 @@ func TestBounds(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	if got := run(t, nil, "version"); got.code != 0 || !strings.HasPrefix(got.out, "conductord ") || got.err != "" {
+	formats := cli.Formats{Log: command.Version, Rows: fsm.RowsFormat, Snapshot: fsm.SnapshotFormat, Backup: backup.Format}
+	line := fmt.Sprintf("\nformats:  log %d, rows %d, snapshot %d, backup %d\n", formats.Log, formats.Rows, formats.Snapshot, formats.Backup)
+	if got := run(t, nil, "version"); got.code != 0 || !strings.HasPrefix(got.out, "conductord ") || !strings.Contains(got.out, line) || got.err != "" {
 		t.Errorf("got %+v", got)
 	}
 	var version cli.Version
-	if got := run(t, nil, "version", "-o", "json"); json.Unmarshal([]byte(got.out), &version) != nil || version.Go == "" {
+	if got := run(t, nil, "version", "-o", "json"); json.Unmarshal([]byte(got.out), &version) != nil || version.Go == "" || version.Formats != formats {
 		t.Errorf("got %+v", got)
 	}
 }

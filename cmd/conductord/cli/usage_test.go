@@ -60,7 +60,7 @@ func TestUsageErrorsOfTheTree(t *testing.T) {
 	}
 	program := &cli.Program{}
 	addCommands(program)
-	walk(program.Tree(), nil)
+	walk(program.Root(), nil)
 	const several = 200
 	if lines < several {
 		t.Errorf("only %d command lines were tried", lines)

@@ -252,7 +252,7 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	dialing, cancel := context.WithTimeout(ctx, dialPatience)
 	defer cancel()
 	own := raftboard.Options{
-		Endpoints: []string{localAddress(d.node.APIAddress())}, Logger: d.logger.Named("client"), ValueKeys: keys,
+		Endpoints: []string{localAddress(d.node.APIAddress().String())}, Logger: d.logger.Named("client"), ValueKeys: keys,
 	}
 	if d.secure != nil {
 		own.TLS = d.secure.Members(d.config.Cluster.ID)
@@ -308,14 +308,14 @@ func (c ownClient) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.
 	return c.node.OpenSession(ctx, opening)
 }
 
-// localAddress is how the daemon reaches its own port, also if it listens on
-// every address of the machine.
-func localAddress(listening net.Addr) string {
-	host, port, err := net.SplitHostPort(listening.String())
+// localAddress is how programs of this machine reach a port of the daemon, also if it
+// listens on every address of the machine.
+func localAddress(listening string) string {
+	host, port, err := net.SplitHostPort(listening)
 	if err != nil {
-		return listening.String()
+		return listening
 	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
 	return net.JoinHostPort(host, port)

@@ -133,7 +133,7 @@ func dev(ctx context.Context, p *cli.Program, o devOptions) (err error) {
 		if err := d.node.WaitReady(waiting); err != nil {
 			return err
 		}
-		g.Nodes = []devInfo{{devNode, os.Getpid(), localAddress(d.node.APIAddress())}}
+		g.Nodes = []devInfo{{devNode, os.Getpid(), localAddress(d.node.APIAddress().String())}}
 		return g.show(p)
 	})
 }

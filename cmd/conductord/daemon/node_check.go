@@ -49,7 +49,7 @@ func nodeCommand(p *cli.Program) *cobra.Command {
 		},
 	}
 	check.Flags().StringVar(&scratch, "scratch", "", "where to make the scratch directory (default the system's directory for temporary files)")
-	return cli.Noun("node", "Check a stopped node", check)
+	return cli.Noun("node", "Make and check one node", initNodeCommand(p), healthCommand(p), check)
 }
 
 func writeCheckedNode(p *cli.Program, n node.StoppedNode) error {

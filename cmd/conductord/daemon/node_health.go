@@ -1,0 +1,90 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/config"
+)
+
+const (
+	// healthTimeout bounds the question: containers are probed every few seconds.
+	healthTimeout = 5 * time.Second
+	// maxReason bounds what is read of an answer.
+	maxReason = 4 << 10
+)
+
+// NodeHealth is what node health says of a good node.
+type NodeHealth struct {
+	Node   string `json:"node"`
+	Health string `json:"health"` // alive or ready
+}
+
+func healthCommand(p *cli.Program) *cobra.Command {
+	var flags *configFlags
+	var ready bool
+	cmd := &cobra.Command{
+		Use:   "health [--config FILE]",
+		Short: "Ask this machine's node if it is alive; exit 1 if not",
+		Long: "Ask the running node of a configuration at its own API address if it is alive, or with --ready if it can serve every\n" +
+			"call: it knows a leader and has caught up. For the health checks of containers, which need no other program for it.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			loaded, err := flags.load(p.Env)
+			if err != nil {
+				return cli.UsageError(err)
+			}
+			path, health := "/healthz", "alive"
+			if ready {
+				path, health = "/readyz", "ready"
+			}
+			if err := askHealth(cmd.Context(), loaded, path); err != nil {
+				return fmt.Errorf("cannot call node %q %s: %w", loaded.Node, health, err)
+			}
+			if p.JSON() {
+				return p.WriteJSON(NodeHealth{Node: loaded.Node, Health: health})
+			}
+			return p.WriteLines([]string{fmt.Sprintf("node %s is %s", loaded.Node, health)})
+		},
+	}
+	flags = addConfigFlags(cmd)
+	cmd.Flags().BoolVar(&ready, "ready", false, "ask if it knows a leader and has caught up")
+	return cmd
+}
+
+// askHealth asks for a page of the node's own API port; nil: it answers 200.
+func askHealth(ctx context.Context, c config.Config, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	secure, err := openCredentials(c, daemonLogger(c, io.Discard))
+	if err != nil {
+		return err
+	}
+	scheme, transport := "http", &http.Transport{DisableKeepAlives: true}
+	if secure != nil {
+		scheme, transport.TLSClientConfig = "https", secure.Members(c.Cluster.ID)
+		transport.TLSClientConfig.NextProtos = []string{"http/1.1"}
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+localAddress(c.APIAddress())+path, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	reason, err := io.ReadAll(io.LimitReader(answer.Body, maxReason))
+	if err != nil || answer.StatusCode == http.StatusOK {
+		return err
+	}
+	return errors.New(strings.TrimSpace(string(reason)))
+}
