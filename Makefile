@@ -1,6 +1,6 @@
 # What a developer does. CI does the same through .ci/run.
 
-.PHONY: test race check api bench guards chaos
+.PHONY: test race check api bench packages guards chaos
 
 test: ## all tests, as the README says
 	go test ./...
@@ -18,6 +18,9 @@ api: ## the Go code of the .proto files; the plugins are pinned in go.mod
 
 bench: ## three processes beside a bare raft group, on this disk, in this run; ARGS=-full for a long one
 	go run ./bench $(ARGS)
+
+packages: ## binaries, deb, rpm, image tree, SBOM and checksums of HEAD in dist/, which must not exist
+	deploy/build/packages dist
 
 guards: ## remove each guard in turn and see its test fail
 	go run ./test/guards

@@ -20,7 +20,7 @@ var floors = map[string]int{
 	"fsm/command": 2, "flow/engine": 2, "flow/handler": 2, "flow/spec": 2,
 	"fsm": 3, "raftboard": 3, "conductor": 3,
 	"raftboard/node": 4,
-	"cmd":            5, "bench": 5, "test": 5, "examples": 5,
+	"cmd":            5, "bench": 5, "test": 5, "examples": 5, "deploy": 5,
 }
 
 // forbidden are imports that the floors would allow, and the design does not.

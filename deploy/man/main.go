@@ -1,0 +1,64 @@
+// Command man writes a manual page for each command of conductord into a directory, and
+// the completions of its command line for three shells. The packages hold them.
+//
+//	go run ./deploy/man DIR
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/daemon"
+	"github.com/conductord/conductord/cmd/conductord/demo"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: man DIR")
+		os.Exit(2)
+	}
+	if err := write(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "cannot write manual pages:", err)
+		os.Exit(1)
+	}
+}
+
+func write(dir string) error {
+	program := cli.Program{}
+	program.Commands = append(daemon.Commands(&program), demo.Command(&program))
+	root := program.Root()
+	root.InitDefaultCompletionCmd()
+	// The date of the commit: pages built twice are the same.
+	seconds, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64)
+	if err != nil {
+		return fmt.Errorf("SOURCE_DATE_EPOCH must be the seconds of the commit: %w", err)
+	}
+	date := time.Unix(seconds, 0).UTC()
+	for _, below := range []string{"man", "completions"} {
+		if err := os.MkdirAll(filepath.Join(dir, below), 0o755); err != nil {
+			return err
+		}
+	}
+	header := doc.GenManHeader{Section: "1", Date: &date, Source: "conductord", Manual: "conductord"}
+	if err := doc.GenManTree(root, &header, filepath.Join(dir, "man")); err != nil {
+		return err
+	}
+	return writeCompletions(root, filepath.Join(dir, "completions"))
+}
+
+func writeCompletions(root *cobra.Command, dir string) error {
+	if err := root.GenBashCompletionFileV2(filepath.Join(dir, "conductord.bash"), true); err != nil {
+		return err
+	}
+	if err := root.GenZshCompletionFile(filepath.Join(dir, "_conductord")); err != nil {
+		return err
+	}
+	return root.GenFishCompletionFile(filepath.Join(dir, "conductord.fish"), true)
+}
