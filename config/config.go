@@ -36,6 +36,7 @@ type Config struct {
 	Limits    Limits
 	Retention Retention
 	Backup    Backup
+	Dashboard Dashboard
 	Conductor Conductor
 	Handlers  Handlers
 	Secrets   Secrets
@@ -114,6 +115,13 @@ type Backup struct {
 	Keep      int
 }
 
+// Dashboard is the web pages for people.
+type Dashboard struct {
+	Enabled  bool
+	ReadOnly bool   // its pages change nothing
+	Path     string // begins and ends with a /
+}
+
 // Conductor is the conductor inside the daemon.
 type Conductor struct {
 	Enabled bool
@@ -180,6 +188,7 @@ func Default() Config {
 		Limits:    Limits{Name: maxName, Value: maxValue, Command: maxCommand, Steps: maxSteps},
 		Retention: Retention{MaxAge: 7 * 24 * time.Hour, Keep: 100_000},
 		Backup:    Backup{Interval: 24 * time.Hour, Keep: 7},
+		Dashboard: Dashboard{Enabled: true, Path: "/dashboard/"},
 		Conductor: Conductor{Enabled: true, Boards: []string{"default"}, MaxJobs: 16, Workers: 8, Steps: 64},
 		Handlers:  Handlers{NoNewPrivs: true},
 		Log:       Log{Level: "info"},

@@ -45,7 +45,7 @@ const (
 // table holds every key there is, in the order of the example file.
 func table() []setting {
 	return slices.Concat(nodeSettings(), tlsSettings(), jwtSettings(), clusterSettings(), raftSettings(), sessionSettings(),
-		limitSettings(), retentionSettings(), backupSettings(), conductorSettings(), handlerSettings(), secretSettings(), logSettings())
+		limitSettings(), retentionSettings(), backupSettings(), dashboardSettings(), conductorSettings(), handlerSettings(), secretSettings(), logSettings())
 }
 
 func nodeSettings() []setting {
@@ -176,6 +176,17 @@ func backupSettings() []setting {
 			doc: "The time between two of these backups"},
 		{key: "backup.keep", target: func(c *Config) any { return &c.Backup.Keep }, low: 1, high: 10_000,
 			doc: "How many of these backups are kept"},
+	}
+}
+
+func dashboardSettings() []setting {
+	return []setting{
+		{key: "dashboard.enabled", target: func(c *Config) any { return &c.Dashboard.Enabled },
+			doc: "Whether this node has web pages for people, on the port of its API; they show and do what the caller may"},
+		{key: "dashboard.read_only", target: func(c *Config) any { return &c.Dashboard.ReadOnly },
+			doc: "Whether these pages only show, whatever the caller may do"},
+		{key: "dashboard.path", target: func(c *Config) any { return &c.Dashboard.Path },
+			doc: "The path of these pages; a reverse proxy must pass it on unchanged"},
 	}
 }
 

@@ -45,6 +45,7 @@ func checkTogether(c *Config, blame func(key, message string)) {
 	checkJWT(c, blame)
 	checkMembers(c.Cluster.Members, blame)
 	checkTimes(c, blame)
+	checkDashboard(c, blame)
 	checkConductor(c, blame)
 	checkHandlers(c, blame)
 	checkSecrets(c, blame)
@@ -225,6 +226,15 @@ func checkConductor(c *Config, blame func(key, message string)) {
 	}
 	if c.Conductor.Enabled && len(c.Conductor.Boards) == 0 {
 		blame("conductor.boards", "must name a board, or set conductor.enabled to false")
+	}
+}
+
+// pagePath has no name that is one of the API's, or has a meaning in a URL.
+var pagePath = regexp.MustCompile(`^(/[A-Za-z0-9_-]{1,63}){1,4}/$`)
+
+func checkDashboard(c *Config, blame func(key, message string)) {
+	if !pagePath.MatchString(c.Dashboard.Path) {
+		blame("dashboard.path", fmt.Sprintf("must be 1 to 4 names of letters, digits, dashes and underscores, each after a /, and end with a /, not %.128q", c.Dashboard.Path))
 	}
 }
 

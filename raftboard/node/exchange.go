@@ -85,12 +85,17 @@ type exchange struct {
 	ended bool                  // its client was too slow
 }
 
-// bound wraps a handler so that its calls have bounds.
-func (x *exchanges) bound(next http.Handler) http.Handler {
+// bound wraps a handler so that its calls have bounds. First it refuses what the given checks
+// refuse by the headers of a request.
+func (x *exchanges) bound(next http.Handler, checks ...func(*http.Request) error) http.Handler {
+	checks = append(checks, refusedUnread)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e := &exchange{ResponseWriter: w, all: x, controller: http.NewResponseController(w), request: r}
 		defer e.release()
-		err := refusedUnread(r)
+		var err error
+		for i := 0; i < len(checks) && err == nil; i++ {
+			err = checks[i](r)
+		}
 		if err == nil && r.URL.Path == conductordv1connect.StreamServiceCarryProcedure && r.ProtoMajor == 2 {
 			next.ServeHTTP(w, r) // a stream has bounds of its own
 			return
@@ -109,13 +114,17 @@ func (x *exchanges) bound(next http.Handler) http.Handler {
 	})
 }
 
-// refusedUnread refuses requests by their headers.
-func refusedUnread(r *http.Request) error {
+// refusedOrigin refuses calls of the API from web pages. Only an attack makes them: its site's
+// name resolves to this node's address (DNS rebinding).
+func refusedOrigin(r *http.Request) error {
 	if r.Header.Get("Origin") != "" {
-		// Only an attack calls the API from a page: one whose site's name resolves to
-		// this node's address (DNS rebinding).
 		return wire.ErrorToConnect(fmt.Errorf("%w: web pages may not call the API; this request has an Origin header", jobs.ErrNotAllowed))
 	}
+	return nil
+}
+
+// refusedUnread refuses requests by their headers.
+func refusedUnread(r *http.Request) error {
 	for _, name := range []string{"Content-Encoding", "Connect-Content-Encoding", "Grpc-Encoding"} {
 		if encoding := r.Header.Get(name); encoding != "" && encoding != "identity" {
 			return connect.NewError(connect.CodeUnimplemented, fmt.Errorf("%s %q is not supported: the only encoding of requests is identity; send this one uncompressed", name, encoding))

@@ -139,6 +139,25 @@ func (s *services) handler(metrics *nodeMetrics, registry *prometheus.Registry, 
 	return mux
 }
 
+// withPages has what is below a path answered by the handler of pages, and a browser that asks
+// for the root sent there. Everything else goes to the API.
+func (a *apiServer) withPages(api http.Handler, pages func(api http.Handler) http.Handler, path string) http.Handler {
+	if pages == nil {
+		return api
+	}
+	shown := a.exchanges.bound(pages(api))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasPrefix(r.URL.Path, path):
+			shown.ServeHTTP(w, r)
+		case r.Method == http.MethodGet && (r.URL.Path == "/" || r.URL.Path+"/" == path) && strings.Contains(r.Header.Get("Accept"), "text/html"):
+			http.Redirect(w, r, path, http.StatusFound)
+		default:
+			api.ServeHTTP(w, r)
+		}
+	})
+}
+
 // observing puts the leader's address on every answer and counts the calls.
 type observing struct {
 	metrics *nodeMetrics

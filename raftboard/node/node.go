@@ -227,7 +227,8 @@ func (n *Node) open() error {
 		listeners = append(listeners, local)
 	}
 	guard := n.services.router.guard
-	handler := guard.paced(guard.authenticate(n.api.exchanges.bound(n.services.handler(n.metrics, n.options.Metrics, n.logger))))
+	api := guard.authenticate(n.api.exchanges.bound(n.services.handler(n.metrics, n.options.Metrics, n.logger), refusedOrigin))
+	handler := guard.paced(n.api.withPages(api, n.options.Pages, n.options.PagesPath))
 	n.api.serve(listeners, handler, n.logger.Named("http"), &n.routines, n.fatal)
 	return nil
 }

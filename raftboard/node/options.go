@@ -3,8 +3,10 @@ package node
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -76,6 +78,12 @@ type Options struct {
 	// called concurrently. nil: every flow passes. It is not called where the arguments
 	// of the flow's factory are encrypted.
 	CheckFlow func(flow *logbook.FlowDetail, store logbook.Values) error
+
+	// Pages makes the handler of web pages, which answers every request below PagesPath, such as
+	// "/dashboard/". It is given the API, which authenticates and authorizes each call that a
+	// page makes as one from the network. nil: there are no pages.
+	Pages     func(api http.Handler) http.Handler
+	PagesPath string
 
 	// WallClock reads the wall clock of this machine, which is one vote about
 	// the cluster's time. It may be called concurrently. nil: time.Now.
@@ -184,6 +192,9 @@ func (o Options) validate() error {
 	}
 	if err := o.Issuer.validate(); err != nil {
 		faults = append(faults, err)
+	}
+	if o.Pages != nil && (len(o.PagesPath) < 2 || !strings.HasPrefix(o.PagesPath, "/") || !strings.HasSuffix(o.PagesPath, "/")) {
+		fault("the path of the pages %.64q does not begin and end with a /, or is the root", o.PagesPath)
 	}
 	if len(o.Socket) > MaxSocketPath {
 		fault("socket %q has %d bytes, and the path of a socket may have %d", o.Socket, len(o.Socket), MaxSocketPath)

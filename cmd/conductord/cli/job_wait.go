@@ -154,7 +154,7 @@ func (p *Program) tellParked(ctx context.Context, reader jobs.Reader) func(jobs.
 		case err != nil:
 			p.Note("job %s is parked: `conductord job explain %s` tells why", id, id) // the waiting tells what is wrong
 		case why.Cause == jobs.CauseParked:
-			p.Note("job %s waits for a person: %s; to let it go: `%s`", id, why.Text, remedyText(why.Remedy))
+			p.Note("job %s waits for a person: %s; to let it go: `%s`", id, why.Text, RemedyText(why.Remedy))
 		}
 	}
 }

@@ -2,8 +2,8 @@ package cli
 
 import "github.com/conductord/conductord/jobs"
 
-// remedyText is a remedy for people: a command line where there is one.
-func remedyText(remedy jobs.Remedy) string {
+// RemedyText is a remedy for people: a command line where there is one.
+func RemedyText(remedy jobs.Remedy) string {
 	command := "conductord "
 	switch remedy.Verb {
 	case jobs.RemedyRetry:

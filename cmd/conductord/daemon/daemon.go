@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"path/filepath"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/dashboard"
 	"github.com/conductord/conductord/conductor"
 	"github.com/conductord/conductord/conductor/secrets"
 	"github.com/conductord/conductord/config"
@@ -148,8 +150,28 @@ func nodeOptions(c config.Config, first bool, logger hclog.Logger, registry *pro
 		Retention: node.Retention{MaxAge: c.Retention.MaxAge, Keep: uint64(c.Retention.Keep)},
 		Limits:    limitsOf(c), DiskReserve: int64(c.DiskReserve), Memory: int64(c.Memory), VerifyInterval: c.Cluster.VerifyInterval, RemoveDeadAfter: c.Cluster.RemoveDeadAfter,
 		Backups: node.Backups{Directory: c.Backup.Directory, Interval: c.Backup.Interval, Keep: c.Backup.Keep},
-		Logger:  logger, Metrics: registry,
+		Pages:   pagesOf(c, secure != nil, logger), PagesPath: c.Dashboard.Path,
+		Logger: logger, Metrics: registry,
 	}, nil
+}
+
+// pagesOf makes the dashboard of the configuration; nil: there is none.
+func pagesOf(c config.Config, secure bool, logger hclog.Logger) func(api http.Handler) http.Handler {
+	if !c.Dashboard.Enabled {
+		return nil
+	}
+	var hosts []string
+	for _, member := range c.Cluster.Members {
+		if host, _, err := net.SplitHostPort(member.API); err == nil {
+			hosts = append(hosts, host)
+		}
+	}
+	return func(api http.Handler) http.Handler {
+		return dashboard.New(dashboard.Options{
+			API: api, Path: c.Dashboard.Path, ReadOnly: c.Dashboard.ReadOnly, AccessControl: c.AccessControl && secure,
+			Hosts: hosts, Node: c.Node, Logger: logger.Named("dashboard"),
+		})
+	}
 }
 
 // socketName is the socket of a data directory, for the operators of this machine.

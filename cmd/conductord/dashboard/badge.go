@@ -1,0 +1,62 @@
+package dashboard
+
+import (
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// badge shows a state: by its text, and by a shape and a colour that repeat it.
+type badge struct {
+	Text  string
+	Shape string // a character that nothing reads aloud
+	Tone  string // of the style sheet: good, bad, busy, wait, stop or calm
+}
+
+// looks are the shapes and tones of the states and outcomes of jobs, flows and steps. Nouns share
+// words, so a word may stand in several rows of one look.
+var looks = []struct {
+	shape, tone string
+	words       []string
+}{
+	{"○", "wait", []string{string(jobs.StateClaimable), string(logbook.FlowPending), string(logbook.AtomPending)}},
+	{"◷", "wait", []string{string(jobs.StateDelayed), string(jobs.StateCooling)}},
+	{"▶", "busy", []string{string(jobs.StateClaimed), string(logbook.FlowRunning), string(logbook.AtomRunning)}},
+	{"↻", "busy", []string{string(logbook.AtomRetrying)}},
+	{"◀", "busy", []string{string(logbook.FlowReverting), string(logbook.AtomReverting)}},
+	{"‖", "stop", []string{string(jobs.StateHeld), string(jobs.StateSuspended), string(logbook.FlowSuspended), parked}},
+	{"✓", "good", []string{string(jobs.OutcomeSuccess), string(logbook.FlowSuccess), string(logbook.AtomSuccess)}},
+	{"↶", "calm", []string{string(jobs.OutcomeReverted), string(logbook.FlowReverted), string(logbook.AtomReverted)}},
+	{"⊘", "calm", []string{string(jobs.OutcomeCancelled), string(logbook.AtomIgnored)}},
+	{"✕", "bad", []string{
+		string(jobs.StateTrashed), string(jobs.OutcomeFailed), string(logbook.FlowFailure), string(logbook.AtomFailure),
+		string(logbook.AtomRevertFailure), string(jobs.HowCrashed), string(jobs.HowAbandoned),
+	}},
+}
+
+// parked is the word for a job that its retry policy holds for a person.
+const parked = "parked"
+
+// badges are the looks by word.
+var badges = func() map[string]badge {
+	found := make(map[string]badge)
+	for _, look := range looks {
+		for _, word := range look.words {
+			found[word] = badge{word, look.shape, look.tone}
+		}
+	}
+	return found
+}()
+
+// stateOf is the badge of the last word that is not empty, such as the outcome of a job.
+func stateOf(words ...string) badge {
+	last := "unknown"
+	for _, word := range words {
+		if word != "" {
+			last = word
+		}
+	}
+	if known, ok := badges[last]; ok {
+		return known
+	}
+	return badge{last, "●", "calm"}
+}

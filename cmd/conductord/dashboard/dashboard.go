@@ -1,0 +1,201 @@
+// Package dashboard is the web pages of a node for people: what runs, what waits and why, what
+// has failed, and the buttons for what one would do next.
+//
+// The dashboard is a client of the node's own API, in the same process, with the credentials of
+// the person who looks. So permissions, hidden values, quotas, audit and forwarding to the leader
+// are decided where they are decided for every client, and the dashboard decides nothing. It only
+// leaves out buttons that the person may not use; see visit.may. Reads are stale reads of this
+// node, so an open page costs the leader nothing.
+//
+// # To add a page
+//
+//  1. Write a loader: func(ctx, *visit) (view, error). It calls the API through v.api with
+//     Stale: true where the request has that field, and returns the data of the template. One
+//     list is one bounded call, with its cursor in the query "after". An error of a call is
+//     returned as it is: it becomes the page's message.
+//  2. Write templates/NAME.html, which defines "main". Use the parts of templates/parts.html and the
+//     functions of funcs.go: they escape, format times and show states alike on all pages.
+//     Elements of lists have an id, which keeps focus and open details over a live update.
+//  3. Add a row to pages (pages.go). With a menu text it stands in the navigation. Its address is
+//     below Options.Path; links are written with {{path "jobs" .Id}}.
+//
+// A change is a row of actions: func(ctx, *visit) (next string, err error), which reads the form
+// (v.form), calls the API, and returns the page to show afterwards. Forms use {{template "button"}} or
+// method="post" with an address from path. Cross-origin posts and read-only dashboards are refused
+// before an action runs; whether the caller may is the API's answer.
+//
+// Every page is live without code of its own: the script opens the page's address once more as a
+// stream of events, on which the loader runs again and the new <main> is sent if its bytes differ.
+// So a template must not show what changes by itself, such as an age: it writes the time, and the
+// script shows how long ago that is. view.Watch names the events that wake the stream.
+//
+// # Rules
+//
+// There is no inline script or style (the Content-Security-Policy refuses both), no request to
+// another host, and no page over 300 KB. Every page works without script.
+package dashboard
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+//go:embed templates static
+var files embed.FS
+
+// Options are what a dashboard knows of its node.
+type Options struct {
+	API      http.Handler // of the node, which authenticates and authorizes each call
+	Path     string       // of the pages, such as "/dashboard/"
+	ReadOnly bool         // the pages change nothing
+	// AccessControl: callers must authenticate, so a person without a certificate signs in.
+	AccessControl bool
+	// Hosts are the names by which browsers reach the node in plain text. Addresses and localhost
+	// need not be named. Requests to other names are refused: an attacker's name may lead here (DNS rebinding).
+	Hosts  []string
+	Node   string // name of the node, for people
+	Logger hclog.Logger
+}
+
+// maxForm bounds the body of a form, in bytes.
+const maxForm = 64 << 10
+
+// Dashboard serves the pages. Its goroutines are those of its requests.
+type Dashboard struct {
+	options Options
+	views   *templates
+	live    chan struct{} // a token for each live stream
+	handler http.Handler
+}
+
+// New makes a dashboard.
+func New(options Options) *Dashboard {
+	d := &Dashboard{options: options, live: make(chan struct{}, maxLive)}
+	d.views = parseTemplates(d)
+	mux := http.NewServeMux()
+	mux.Handle("GET "+options.Path+"static/", d.static())
+	for _, p := range pages() {
+		mux.Handle("GET "+options.Path+p.pattern, d.page(p))
+	}
+	for _, a := range actions() {
+		mux.Handle("POST "+options.Path+a.pattern, d.action(a))
+	}
+	mux.HandleFunc("GET "+options.Path+"sign-in", d.showSignIn)
+	mux.HandleFunc("POST "+options.Path+"sign-in", d.signIn)
+	mux.HandleFunc("POST "+options.Path+"sign-out", d.signOut)
+	mux.HandleFunc(options.Path, func(w http.ResponseWriter, r *http.Request) {
+		d.fail(w, r, nil, &statusError{http.StatusNotFound, "there is no page at " + r.URL.Path})
+	})
+	origins := http.NewCrossOriginProtection()
+	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.fail(w, r, nil, &statusError{http.StatusForbidden, "this form was sent from another site's page; nothing was done"})
+	}))
+	d.handler = d.guarded(origins.Handler(mux))
+	return d
+}
+
+// ServeHTTP implements http.Handler.
+func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
+
+// contentPolicy lets a page load nothing but this node's own files.
+const contentPolicy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+// guarded sets the headers of all answers, and refuses requests to a host that is not this node.
+func (d *Dashboard) guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("Content-Security-Policy", contentPolicy)
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Referrer-Policy", "same-origin")
+		header.Set("Cache-Control", "no-store")
+		if r.TLS == nil && !d.ownHost(r.Host) && !local(r) {
+			http.Error(w, fmt.Sprintf("This node is not known as %.128q. Use its address, or a name that is in its list of members.", r.Host), http.StatusMisdirectedRequest)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// ownHost reports whether a host is an address, localhost, or a name of this node.
+func (d *Dashboard) ownHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	return host == "localhost" || net.ParseIP(host) != nil || slices.Contains(d.options.Hosts, host)
+}
+
+// local reports whether a request has come by the socket of the machine's operators.
+func local(r *http.Request) bool {
+	_, unix := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr)
+	return unix
+}
+
+// static serves the files of all pages. Their addresses hold a hash of them, so browsers keep them.
+func (d *Dashboard) static() http.Handler {
+	serve := http.StripPrefix(d.options.Path, http.FileServerFS(files))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/") {
+			d.fail(w, r, nil, &statusError{http.StatusNotFound, "there is no page at " + r.URL.Path})
+			return
+		}
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+		serve.ServeHTTP(w, r)
+	})
+}
+
+// page serves a page, or its live stream.
+func (d *Dashboard) page(p page) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		streams := r.Header.Get("Accept") == "text/event-stream"
+		v, err := d.visit(r)
+		if err == nil && streams {
+			d.stream(w, r, v, p)
+			return
+		}
+		var shown view
+		if err == nil {
+			shown, err = p.load(r.Context(), v)
+		}
+		if err != nil {
+			d.fail(w, r, v, err)
+			return
+		}
+		d.show(w, v, p, shown, http.StatusOK)
+	})
+}
+
+// action carries out a change and sends the browser to the page that shows it.
+func (d *Dashboard) action(a action) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v, err := d.visit(r)
+		if err == nil && d.options.ReadOnly {
+			err = &statusError{http.StatusForbidden, "this dashboard only shows (dashboard.read_only); use the command line"}
+		}
+		if err == nil {
+			err = v.readForm()
+		}
+		var next string
+		if err == nil {
+			next, err = a.do(r.Context(), v)
+		}
+		if err != nil {
+			d.fail(w, r, v, err)
+			return
+		}
+		v.catchUp(r.Context())
+		http.Redirect(w, r, d.options.Path+next, http.StatusSeeOther)
+	})
+}
+
+// loader gets the data of a page. Its error is the page's message.
+type loader func(ctx context.Context, v *visit) (view, error)

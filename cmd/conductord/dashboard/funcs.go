@@ -1,0 +1,179 @@
+package dashboard
+
+import (
+	"fmt"
+	"hash/fnv"
+	"html/template"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+)
+
+// templates are those of all pages, by name.
+type templates struct {
+	all  map[string]*template.Template
+	path string // of the pages
+	hash string // of the static files
+}
+
+// parseTemplates reads the embedded files. A fault in them is one of the program.
+func parseTemplates(d *Dashboard) *templates {
+	t := &templates{all: make(map[string]*template.Template), path: d.options.Path, hash: hashOf("static")}
+	common := template.Must(template.New("").Funcs(t.funcs()).ParseFS(files, "templates/layout.html", "templates/parts.html"))
+	names, _ := fs.Glob(files, "templates/*.html")
+	for _, name := range names {
+		if of := strings.TrimSuffix(path.Base(name), ".html"); of != "layout" && of != "parts" {
+			t.all[of] = template.Must(template.Must(common.Clone()).ParseFS(files, name))
+		}
+	}
+	return t
+}
+
+func (t *templates) of(name string) *template.Template {
+	if found := t.all[name]; found != nil {
+		return found
+	}
+	panic("internal error: no template " + name)
+}
+
+// hashOf sums up the files of a folder.
+func hashOf(folder string) string {
+	sum := fnv.New64a()
+	_ = fs.WalkDir(files, folder, func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			text, _ := files.ReadFile(name)
+			_, _ = sum.Write(text)
+		}
+		return err
+	})
+	return fmt.Sprintf("%x", sum.Sum64())
+}
+
+// funcs are the functions of all templates.
+func (t *templates) funcs() template.FuncMap {
+	return template.FuncMap{
+		"path":    t.address,
+		"file":    func(name string) string { return t.path + "static/" + name + "?" + t.hash },
+		"time":    func(stamp any) moment { return moment{timeOf(stamp), "time"} },
+		"ago":     func(stamp any) moment { return moment{timeOf(stamp), "ago"} },
+		"took":    took,
+		"state":   stateOf,
+		"short":   short,
+		"size":    sizeText,
+		"count":   countText,
+		"json":    func(value *v1.Value) string { return jsonText(command.ValueFromProto(value)) },
+		"remedy":  remedyText,
+		"outcome": func(job *v1.Job) badge { return stateOf(job.GetState(), job.GetOutcome()) },
+		"list":    func(items ...string) []string { return items },
+		"button":  func(text, address, class string) button { return button{text, address, class} },
+	}
+}
+
+// address is the address of a page: the parts of its path below the dashboard's.
+func (t *templates) address(parts ...string) string {
+	var text strings.Builder
+	text.WriteString(t.path)
+	for i, part := range parts {
+		if i > 0 {
+			text.WriteString("/")
+		}
+		text.WriteString(template.URLQueryEscaper(part))
+	}
+	return text.String()
+}
+
+// button is a form with one button.
+type button struct{ Text, Address, Class string }
+
+// moment is a time as template "moment" shows it.
+type moment struct {
+	At   time.Time
+	Kind string // time or ago: how the script shows it
+}
+
+// Stamp is the time for programs, and Text for people without the script.
+func (m moment) Stamp() string { return m.At.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// Text is the time for people.
+func (m moment) Text() string { return m.At.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// timeOf is a time in any of its forms; zero: unset.
+func timeOf(stamp any) time.Time {
+	switch at := stamp.(type) {
+	case time.Time:
+		return at
+	case *timestamppb.Timestamp:
+		if at != nil {
+			return at.AsTime()
+		}
+	}
+	return time.Time{}
+}
+
+// took is the time between two; empty if one is unset.
+func took(from, to any) string {
+	began, ended := timeOf(from), timeOf(to)
+	if began.IsZero() || ended.IsZero() {
+		return ""
+	}
+	return durationText(ended.Sub(began))
+}
+
+// durationText is a duration in one or two units.
+func durationText(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0 s"
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+// short is the end of an id, in which ids that were made together differ.
+func short(id string) string { return id[max(0, len(id)-8):] }
+
+// countText has thin spaces between thousands.
+func countText(n any) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "\u2009" + text[i:]
+	}
+	return text
+}
+
+func sizeText(bytes uint64) string {
+	switch {
+	case bytes >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
+	case bytes >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
+	case bytes >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(bytes)/(1<<10))
+	}
+	return fmt.Sprintf("%d bytes", bytes)
+}
+
+// remedyText is the command that would help, or advice; empty: nothing helps but to wait.
+func remedyText(r *v1.Remedy) string {
+	if r == nil {
+		return ""
+	}
+	return cli.RemedyText(jobs.Remedy{Verb: jobs.RemedyVerb(r.GetVerb()), Target: r.GetTarget(), Value: r.GetValue()})
+}

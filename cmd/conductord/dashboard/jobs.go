@@ -1,0 +1,159 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
+)
+
+// pageRows is how many rows a list shows at once.
+const pageRows = 50
+
+// jobsData is what the list of jobs shows.
+type jobsData struct {
+	Filter  jobFilter
+	Boards  []string // that the person may see
+	Jobs    []*v1.Job
+	Next    string // address of the next page; empty: none follows
+	First   string // address of the first page; empty: this is the first
+	Scans   bool
+	Actions []bulkAction // that the person may do to what is filtered
+}
+
+// jobFilter is the filter in the page's address.
+type jobFilter struct {
+	Board, Kind, Name, Key, Tag, Error, State, From, To string
+	States                                              []string // to choose from
+}
+
+// bulkAction is something that can be done to all jobs of a filter.
+type bulkAction struct{ Text, Address string }
+
+// stateChoices are what the filter offers: states and, of completed jobs, outcomes.
+func stateChoices() (choices []string) {
+	for _, state := range jobs.States {
+		choices = append(choices, string(state))
+	}
+	for _, outcome := range outcomes {
+		choices = append(choices, string(outcome))
+	}
+	return choices
+}
+
+var outcomes = []jobs.Outcome{jobs.OutcomeSuccess, jobs.OutcomeReverted, jobs.OutcomeFailed, jobs.OutcomeCancelled}
+
+// dateForm is how browsers write the value of an input of type datetime-local.
+const dateForm = "2006-01-02T15:04"
+
+// jobQuery reads the filter of an address.
+func (v *visit) jobQuery() (jobFilter, *v1.ListJobsRequest, error) {
+	f := jobFilter{
+		Board: v.query("board"), Kind: v.query("kind"), Name: v.query("name"), Key: v.query("key"), Tag: v.query("tag"),
+		Error: v.query("error"), State: v.query("state"), From: v.query("from"), To: v.query("to"), States: stateChoices(),
+	}
+	q := &v1.ListJobsRequest{
+		Board: f.Board, Kind: f.Kind, Name: f.Name, Key: f.Key, ErrorType: f.Error, Order: string(jobs.OrderNewest),
+		After: v.query("after"), Limit: pageRows, Stale: true,
+	}
+	if f.Tag != "" {
+		q.Tags = strings.Fields(strings.ReplaceAll(f.Tag, ",", " "))
+	}
+	switch {
+	case f.State == "":
+	case stateIsOutcome(f.State):
+		q.Outcomes = []string{f.State}
+	default:
+		q.States = []string{f.State}
+	}
+	for _, at := range []struct {
+		name, text string
+		set        func(time.Time)
+	}{
+		{"from", f.From, func(t time.Time) { q.PostedFrom = command.TimeToProto(t) }},
+		{"to", f.To, func(t time.Time) { q.PostedTo = command.TimeToProto(t) }},
+	} {
+		if at.text == "" {
+			continue
+		}
+		stamp, err := time.Parse(dateForm, at.text)
+		if err != nil {
+			return f, nil, fmt.Errorf("%w: field %s is %.64q, and must be a time in UTC such as 2026-01-31T18:30", jobs.ErrInvalid, at.name, at.text)
+		}
+		at.set(stamp)
+	}
+	return f, q, nil
+}
+
+func stateIsOutcome(word string) bool {
+	for _, outcome := range outcomes {
+		if string(outcome) == word {
+			return true
+		}
+	}
+	return false
+}
+
+// loadJobs lists jobs, the newest first.
+func loadJobs(ctx context.Context, v *visit) (view, error) {
+	filter, query, err := v.jobQuery()
+	if err != nil {
+		return view{}, err
+	}
+	data := jobsData{Filter: filter}
+	if data.Boards, err = v.boards(ctx); err != nil {
+		return view{}, err
+	}
+	if query.Board == "" && !v.may(command.Read, access.AllBoards) && len(data.Boards) > 0 {
+		query.Board = data.Boards[0] // of a person that may not list all boards
+		data.Filter.Board = query.Board
+	}
+	answer, err := ask(ctx, v.api.board.ListJobs, query)
+	if err != nil {
+		return view{}, err
+	}
+	data.Jobs, data.Scans = answer.GetJobs(), answer.GetScans()
+	if answer.GetNext() != "" {
+		data.Next = v.with("after", answer.GetNext())
+	}
+	if query.After != "" {
+		data.First = v.with()
+	}
+	return view{
+		Title: "Jobs", Command: "conductord job list" + filter.flags(), Data: data, Watch: &v1.WatchRequest{Board: query.Board},
+	}, nil
+}
+
+// flags is the filter as flags of the command line.
+func (f *jobFilter) flags() string {
+	var text strings.Builder
+	for _, flag := range []struct{ name, value string }{
+		{"board", f.Board}, {"kind", f.Kind}, {"name", f.Name}, {"key", f.Key}, {"tag", f.Tag}, {"error", f.Error},
+	} {
+		if flag.value != "" {
+			fmt.Fprintf(&text, " --%s %q", flag.name, flag.value)
+		}
+	}
+	switch {
+	case f.State == "":
+	case stateIsOutcome(f.State):
+		text.WriteString(" --outcome " + f.State)
+	default:
+		text.WriteString(" --state " + f.State)
+	}
+	return text.String()
+}
+
+// boards are the names of the first boards that the person may see.
+func (v *visit) boards(ctx context.Context) (names []string, err error) {
+	answer, err := ask(ctx, v.api.board.ListBoards, &v1.ListBoardsRequest{Stale: true})
+	for _, board := range answer.GetBoards() {
+		names = append(names, board.GetName())
+	}
+	return names, err
+}

@@ -1,0 +1,112 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+)
+
+// page is a row of the table of pages.
+type page struct {
+	pattern string // of http.ServeMux, below Options.Path
+	menu    string // its text in the navigation; empty: it is not there
+	section string // the pattern of the navigation's entry that is current; empty: its own
+	name    string // of templates/NAME.html, which defines "main"
+	load    loader
+}
+
+// view is what a page shows.
+type view struct {
+	Title   string
+	Command string // of the command line, which shows the same; empty: there is none
+	Data    any    // of the template
+	// Watch says which events may change the page. nil: none do, and the page is looked at
+	// again from time to time only.
+	Watch *v1.WatchRequest
+}
+
+// pages is the table of pages, in the order of the navigation.
+func pages() []page {
+	return []page{
+		{pattern: "{$}", menu: "Overview", name: "overview", load: loadOverview},
+		{pattern: "jobs", menu: "Jobs", name: "jobs", load: loadJobs},
+	}
+}
+
+// action is a row of the table of changes. next is the address, below Options.Path, of the page to
+// show then.
+type action struct {
+	pattern string
+	do      func(ctx context.Context, v *visit) (next string, err error)
+}
+
+func actions() []action { return nil }
+
+// link is an entry of the navigation.
+type link struct {
+	Text, Path string
+	Current    bool
+}
+
+// shown is what the layout's template gets.
+type shown struct {
+	view
+	Node     string
+	Who      *v1.WhoAmIResponse // nil: nobody has signed in
+	SignOut  bool               // the person has signed in by a token
+	ReadOnly bool
+	Menu     []link
+	Self     string // the page's own address
+	Live     bool   // the page has a live stream
+	visit    *visit
+}
+
+func (d *Dashboard) shown(v *visit, p page, content view) *shown {
+	s := &shown{
+		view: content, Node: d.options.Node, Who: v.who, ReadOnly: d.options.ReadOnly, Self: v.request.URL.RequestURI(),
+		Live: p.load != nil, SignOut: v.who != nil && tokenOf(v.request) != "", visit: v,
+	}
+	if v.who == nil {
+		return s
+	}
+	section := p.section
+	if section == "" {
+		section = p.pattern
+	}
+	for _, other := range pages() {
+		if other.menu != "" {
+			path := other.pattern
+			if path == "{$}" {
+				path = ""
+			}
+			s.Menu = append(s.Menu, link{other.menu, d.options.Path + path, section == other.pattern})
+		}
+	}
+	return s
+}
+
+// maxPage bounds a page, in bytes.
+const maxPage = 300 << 10
+
+// show writes a page.
+func (d *Dashboard) show(w http.ResponseWriter, v *visit, p page, content view, status int) {
+	var text bytes.Buffer
+	err := d.views.of(p.name).ExecuteTemplate(&text, "layout", d.shown(v, p, content))
+	if err != nil || text.Len() > maxPage {
+		d.options.Logger.Error("cannot show a page", "page", p.name, "bytes", text.Len(), "limit", maxPage, "error", err)
+		http.Error(w, "This page cannot be shown; the node's log says why.", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(text.Bytes())
+}
+
+// main is the part of a page that changes while it is open.
+func (d *Dashboard) main(v *visit, p page, content view) ([]byte, error) {
+	var text bytes.Buffer
+	err := d.views.of(p.name).ExecuteTemplate(&text, "main", d.shown(v, p, content))
+	return text.Bytes(), err
+}

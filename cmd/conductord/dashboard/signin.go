@@ -1,0 +1,112 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs/access"
+)
+
+// tokenCookie is the cookie that holds the token of the person. Scripts cannot read it, and
+// browsers send it from this dashboard's own pages only.
+const tokenCookie = "conductord-token"
+
+// maxToken bounds a token, in bytes; browsers keep no longer cookies.
+const maxToken = 3_500
+
+// tokenOf is the token that a browser's request shows; empty: none.
+func tokenOf(r *http.Request) string {
+	cookie, err := r.Cookie(tokenCookie)
+	if err != nil {
+		return ""
+	}
+	return cookie.Value
+}
+
+// setToken has the browser keep a token until it ends; an empty one: forget it.
+func (d *Dashboard) setToken(w http.ResponseWriter, r *http.Request, token string) {
+	cookie := &http.Cookie{
+		Name: tokenCookie, Value: token, Path: d.options.Path, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
+	}
+	if token == "" {
+		cookie.MaxAge = -1
+	}
+	http.SetCookie(w, cookie)
+}
+
+// signInPage is where a person enters a token.
+var signInPage = page{name: "sign-in"}
+
+func (d *Dashboard) showSignIn(w http.ResponseWriter, r *http.Request) { d.askToken(w, r, nil) }
+
+// askToken shows the form for a token, with the reason why the last one was refused.
+func (d *Dashboard) askToken(w http.ResponseWriter, r *http.Request, refused error) {
+	next, status := r.FormValue("next"), http.StatusOK
+	if refused != nil {
+		status = statusOf(refused)
+	}
+	data := struct {
+		Next  string
+		Error error
+	}{next, refused}
+	d.show(w, &visit{request: r, board: d}, signInPage, view{Title: "Sign in", Data: data}, status)
+}
+
+// signIn keeps a token that the API knows.
+func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
+	token := strings.TrimSpace(r.PostFormValue("token"))
+	switch {
+	case token == "":
+		d.askToken(w, r, &statusError{http.StatusBadRequest, "enter a token"})
+		return
+	case len(token) > maxToken:
+		d.askToken(w, r, &statusError{http.StatusBadRequest, "a token has at most 3500 bytes here; use a client certificate"})
+		return
+	case strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`",;\`, c) }):
+		d.askToken(w, r, &statusError{http.StatusBadRequest, "this is no token: it holds a character that no token has"})
+		return
+	}
+	shown := r.Clone(r.Context())
+	shown.Header.Del("Cookie")
+	shown.AddCookie(&http.Cookie{Name: tokenCookie, Value: token})
+	if _, err := ask(r.Context(), newAPI(d.options.API, shown).access.WhoAmI, &v1.WhoAmIRequest{}); err != nil {
+		d.askToken(w, r, err)
+		return
+	}
+	d.setToken(w, r, token)
+	http.Redirect(w, r, d.ownAddress(r.PostFormValue("next")), http.StatusSeeOther)
+}
+
+func (d *Dashboard) signOut(w http.ResponseWriter, r *http.Request) {
+	d.setToken(w, r, "")
+	http.Redirect(w, r, d.options.Path+"sign-in", http.StatusSeeOther)
+}
+
+// ownAddress is where to go after signing in: an address of the dashboard, and no other.
+func (d *Dashboard) ownAddress(next string) string {
+	u, err := url.Parse(next)
+	if err != nil || u.Host != "" || u.Scheme != "" || !strings.HasPrefix(u.Path, d.options.Path) {
+		return d.options.Path
+	}
+	return u.RequestURI()
+}
+
+// fail answers with a page whose message is the error. A person who has to sign in gets the form.
+func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, v *visit, err error) {
+	if errors.Is(err, errSignIn) || errors.Is(err, access.ErrUnknown) && tokenOf(r) != "" {
+		next := ""
+		if r.Method == http.MethodGet {
+			next = "?next=" + url.QueryEscape(r.URL.RequestURI())
+		}
+		http.Redirect(w, r, d.options.Path+"sign-in"+next, http.StatusSeeOther)
+		return
+	}
+	if v == nil {
+		v = &visit{request: r, board: d}
+	}
+	status := statusOf(err)
+	d.show(w, v, page{name: "error"}, view{Title: http.StatusText(status), Data: err.Error()}, status)
+}

@@ -1,0 +1,136 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
+)
+
+// visit is one request of a person: the API in their name, and what they may do.
+type visit struct {
+	api     *api
+	request *http.Request
+	who     *v1.WhoAmIResponse
+	board   *Dashboard
+}
+
+// visit finds who asks. Its error is errSignIn if nobody has signed in.
+func (d *Dashboard) visit(r *http.Request) (*visit, error) {
+	if d.options.AccessControl && tokenOf(r) == "" && !local(r) && (r.TLS == nil || len(r.TLS.PeerCertificates) == 0) {
+		return nil, errSignIn
+	}
+	v := &visit{api: newAPI(d.options.API, r), request: r, board: d}
+	var err error
+	v.who, err = ask(r.Context(), v.api.access.WhoAmI, &v1.WhoAmIRequest{})
+	return v, err
+}
+
+// may reports whether to offer what needs a permission on a board, or on access.AllBoards. The
+// API decides when it is done.
+func (v *visit) may(needed command.Permission, board string) bool {
+	switch {
+	case needed != command.Read && v.board.options.ReadOnly:
+		return false
+	case !v.who.GetEnforced():
+		return true
+	}
+	for _, grant := range command.GrantsFromProto(v.who.GetGrants()) {
+		if command.Allows(grant.Role, needed) && (grant.Boards == access.AllBoards || board != access.AllBoards && grant.Covers(board)) {
+			return true
+		}
+	}
+	return false
+}
+
+// query is a field of the page's address.
+func (v *visit) query(name string) string { return strings.TrimSpace(v.request.URL.Query().Get(name)) }
+
+// queries are all values of a field of the page's address that are not empty.
+func (v *visit) queries(name string) (values []string) {
+	for _, value := range v.request.URL.Query()[name] {
+		if value = strings.TrimSpace(value); value != "" {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// form is a field of the form of an action.
+func (v *visit) form(name string) string { return strings.TrimSpace(v.request.PostForm.Get(name)) }
+
+func (v *visit) readForm() error {
+	if err := v.request.ParseForm(); err != nil {
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			return &statusError{http.StatusRequestEntityTooLarge, "the form has more than 65536 bytes; nothing was done"}
+		}
+		return &statusError{http.StatusBadRequest, "the form cannot be read: " + err.Error()}
+	}
+	return nil
+}
+
+// with is the page's address with some fields changed: name, value, name, value. An empty value
+// removes the field. The cursor of a list is removed unless it is among them.
+func (v *visit) with(pairs ...string) string {
+	query := v.request.URL.Query()
+	query.Del("after")
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if query.Del(pairs[i]); pairs[i+1] != "" {
+			query.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return (&url.URL{Path: v.request.URL.Path, RawQuery: query.Encode()}).String()
+}
+
+// catchUp waits until this node shows what an action of the visit has changed, so that the next
+// page is not older. It need not succeed.
+func (v *visit) catchUp(ctx context.Context) {
+	_, _ = ask(ctx, v.api.board.ListBoards, &v1.ListBoardsRequest{Limit: 1, Stale: true})
+}
+
+// errSignIn: the request shows neither a token nor a certificate.
+var errSignIn = errors.New("sign in first")
+
+// statusError is an error of the dashboard itself.
+type statusError struct {
+	status int
+	text   string
+}
+
+// Error implements error.
+func (e *statusError) Error() string { return e.text }
+
+// statuses are the HTTP statuses of the API's errors; the first that matches counts.
+var statuses = []struct {
+	kind   error
+	status int
+}{
+	{access.ErrUnknown, http.StatusUnauthorized},
+	{jobs.ErrNotAllowed, http.StatusForbidden},
+	{jobs.ErrNotFound, http.StatusNotFound},
+	{jobs.ErrInvalid, http.StatusBadRequest},
+	{jobs.ErrConflict, http.StatusConflict},
+	{jobs.ErrUnclaimable, http.StatusConflict},
+	{jobs.ErrLimit, http.StatusTooManyRequests},
+	{jobs.ErrUnavailable, http.StatusServiceUnavailable},
+}
+
+func statusOf(err error) int {
+	var own *statusError
+	if errors.As(err, &own) {
+		return own.status
+	}
+	for _, row := range statuses {
+		if errors.Is(err, row.kind) {
+			return row.status
+		}
+	}
+	return http.StatusInternalServerError
+}
