@@ -37,3 +37,6 @@ func RemedyText(remedy jobs.Remedy) string {
 	}
 	return command + quoted(remedy.Target)
 }
+
+// Quoted is a text as one word of a shell.
+func Quoted(text string) string { return quoted(text) }

@@ -158,7 +158,7 @@ func (d *Dashboard) page(p page) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		streams := r.Header.Get("Accept") == "text/event-stream"
 		v, err := d.visit(r)
-		if err == nil && streams {
+		if err == nil && streams && !p.still {
 			d.stream(w, r, v, p)
 			return
 		}

@@ -3,10 +3,13 @@ package dashboard
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
@@ -24,6 +27,7 @@ type jobsData struct {
 	First   string // address of the first page; empty: this is the first
 	Scans   bool
 	Actions []bulkAction // that the person may do to what is filtered
+	Done    string       // to how many jobs a bulk has just been done; empty: there was none
 }
 
 // jobFilter is the filter in the page's address.
@@ -31,9 +35,6 @@ type jobFilter struct {
 	Board, Kind, Name, Key, Tag, Error, State, From, To string
 	States                                              []string // to choose from
 }
-
-// bulkAction is something that can be done to all jobs of a filter.
-type bulkAction struct{ Text, Address string }
 
 // stateChoices are what the filter offers: states and, of completed jobs, outcomes.
 func stateChoices() (choices []string) {
@@ -90,13 +91,14 @@ func (v *visit) jobQuery() (jobFilter, *v1.ListJobsRequest, error) {
 	return f, q, nil
 }
 
-func stateIsOutcome(word string) bool {
-	for _, outcome := range outcomes {
-		if string(outcome) == word {
-			return true
-		}
+func stateIsOutcome(word string) bool { return slices.Contains(outcomes, jobs.Outcome(word)) }
+
+// utc is a time of the filter as the command line takes it.
+func utc(text string) string {
+	if text == "" {
+		return ""
 	}
-	return false
+	return text + ":00Z"
 }
 
 // loadJobs lists jobs, the newest first.
@@ -124,6 +126,10 @@ func loadJobs(ctx context.Context, v *visit) (view, error) {
 	if query.After != "" {
 		data.First = v.with()
 	}
+	data.Actions = v.bulkActions(&filter)
+	if done, err := strconv.ParseUint(v.query("done"), 10, 32); err == nil {
+		data.Done = countText(done)
+	}
 	return view{
 		Title: "Jobs", Command: "conductord job list" + filter.flags(), Data: data, Watch: &v1.WatchRequest{Board: query.Board},
 	}, nil
@@ -134,9 +140,10 @@ func (f *jobFilter) flags() string {
 	var text strings.Builder
 	for _, flag := range []struct{ name, value string }{
 		{"board", f.Board}, {"kind", f.Kind}, {"name", f.Name}, {"key", f.Key}, {"tag", f.Tag}, {"error", f.Error},
+		{"posted-since", utc(f.From)}, {"posted-until", utc(f.To)},
 	} {
 		if flag.value != "" {
-			fmt.Fprintf(&text, " --%s %q", flag.name, flag.value)
+			text.WriteString(" --" + flag.name + " " + cli.Quoted(flag.value))
 		}
 	}
 	switch {

@@ -14,6 +14,7 @@ type page struct {
 	menu    string // its text in the navigation; empty: it is not there
 	section string // the pattern of the navigation's entry that is current; empty: its own
 	name    string // of templates/NAME.html, which defines "main"
+	still   bool   // it has no live stream: its calls are the leader's, or a person fills its form
 	load    loader
 }
 
@@ -32,6 +33,8 @@ func pages() []page {
 	return []page{
 		{pattern: "{$}", menu: "Overview", name: "overview", load: loadOverview},
 		{pattern: "jobs", menu: "Jobs", name: "jobs", load: loadJobs},
+		{pattern: "bulk/{verb}", section: "jobs", name: "bulk", still: true, load: loadBulk},
+		{pattern: "jobs/{id}", section: "jobs", name: "job", load: loadJob},
 	}
 }
 
@@ -42,7 +45,13 @@ type action struct {
 	do      func(ctx context.Context, v *visit) (next string, err error)
 }
 
-func actions() []action { return nil }
+func actions() []action {
+	return []action{
+		{"bulk/{verb}", doBulk},
+		{"jobs/{id}/change", changeJob},
+		{"jobs/{id}/{verb}", actOnJob},
+	}
+}
 
 // link is an entry of the navigation.
 type link struct {
@@ -66,7 +75,7 @@ type shown struct {
 func (d *Dashboard) shown(v *visit, p page, content view) *shown {
 	s := &shown{
 		view: content, Node: d.options.Node, Who: v.who, ReadOnly: d.options.ReadOnly, Self: v.request.URL.RequestURI(),
-		Live: p.load != nil, SignOut: v.who != nil && tokenOf(v.request) != "", visit: v,
+		Live: p.load != nil && !p.still, SignOut: v.who != nil && tokenOf(v.request) != "", visit: v,
 	}
 	if v.who == nil {
 		return s

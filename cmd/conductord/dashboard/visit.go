@@ -81,6 +81,7 @@ func (v *visit) readForm() error {
 func (v *visit) with(pairs ...string) string {
 	query := v.request.URL.Query()
 	query.Del("after")
+	query.Del("done")
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if query.Del(pairs[i]); pairs[i+1] != "" {
 			query.Set(pairs[i], pairs[i+1])

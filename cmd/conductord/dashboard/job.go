@@ -1,0 +1,187 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+)
+
+// shownErrors is how many of a job's errors its page shows: the latest.
+const shownErrors = 20
+
+// jobData is what the page of a job shows.
+type jobData struct {
+	Job     *v1.Job
+	Why     *v1.ExplainResponse
+	Story   []happening
+	Errors  []*v1.JobError
+	More    bool        // there are more errors
+	Actions []jobAction // that may be done to it now
+	Change  bool        // it may be changed
+	Boards  []string    // to which it could be moved
+	Hidden  bool        // its values are hidden from the person
+}
+
+// happening is a line in the story of a job.
+type happening struct {
+	At     time.Time
+	Look   badge
+	What   string
+	Detail string
+}
+
+// loadJob shows a job: why it does not run, what has become of it, and what can be done.
+func loadJob(ctx context.Context, v *visit) (view, error) {
+	id := v.request.PathValue("id")
+	got, err := ask(ctx, v.api.board.GetJob, &v1.GetJobRequest{Id: id, Stale: true})
+	if err != nil {
+		return view{}, err
+	}
+	data := jobData{Job: got.GetJob(), Hidden: v.who.GetHideValues()}
+	if data.Why, err = ask(ctx, v.api.board.Explain, &v1.ExplainRequest{Id: id, Stale: true}); err != nil {
+		return view{}, err
+	}
+	failed, err := ask(ctx, v.api.board.ListErrors, &v1.ListErrorsRequest{Job: id, Limit: shownErrors, Stale: true})
+	if err != nil {
+		return view{}, err
+	}
+	data.Errors, data.More = failed.GetErrors(), failed.GetNext() != ""
+	data.Story = storyOf(data.Job, data.Errors)
+	for _, a := range jobActions() {
+		if v.may(a.permission, data.Job.GetBoard()) && a.fits(data.Job) {
+			data.Actions = append(data.Actions, a)
+		}
+	}
+	if data.Change = v.may(command.Operate, data.Job.GetBoard()) && !finished(data.Job); data.Change {
+		if data.Boards, err = v.boards(ctx); err != nil {
+			return view{}, err
+		}
+	}
+	title := cmp.Or(data.Job.GetName(), data.Job.GetKind(), "Job") + " …" + short(id)
+	return view{Title: title, Command: "conductord job get " + id, Data: data, Watch: &v1.WatchRequest{Job: id, Flows: true}}, nil
+}
+
+func finished(job *v1.Job) bool { return jobs.State(job.GetState()).Finished() }
+
+// storyOf is what is known of a job's life, in the order of time. Errors are the latest first.
+func storyOf(job *v1.Job, failed []*v1.JobError) []happening {
+	story := []happening{{At: timeOf(job.GetPostedAt()), Look: badge{"", "○", "calm"}, What: by("Posted to board "+job.GetBoard(), job.GetPostedBy())}}
+	add := func(at any, look badge, what, detail string) {
+		if stamp := timeOf(at); !stamp.IsZero() {
+			story = append(story, happening{stamp, look, what, detail})
+		}
+	}
+	if job.GetClaim() == nil || !timeOf(job.GetStartedAt()).Equal(timeOf(job.GetClaim().GetSince())) {
+		add(job.GetStartedAt(), stateOf(string(jobs.StateClaimed)), "First claimed", "")
+	}
+	for _, e := range failed {
+		what := map[jobs.How]string{
+			jobs.HowAbandoned: "Handed back by " + e.GetOwner(), jobs.HowCrashed: "Lost: " + e.GetOwner() + " vanished", jobs.HowTrashed: "Put aside by " + e.GetOwner(),
+			jobs.HowReverted: "Failed and undone by " + e.GetOwner(), jobs.HowFailed: "Failed, and not undone, by " + e.GetOwner(),
+		}[jobs.How(e.GetHow())]
+		add(e.GetAt(), stateOf(e.GetHow()), cmp.Or(what, e.GetHow()), failureText(e.GetReason(), e.GetFailure()))
+	}
+	if claim := job.GetClaim(); claim != nil {
+		what := "Claimed by " + claim.GetOwner()
+		if job.GetClaims() > 1 {
+			what += fmt.Sprintf(", as its claim number %d", job.GetClaims())
+		}
+		add(claim.GetSince(), stateOf(string(jobs.StateClaimed)), what, "")
+	}
+	if request := job.GetStopRequest(); request != nil {
+		add(request.GetAt(), stateOf(string(jobs.StateSuspended)), by("Asked to "+request.GetKind(), request.GetBy()), request.GetReason())
+	}
+	add(job.GetFinishedAt(), stateOf(job.GetState(), job.GetOutcome()), "Ended: "+stateOf(job.GetState(), job.GetOutcome()).Text, failureText(job.GetReason(), job.GetFailure()))
+	slices.SortStableFunc(story, func(a, b happening) int { return a.At.Compare(b.At) })
+	if !finished(job) {
+		if due := timeOf(job.GetDueAt()); !due.IsZero() && (job.GetState() == string(jobs.StateDelayed) || job.GetState() == string(jobs.StateCooling)) {
+			add(due, stateOf(job.GetState()), "Due", "")
+		}
+		add(job.GetDeadline(), badge{"", "⊘", "stop"}, "Deadline: cancelled and undone unless it has ended", "")
+	}
+	return story
+}
+
+func by(what, who string) string {
+	if who == "" {
+		return what
+	}
+	return what + " by " + who
+}
+
+// failureText is a reason and the failure behind it, without saying the same twice.
+func failureText(reason string, failure *v1.Failure) string {
+	var parts []string
+	if reason != "" {
+		parts = append(parts, reason)
+	}
+	for f := failure; f != nil; {
+		text := f.GetMessage()
+		if f.GetStep() != "" {
+			text = "step " + f.GetStep() + ": " + text
+		}
+		if f.GetMessage() != "" && !strings.Contains(strings.Join(parts, "\n"), f.GetMessage()) {
+			parts = append(parts, text)
+		}
+		if len(f.GetCauses()) == 0 {
+			break
+		}
+		f = f.GetCauses()[0]
+	}
+	return strings.Join(parts, "\n")
+}
+
+// changeJob sets what the form of a job's page says: priority, due time, board and front.
+func changeJob(ctx context.Context, v *visit) (string, error) {
+	id := v.request.PathValue("id")
+	change := &v1.Change{Job: id, Board: v.form("board"), Front: v.form("front") != "", By: dashboardName, Reason: v.form("reason")}
+	if text := v.form("priority"); text != "" {
+		priority, err := jobs.ParsePriority(text)
+		if err != nil {
+			return "", err
+		}
+		value := int32(priority)
+		change.Priority = &value
+	}
+	if text := v.form("delay"); text != "" {
+		delay, err := time.ParseDuration(text)
+		if err != nil || delay < 0 {
+			return "", fmt.Errorf("%w: field delay is %.64q, and must be a time from now such as 10m, or 0s for at once", jobs.ErrInvalid, text)
+		}
+		change.NotBefore = command.TimeToProto(time.Now().Add(delay)) // as the command line does
+	}
+	_, err := ask(ctx, v.api.board.Change, change)
+	return "jobs/" + id, err
+}
+
+// repost posts a new job with the same work as a finished one.
+func repost(ctx context.Context, v *visit) (string, error) {
+	id := v.request.PathValue("id")
+	got, err := ask(ctx, v.api.board.GetJob, &v1.GetJobRequest{Id: id})
+	if err != nil {
+		return "", err
+	}
+	posting, err := v.again(ctx, got.GetJob())
+	if err != nil {
+		return "", fmt.Errorf("cannot post job %s again: %w", id, err)
+	}
+	answer, err := ask(ctx, v.api.board.Post, &v1.PostRequest{Postings: []*v1.Posting{posting}, Brief: true})
+	if err != nil {
+		return "", err
+	}
+	if len(answer.GetPosted()) != 1 {
+		return "", errors.New("the node has not said what became of the posting")
+	}
+	if refused := answer.GetPosted()[0].GetError(); refused != nil {
+		return "", command.ErrorFromProto(refused)
+	}
+	return "jobs/" + answer.GetPosted()[0].GetJob().GetId(), nil
+}
