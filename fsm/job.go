@@ -154,6 +154,9 @@ func (t *txn) noteFinish(j *jobRecord) {
 	j.FinishedAt, j.finish, j.watched = t.now, t.Finishes, false
 	t.changedCounters(j.Board, countersOfBoard, nil).finished.add(t.now)
 	t.changes.Finished = append(t.changes.Finished, j.ID)
+	if j.final == jobs.StateTrashed || j.Outcome == jobs.OutcomeFailed || j.Outcome == jobs.OutcomeReverted {
+		t.changes.Failed++
+	}
 }
 
 // closeJob finishes a job.

@@ -90,6 +90,7 @@ func (t *txn) postNew(p *v1.Posting, posting *jobs.Posting, digest []byte) (*v1.
 	t.attach(j, work)
 	t.notePosting(j.Board)
 	t.placeJob(j)
+	t.changes.Posted++
 	t.event(jobs.EventPosted, j, jobs.Event{})
 	if !t.answered {
 		return nil, nil

@@ -170,6 +170,7 @@ func (n *Node) scheduleBackups(ctx context.Context) {
 	o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "conductord", Name: "backup_age_seconds", Help: "Time since the newest scheduled backup of this node, or since its start if there is none; 0 where none are scheduled.",
 	}, s.age))
+	n.services.cluster.backups = s
 	if s.Directory != "" {
 		n.routines.Go(func() { s.run(ctx) })
 	}

@@ -42,6 +42,7 @@ type services struct {
 	backups   *backupService
 	access    *accessService
 	logs      *logService
+	activity  *activity
 }
 
 // calls is the table of all calls but Watch, Backup and Carry, whose answers are streams. A
@@ -81,6 +82,7 @@ func (s *services) calls() []call {
 		plain("ScheduleService/Run", command.Operate, leading(r, schedules.run, nameRun)),
 		plain("ScheduleService/Backfill", command.Operate, leading(r, schedules.backfill, nameBackfill)),
 		plain("ClusterService/Status", command.Read, here(r, s.cluster.status)),
+		plain("ClusterService/Activity", command.Read, here(r, s.activity.answer)),
 		plain("ClusterService/TransferLeader", command.Administer, recorded(r, s.access, s.cluster.transferLeader)),
 		plain("ClusterService/Upgrade", command.Administer, leading(r, s.upgrades.upgrade)),
 		plain("ClusterService/Verify", command.Administer, recorded(r, s.access, s.verify.verify)),

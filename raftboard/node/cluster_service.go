@@ -34,6 +34,9 @@ type clusterService struct {
 	members *membership
 	log     *logstore.Log
 	guard   *guard
+	disk    *diskSpace
+	router  *router
+	backups *backupSchedule
 }
 
 // transferLeader hands the leadership over, and waits until another node leads.
@@ -104,7 +107,14 @@ func (s *clusterService) successor(name string) (Member, error) {
 	return Member{}, fmt.Errorf("%w: no other node can lead: %w", jobs.ErrConflict, errors.Join(silent...))
 }
 
-func (s *clusterService) status(ctx context.Context, _ *connect.Request[conductordv1.StatusRequest]) (*connect.Response[conductordv1.StatusResponse], error) {
+func (s *clusterService) status(ctx context.Context, request *connect.Request[conductordv1.StatusRequest]) (*connect.Response[conductordv1.StatusResponse], error) {
+	if name := request.Msg.GetNode(); name != "" && name != s.options.Name {
+		answer, err := s.statusOf(ctx, name, request)
+		if err != nil {
+			return nil, wire.ErrorToConnect(err)
+		}
+		return answer, nil
+	}
 	sessions, err := s.machine.Sessions()
 	if err != nil {
 		return nil, wire.ErrorToConnect(err)
@@ -131,6 +141,10 @@ func (s *clusterService) status(ctx context.Context, _ *connect.Request[conducto
 	if err := s.ready.check(); err != nil {
 		status.Ready, status.NotReady = false, err.Error()
 	}
+	status.DiskFreeBytes, status.DiskShort = uint64(max(s.disk.free.Load(), 0)), s.disk.isCrowded()
+	if s.backups.Directory != "" {
+		status.BackupAge = durationpb.New(time.Duration(s.backups.age() * float64(time.Second)))
+	}
 	if leader, known := s.leader.known(); known {
 		status.Leader, status.LeaderAddress = leader.Name, leader.API
 	}
@@ -148,4 +162,24 @@ func (s *clusterService) status(ctx context.Context, _ *connect.Request[conducto
 		status.Jobs[string(state)] = count
 	}
 	return connect.NewResponse(status), nil
+}
+
+// statusOf asks another member for its status, in the name of the caller.
+func (s *clusterService) statusOf(ctx context.Context, name string, request *connect.Request[conductordv1.StatusRequest]) (*connect.Response[conductordv1.StatusResponse], error) {
+	hops, err := hopsOf(request.Header())
+	if err != nil {
+		return nil, err
+	}
+	there, found := s.members.find(name)
+	switch {
+	case !found:
+		return nil, notAMember(name)
+	case hops >= wire.MaxHops:
+		return nil, fmt.Errorf("%w: node %q has another name now", jobs.ErrUnavailable, name)
+	}
+	answer, err := forward[conductordv1.StatusRequest, conductordv1.StatusResponse](ctx, s.router, there.Member, "ClusterService/Status", request, hops)
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask node %q: %w", name, wire.ErrorFromConnect(err))
+	}
+	return answer, nil
 }

@@ -117,6 +117,7 @@ type Node struct {
 	logs         *steplog.Buffer // of the steps that run beside the node
 	api          *apiServer
 	services     *services
+	activity     *activity
 
 	// Start and end.
 	lock     io.Closer // on the data directory
@@ -203,6 +204,7 @@ func (n *Node) open() error {
 	}
 	n.ready.machine = n.machine
 	n.clock = newClock(n.machine.Time, n.options.WallClock, n.logger)
+	n.activity = &activity{now: n.clock.answerTime}
 	if err := n.openPort(); err != nil {
 		return err
 	}
@@ -349,10 +351,10 @@ func (n *Node) newServices() *services {
 		leader: n.leader, machine: n.machine, reads: n.reads, ready: n.ready, memory: n.memory, guard: guard,
 		secure: newSecured(o), client: newForwarder(newSecured(o)), forwarded: n.metrics.forwarded,
 	}
-	cluster := &clusterService{options: o, log: n.log, started: n.started, machine: n.machine, raft: n.raft, clock: n.clock, leader: n.leader, ready: n.ready, members: n.members, guard: guard}
+	cluster := &clusterService{options: o, log: n.log, started: n.started, machine: n.machine, raft: n.raft, clock: n.clock, leader: n.leader, ready: n.ready, members: n.members, guard: guard, disk: n.disk, router: router}
 	access := &accessService{machine: n.machine, router: router, submit: submit, node: o.Name}
 	return &services{
-		access: access, logs: &logService{node: o.Name, machine: n.machine, members: n.members, router: router, logs: n.logs},
+		access: access, activity: n.activity, logs: &logService{node: o.Name, machine: n.machine, members: n.members, router: router, logs: n.logs},
 		submit: submit, shares: n.shares, cluster: cluster, router: router,
 		upgrades: &upgradeService{members: n.members, router: router, submit: submit},
 		verify: &verifyService{
@@ -452,6 +454,9 @@ func (n *Node) stands() transport.Standing {
 func (n *Node) changed(changes fsm.Changes) {
 	n.polls.changed(changes)
 	n.shares.ended(changes.Ended)
+	if n.ready.caughtUp.Load() { // what a node applies before that happened earlier
+		n.activity.add(changes)
+	}
 	if current, _ := n.leader.current(); current != nil {
 		n.metrics.retries.Add(float64(changes.Retried))
 		current.changed(changes, time.Now())

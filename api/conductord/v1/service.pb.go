@@ -4715,6 +4715,162 @@ func (x *StreamedAnswer) GetAge() string {
 	return ""
 }
 
+type ActivityRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActivityRequest) Reset() {
+	*x = ActivityRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActivityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActivityRequest) ProtoMessage() {}
+
+func (x *ActivityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActivityRequest.ProtoReflect.Descriptor instead.
+func (*ActivityRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
+}
+
+type ActivityResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"` // the beginning of the first slot
+	Slot          *durationpb.Duration   `protobuf:"bytes,2,opt,name=slot,proto3" json:"slot,omitempty"`   // the length of each
+	Slots         []*ActivitySlot        `protobuf:"bytes,3,rep,name=slots,proto3" json:"slots,omitempty"` // the last one is not over
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActivityResponse) Reset() {
+	*x = ActivityResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActivityResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActivityResponse) ProtoMessage() {}
+
+func (x *ActivityResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActivityResponse.ProtoReflect.Descriptor instead.
+func (*ActivityResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *ActivityResponse) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *ActivityResponse) GetSlot() *durationpb.Duration {
+	if x != nil {
+		return x.Slot
+	}
+	return nil
+}
+
+func (x *ActivityResponse) GetSlots() []*ActivitySlot {
+	if x != nil {
+		return x.Slots
+	}
+	return nil
+}
+
+type ActivitySlot struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Posted        uint64                 `protobuf:"varint,1,opt,name=posted,proto3" json:"posted,omitempty"`
+	Finished      uint64                 `protobuf:"varint,2,opt,name=finished,proto3" json:"finished,omitempty"`
+	Failed        uint64                 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"` // of the finished: trashed, failed or reverted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActivitySlot) Reset() {
+	*x = ActivitySlot{}
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActivitySlot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActivitySlot) ProtoMessage() {}
+
+func (x *ActivitySlot) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActivitySlot.ProtoReflect.Descriptor instead.
+func (*ActivitySlot) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *ActivitySlot) GetPosted() uint64 {
+	if x != nil {
+		return x.Posted
+	}
+	return 0
+}
+
+func (x *ActivitySlot) GetFinished() uint64 {
+	if x != nil {
+		return x.Finished
+	}
+	return 0
+}
+
+func (x *ActivitySlot) GetFailed() uint64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
 type UpgradeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -4723,7 +4879,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4735,7 +4891,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[78]
+	mi := &file_conductord_v1_service_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4748,7 +4904,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{78}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
 }
 
 type UpgradeResponse struct {
@@ -4760,7 +4916,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4772,7 +4928,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[79]
+	mi := &file_conductord_v1_service_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4785,7 +4941,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{79}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *UpgradeResponse) GetVersion() uint32 {
@@ -4803,7 +4959,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4815,7 +4971,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[80]
+	mi := &file_conductord_v1_service_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4828,7 +4984,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{80}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
 }
 
 type VerifyResponse struct {
@@ -4841,7 +4997,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4853,7 +5009,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[81]
+	mi := &file_conductord_v1_service_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4866,7 +5022,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{81}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -4895,7 +5051,7 @@ type MemberCheck struct {
 
 func (x *MemberCheck) Reset() {
 	*x = MemberCheck{}
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4907,7 +5063,7 @@ func (x *MemberCheck) String() string {
 func (*MemberCheck) ProtoMessage() {}
 
 func (x *MemberCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[82]
+	mi := &file_conductord_v1_service_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4920,7 +5076,7 @@ func (x *MemberCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberCheck.ProtoReflect.Descriptor instead.
 func (*MemberCheck) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{82}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *MemberCheck) GetName() string {
@@ -4960,7 +5116,7 @@ type TableSumsRequest struct {
 
 func (x *TableSumsRequest) Reset() {
 	*x = TableSumsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4972,7 +5128,7 @@ func (x *TableSumsRequest) String() string {
 func (*TableSumsRequest) ProtoMessage() {}
 
 func (x *TableSumsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[83]
+	mi := &file_conductord_v1_service_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4985,7 +5141,7 @@ func (x *TableSumsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableSumsRequest.ProtoReflect.Descriptor instead.
 func (*TableSumsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{83}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *TableSumsRequest) GetIndex() uint64 {
@@ -5004,7 +5160,7 @@ type TableSumsResponse struct {
 
 func (x *TableSumsResponse) Reset() {
 	*x = TableSumsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5016,7 +5172,7 @@ func (x *TableSumsResponse) String() string {
 func (*TableSumsResponse) ProtoMessage() {}
 
 func (x *TableSumsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[84]
+	mi := &file_conductord_v1_service_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5029,7 +5185,7 @@ func (x *TableSumsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableSumsResponse.ProtoReflect.Descriptor instead.
 func (*TableSumsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{84}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *TableSumsResponse) GetSums() []*TableSum {
@@ -5053,7 +5209,7 @@ type AddMemberRequest struct {
 
 func (x *AddMemberRequest) Reset() {
 	*x = AddMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5065,7 +5221,7 @@ func (x *AddMemberRequest) String() string {
 func (*AddMemberRequest) ProtoMessage() {}
 
 func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[85]
+	mi := &file_conductord_v1_service_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5078,7 +5234,7 @@ func (x *AddMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberRequest.ProtoReflect.Descriptor instead.
 func (*AddMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{85}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *AddMemberRequest) GetCluster() string {
@@ -5135,7 +5291,7 @@ type AddMemberResponse struct {
 
 func (x *AddMemberResponse) Reset() {
 	*x = AddMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5147,7 +5303,7 @@ func (x *AddMemberResponse) String() string {
 func (*AddMemberResponse) ProtoMessage() {}
 
 func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[86]
+	mi := &file_conductord_v1_service_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5160,7 +5316,7 @@ func (x *AddMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMemberResponse.ProtoReflect.Descriptor instead.
 func (*AddMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{86}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *AddMemberResponse) GetGeneration() uint64 {
@@ -5193,7 +5349,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5205,7 +5361,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[87]
+	mi := &file_conductord_v1_service_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5218,7 +5374,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{87}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *RemoveMemberRequest) GetName() string {
@@ -5237,7 +5393,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5249,7 +5405,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[88]
+	mi := &file_conductord_v1_service_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5262,7 +5418,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{88}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *RemoveMemberResponse) GetMembers() []*Member {
@@ -5283,7 +5439,7 @@ type SetVoteRequest struct {
 
 func (x *SetVoteRequest) Reset() {
 	*x = SetVoteRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5295,7 +5451,7 @@ func (x *SetVoteRequest) String() string {
 func (*SetVoteRequest) ProtoMessage() {}
 
 func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[89]
+	mi := &file_conductord_v1_service_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5308,7 +5464,7 @@ func (x *SetVoteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVoteRequest.ProtoReflect.Descriptor instead.
 func (*SetVoteRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{89}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *SetVoteRequest) GetName() string {
@@ -5341,7 +5497,7 @@ type SetVoteResponse struct {
 
 func (x *SetVoteResponse) Reset() {
 	*x = SetVoteResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5353,7 +5509,7 @@ func (x *SetVoteResponse) String() string {
 func (*SetVoteResponse) ProtoMessage() {}
 
 func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[90]
+	mi := &file_conductord_v1_service_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5366,7 +5522,7 @@ func (x *SetVoteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetVoteResponse.ProtoReflect.Descriptor instead.
 func (*SetVoteResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{90}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *SetVoteResponse) GetMembers() []*Member {
@@ -5387,7 +5543,7 @@ type MoveMemberRequest struct {
 
 func (x *MoveMemberRequest) Reset() {
 	*x = MoveMemberRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[91]
+	mi := &file_conductord_v1_service_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5399,7 +5555,7 @@ func (x *MoveMemberRequest) String() string {
 func (*MoveMemberRequest) ProtoMessage() {}
 
 func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[91]
+	mi := &file_conductord_v1_service_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5412,7 +5568,7 @@ func (x *MoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*MoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{91}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *MoveMemberRequest) GetName() string {
@@ -5445,7 +5601,7 @@ type MoveMemberResponse struct {
 
 func (x *MoveMemberResponse) Reset() {
 	*x = MoveMemberResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[92]
+	mi := &file_conductord_v1_service_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5457,7 +5613,7 @@ func (x *MoveMemberResponse) String() string {
 func (*MoveMemberResponse) ProtoMessage() {}
 
 func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[92]
+	mi := &file_conductord_v1_service_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5470,7 +5626,7 @@ func (x *MoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*MoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{92}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *MoveMemberResponse) GetMembers() []*Member {
@@ -5489,7 +5645,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[93]
+	mi := &file_conductord_v1_service_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5501,7 +5657,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[93]
+	mi := &file_conductord_v1_service_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5514,7 +5670,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{93}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *TransferLeaderRequest) GetTo() string {
@@ -5533,7 +5689,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[94]
+	mi := &file_conductord_v1_service_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5545,7 +5701,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[94]
+	mi := &file_conductord_v1_service_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5558,7 +5714,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{94}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *TransferLeaderResponse) GetLeader() string {
@@ -5576,7 +5732,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[95]
+	mi := &file_conductord_v1_service_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5588,7 +5744,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[95]
+	mi := &file_conductord_v1_service_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5601,7 +5757,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{95}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{98}
 }
 
 type BackupResponse struct {
@@ -5613,7 +5769,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[96]
+	mi := &file_conductord_v1_service_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5625,7 +5781,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[96]
+	mi := &file_conductord_v1_service_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5638,7 +5794,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{96}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *BackupResponse) GetPart() []byte {
@@ -5650,13 +5806,14 @@ func (x *BackupResponse) GetPart() []byte {
 
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"` // the name of another member, which the node that is called asks; empty: itself
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[97]
+	mi := &file_conductord_v1_service_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5668,7 +5825,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[97]
+	mi := &file_conductord_v1_service_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5681,7 +5838,14 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{97}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{100}
+}
+
+func (x *StatusRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
 }
 
 type StatusResponse struct {
@@ -5707,18 +5871,21 @@ type StatusResponse struct {
 	// How far this node's wall clock is ahead of the cluster's time; absent while it has not heard of that.
 	ClockOffset *durationpb.Duration `protobuf:"bytes,19,opt,name=clock_offset,json=clockOffset,proto3" json:"clock_offset,omitempty"`
 	// What is wrong in the list of members in this node's file; empty: nothing.
-	MembersDiffer  string `protobuf:"bytes,20,opt,name=members_differ,json=membersDiffer,proto3" json:"members_differ,omitempty"`
-	ClusterVersion uint32 `protobuf:"varint,21,opt,name=cluster_version,json=clusterVersion,proto3" json:"cluster_version,omitempty"` // of the log's vocabulary that the cluster uses
-	ProgramVersion uint32 `protobuf:"varint,22,opt,name=program_version,json=programVersion,proto3" json:"program_version,omitempty"` // the latest that this node's program can read
-	LogBytes       uint64 `protobuf:"varint,23,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`                   // of the files of raft's log
-	LogFreeBytes   uint64 `protobuf:"varint,24,opt,name=log_free_bytes,json=logFreeBytes,proto3" json:"log_free_bytes,omitempty"`     // of these, free for more entries: see log-store compact
+	MembersDiffer  string               `protobuf:"bytes,20,opt,name=members_differ,json=membersDiffer,proto3" json:"members_differ,omitempty"`
+	ClusterVersion uint32               `protobuf:"varint,21,opt,name=cluster_version,json=clusterVersion,proto3" json:"cluster_version,omitempty"` // of the log's vocabulary that the cluster uses
+	ProgramVersion uint32               `protobuf:"varint,22,opt,name=program_version,json=programVersion,proto3" json:"program_version,omitempty"` // the latest that this node's program can read
+	LogBytes       uint64               `protobuf:"varint,23,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`                   // of the files of raft's log
+	LogFreeBytes   uint64               `protobuf:"varint,24,opt,name=log_free_bytes,json=logFreeBytes,proto3" json:"log_free_bytes,omitempty"`     // of these, free for more entries: see log-store compact
+	DiskFreeBytes  uint64               `protobuf:"varint,25,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`  // of the disk of the data directory, at the last look
+	DiskShort      bool                 `protobuf:"varint,26,opt,name=disk_short,json=diskShort,proto3" json:"disk_short,omitempty"`                // less than the node needs: nothing new is accepted, see disk_reserve
+	BackupAge      *durationpb.Duration `protobuf:"bytes,27,opt,name=backup_age,json=backupAge,proto3" json:"backup_age,omitempty"`                 // of its newest scheduled backup, or since its start without one; unset where none are scheduled
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[98]
+	mi := &file_conductord_v1_service_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5730,7 +5897,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[98]
+	mi := &file_conductord_v1_service_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5743,7 +5910,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{98}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *StatusResponse) GetCluster() string {
@@ -5914,6 +6081,27 @@ func (x *StatusResponse) GetLogFreeBytes() uint64 {
 	return 0
 }
 
+func (x *StatusResponse) GetDiskFreeBytes() uint64 {
+	if x != nil {
+		return x.DiskFreeBytes
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetDiskShort() bool {
+	if x != nil {
+		return x.DiskShort
+	}
+	return false
+}
+
+func (x *StatusResponse) GetBackupAge() *durationpb.Duration {
+	if x != nil {
+		return x.BackupAge
+	}
+	return nil
+}
+
 type Member struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -5927,7 +6115,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[99]
+	mi := &file_conductord_v1_service_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5939,7 +6127,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[99]
+	mi := &file_conductord_v1_service_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5952,7 +6140,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{99}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Member) GetName() string {
@@ -6319,7 +6507,16 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x04code\x18\x04 \x01(\rR\x04code\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\tR\x04text\x12*\n" +
 	"\x05error\x18\x06 \x01(\v2\x14.conductord.v1.ErrorR\x05error\x12\x10\n" +
-	"\x03age\x18\a \x01(\tR\x03age\"\x10\n" +
+	"\x03age\x18\a \x01(\tR\x03age\"\x11\n" +
+	"\x0fActivityRequest\"\xa6\x01\n" +
+	"\x10ActivityResponse\x120\n" +
+	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12-\n" +
+	"\x04slot\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04slot\x121\n" +
+	"\x05slots\x18\x03 \x03(\v2\x1b.conductord.v1.ActivitySlotR\x05slots\"Z\n" +
+	"\fActivitySlot\x12\x16\n" +
+	"\x06posted\x18\x01 \x01(\x04R\x06posted\x12\x1a\n" +
+	"\bfinished\x18\x02 \x01(\x04R\bfinished\x12\x16\n" +
+	"\x06failed\x18\x03 \x01(\x04R\x06failed\"\x10\n" +
 	"\x0eUpgradeRequest\"+\n" +
 	"\x0fUpgradeResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\"\x0f\n" +
@@ -6373,8 +6570,9 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x06leader\x18\x01 \x01(\tR\x06leader\"\x0f\n" +
 	"\rBackupRequest\"$\n" +
 	"\x0eBackupResponse\x12\x12\n" +
-	"\x04part\x18\x01 \x01(\fR\x04part\"\x0f\n" +
-	"\rStatusRequest\"\xaf\a\n" +
+	"\x04part\x18\x01 \x01(\fR\x04part\"#\n" +
+	"\rStatusRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"\xb0\b\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1e\n" +
 	"\n" +
@@ -6403,7 +6601,12 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x0fcluster_version\x18\x15 \x01(\rR\x0eclusterVersion\x12'\n" +
 	"\x0fprogram_version\x18\x16 \x01(\rR\x0eprogramVersion\x12\x1b\n" +
 	"\tlog_bytes\x18\x17 \x01(\x04R\blogBytes\x12$\n" +
-	"\x0elog_free_bytes\x18\x18 \x01(\x04R\flogFreeBytes\x1a7\n" +
+	"\x0elog_free_bytes\x18\x18 \x01(\x04R\flogFreeBytes\x12&\n" +
+	"\x0fdisk_free_bytes\x18\x19 \x01(\x04R\rdiskFreeBytes\x12\x1d\n" +
+	"\n" +
+	"disk_short\x18\x1a \x01(\bR\tdiskShort\x128\n" +
+	"\n" +
+	"backup_age\x18\x1b \x01(\v2\x19.google.protobuf.DurationR\tbackupAge\x1a7\n" +
 	"\tJobsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x86\x01\n" +
@@ -6496,12 +6699,13 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\tRecordAct\x12\x1a.conductord.v1.AuditRecord\x1a\x13.conductord.v1.Done\x12E\n" +
 	"\x06WhoAmI\x12\x1c.conductord.v1.WhoAmIRequest\x1a\x1d.conductord.v1.WhoAmIResponse2W\n" +
 	"\rStreamService\x12F\n" +
-	"\x05Carry\x12\x1b.conductord.v1.CarryRequest\x1a\x1c.conductord.v1.CarryResponse(\x010\x012\xa6\x06\n" +
+	"\x05Carry\x12\x1b.conductord.v1.CarryRequest\x1a\x1c.conductord.v1.CarryResponse(\x010\x012\xf3\x06\n" +
 	"\x0eClusterService\x12E\n" +
 	"\x06Status\x12\x1c.conductord.v1.StatusRequest\x1a\x1d.conductord.v1.StatusResponse\x12G\n" +
 	"\x06Backup\x12\x1c.conductord.v1.BackupRequest\x1a\x1d.conductord.v1.BackupResponse0\x01\x12]\n" +
 	"\x0eTransferLeader\x12$.conductord.v1.TransferLeaderRequest\x1a%.conductord.v1.TransferLeaderResponse\x12H\n" +
-	"\aUpgrade\x12\x1d.conductord.v1.UpgradeRequest\x1a\x1e.conductord.v1.UpgradeResponse\x12E\n" +
+	"\aUpgrade\x12\x1d.conductord.v1.UpgradeRequest\x1a\x1e.conductord.v1.UpgradeResponse\x12K\n" +
+	"\bActivity\x12\x1e.conductord.v1.ActivityRequest\x1a\x1f.conductord.v1.ActivityResponse\x12E\n" +
 	"\x06Verify\x12\x1c.conductord.v1.VerifyRequest\x1a\x1d.conductord.v1.VerifyResponse\x12N\n" +
 	"\tTableSums\x12\x1f.conductord.v1.TableSumsRequest\x1a .conductord.v1.TableSumsResponse\x12N\n" +
 	"\tAddMember\x12\x1f.conductord.v1.AddMemberRequest\x1a .conductord.v1.AddMemberResponse\x12W\n" +
@@ -6522,7 +6726,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 101)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 104)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*FindIDsRequest)(nil),           // 0: conductord.v1.FindIDsRequest
 	(*FindIDsResponse)(nil),          // 1: conductord.v1.FindIDsResponse
@@ -6602,328 +6806,337 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*StreamedCall)(nil),             // 75: conductord.v1.StreamedCall
 	(*CarryResponse)(nil),            // 76: conductord.v1.CarryResponse
 	(*StreamedAnswer)(nil),           // 77: conductord.v1.StreamedAnswer
-	(*UpgradeRequest)(nil),           // 78: conductord.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),          // 79: conductord.v1.UpgradeResponse
-	(*VerifyRequest)(nil),            // 80: conductord.v1.VerifyRequest
-	(*VerifyResponse)(nil),           // 81: conductord.v1.VerifyResponse
-	(*MemberCheck)(nil),              // 82: conductord.v1.MemberCheck
-	(*TableSumsRequest)(nil),         // 83: conductord.v1.TableSumsRequest
-	(*TableSumsResponse)(nil),        // 84: conductord.v1.TableSumsResponse
-	(*AddMemberRequest)(nil),         // 85: conductord.v1.AddMemberRequest
-	(*AddMemberResponse)(nil),        // 86: conductord.v1.AddMemberResponse
-	(*RemoveMemberRequest)(nil),      // 87: conductord.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),     // 88: conductord.v1.RemoveMemberResponse
-	(*SetVoteRequest)(nil),           // 89: conductord.v1.SetVoteRequest
-	(*SetVoteResponse)(nil),          // 90: conductord.v1.SetVoteResponse
-	(*MoveMemberRequest)(nil),        // 91: conductord.v1.MoveMemberRequest
-	(*MoveMemberResponse)(nil),       // 92: conductord.v1.MoveMemberResponse
-	(*TransferLeaderRequest)(nil),    // 93: conductord.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),   // 94: conductord.v1.TransferLeaderResponse
-	(*BackupRequest)(nil),            // 95: conductord.v1.BackupRequest
-	(*BackupResponse)(nil),           // 96: conductord.v1.BackupResponse
-	(*StatusRequest)(nil),            // 97: conductord.v1.StatusRequest
-	(*StatusResponse)(nil),           // 98: conductord.v1.StatusResponse
-	(*Member)(nil),                   // 99: conductord.v1.Member
-	nil,                              // 100: conductord.v1.StatusResponse.JobsEntry
-	(*Board)(nil),                    // 101: conductord.v1.Board
-	(*Posting)(nil),                  // 102: conductord.v1.Posting
-	(*Job)(nil),                      // 103: conductord.v1.Job
-	(*Error)(nil),                    // 104: conductord.v1.Error
-	(*timestamppb.Timestamp)(nil),    // 105: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 106: google.protobuf.Duration
-	(*Position)(nil),                 // 107: conductord.v1.Position
-	(*Event)(nil),                    // 108: conductord.v1.Event
-	(*Claimed)(nil),                  // 109: conductord.v1.Claimed
-	(*ClaimNextCommand)(nil),         // 110: conductord.v1.ClaimNextCommand
-	(*HeldClaim)(nil),                // 111: conductord.v1.HeldClaim
-	(*JobError)(nil),                 // 112: conductord.v1.JobError
-	(*Command)(nil),                  // 113: conductord.v1.Command
-	(*Result)(nil),                   // 114: conductord.v1.Result
-	(*Drain)(nil),                    // 115: conductord.v1.Drain
-	(*Opening)(nil),                  // 116: conductord.v1.Opening
-	(*Session)(nil),                  // 117: conductord.v1.Session
-	(*Entity)(nil),                   // 118: conductord.v1.Entity
-	(*Book)(nil),                     // 119: conductord.v1.Book
-	(*FlowDetail)(nil),               // 120: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 121: conductord.v1.Update
-	(*Schedule)(nil),                 // 122: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 123: conductord.v1.SlotRecord
-	(*Principal)(nil),                // 124: conductord.v1.Principal
-	(*Quota)(nil),                    // 125: conductord.v1.Quota
-	(*AuditRecord)(nil),              // 126: conductord.v1.AuditRecord
-	(*AuditRefusal)(nil),             // 127: conductord.v1.AuditRefusal
-	(*Grant)(nil),                    // 128: conductord.v1.Grant
-	(*TableSum)(nil),                 // 129: conductord.v1.TableSum
-	(*ClaimCommand)(nil),             // 130: conductord.v1.ClaimCommand
-	(*ExtendClaimCommand)(nil),       // 131: conductord.v1.ExtendClaimCommand
-	(*Ending)(nil),                   // 132: conductord.v1.Ending
-	(*JobCommand)(nil),               // 133: conductord.v1.JobCommand
-	(*Change)(nil),                   // 134: conductord.v1.Change
-	(*Intervention)(nil),             // 135: conductord.v1.Intervention
-	(*BoardCommand)(nil),             // 136: conductord.v1.BoardCommand
-	(*LimitBoardCommand)(nil),        // 137: conductord.v1.LimitBoardCommand
-	(*AgeBoardCommand)(nil),          // 138: conductord.v1.AgeBoardCommand
-	(*CloseSessionCommand)(nil),      // 139: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 140: conductord.v1.RegisterCommand
-	(*DrainCommand)(nil),             // 141: conductord.v1.DrainCommand
-	(*DestroyBookCommand)(nil),       // 142: conductord.v1.DestroyBookCommand
-	(*DeleteScheduleCommand)(nil),    // 143: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),     // 144: conductord.v1.PauseScheduleCommand
-	(*SavePrincipalCommand)(nil),     // 145: conductord.v1.SavePrincipalCommand
-	(*DeletePrincipalCommand)(nil),   // 146: conductord.v1.DeletePrincipalCommand
-	(*AddAccessTokenCommand)(nil),    // 147: conductord.v1.AddAccessTokenCommand
-	(*RevokeAccessTokenCommand)(nil), // 148: conductord.v1.RevokeAccessTokenCommand
-	(*NoteTokenUsesCommand)(nil),     // 149: conductord.v1.NoteTokenUsesCommand
-	(*SaveQuotaCommand)(nil),         // 150: conductord.v1.SaveQuotaCommand
-	(*DeleteQuotaCommand)(nil),       // 151: conductord.v1.DeleteQuotaCommand
-	(*Done)(nil),                     // 152: conductord.v1.Done
-	(*InterveneResult)(nil),          // 153: conductord.v1.InterveneResult
+	(*ActivityRequest)(nil),          // 78: conductord.v1.ActivityRequest
+	(*ActivityResponse)(nil),         // 79: conductord.v1.ActivityResponse
+	(*ActivitySlot)(nil),             // 80: conductord.v1.ActivitySlot
+	(*UpgradeRequest)(nil),           // 81: conductord.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),          // 82: conductord.v1.UpgradeResponse
+	(*VerifyRequest)(nil),            // 83: conductord.v1.VerifyRequest
+	(*VerifyResponse)(nil),           // 84: conductord.v1.VerifyResponse
+	(*MemberCheck)(nil),              // 85: conductord.v1.MemberCheck
+	(*TableSumsRequest)(nil),         // 86: conductord.v1.TableSumsRequest
+	(*TableSumsResponse)(nil),        // 87: conductord.v1.TableSumsResponse
+	(*AddMemberRequest)(nil),         // 88: conductord.v1.AddMemberRequest
+	(*AddMemberResponse)(nil),        // 89: conductord.v1.AddMemberResponse
+	(*RemoveMemberRequest)(nil),      // 90: conductord.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 91: conductord.v1.RemoveMemberResponse
+	(*SetVoteRequest)(nil),           // 92: conductord.v1.SetVoteRequest
+	(*SetVoteResponse)(nil),          // 93: conductord.v1.SetVoteResponse
+	(*MoveMemberRequest)(nil),        // 94: conductord.v1.MoveMemberRequest
+	(*MoveMemberResponse)(nil),       // 95: conductord.v1.MoveMemberResponse
+	(*TransferLeaderRequest)(nil),    // 96: conductord.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),   // 97: conductord.v1.TransferLeaderResponse
+	(*BackupRequest)(nil),            // 98: conductord.v1.BackupRequest
+	(*BackupResponse)(nil),           // 99: conductord.v1.BackupResponse
+	(*StatusRequest)(nil),            // 100: conductord.v1.StatusRequest
+	(*StatusResponse)(nil),           // 101: conductord.v1.StatusResponse
+	(*Member)(nil),                   // 102: conductord.v1.Member
+	nil,                              // 103: conductord.v1.StatusResponse.JobsEntry
+	(*Board)(nil),                    // 104: conductord.v1.Board
+	(*Posting)(nil),                  // 105: conductord.v1.Posting
+	(*Job)(nil),                      // 106: conductord.v1.Job
+	(*Error)(nil),                    // 107: conductord.v1.Error
+	(*timestamppb.Timestamp)(nil),    // 108: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 109: google.protobuf.Duration
+	(*Position)(nil),                 // 110: conductord.v1.Position
+	(*Event)(nil),                    // 111: conductord.v1.Event
+	(*Claimed)(nil),                  // 112: conductord.v1.Claimed
+	(*ClaimNextCommand)(nil),         // 113: conductord.v1.ClaimNextCommand
+	(*HeldClaim)(nil),                // 114: conductord.v1.HeldClaim
+	(*JobError)(nil),                 // 115: conductord.v1.JobError
+	(*Command)(nil),                  // 116: conductord.v1.Command
+	(*Result)(nil),                   // 117: conductord.v1.Result
+	(*Drain)(nil),                    // 118: conductord.v1.Drain
+	(*Opening)(nil),                  // 119: conductord.v1.Opening
+	(*Session)(nil),                  // 120: conductord.v1.Session
+	(*Entity)(nil),                   // 121: conductord.v1.Entity
+	(*Book)(nil),                     // 122: conductord.v1.Book
+	(*FlowDetail)(nil),               // 123: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 124: conductord.v1.Update
+	(*Schedule)(nil),                 // 125: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 126: conductord.v1.SlotRecord
+	(*Principal)(nil),                // 127: conductord.v1.Principal
+	(*Quota)(nil),                    // 128: conductord.v1.Quota
+	(*AuditRecord)(nil),              // 129: conductord.v1.AuditRecord
+	(*AuditRefusal)(nil),             // 130: conductord.v1.AuditRefusal
+	(*Grant)(nil),                    // 131: conductord.v1.Grant
+	(*TableSum)(nil),                 // 132: conductord.v1.TableSum
+	(*ClaimCommand)(nil),             // 133: conductord.v1.ClaimCommand
+	(*ExtendClaimCommand)(nil),       // 134: conductord.v1.ExtendClaimCommand
+	(*Ending)(nil),                   // 135: conductord.v1.Ending
+	(*JobCommand)(nil),               // 136: conductord.v1.JobCommand
+	(*Change)(nil),                   // 137: conductord.v1.Change
+	(*Intervention)(nil),             // 138: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 139: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 140: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 141: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 142: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 143: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 144: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 145: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 146: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 147: conductord.v1.PauseScheduleCommand
+	(*SavePrincipalCommand)(nil),     // 148: conductord.v1.SavePrincipalCommand
+	(*DeletePrincipalCommand)(nil),   // 149: conductord.v1.DeletePrincipalCommand
+	(*AddAccessTokenCommand)(nil),    // 150: conductord.v1.AddAccessTokenCommand
+	(*RevokeAccessTokenCommand)(nil), // 151: conductord.v1.RevokeAccessTokenCommand
+	(*NoteTokenUsesCommand)(nil),     // 152: conductord.v1.NoteTokenUsesCommand
+	(*SaveQuotaCommand)(nil),         // 153: conductord.v1.SaveQuotaCommand
+	(*DeleteQuotaCommand)(nil),       // 154: conductord.v1.DeleteQuotaCommand
+	(*Done)(nil),                     // 155: conductord.v1.Done
+	(*InterveneResult)(nil),          // 156: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	101, // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
-	101, // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
-	102, // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	104, // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	104, // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	105, // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	8,   // 3: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	103, // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	104, // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	103, // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	105, // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
-	105, // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
-	105, // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
-	105, // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
-	103, // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	106, // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	103, // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	105, // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	106, // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	107, // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	106, // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	108, // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	108, // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	108, // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	108, // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	106, // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	109, // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	106, // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	108, // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
 	16,  // 15: conductord.v1.ExplainResponse.remedy:type_name -> conductord.v1.Remedy
-	106, // 16: conductord.v1.ReadLogsRequest.wait:type_name -> google.protobuf.Duration
-	105, // 17: conductord.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	109, // 16: conductord.v1.ReadLogsRequest.wait:type_name -> google.protobuf.Duration
+	108, // 17: conductord.v1.LogLine.time:type_name -> google.protobuf.Timestamp
 	19,  // 18: conductord.v1.ReadLogsResponse.lines:type_name -> conductord.v1.LogLine
-	107, // 19: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	108, // 20: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	107, // 21: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	109, // 22: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	110, // 23: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
-	106, // 24: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	109, // 25: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	111, // 26: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	105, // 27: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	105, // 28: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	112, // 29: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	110, // 19: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	111, // 20: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	110, // 21: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	112, // 22: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	113, // 23: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
+	109, // 24: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	112, // 25: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	114, // 26: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	108, // 27: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	108, // 28: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	115, // 29: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
 	11,  // 30: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
 	32,  // 31: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	104, // 32: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	113, // 33: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	114, // 34: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	115, // 35: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	116, // 36: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	117, // 37: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	117, // 38: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	118, // 39: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	119, // 40: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	119, // 41: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	120, // 42: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	121, // 43: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	107, // 32: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	116, // 33: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	117, // 34: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	118, // 35: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	119, // 36: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	120, // 37: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	120, // 38: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	121, // 39: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	122, // 40: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	122, // 41: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	123, // 42: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	124, // 43: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
 	52,  // 44: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	104, // 45: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	122, // 46: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	122, // 47: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	122, // 48: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	105, // 49: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	123, // 50: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	122, // 51: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	123, // 52: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	105, // 53: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	105, // 54: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	123, // 55: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	105, // 56: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
-	124, // 57: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
-	125, // 58: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
-	105, // 59: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
-	105, // 60: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
-	126, // 61: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
-	127, // 62: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
-	128, // 63: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
-	125, // 64: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
+	107, // 45: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	125, // 46: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	125, // 47: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	125, // 48: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	108, // 49: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	126, // 50: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	125, // 51: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	126, // 52: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	108, // 53: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	108, // 54: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	126, // 55: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	108, // 56: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
+	127, // 57: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
+	128, // 58: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
+	108, // 59: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
+	108, // 60: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
+	129, // 61: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
+	130, // 62: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
+	131, // 63: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
+	128, // 64: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
 	75,  // 65: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
 	77,  // 66: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
-	104, // 67: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
-	82,  // 68: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
-	129, // 69: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
-	99,  // 70: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
-	99,  // 71: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
-	99,  // 72: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
-	99,  // 73: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
-	99,  // 74: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	105, // 75: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	100, // 76: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	106, // 77: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	106, // 78: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
-	6,   // 79: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	9,   // 80: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	11,  // 81: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	13,  // 82: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	15,  // 83: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	18,  // 84: conductord.v1.BoardService.ReadLogs:input_type -> conductord.v1.ReadLogsRequest
-	21,  // 85: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	130, // 86: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
-	24,  // 87: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	131, // 88: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
-	26,  // 89: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	132, // 90: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
-	132, // 91: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
-	132, // 92: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
-	133, // 93: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
-	133, // 94: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
-	133, // 95: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
-	134, // 96: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	135, // 97: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	133, // 98: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
-	133, // 99: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
-	28,  // 100: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	0,   // 101: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
-	30,  // 102: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	33,  // 103: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	136, // 104: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
-	2,   // 105: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	4,   // 106: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	137, // 107: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	138, // 108: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	136, // 109: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	136, // 110: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	136, // 111: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
-	37,  // 112: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	39,  // 113: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	139, // 114: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	140, // 115: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
-	40,  // 116: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	42,  // 117: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	141, // 118: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	141, // 119: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
-	35,  // 120: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	119, // 121: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
-	44,  // 122: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	46,  // 123: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	48,  // 124: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	50,  // 125: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	142, // 126: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
-	53,  // 127: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	143, // 128: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
-	55,  // 129: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	57,  // 130: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	144, // 131: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
-	59,  // 132: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	60,  // 133: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	62,  // 134: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	145, // 135: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
-	146, // 136: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
-	147, // 137: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
-	148, // 138: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
-	149, // 139: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
-	64,  // 140: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
-	150, // 141: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
-	151, // 142: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
-	66,  // 143: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
-	68,  // 144: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
-	70,  // 145: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
-	126, // 146: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
-	72,  // 147: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
-	74,  // 148: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	97,  // 149: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	95,  // 150: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
-	93,  // 151: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
-	78,  // 152: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
-	80,  // 153: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
-	83,  // 154: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
-	85,  // 155: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
-	87,  // 156: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
-	89,  // 157: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
-	91,  // 158: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
-	7,   // 159: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	10,  // 160: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	12,  // 161: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	14,  // 162: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	17,  // 163: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	20,  // 164: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
-	22,  // 165: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	23,  // 166: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	25,  // 167: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	152, // 168: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	27,  // 169: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	152, // 170: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	152, // 171: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	152, // 172: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	152, // 173: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	152, // 174: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	152, // 175: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	152, // 176: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	153, // 177: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	152, // 178: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
-	152, // 179: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	29,  // 180: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	1,   // 181: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
-	31,  // 182: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	34,  // 183: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	152, // 184: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	3,   // 185: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	5,   // 186: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	152, // 187: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	152, // 188: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	152, // 189: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	152, // 190: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	152, // 191: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	38,  // 192: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	152, // 193: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	152, // 194: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	152, // 195: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	41,  // 196: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	43,  // 197: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	152, // 198: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	152, // 199: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	36,  // 200: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	152, // 201: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	45,  // 202: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	47,  // 203: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	49,  // 204: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	51,  // 205: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	152, // 206: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	54,  // 207: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	152, // 208: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	56,  // 209: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	58,  // 210: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	152, // 211: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	152, // 212: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	61,  // 213: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	63,  // 214: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	152, // 215: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
-	152, // 216: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
-	152, // 217: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
-	152, // 218: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
-	152, // 219: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
-	65,  // 220: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
-	152, // 221: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
-	152, // 222: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
-	67,  // 223: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
-	69,  // 224: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
-	71,  // 225: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
-	152, // 226: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
-	73,  // 227: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
-	76,  // 228: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	98,  // 229: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	96,  // 230: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
-	94,  // 231: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
-	79,  // 232: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
-	81,  // 233: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
-	84,  // 234: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
-	86,  // 235: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
-	88,  // 236: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
-	90,  // 237: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
-	92,  // 238: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
-	159, // [159:239] is the sub-list for method output_type
-	79,  // [79:159] is the sub-list for method input_type
-	79,  // [79:79] is the sub-list for extension type_name
-	79,  // [79:79] is the sub-list for extension extendee
-	0,   // [0:79] is the sub-list for field type_name
+	107, // 67: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
+	108, // 68: conductord.v1.ActivityResponse.since:type_name -> google.protobuf.Timestamp
+	109, // 69: conductord.v1.ActivityResponse.slot:type_name -> google.protobuf.Duration
+	80,  // 70: conductord.v1.ActivityResponse.slots:type_name -> conductord.v1.ActivitySlot
+	85,  // 71: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
+	132, // 72: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
+	102, // 73: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
+	102, // 74: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
+	102, // 75: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
+	102, // 76: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
+	102, // 77: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	108, // 78: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	103, // 79: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	109, // 80: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	109, // 81: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
+	109, // 82: conductord.v1.StatusResponse.backup_age:type_name -> google.protobuf.Duration
+	6,   // 83: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	9,   // 84: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	11,  // 85: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	13,  // 86: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	15,  // 87: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	18,  // 88: conductord.v1.BoardService.ReadLogs:input_type -> conductord.v1.ReadLogsRequest
+	21,  // 89: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	133, // 90: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
+	24,  // 91: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	134, // 92: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
+	26,  // 93: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	135, // 94: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
+	135, // 95: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
+	135, // 96: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
+	136, // 97: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
+	136, // 98: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
+	136, // 99: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
+	137, // 100: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	138, // 101: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	136, // 102: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
+	136, // 103: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
+	28,  // 104: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	0,   // 105: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
+	30,  // 106: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	33,  // 107: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	139, // 108: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	2,   // 109: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	4,   // 110: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	140, // 111: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	141, // 112: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	139, // 113: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	139, // 114: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	139, // 115: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	37,  // 116: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	39,  // 117: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	142, // 118: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	143, // 119: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	40,  // 120: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	42,  // 121: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	144, // 122: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	144, // 123: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	35,  // 124: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	122, // 125: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	44,  // 126: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	46,  // 127: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	48,  // 128: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	50,  // 129: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	145, // 130: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	53,  // 131: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	146, // 132: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	55,  // 133: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	57,  // 134: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	147, // 135: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	59,  // 136: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	60,  // 137: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	62,  // 138: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	148, // 139: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
+	149, // 140: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
+	150, // 141: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
+	151, // 142: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
+	152, // 143: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
+	64,  // 144: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
+	153, // 145: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
+	154, // 146: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
+	66,  // 147: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
+	68,  // 148: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
+	70,  // 149: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
+	129, // 150: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
+	72,  // 151: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
+	74,  // 152: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	100, // 153: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	98,  // 154: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
+	96,  // 155: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
+	81,  // 156: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
+	78,  // 157: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
+	83,  // 158: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
+	86,  // 159: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
+	88,  // 160: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
+	90,  // 161: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
+	92,  // 162: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
+	94,  // 163: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
+	7,   // 164: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	10,  // 165: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	12,  // 166: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	14,  // 167: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	17,  // 168: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	20,  // 169: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
+	22,  // 170: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	23,  // 171: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	25,  // 172: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	155, // 173: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	27,  // 174: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	155, // 175: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	155, // 176: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	155, // 177: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	155, // 178: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	155, // 179: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	155, // 180: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	155, // 181: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	156, // 182: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	155, // 183: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
+	155, // 184: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	29,  // 185: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	1,   // 186: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
+	31,  // 187: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	34,  // 188: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	155, // 189: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	3,   // 190: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	5,   // 191: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	155, // 192: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	155, // 193: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	155, // 194: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	155, // 195: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	155, // 196: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	38,  // 197: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	155, // 198: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	155, // 199: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	155, // 200: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	41,  // 201: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	43,  // 202: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	155, // 203: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	155, // 204: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	36,  // 205: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	155, // 206: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	45,  // 207: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	47,  // 208: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	49,  // 209: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	51,  // 210: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	155, // 211: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	54,  // 212: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	155, // 213: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	56,  // 214: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	58,  // 215: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	155, // 216: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	155, // 217: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	61,  // 218: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	63,  // 219: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	155, // 220: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
+	155, // 221: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
+	155, // 222: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
+	155, // 223: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
+	155, // 224: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
+	65,  // 225: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
+	155, // 226: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
+	155, // 227: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
+	67,  // 228: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
+	69,  // 229: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
+	71,  // 230: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
+	155, // 231: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
+	73,  // 232: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
+	76,  // 233: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	101, // 234: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	99,  // 235: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
+	97,  // 236: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
+	82,  // 237: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
+	79,  // 238: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
+	84,  // 239: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
+	87,  // 240: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
+	89,  // 241: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
+	91,  // 242: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
+	93,  // 243: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
+	95,  // 244: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
+	164, // [164:245] is the sub-list for method output_type
+	83,  // [83:164] is the sub-list for method input_type
+	83,  // [83:83] is the sub-list for extension type_name
+	83,  // [83:83] is the sub-list for extension extendee
+	0,   // [0:83] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -6940,7 +7153,7 @@ func file_conductord_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   101,
+			NumMessages:   104,
 			NumExtensions: 0,
 			NumServices:   7,
 		},

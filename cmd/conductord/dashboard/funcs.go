@@ -69,10 +69,13 @@ func (t *templates) funcs() template.FuncMap {
 		"short":   short,
 		"size":    sizeText,
 		"count":   countText,
+		"gib":     func(bytes uint64) string { return fmt.Sprintf("%.0f GiB", float64(bytes)/(1<<30)) },
+		"waiting": waiting,
+		"failure": func(e *v1.JobError) string { return cutText(failureText(e.GetReason(), e.GetFailure())) },
 		"json":    func(value *v1.Value) string { return jsonText(command.ValueFromProto(value)) },
 		"remedy":  remedyText,
+		"command": func(remedy string) bool { return strings.HasPrefix(remedy, "conductord ") },
 		"outcome": func(job *v1.Job) badge { return stateOf(job.GetState(), job.GetOutcome()) },
-		"list":    func(items ...string) []string { return items },
 		"button":  func(text, address, class string) button { return button{text, address, class} },
 	}
 }
@@ -144,6 +147,26 @@ func durationText(d time.Duration) string {
 		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
 	}
 	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+// waiting is how many jobs of a board wait for a time or a person.
+func waiting(c *v1.BoardCounts) string {
+	var n uint64
+	for _, state := range []jobs.State{jobs.StateDelayed, jobs.StateCooling, jobs.StateHeld, jobs.StateSuspended} {
+		n += c.GetJobs()[string(state)]
+	}
+	return countText(n)
+}
+
+// maxLine bounds a text in a list, in characters.
+const maxLine = 200
+
+// cutText is the beginning of a text.
+func cutText(text string) string {
+	if letters := []rune(text); len(letters) > maxLine {
+		return string(letters[:maxLine]) + "…"
+	}
+	return text
 }
 
 // short is the end of an id, in which ids that were made together differ.

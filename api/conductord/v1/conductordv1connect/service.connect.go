@@ -224,6 +224,8 @@ const (
 	ClusterServiceTransferLeaderProcedure = "/conductord.v1.ClusterService/TransferLeader"
 	// ClusterServiceUpgradeProcedure is the fully-qualified name of the ClusterService's Upgrade RPC.
 	ClusterServiceUpgradeProcedure = "/conductord.v1.ClusterService/Upgrade"
+	// ClusterServiceActivityProcedure is the fully-qualified name of the ClusterService's Activity RPC.
+	ClusterServiceActivityProcedure = "/conductord.v1.ClusterService/Activity"
 	// ClusterServiceVerifyProcedure is the fully-qualified name of the ClusterService's Verify RPC.
 	ClusterServiceVerifyProcedure = "/conductord.v1.ClusterService/Verify"
 	// ClusterServiceTableSumsProcedure is the fully-qualified name of the ClusterService's TableSums
@@ -2426,7 +2428,7 @@ func (UnimplementedStreamServiceHandler) Carry(context.Context, *connect.BidiStr
 
 // ClusterServiceClient is a client for the conductord.v1.ClusterService service.
 type ClusterServiceClient interface {
-	// Status is each node's own view; it is never forwarded.
+	// Status is each node's own view; it is forwarded only to the member that the request names.
 	Status(context.Context, *connect.Request[v1.StatusRequest]) (*connect.Response[v1.StatusResponse], error)
 	// Backup streams a backup of the state of the node that is called. The parts of all
 	// messages, put together, are the file.
@@ -2435,6 +2437,9 @@ type ClusterServiceClient interface {
 	// Upgrade raises the version of the cluster to that of the leader's program, if all
 	// members can read it. It cannot be taken back.
 	Upgrade(context.Context, *connect.Request[v1.UpgradeRequest]) (*connect.Response[v1.UpgradeResponse], error)
+	// Activity is how many jobs were posted and have ended in each slot of the last day, as the node
+	// that is called has counted them since it started.
+	Activity(context.Context, *connect.Request[v1.ActivityRequest]) (*connect.Response[v1.ActivityResponse], error)
 	// Verify has all members note the sums of their tables at one entry of the log, and
 	// compares them. A member that differs from a majority stops.
 	Verify(context.Context, *connect.Request[v1.VerifyRequest]) (*connect.Response[v1.VerifyResponse], error)
@@ -2486,6 +2491,12 @@ func NewClusterServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(clusterServiceMethods.ByName("Upgrade")),
 			connect.WithClientOptions(opts...),
 		),
+		activity: connect.NewClient[v1.ActivityRequest, v1.ActivityResponse](
+			httpClient,
+			baseURL+ClusterServiceActivityProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("Activity")),
+			connect.WithClientOptions(opts...),
+		),
 		verify: connect.NewClient[v1.VerifyRequest, v1.VerifyResponse](
 			httpClient,
 			baseURL+ClusterServiceVerifyProcedure,
@@ -2531,6 +2542,7 @@ type clusterServiceClient struct {
 	backup         *connect.Client[v1.BackupRequest, v1.BackupResponse]
 	transferLeader *connect.Client[v1.TransferLeaderRequest, v1.TransferLeaderResponse]
 	upgrade        *connect.Client[v1.UpgradeRequest, v1.UpgradeResponse]
+	activity       *connect.Client[v1.ActivityRequest, v1.ActivityResponse]
 	verify         *connect.Client[v1.VerifyRequest, v1.VerifyResponse]
 	tableSums      *connect.Client[v1.TableSumsRequest, v1.TableSumsResponse]
 	addMember      *connect.Client[v1.AddMemberRequest, v1.AddMemberResponse]
@@ -2557,6 +2569,11 @@ func (c *clusterServiceClient) TransferLeader(ctx context.Context, req *connect.
 // Upgrade calls conductord.v1.ClusterService.Upgrade.
 func (c *clusterServiceClient) Upgrade(ctx context.Context, req *connect.Request[v1.UpgradeRequest]) (*connect.Response[v1.UpgradeResponse], error) {
 	return c.upgrade.CallUnary(ctx, req)
+}
+
+// Activity calls conductord.v1.ClusterService.Activity.
+func (c *clusterServiceClient) Activity(ctx context.Context, req *connect.Request[v1.ActivityRequest]) (*connect.Response[v1.ActivityResponse], error) {
+	return c.activity.CallUnary(ctx, req)
 }
 
 // Verify calls conductord.v1.ClusterService.Verify.
@@ -2591,7 +2608,7 @@ func (c *clusterServiceClient) MoveMember(ctx context.Context, req *connect.Requ
 
 // ClusterServiceHandler is an implementation of the conductord.v1.ClusterService service.
 type ClusterServiceHandler interface {
-	// Status is each node's own view; it is never forwarded.
+	// Status is each node's own view; it is forwarded only to the member that the request names.
 	Status(context.Context, *connect.Request[v1.StatusRequest]) (*connect.Response[v1.StatusResponse], error)
 	// Backup streams a backup of the state of the node that is called. The parts of all
 	// messages, put together, are the file.
@@ -2600,6 +2617,9 @@ type ClusterServiceHandler interface {
 	// Upgrade raises the version of the cluster to that of the leader's program, if all
 	// members can read it. It cannot be taken back.
 	Upgrade(context.Context, *connect.Request[v1.UpgradeRequest]) (*connect.Response[v1.UpgradeResponse], error)
+	// Activity is how many jobs were posted and have ended in each slot of the last day, as the node
+	// that is called has counted them since it started.
+	Activity(context.Context, *connect.Request[v1.ActivityRequest]) (*connect.Response[v1.ActivityResponse], error)
 	// Verify has all members note the sums of their tables at one entry of the log, and
 	// compares them. A member that differs from a majority stops.
 	Verify(context.Context, *connect.Request[v1.VerifyRequest]) (*connect.Response[v1.VerifyResponse], error)
@@ -2645,6 +2665,12 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 		ClusterServiceUpgradeProcedure,
 		svc.Upgrade,
 		connect.WithSchema(clusterServiceMethods.ByName("Upgrade")),
+		connect.WithHandlerOptions(opts...),
+	)
+	clusterServiceActivityHandler := connect.NewUnaryHandler(
+		ClusterServiceActivityProcedure,
+		svc.Activity,
+		connect.WithSchema(clusterServiceMethods.ByName("Activity")),
 		connect.WithHandlerOptions(opts...),
 	)
 	clusterServiceVerifyHandler := connect.NewUnaryHandler(
@@ -2693,6 +2719,8 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 			clusterServiceTransferLeaderHandler.ServeHTTP(w, r)
 		case ClusterServiceUpgradeProcedure:
 			clusterServiceUpgradeHandler.ServeHTTP(w, r)
+		case ClusterServiceActivityProcedure:
+			clusterServiceActivityHandler.ServeHTTP(w, r)
 		case ClusterServiceVerifyProcedure:
 			clusterServiceVerifyHandler.ServeHTTP(w, r)
 		case ClusterServiceTableSumsProcedure:
@@ -2728,6 +2756,10 @@ func (UnimplementedClusterServiceHandler) TransferLeader(context.Context, *conne
 
 func (UnimplementedClusterServiceHandler) Upgrade(context.Context, *connect.Request[v1.UpgradeRequest]) (*connect.Response[v1.UpgradeResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ClusterService.Upgrade is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) Activity(context.Context, *connect.Request[v1.ActivityRequest]) (*connect.Response[v1.ActivityResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ClusterService.Activity is not implemented"))
 }
 
 func (UnimplementedClusterServiceHandler) Verify(context.Context, *connect.Request[v1.VerifyRequest]) (*connect.Response[v1.VerifyResponse], error) {

@@ -1,0 +1,69 @@
+package dashboard
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+)
+
+// Sizes of the chart, in its own units. It has a unit of width for each slot of a day.
+const (
+	chartWidth  = 288
+	chartHeight = 60
+)
+
+// chart is the last day as lines: what was posted and what has ended, and marks where jobs failed.
+type chart struct {
+	Posted, Finished string // paths of SVG
+	Failed           []mark
+	Most             uint64 // in one slot
+	Sums             [3]uint64
+	From             time.Time // what was before is not known
+	Slot             string
+}
+
+// mark is a failed slot.
+type mark struct{ X, Y, Height int }
+
+// newChart draws the slots at the right end, so that the present is always there.
+func newChart(a *v1.ActivityResponse) *chart {
+	c := &chart{From: a.GetSince().AsTime(), Slot: durationText(a.GetSlot().AsDuration())}
+	slots := a.GetSlots()
+	slots = slots[max(0, len(slots)-chartWidth):]
+	for _, s := range slots {
+		c.Most = max(c.Most, s.GetPosted(), s.GetFinished())
+		c.Sums[0], c.Sums[1], c.Sums[2] = c.Sums[0]+s.GetPosted(), c.Sums[1]+s.GetFinished(), c.Sums[2]+s.GetFailed()
+	}
+	height := func(n uint64) int { return int(n * (chartHeight - 4) / max(c.Most, 1)) }
+	var posted, finished strings.Builder
+	left := chartWidth - len(slots)
+	fmt.Fprintf(&finished, "M%d %d", left, chartHeight)
+	for i, s := range slots {
+		y := chartHeight - height(s.GetPosted())
+		if i == 0 {
+			fmt.Fprintf(&posted, "M%d %d", left, y)
+		}
+		fmt.Fprintf(&posted, "V%dH%d", y, left+i+1)
+		fmt.Fprintf(&finished, "V%dH%d", chartHeight-height(s.GetFinished()), left+i+1)
+		if n := s.GetFailed(); n > 0 {
+			tall := max(height(n), 2)
+			c.Failed = append(c.Failed, mark{left + i, chartHeight - tall, tall})
+		}
+	}
+	fmt.Fprintf(&finished, "V%dZ", chartHeight)
+	c.Posted, c.Finished = posted.String(), finished.String()
+	return c
+}
+
+// upcoming are the schedules that post next, the soonest first.
+func upcoming(all []*v1.Schedule) []*v1.Schedule {
+	all = slices.DeleteFunc(all, func(s *v1.Schedule) bool { return s.GetNext() == nil || s.GetPause() != nil })
+	slices.SortFunc(all, func(a, b *v1.Schedule) int {
+		return cmp.Or(a.GetNext().AsTime().Compare(b.GetNext().AsTime()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+	return all[:min(len(all), shownUpcoming)]
+}
