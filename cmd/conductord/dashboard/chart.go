@@ -10,16 +10,18 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 )
 
-// Sizes of the chart, in its own units. It has a unit of width for each slot of a day.
+// Sizes of the chart, in its own units: a unit of width for each slot. It grows with what is known, up to a day.
 const (
-	chartWidth  = 288
-	chartHeight = 60
+	minChartWidth = 36
+	maxChartWidth = 288
+	chartHeight   = 60
 )
 
 // chart is the last day as lines: what was posted and what has ended, and marks where jobs failed.
 type chart struct {
 	Posted, Finished string // paths of SVG
 	Failed           []mark
+	Width            int
 	Most             uint64 // in one slot
 	Sums             [3]uint64
 	From             time.Time // what was before is not known
@@ -33,14 +35,15 @@ type mark struct{ X, Y, Height int }
 func newChart(a *v1.ActivityResponse) *chart {
 	c := &chart{From: a.GetSince().AsTime(), Slot: durationText(a.GetSlot().AsDuration())}
 	slots := a.GetSlots()
-	slots = slots[max(0, len(slots)-chartWidth):]
+	slots = slots[max(0, len(slots)-maxChartWidth):]
+	c.Width = max(len(slots), minChartWidth)
 	for _, s := range slots {
 		c.Most = max(c.Most, s.GetPosted(), s.GetFinished())
 		c.Sums[0], c.Sums[1], c.Sums[2] = c.Sums[0]+s.GetPosted(), c.Sums[1]+s.GetFinished(), c.Sums[2]+s.GetFailed()
 	}
 	height := func(n uint64) int { return int(n * (chartHeight - 4) / max(c.Most, 1)) }
 	var posted, finished strings.Builder
-	left := chartWidth - len(slots)
+	left := c.Width - len(slots)
 	fmt.Fprintf(&finished, "M%d %d", left, chartHeight)
 	for i, s := range slots {
 		y := chartHeight - height(s.GetPosted())

@@ -6,8 +6,6 @@ import (
 	"net/url"
 	"strings"
 
-	v1 "github.com/conductord/conductord/api/conductord/v1"
-	"github.com/conductord/conductord/jobs/access"
 )
 
 // tokenCookie is the cookie that holds the token of the person. Scripts cannot read it, and
@@ -17,8 +15,12 @@ const tokenCookie = "conductord-token"
 // maxToken bounds a token, in bytes; browsers keep no longer cookies.
 const maxToken = 3_500
 
-// tokenOf is the token that a browser's request shows; empty: none.
+// tokenOf is the token that a request shows; empty: none. A reverse proxy that signs people in may
+// send one in a header.
 func tokenOf(r *http.Request) string {
+	if token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); found {
+		return token
+	}
 	cookie, err := r.Cookie(tokenCookie)
 	if err != nil {
 		return ""
@@ -71,8 +73,9 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 	}
 	shown := r.Clone(r.Context())
 	shown.Header.Del("Cookie")
+	shown.Header.Del("Authorization")
 	shown.AddCookie(&http.Cookie{Name: tokenCookie, Value: token})
-	if _, err := ask(r.Context(), newAPI(d.options.API, shown).access.WhoAmI, &v1.WhoAmIRequest{}); err != nil {
+	if _, err := d.visit(shown); err != nil {
 		d.askToken(w, r, err)
 		return
 	}
@@ -96,7 +99,7 @@ func (d *Dashboard) ownAddress(next string) string {
 
 // fail answers with a page whose message is the error. A person who has to sign in gets the form.
 func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, v *visit, err error) {
-	if errors.Is(err, errSignIn) || errors.Is(err, access.ErrUnknown) && tokenOf(r) != "" {
+	if errors.Is(err, errSignIn) || statusOf(err) == http.StatusUnauthorized && tokenOf(r) != "" {
 		next := ""
 		if r.Method == http.MethodGet {
 			next = "?next=" + url.QueryEscape(r.URL.RequestURI())

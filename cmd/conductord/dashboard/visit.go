@@ -29,6 +29,9 @@ func (d *Dashboard) visit(r *http.Request) (*visit, error) {
 	v := &visit{api: newAPI(d.options.API, r), request: r, board: d}
 	var err error
 	v.who, err = ask(r.Context(), v.api.access.WhoAmI, &v1.WhoAmIRequest{})
+	if errors.Is(err, jobs.ErrNotAllowed) { // every caller may ask that whom the node knows
+		err = &statusError{http.StatusUnauthorized, err.Error()}
+	}
 	return v, err
 }
 
@@ -113,7 +116,6 @@ var statuses = []struct {
 	kind   error
 	status int
 }{
-	{access.ErrUnknown, http.StatusUnauthorized},
 	{jobs.ErrNotAllowed, http.StatusForbidden},
 	{jobs.ErrNotFound, http.StatusNotFound},
 	{jobs.ErrInvalid, http.StatusBadRequest},
