@@ -143,6 +143,7 @@ func TestDevGreets(t *testing.T) {
 	want := regexp.MustCompile(`^conductord \S+, ready after \S+
 data     \S+ \(removed at the end\)
 api      ` + address + `
+browse   http://` + address + `/
 metrics  http://` + address + `/metrics
 try      conductord flow run \S+/examples/hello.toml --wait --server ` + address + `
 $`)

@@ -59,7 +59,7 @@ func (g *greeting) show(p *cli.Program) error {
 			lines = append(lines, fmt.Sprintf("%-7s  pid %d; to kill it: kill -9 %d", node.Name, node.PID, node.PID))
 		}
 	}
-	lines = append(lines, "api      "+strings.Join(servers, ","), "metrics  http://"+servers[0]+"/metrics")
+	lines = append(lines, "api      "+strings.Join(servers, ","), "browse   http://"+servers[0]+"/", "metrics  http://"+servers[0]+"/metrics")
 	run := "conductord flow run " + filepath.Join(g.DataDir, examplesDir)
 	if len(servers) > 1 {
 		lines = append(lines, "try      export CONDUCTORD_SERVER="+strings.Join(servers, ","), "         "+run+"/travel.toml --wait --set pace=5")
