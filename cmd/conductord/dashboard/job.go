@@ -99,7 +99,11 @@ func storyOf(job *v1.Job, failed []*v1.JobError) []happening {
 	if request := job.GetStopRequest(); request != nil {
 		add(request.GetAt(), stateOf(string(jobs.StateSuspended)), by("Asked to "+request.GetKind(), request.GetBy()), request.GetReason())
 	}
-	add(job.GetFinishedAt(), stateOf(job.GetState(), job.GetOutcome()), "Ended: "+stateOf(job.GetState(), job.GetOutcome()).Text, failureText(job.GetReason(), job.GetFailure()))
+	why, end := failureText(job.GetReason(), job.GetFailure()), stateOf(job.GetState(), job.GetOutcome())
+	if slices.ContainsFunc(story, func(h happening) bool { return h.Detail == why }) {
+		why = "" // the last attempt has said so
+	}
+	add(job.GetFinishedAt(), end, "Ended: "+end.Text, why)
 	slices.SortStableFunc(story, func(a, b happening) int { return a.At.Compare(b.At) })
 	if !finished(job) {
 		if due := timeOf(job.GetDueAt()); !due.IsZero() && (job.GetState() == string(jobs.StateDelayed) || job.GetState() == string(jobs.StateCooling)) {

@@ -69,13 +69,12 @@ type shown struct {
 	Menu     []link
 	Self     string // the page's own address
 	Live     bool   // the page has a live stream
-	visit    *visit
 }
 
 func (d *Dashboard) shown(v *visit, p page, content view) *shown {
 	s := &shown{
 		view: content, Node: d.options.Node, Who: v.who, ReadOnly: d.options.ReadOnly, Self: v.request.URL.RequestURI(),
-		Live: p.load != nil && !p.still, SignOut: v.who != nil && tokenOf(v.request) != "", visit: v,
+		Live: p.load != nil && !p.still, SignOut: v.who != nil && tokenOf(v.request) != "",
 	}
 	if v.who == nil {
 		return s

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-
 )
 
 // tokenCookie is the cookie that holds the token of the person. Scripts cannot read it, and
