@@ -55,16 +55,6 @@ func (v *visit) may(needed command.Permission, board string) bool {
 // query is a field of the page's address.
 func (v *visit) query(name string) string { return strings.TrimSpace(v.request.URL.Query().Get(name)) }
 
-// queries are all values of a field of the page's address that are not empty.
-func (v *visit) queries(name string) (values []string) {
-	for _, value := range v.request.URL.Query()[name] {
-		if value = strings.TrimSpace(value); value != "" {
-			values = append(values, value)
-		}
-	}
-	return values
-}
-
 // form is a field of the form of an action.
 func (v *visit) form(name string) string { return strings.TrimSpace(v.request.PostForm.Get(name)) }
 
