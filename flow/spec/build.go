@@ -140,6 +140,23 @@ func (d *Document) Detail(id logbook.FlowID, book logbook.BookID, store logbook.
 	}
 }
 
+// PlanOf is the plan of a flow that is a document; nil if it is none, or cannot be read here: its text
+// is encrypted, or hidden from the caller. The plan is for people: its steps do nothing.
+func PlanOf(detail *logbook.FlowDetail) *flow.Plan {
+	if detail.Factory.Name != Kind {
+		return nil
+	}
+	document, err := Parse(detail.Factory.Args, "flow.json")
+	if err != nil {
+		return nil
+	}
+	plan, err := document.Compile(detail.Targets...)
+	if err != nil {
+		return nil
+	}
+	return plan
+}
+
 // Handlers are the names of all handlers that the document uses, sorted.
 func (d *Document) Handlers() []string {
 	names := map[string]bool{}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/conductord/conductord/flow/spec"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
@@ -439,7 +440,7 @@ func plannedSteps(detail *logbook.FlowDetail) []string {
 			return names
 		}
 	}
-	if plan := planOf(detail); plan != nil {
+	if plan := spec.PlanOf(detail); plan != nil {
 		for _, step := range plan.Steps() {
 			names = append(names, step.Name())
 		}

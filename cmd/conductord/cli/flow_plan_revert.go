@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/flow/spec"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -35,7 +36,7 @@ func (p *Program) planRevert(ctx context.Context, argument string) error {
 		if err != nil {
 			return err
 		}
-		plan := planOf(&detail)
+		plan := spec.PlanOf(&detail)
 		if plan == nil {
 			return fmt.Errorf("cannot plan the revert of flow %s: only flow documents can be read here, in plain text: its factory is %s", detail.ID, quoted(detail.Factory.Name))
 		}

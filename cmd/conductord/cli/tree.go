@@ -28,7 +28,7 @@ type treeRow struct {
 // have not begun are shown too; of other flows only the recorded steps are
 // known here, since the code that builds them is the conductors'.
 func rowsOf(detail *logbook.FlowDetail) []treeRow {
-	if plan := planOf(detail); plan != nil {
+	if plan := spec.PlanOf(detail); plan != nil {
 		return nodeRows(plan)
 	}
 	rows := make([]treeRow, 0, len(detail.Atoms))
@@ -37,22 +37,6 @@ func rowsOf(detail *logbook.FlowDetail) []treeRow {
 		rows = append(rows, treeRow{name: atom.Name, retry: atom.Kind == logbook.KindRetry})
 	}
 	return rows
-}
-
-// planOf is the plan of a flow that is a document; nil if it is none.
-func planOf(detail *logbook.FlowDetail) *flow.Plan {
-	if detail.Factory.Name != spec.Kind {
-		return nil
-	}
-	document, err := spec.Parse(detail.Factory.Args, "flow.json")
-	if err != nil {
-		return nil
-	}
-	plan, err := document.Compile(detail.Targets...)
-	if err != nil {
-		return nil
-	}
-	return plan
 }
 
 // layout makes the rows of a plan.

@@ -35,6 +35,7 @@ func pages() []page {
 		{pattern: "jobs", menu: "Jobs", name: "jobs", load: loadJobs},
 		{pattern: "bulk/{verb}", section: "jobs", name: "bulk", still: true, load: loadBulk},
 		{pattern: "jobs/{id}", section: "jobs", name: "job", load: loadJob},
+		{pattern: "flows/{id}", section: "jobs", name: "flow", load: loadFlow},
 	}
 }
 
@@ -50,6 +51,7 @@ func actions() []action {
 		{"bulk/{verb}", doBulk},
 		{"jobs/{id}/change", changeJob},
 		{"jobs/{id}/{verb}", actOnJob},
+		{"flows/{id}", changeFlow},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
@@ -19,6 +20,7 @@ type visit struct {
 	request *http.Request
 	who     *v1.WhoAmIResponse
 	board   *Dashboard
+	plan    *flow.Plan // of the flow that a live page shows; nil: not made yet, or unknown here
 }
 
 // visit finds who asks. Its error is errSignIn if nobody has signed in.

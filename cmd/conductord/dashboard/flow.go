@@ -1,0 +1,311 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/cmd/conductord/dashboard/graph"
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/flow/spec"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+// flowData is what the page of a flow shows: its picture, its steps, and one of them.
+type flowData struct {
+	ID       string    // as in the page's address: of the job, or of the flow
+	Job      *jobs.Job // nil: the page is that of a flow by its own id
+	Flow     logbook.FlowDetail
+	Steps    string // how many, by state
+	Cause    string
+	Picture  template.HTML
+	Planned  bool // the picture knows what each step waits for
+	Rows     []flowRow
+	Began    time.Time // of the timeline
+	Ended    time.Time
+	Step     *stepData // nil: none is chosen
+	Undo     string    // where the plan of a revert is shown, or hidden
+	Planning string    // the command that shows it; empty: it is not shown
+	Problem  string    // why there is none
+	Undos    []string
+	Offers   []offer
+
+	message *v1.Job // of Job
+	plan    *flow.Plan
+	root    *graph.Part
+}
+
+// flowRow is a box of the picture in words, with the attempts at its steps as bars.
+type flowRow struct {
+	Part  *graph.Part
+	Link  string
+	Waits string
+	Began time.Time
+	Took  string
+	Bars  []bar
+}
+
+// bar is an attempt in the timeline, which is 1,000 wide.
+type bar struct {
+	X, Width   int
+	Class, Say string
+}
+
+// offer is a button that the person may press: an intervention, or what is done to the job.
+type offer struct {
+	Address string // of the page
+	Do      string
+	Step    string
+	Text    string
+	Help    string // what happens
+	Command string // that does the same
+	ID      string // of the intervention: pressing twice is harmless
+	Result  bool   // it takes a result
+	Danger  bool
+}
+
+// loadFlow shows a flow, by its own id or by that of its job.
+func loadFlow(ctx context.Context, v *visit) (view, error) {
+	data := &flowData{ID: v.request.PathValue("id")}
+	if err := v.findFlow(ctx, data); err != nil {
+		return view{}, err
+	}
+	if v.plan == nil { // or a live page has made it: to compile a large document takes a while
+		v.plan = spec.PlanOf(&data.Flow)
+	}
+	data.plan = v.plan
+	data.root, data.Planned = graph.Of(&data.Flow, data.plan), data.plan != nil
+	picture := graph.Draw(data.root, v.request.URL.Query()["open"])
+	look := graph.Look{
+		Title: "The steps of " + data.Flow.Name, Reverting: data.reverting(), Selected: v.query("step"),
+		Link: func(b *graph.Box) string {
+			if len(b.Parts) > 0 {
+				return v.flowAddress("open", picture.Toggled(b)...) + "#picture"
+			}
+			return v.flowAddress("step", b.Name) + "#step"
+		},
+	}
+	data.Picture = template.HTML(picture.SVG(&look)) // escaped there
+	data.timeline(picture, &look)
+	data.Steps, data.Cause = fmt.Sprintf("%d: %s", data.root.Steps(), data.root.Counted()), causeText(data.Flow.Cause)
+	if v.query("step") != "" {
+		if err := v.loadStep(ctx, data, v.query("step")); err != nil {
+			return view{}, err
+		}
+	}
+	if data.Undo = v.flowAddress("undo", "1") + "#undo"; v.query("undo") != "" {
+		data.Undo = v.flowAddress("undo") + "#undo"
+		data.planRevert()
+	}
+	data.Offers = append(v.interventions(data, "", logbook.InterveneRetryRevert, logbook.InterveneRerun, logbook.InterveneTakeBack), v.stops(data)...)
+	watch := &v1.WatchRequest{Flows: true}
+	if data.Job != nil {
+		watch.Job = data.Job.ID.String()
+	} else {
+		watch = nil
+	}
+	return view{Title: "Flow " + data.Flow.Name, Command: "conductord flow show " + data.ID, Data: data, Watch: watch}, nil
+}
+
+// flowAddress is the page's address with other values of one field.
+func (v *visit) flowAddress(name string, values ...string) string {
+	query := v.request.URL.Query()
+	query[name] = values
+	return (&url.URL{Path: v.request.URL.Path, RawQuery: query.Encode()}).String()
+}
+
+// findFlow reads the flow of the page, and its job if that is what the id is of.
+func (v *visit) findFlow(ctx context.Context, data *flowData) error {
+	id := data.ID
+	answer, err := ask(ctx, v.api.board.GetJob, &v1.GetJobRequest{Id: id, Stale: true})
+	switch {
+	case errors.Is(err, jobs.ErrNotFound):
+	case err != nil:
+		return err
+	default:
+		job, err := command.JobFromProto(answer.GetJob())
+		if err != nil {
+			return err
+		}
+		if data.Job, data.message, id = &job, answer.GetJob(), job.Flow.String(); job.Flow.IsZero() {
+			return fmt.Errorf("job %s has no flow: %w", job.ID, jobs.ErrNotFound)
+		}
+	}
+	const rereads = 3
+	for range rereads {
+		var whole bool
+		if data.Flow, whole, err = v.readFlow(ctx, id); err != nil || whole {
+			return err
+		}
+	}
+	return fmt.Errorf("flow %s changes faster than it can be read: %w", id, jobs.ErrUnavailable)
+}
+
+// readFlow reads a flow in as many calls as it takes. It is not whole if it has changed between them.
+func (v *visit) readFlow(ctx context.Context, id string) (flow logbook.FlowDetail, whole bool, err error) {
+	for first := true; ; first = false {
+		answer, err := ask(ctx, v.api.logbook.GetFlow, &v1.GetFlowRequest{Id: id, Skip: uint32(len(flow.Atoms)), AtomsOnly: !first, Stale: true})
+		if err != nil {
+			return flow, false, err
+		}
+		part, err := command.FlowDetailFromProto(answer.GetFlow())
+		switch {
+		case err != nil:
+			return flow, false, err
+		case first:
+			flow = part
+		case part.Fence != flow.Fence || part.Sequence != flow.Sequence || len(part.Atoms) == 0:
+			return flow, false, nil
+		default:
+			flow.Atoms = append(flow.Atoms, part.Atoms...)
+		}
+		if !answer.GetMore() {
+			return flow, true, nil
+		}
+	}
+}
+
+// reverting reports whether the flow goes backwards, or last went.
+func (d *flowData) reverting() bool {
+	state := d.Flow.State
+	return state == logbook.FlowReverting || state == logbook.FlowReverted || state == logbook.FlowFailure ||
+		state == logbook.FlowSuspended && d.Flow.Cause != nil
+}
+
+// timeline makes a row for each box that is no frame.
+func (d *flowData) timeline(picture *graph.Picture, look *graph.Look) {
+	for i := range d.Flow.Atoms {
+		for j := range d.Flow.Atoms[i].Attempts {
+			attempt := &d.Flow.Atoms[i].Attempts[j]
+			if d.Began.IsZero() || attempt.StartedAt.Before(d.Began) {
+				d.Began = attempt.StartedAt
+			}
+			d.Ended = slices.MaxFunc([]time.Time{d.Ended, attempt.StartedAt, attempt.EndedAt, d.Flow.UpdatedAt}, time.Time.Compare)
+		}
+	}
+	waits := picture.Waits()
+	for i := range picture.Boxes {
+		if box := &picture.Boxes[i]; !box.Open {
+			d.Rows = append(d.Rows, d.row(box.Part, look.Link(box), waits[box.Part]))
+		}
+	}
+}
+
+func (d *flowData) row(part *graph.Part, link string, waits []*graph.Part) flowRow {
+	row, ended, open := flowRow{Part: part, Link: link}, time.Time{}, false
+	const named = 4 // the page of the step has all
+	var names []string
+	for _, before := range waits[:min(len(waits), named)] {
+		names = append(names, before.Label())
+	}
+	if len(waits) > named {
+		names = append(names, fmt.Sprintf("%d more", len(waits)-named))
+	}
+	row.Waits = strings.Join(names, ", ")
+	part.Walk(func(atom *logbook.AtomDetail) {
+		for i := range atom.Attempts {
+			attempt := &atom.Attempts[i]
+			end := attempt.EndedAt
+			if last := i == len(atom.Attempts)-1; last {
+				open = open || !attempt.Ended()
+			} else if !attempt.Ended() {
+				end = atom.Attempts[i+1].StartedAt // its conductor died before
+			}
+			if row.Began.IsZero() || attempt.StartedAt.Before(row.Began) {
+				row.Began = attempt.StartedAt
+			}
+			ended = slices.MaxFunc([]time.Time{ended, end}, time.Time.Compare)
+			if len(part.Parts) == 0 && len(part.Atoms) == 1 {
+				row.Bars = append(row.Bars, d.bar(attempt.StartedAt, end, attemptClass(attempt), fmt.Sprintf("%s %d", attempt.Action, attempt.Number)))
+			}
+		}
+	})
+	if open {
+		ended = time.Time{}
+	}
+	if row.Bars == nil && !row.Began.IsZero() {
+		row.Bars = []bar{d.bar(row.Began, ended, part.Status().Name, part.Fact())}
+	}
+	row.Took = took(row.Began, ended)
+	return row
+}
+
+// bar is the time from one moment to another, or to the end of the timeline.
+func (d *flowData) bar(began, ended time.Time, class, say string) bar {
+	if ended.IsZero() {
+		ended = d.Ended
+	} else {
+		say += ", " + durationText(ended.Sub(began))
+	}
+	const width, least = 1000, 4
+	all := max(d.Ended.Sub(d.Began), time.Millisecond)
+	x := min(int(width*began.Sub(d.Began)/all), width-least)
+	return bar{X: x, Width: max(least, int(width*ended.Sub(d.Began)/all)-x), Class: class, Say: say}
+}
+
+// attemptClass is the state that an attempt shows.
+func attemptClass(attempt *logbook.Attempt) string {
+	state := logbook.AtomSuccess
+	switch reverts := attempt.Action == logbook.ActionRevert; {
+	case attempt.Failure != nil && reverts:
+		state = logbook.AtomRevertFailure
+	case attempt.Failure != nil:
+		state = logbook.AtomFailure
+	case reverts && !attempt.Ended():
+		state = logbook.AtomReverting
+	case reverts:
+		state = logbook.AtomReverted
+	case !attempt.Ended():
+		state = logbook.AtomRunning
+	}
+	return graph.States[graph.Place(state)].Name
+}
+
+// planRevert finds what a revert would undo now.
+func (d *flowData) planRevert() {
+	if d.Planning = "conductord flow plan --revert " + d.ID; d.plan == nil {
+		d.Problem = "Only flow documents that this node can read in plain text can be planned here; this flow is built by " + d.Flow.Factory.Name + "."
+		return
+	}
+	undos, err := engine.PlanRevert(engine.Options{Plan: d.plan, Detail: d.Flow, Store: d.store()})
+	if err != nil {
+		d.Problem = err.Error()
+	}
+	for i := range undos {
+		text := undos[i].Step + ": its revert runs"
+		if !undos[i].Reverts {
+			text = undos[i].Step + ": nothing, it has no revert"
+		}
+		switch {
+		case undos[i].State != logbook.AtomRunning:
+		case undos[i].Uninterruptible:
+			text += ", after it has finished"
+		default:
+			text += ", after it was interrupted"
+		}
+		if d.Undos = append(d.Undos, text); len(d.Undos) == maxInstances && len(undos) > maxInstances {
+			d.Undos = append(d.Undos, fmt.Sprintf("and %d more", len(undos)-maxInstances))
+			break
+		}
+	}
+}
+
+// store is what the steps of the flow may require: the flow's values, and the job's over them.
+func (d *flowData) store() logbook.Values {
+	store := logbook.Values{}
+	maps.Copy(store, d.Flow.Store)
+	if d.Job != nil {
+		maps.Copy(store, d.Job.Store)
+	}
+	return store
+}

@@ -1,0 +1,274 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/dashboard/graph"
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/logbook"
+)
+
+// Bounds of what is shown of one step, so that the page stays below its limit.
+const (
+	maxInstances = 100
+	maxAttempts  = 5        // the latest
+	maxResult    = 2 << 10  // bytes of a result, an argument, a message or stderr
+	maxLog       = 16 << 10 // bytes of the last lines of the log
+	maxLogPages  = 8        // that are read to find them: a step may write faster than they are read
+)
+
+// stepData is one step, or the instances of one.
+type stepData struct {
+	Name      string
+	Close     string // the page without it
+	Part      *graph.Part
+	Status    graph.Status
+	Atom      *logbook.AtomDetail // nil: it has not begun, or has instances
+	Instances []stepLink
+	More      int // instances that are not shown
+	Waits     []stepLink
+	Arguments []argument
+	Attempts  []attempt // the latest first
+	Earlier   int       // attempts that are not shown
+	Hidden    bool      // the person may not see values
+	Log       string
+	NoLog     string // why there is none
+	Follow    string // the command that follows the log
+	Offers    []offer
+}
+
+type stepLink struct {
+	Name, Link, Sign, State string
+}
+
+// attempt is an attempt with its texts cut.
+type attempt struct {
+	*logbook.Attempt
+	Class, Failed, Value, Tail string
+}
+
+type argument struct{ Name, Source, Value string }
+
+// loadStep shows a step that the flow has, or an instance of one.
+func (v *visit) loadStep(ctx context.Context, d *flowData, name string) error {
+	part := d.root.Find(name)
+	if part == nil {
+		return fmt.Errorf("flow %s has no step %.64q: %w", d.Flow.Name, name, jobs.ErrNotFound)
+	}
+	s := &stepData{Name: name, Part: part, Status: part.Status(), Close: v.flowAddress("step"), Hidden: v.who.GetHideValues()}
+	d.Step = s
+	if atom, ok := d.Flow.Atom(name); ok {
+		s.Atom, s.Status = atom, graph.States[graph.Place(atom.State)]
+	}
+	if s.Atom == nil && len(part.Atoms) > 0 {
+		v.instances(s)
+	}
+	if d.plan != nil {
+		v.planned(d, s)
+	}
+	if s.Atom != nil {
+		s.attempts()
+	}
+	s.Offers = v.interventions(d, name, logbook.InterveneSkip, logbook.InterveneComplete, logbook.InterveneRerun)
+	if d.Job != nil && len(part.Parts) == 0 {
+		return v.loadLog(ctx, d, s)
+	}
+	return nil
+}
+
+// attempts are the latest attempts at the step.
+func (s *stepData) attempts() {
+	kept := s.Atom.Attempts
+	for i := len(kept) - 1; i >= max(0, len(kept)-maxAttempts); i-- {
+		a := attempt{Attempt: &kept[i], Class: attemptClass(&kept[i]), Failed: causeText(kept[i].Failure), Tail: cut(kept[i].Stderr, maxResult)}
+		if len(a.Result) > 0 {
+			a.Value = cut(jsonText(a.Result), maxResult)
+		}
+		s.Attempts = append(s.Attempts, a)
+	}
+	s.Earlier = len(kept) + s.Atom.Folded.Len() - len(s.Attempts)
+}
+
+// causeText is a failure in a line; empty: there is none.
+func causeText(f *logbook.Failure) string {
+	if f == nil {
+		return ""
+	}
+	text := f.Kind
+	if f.Step != "" {
+		text = "step " + f.Step + ": " + text
+	}
+	if f.Message != "" {
+		text += ": " + f.Message
+	}
+	return cut(text, maxResult)
+}
+
+// instances are links to the instances of a step, the most urgent first.
+func (v *visit) instances(s *stepData) {
+	atoms := slices.Clone(s.Part.Atoms)
+	slices.SortStableFunc(atoms, func(a, b *logbook.AtomDetail) int { return graph.Place(a.State) - graph.Place(b.State) })
+	for _, atom := range atoms[:min(len(atoms), maxInstances)] {
+		s.Instances = append(s.Instances, v.stepLink(atom.Name, graph.Place(atom.State)))
+	}
+	s.More = len(atoms) - len(s.Instances)
+}
+
+func (v *visit) stepLink(name string, state int) stepLink {
+	return stepLink{name, v.flowAddress("step", name) + "#step", graph.States[state].Sign, graph.States[state].Name}
+}
+
+// planned adds what the plan says of a step: what it waits for, and its arguments.
+func (v *visit) planned(d *flowData, s *stepData) {
+	number, ok := d.plan.Find(s.Part.Name)
+	if !ok {
+		return
+	}
+	for _, before := range d.plan.Predecessors(number) {
+		if part := d.root.Find(d.plan.Step(before).Name()); part != nil && len(s.Waits) < maxInstances {
+			s.Waits = append(s.Waits, v.stepLink(part.Name, part.State()))
+		}
+	}
+	store := d.store()
+	for _, wire := range d.plan.Arguments(number) {
+		var value json.RawMessage
+		switch {
+		case wire.From == flow.FromStore:
+			value = store[wire.Symbol]
+		case wire.From >= 0 && wire.Part == flow.PartWhole:
+			if atom, found := d.Flow.Atom(d.plan.Step(wire.From).Name()); found {
+				value = fieldOf(atom, wire.Field)
+			}
+		}
+		s.Arguments = append(s.Arguments, argument{wire.Name, d.plan.Source(wire), cut(jsonText(value), maxResult)})
+	}
+}
+
+// fieldOf is a field of a step's result, or all of it; nil: there is none.
+func fieldOf(atom *logbook.AtomDetail, field string) json.RawMessage {
+	result, _ := atom.Result()
+	if field == "" {
+		return result
+	}
+	var fields logbook.Values
+	_ = json.Unmarshal(result, &fields) // a result that is no object has no fields
+	return fields[field]
+}
+
+// loadLog reads the last lines that the step has written on the node that runs it.
+func (v *visit) loadLog(ctx context.Context, d *flowData, s *stepData) error {
+	s.Follow = "conductord job logs " + d.Job.ID.String() + " --follow --step " + cli.Quoted(s.Name)
+	request := &v1.ReadLogsRequest{Job: d.Job.ID.String(), Step: s.Name}
+	for range maxLogPages {
+		page, err := ask(ctx, v.api.board.ReadLogs, request)
+		if errors.Is(err, jobs.ErrNotAllowed) || errors.Is(err, jobs.ErrUnavailable) {
+			s.NoLog = err.Error()
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, line := range page.GetLines() {
+			s.Log += line.GetText() + "\n"
+		}
+		if len(s.Log) > maxLog {
+			_, s.Log, _ = strings.Cut(s.Log[len(s.Log)-maxLog:], "\n")
+		}
+		if request.After = page.GetNext(); len(page.GetLines()) == 0 {
+			break
+		}
+	}
+	return nil
+}
+
+// interventions are those of some kinds that the flow takes now and the person may do.
+func (v *visit) interventions(d *flowData, step string, kinds ...logbook.InterventionKind) (offers []offer) {
+	if !v.may(command.Operate, d.board()) {
+		return nil
+	}
+	for _, kind := range kinds {
+		said := logbook.Intervention{Kind: kind, Step: step, ID: d.interventionID(kind, step)}
+		if _, err := d.Flow.Admit(&said); err != nil {
+			continue
+		}
+		how := map[logbook.InterventionKind]offer{
+			logbook.InterveneRetryRevert: {Text: "Retry the failed undos", Help: "Each is tried again as if for the first time.", Command: "retry-revert " + d.ID},
+			logbook.InterveneSkip:        {Text: "Skip its undo", Help: "Nothing of it is left to undo; the flow undoes the rest.", Command: "skip " + d.ID + " " + cli.Quoted(step)},
+			logbook.InterveneComplete:    {Text: "Complete it by hand", Help: "Its work is done; the flow goes on forwards.", Command: "complete " + d.ID + " " + cli.Quoted(step) + " --result JSON", Result: true},
+			logbook.InterveneRerun:       {Text: "Run all of it again", Help: "Nothing is undone first.", Command: "rerun " + d.ID},
+			logbook.InterveneTakeBack:    {Text: "Take back what waits", Help: "Interventions that no conductor has carried out yet are dropped.", Command: "take-back " + d.ID},
+		}[kind]
+		if kind == logbook.InterveneRerun && step != "" {
+			how.Text, how.Help, how.Command = "Run again from here", "It runs again, and all steps that wait for it. Nothing is undone first.", how.Command+" --from "+cli.Quoted(step)
+		}
+		how.Address, how.Do, how.Step, how.ID, how.Command = v.flowAddress(""), string(kind), step, said.ID.String(), "conductord flow "+how.Command
+		offers = append(offers, how)
+	}
+	return offers
+}
+
+// interventionID is the same until the flow changes.
+func (d *flowData) interventionID(kind logbook.InterventionKind, step string) uuid.UUID {
+	return uuid.NewSHA1(d.Flow.ID.UUID, fmt.Append(nil, d.Flow.Fence, d.Flow.Sequence, len(d.Flow.Interventions), kind, step))
+}
+
+// stops are what the person may do to the flow's job.
+func (v *visit) stops(d *flowData) (offers []offer) {
+	for _, a := range jobActions() {
+		if d.message != nil && stopVerbs[a.Verb] && a.fits(d.message) && v.may(a.permission, d.board()) {
+			offers = append(offers, offer{Address: v.flowAddress(""), Do: a.Verb, Text: a.Text, Help: a.Help, Command: "conductord " + a.Command + " " + d.ID, Danger: a.Danger})
+		}
+	}
+	return offers
+}
+
+// stopVerbs are the actions on jobs that the page of a flow offers too.
+var stopVerbs = map[string]bool{"resume": true, "suspend": true, "cancel": true}
+
+func (d *flowData) board() string {
+	if d.Job != nil {
+		return d.Job.Board
+	}
+	return access.AllBoards
+}
+
+// changeFlow does what a button of the page offers.
+func changeFlow(ctx context.Context, v *visit) (next string, err error) {
+	data := &flowData{ID: v.request.PathValue("id")}
+	if err := v.findFlow(ctx, data); err != nil {
+		return "", err
+	}
+	if next = "flows/" + data.ID + "?" + v.request.URL.RawQuery; stopVerbs[v.form("do")] {
+		v.request.SetPathValue("verb", v.form("do"))
+		_, err = actOnJob(ctx, v)
+		return next, err
+	}
+	said := &v1.Intervention{
+		Id: v.form("id"), Flow: data.Flow.ID.String(), Kind: v.form("do"), Step: v.form("step"), By: dashboardName, Reason: v.form("reason"),
+	}
+	if result := v.form("result"); result != "" {
+		said.Result = command.ValueToProto(json.RawMessage(result))
+	}
+	_, err = ask(ctx, v.api.board.Intervene, said)
+	return next, err
+}
+
+// cut shortens a text.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "\n… cut; the command line shows the rest"
+}

@@ -1,0 +1,247 @@
+package dashboard_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/conductord/conductord/cmd/conductord/dashboard"
+	"github.com/conductord/conductord/conductor"
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/handler"
+	"github.com/conductord/conductord/flow/spec"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/node/nodetest"
+)
+
+// flowPages is the dashboard of a node that runs flow documents.
+type flowPages struct {
+	t       *testing.T
+	cluster *nodetest.Cluster
+	server  *httptest.Server
+}
+
+func newFlowPages(t *testing.T, handlers map[string]string) *flowPages {
+	t.Helper()
+	p := &flowPages{t: t, cluster: nodetest.New(t, 1)}
+	api := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: p.cluster.Endpoints[0]})
+	p.server = httptest.NewServer(dashboard.New(dashboard.Options{API: api, Path: "/dashboard/", Node: "n1", Logger: hclog.NewNullLogger()}))
+	t.Cleanup(p.server.Close)
+	directory := t.TempDir()
+	for name, script := range handlers {
+		if err := os.WriteFile(filepath.Join(directory, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set, err := handler.Open(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := flow.NewRegistry()
+	if err := registry.Register(spec.Kind, spec.Factory(set)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- conductor.Run(ctx, conductor.Options{Client: p.cluster.Client, Registry: registry, Name: "worker"})
+	}() // ends with ctx
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// run posts a document as a job.
+func (p *flowPages) run(document string) jobs.Job {
+	p.t.Helper()
+	path := "flow.toml"
+	if strings.HasPrefix(document, "{") {
+		path = "flow.json"
+	}
+	d, err := spec.Parse([]byte(document), path)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	book := logbook.NewBookID()
+	posting := jobs.Posting{Name: d.Name, Book: &logbook.Book{ID: book, Name: d.Name, Flows: []logbook.FlowDetail{d.Detail(logbook.NewFlowID(), book, d.Store)}}}
+	job, err := jobs.PostOne(p.t.Context(), p.cluster.Client, posting)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return job
+}
+
+func (p *flowPages) wait(id jobs.JobID) jobs.Job {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
+	defer cancel()
+	job, err := p.cluster.Client.Wait(ctx, id)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return job
+}
+
+func (p *flowPages) get(path string) string {
+	p.t.Helper()
+	return p.body(http.Get(p.server.URL + "/dashboard/" + path))
+}
+
+func (p *flowPages) body(answer *http.Response, err error) string {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		p.t.Fatalf("%s: %s %v\n%s", answer.Request.URL, answer.Status, err, text)
+	}
+	return string(text)
+}
+
+// press presses the button of a page for an intervention or a stop.
+func (p *flowPages) press(page, do string) string {
+	p.t.Helper()
+	form := regexp.MustCompile(`name="do" value="` + do + `"><input type="hidden" name="step" value="([^"]*)"><input type="hidden" name="id" value="([^"]*)"`).FindStringSubmatch(page)
+	action := regexp.MustCompile(`action="([^"]*/flows/[^"]*)"`).FindStringSubmatch(page)
+	if form == nil || action == nil {
+		p.t.Fatalf("the page has no button for %s:\n%s", do, page)
+	}
+	return p.body(http.PostForm(p.server.URL+action[1], url.Values{"do": {do}, "step": {form[1]}, "id": {form[2]}, "reason": {"checked by hand"}}))
+}
+
+// wants checks what a page has, and what it has not: the texts that begin with "no ".
+func (p *flowPages) wants(page string, texts ...string) {
+	p.t.Helper()
+	for _, text := range texts {
+		absent, no := strings.CutPrefix(text, "no ")
+		if strings.Contains(page, absent) == no {
+			p.t.Errorf("wanted %q in:\n%s", text, page)
+		}
+	}
+}
+
+// TestFailedFlow looks at a flow whose undo fails, and skips that undo.
+func TestFailedFlow(t *testing.T) {
+	p := newFlowPages(t, map[string]string{
+		"reserve": `echo '{"address": "10.0.0.7"}'`, "release": `echo "cannot give <it> back" >&2; exit 65`, "start": `echo "no route" >&2; exit 65`,
+	})
+	job := p.run(`
+		name = "place"
+		pattern = "linear"
+		store = {region = "eu"}
+		[[steps]]
+		name = "reserve"
+		revert = "release"
+		requires = ["region"]
+		provides = "address"
+		[[steps]]
+		name = "start"
+		requires = ["address"]
+		[[steps]]
+		name = "announce"
+		handler = "reserve"`)
+	if job = p.wait(job.ID); job.Outcome != jobs.OutcomeFailed {
+		t.Fatalf("the job ended as %+v", job)
+	}
+	page := "flows/" + job.ID.String()
+	p.wants(p.get("jobs/"+job.ID.String()), `href="/dashboard/`+page+`"`)
+	p.wants(p.get(page),
+		`marker-start="url(#arrow)"`, `aria-label="reserve, revert-failure"`, `aria-label="start, reverted after failure"`, `aria-label="announce, pending"`,
+		`<td>reserve</td>`, "conductord flow retry-revert "+job.ID.String(), "conductord flow rerun", "no conductord flow skip", "no job suspend", "no style=")
+	step := p.get(page + "?step=reserve")
+	p.wants(step, "conductord flow skip "+job.ID.String()+" reserve", "conductord flow complete", "--from reserve", "cannot give &lt;it&gt; back",
+		"<td>store</td>", "&#34;eu&#34;", "&#34;address&#34;", `class="box revert-failure selected"`)
+	p.wants(p.get(page+"?step=start"), "Waits for", "no conductord flow skip", "<td>reserve</td>")
+	p.wants(p.get("flows/"+job.Flow.String()), `aria-label="reserve, revert-failure"`)
+	p.wants(p.press(step, "skip"), `id="step"`)
+	if job = p.wait(job.ID); job.Outcome != jobs.OutcomeReverted {
+		t.Errorf("after the skip the job ended as %s %s", job.State, job.Outcome)
+	}
+	p.wants(p.get(page), "skip reserve by dashboard", "checked by hand", "conductord flow rerun", "no retry-revert "+job.ID.String())
+}
+
+// TestRunningFlow looks at a flow that waits for a file: what a revert would undo, and its cancellation.
+func TestRunningFlow(t *testing.T) {
+	gate := filepath.Join(t.TempDir(), "gate")
+	p := newFlowPages(t, map[string]string{"quick": "exit 0", "undo": "exit 0", "wait": "echo begun >" + gate + "; sleep 600"})
+	job := p.run(`
+		name = "copy"
+		pattern = "linear"
+		[[steps]]
+		name = "lock"
+		handler = "quick"
+		revert = "undo"
+		[[steps]]
+		name = "parts"
+		[[steps.steps]]
+		name = "wait"`)
+	for p.get("flows/"+job.ID.String()) == "" || !exists(gate) { // each look takes its time
+		if t.Context().Err() != nil {
+			t.Fatal("the step does not begin")
+		}
+	}
+	page := "flows/" + job.ID.String()
+	shown := p.get(page + "?undo=1")
+	p.wants(shown, `aria-label="wait, running"`, "lock: its revert runs", "wait: nothing, it has no revert, after it was interrupted", "conductord job suspend", "conductord job cancel", "no conductord flow rerun", `marker-end="url(#arrow)"`)
+	p.wants(p.get(page+"?open="), `aria-label="parts, 1 steps: 1 running"`, "no aria-label=\"wait, running\"")
+	p.press(shown, "cancel")
+	if job = p.wait(job.ID); job.Outcome != jobs.OutcomeCancelled {
+		t.Errorf("the job ended as %s %s", job.State, job.Outcome)
+	}
+	p.wants(p.get(page), `aria-label="lock, reverted"`, `aria-label="wait, reverted after interruption"`, "no conductord job cancel")
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// TestBigFlow holds pages of flows with the largest documents to their limit, which the dashboard refuses to exceed.
+func TestBigFlow(t *testing.T) {
+	p := newFlowPages(t, map[string]string{"elsewhere": "exit 0"})
+	const steps = 4_000
+	for _, pattern := range []string{"linear", "unordered"} {
+		var all []map[string]string
+		for i := range steps {
+			all = append(all, map[string]string{"name": fmt.Sprint("s", i), "handler": "missing"})
+		}
+		text, err := json.Marshal(map[string]any{"name": "big", "pattern": pattern, "steps": all})
+		if err != nil {
+			t.Fatal(err)
+		}
+		page := "flows/" + p.run(string(text)).ID.String()
+		link := regexp.MustCompile(`href="/dashboard/([^"]*open=[^"#]*)[^"]*" aria-label="s`)
+		for range 5 {
+			began := time.Now()
+			shown := p.get(page)
+			t.Logf("%s: %d bytes in %s", page, len(shown), time.Since(began))
+			p.wants(shown, "4000 pending")
+			next := link.FindAllStringSubmatch(shown, -1)
+			if len(next) == 0 {
+				break
+			}
+			page = strings.ReplaceAll(next[len(next)-1][1], "&amp;", "&")
+		}
+		p.wants(p.get(page), `aria-label="s3999, pending"`)
+	}
+}

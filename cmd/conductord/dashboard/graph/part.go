@@ -1,0 +1,286 @@
+// Package graph draws a flow as SVG: a box for each step, an arrow from each step to those that
+// wait for it.
+//
+// Its nouns: a Part is a step, or a flow with parts of its own. A Picture is a Part that is laid out:
+// Boxes and Lines with coordinates. Parts are open, and show their parts in a frame, or folded, and
+// are one box that counts steps by state. Parts that have too many parts are folded by size.
+//
+// The coordinates follow from the structure and from what is open alone: the same flow has the same
+// picture, and a change of a state moves nothing. Nothing here reads a clock or keeps anything.
+package graph
+
+import (
+	"strings"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+// Kind is what a Part is.
+type Kind int
+
+// The kinds.
+const (
+	Step  Kind = iota
+	Retry      // the atom that decides about the flow that it stands in
+	List       // the atom that takes the list of an each
+	Flow       // a flow in the flow
+	Each       // a flow that is run once for each element of a list
+	Fold       // parts that stand together only because there are too many
+)
+
+// Part is a step of a flow, or a flow.
+type Part struct {
+	Name  string
+	Kind  Kind
+	Only  string                // the conditions under which it, or the part that it begins, runs; empty: always
+	Atoms []*logbook.AtomDetail // of a step: its record, or those of its instances; none: it has not begun
+	Parts []*Part
+	// Edges are between Parts, by index: To waits for From. They form no cycle: an edge that
+	// closes one is not drawn.
+	Edges []Edge
+
+	counts Counts // of all steps in it; Draw sets them
+}
+
+// Edge leads from one part to another.
+type Edge struct{ From, To int }
+
+// Counts are numbers of steps by the index of their state in States.
+type Counts [len(States)]int
+
+// Status is a state of steps for people.
+type Status struct {
+	State logbook.AtomState
+	Sign  string
+	Name  string // and the class in the picture
+}
+
+// States are the states of steps, the most urgent first.
+var States = [...]Status{
+	{logbook.AtomRevertFailure, "‼", "revert-failure"},
+	{logbook.AtomFailure, "✕", "failure"},
+	{logbook.AtomReverting, "◀", "reverting"},
+	{logbook.AtomRetrying, "↻", "retrying"},
+	{logbook.AtomRunning, "▶", "running"},
+	{logbook.AtomPending, "○", "pending"},
+	{logbook.AtomReverted, "↶", "reverted"},
+	{logbook.AtomSuccess, "✓", "success"},
+	{logbook.AtomIgnored, "⊘", "ignored"},
+}
+
+// Place is the index of a state in States. A step without a state is pending.
+func Place(state logbook.AtomState) int {
+	for i := range States {
+		if States[i].State == state {
+			return i
+		}
+	}
+	return Place(logbook.AtomPending)
+}
+
+// Of makes the parts of a flow. With a plan it has all steps in their order. Without one, nobody
+// here knows what the steps wait for: it has those that are recorded, without edges.
+func Of(detail *logbook.FlowDetail, plan *flow.Plan) *Part {
+	b := builder{leaves: map[string]*Part{}}
+	root := &Part{Name: detail.Name, Kind: Flow}
+	if plan == nil {
+		b.recorded(root, detail)
+	} else {
+		b.planned(root, plan.Template())
+	}
+	for i := range detail.Atoms {
+		atom := &detail.Atoms[i]
+		if leaf := b.leaf(atom.Name); leaf != nil {
+			leaf.Atoms = append(leaf.Atoms, atom)
+		}
+	}
+	return root
+}
+
+// count counts the steps of a part, by state. Retries and lists are no work.
+func (p *Part) count() Counts {
+	p.counts = Counts{}
+	for _, part := range p.Parts {
+		for i, n := range part.count() {
+			p.counts[i] += n
+		}
+	}
+	if p.Kind != Step {
+		return p.counts
+	}
+	for _, atom := range p.Atoms {
+		p.counts[Place(atom.State)]++
+	}
+	if len(p.Atoms) == 0 {
+		p.counts[Place("")]++
+	}
+	return p.counts
+}
+
+// builder makes the parts of one flow.
+type builder struct {
+	plan   *flow.Plan
+	leaves map[string]*Part // by the name of the step
+	around map[*Part]*Part  // the part around each
+	index  map[*Part]int    // in the part around it
+	first  map[*Part]int    // the number of its first step
+}
+
+// leaf is the part for a step, or for an instance of a step.
+func (b *builder) leaf(name string) *Part {
+	for ok := true; ok; name, ok = baseOf(name) {
+		if leaf := b.leaves[name]; leaf != nil {
+			return leaf
+		}
+	}
+	return nil
+}
+
+func (b *builder) recorded(root *Part, detail *logbook.FlowDetail) {
+	add := func(name string, kind logbook.AtomKind) {
+		if b.leaf(name) == nil {
+			leaf := &Part{Name: name, Kind: map[logbook.AtomKind]Kind{logbook.KindRetry: Retry, logbook.KindEach: List}[kind]}
+			root.Parts, b.leaves[name] = append(root.Parts, leaf), leaf
+		}
+	}
+	if detail.Definition != nil {
+		if steps, err := detail.Definition.Steps(); err == nil { // else the steps that have begun are what there is
+			for i := range steps {
+				add(steps[i].Name, steps[i].Kind)
+			}
+		}
+	}
+	for i := range detail.Atoms {
+		add(detail.Atoms[i].Name, detail.Atoms[i].Kind)
+	}
+}
+
+func (b *builder) planned(root *Part, plan *flow.Plan) {
+	b.plan, b.around, b.index, b.first = plan, map[*Part]*Part{}, map[*Part]int{}, map[*Part]int{}
+	if f, ok := plan.Root().(*flow.Flow); ok {
+		b.children(root, f)
+	} else {
+		b.step(root, plan.Root().Name(), Step)
+	}
+	for _, choice := range plan.Choices() {
+		first := b.leaves[plan.Step(choice.Target.First).Name()]
+		for i := range choice.Deciders {
+			first.Only = strings.TrimPrefix(first.Only+" and "+choice.Deciders[i].Name, " and ")
+		}
+	}
+	b.connect(root)
+}
+
+// children adds the parts of a flow.
+func (b *builder) children(p *Part, f *flow.Flow) {
+	if retry := f.Retrier(); retry != nil {
+		b.step(p, retry.Name(), Retry)
+	}
+	children := f.Children()
+	if f.Pattern() == flow.PatternEach {
+		b.step(p, f.Name(), List)
+		if body, ok := children[0].(*flow.Flow); ok {
+			b.children(p, body)
+			return
+		}
+	}
+	for _, child := range children {
+		inner, isFlow := child.(*flow.Flow)
+		if !isFlow {
+			b.step(p, child.Name(), Step)
+			continue
+		}
+		part := &Part{Name: inner.Name(), Kind: Flow}
+		if inner.Pattern() == flow.PatternEach {
+			part.Kind = Each
+		}
+		b.put(p, part)
+		if b.children(part, inner); len(part.Parts) == 0 { // nothing of it is left by the targets
+			p.Parts = p.Parts[:len(p.Parts)-1]
+			delete(b.around, part)
+		}
+	}
+}
+
+func (b *builder) put(p, part *Part) {
+	b.around[part], b.index[part] = p, len(p.Parts)
+	p.Parts = append(p.Parts, part)
+}
+
+func (b *builder) step(p *Part, name string, kind Kind) {
+	number, left := b.plan.Find(name)
+	if !left {
+		return
+	}
+	leaf := &Part{Name: name, Kind: kind}
+	b.leaves[name] = leaf
+	b.put(p, leaf)
+	for up := leaf; up != nil; up = b.around[up] {
+		if first, known := b.first[up]; !known || number < first {
+			b.first[up] = number
+		}
+	}
+}
+
+// connect makes the edges in a part. A flow waits as a whole for what is before it, so what its first
+// step waits for is what all of it waits for.
+func (b *builder) connect(p *Part) {
+	for i, part := range p.Parts {
+		for _, before := range b.plan.Predecessors(b.first[part]) {
+			up := b.leaves[b.plan.Step(before).Name()]
+			for up != nil && b.around[up] != p {
+				up = b.around[up]
+			}
+			if up != nil {
+				p.Edges = append(p.Edges, Edge{b.index[up], i})
+			}
+		}
+		b.connect(part)
+	}
+}
+
+// Find is the step of a name, or the step that it is an instance of; nil: there is none.
+func (p *Part) Find(name string) *Part {
+	for {
+		if found := p.find(name); found != nil {
+			return found
+		}
+		base, ok := baseOf(name)
+		if !ok {
+			return nil
+		}
+		name = base
+	}
+}
+
+func (p *Part) find(name string) *Part {
+	if len(p.Parts) == 0 && p.Name == name {
+		return p
+	}
+	for _, part := range p.Parts {
+		if found := part.find(name); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// Walk calls a function for the record of each step in a part.
+func (p *Part) Walk(do func(*logbook.AtomDetail)) {
+	for _, atom := range p.Atoms {
+		do(atom)
+	}
+	for _, part := range p.Parts {
+		part.Walk(do)
+	}
+}
+
+// baseOf is the name of the step that an instance, such as ship[3], was made of.
+func baseOf(name string) (base string, ok bool) {
+	open := strings.LastIndexByte(name, '[')
+	if open <= 0 || !strings.HasSuffix(name, "]") {
+		return name, false
+	}
+	return name[:open], true
+}
