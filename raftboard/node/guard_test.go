@@ -242,6 +242,7 @@ func (o *tenant) requests() map[string]string {
 
 // ofCluster are the calls that concern no board, with requests that change nothing.
 var ofCluster = map[string]string{
+	"ClusterService/Activity":         `{}`,
 	"ClusterService/AddMember":        `{"name": "nobody"}`,
 	"ClusterService/RemoveMember":     `{"name": "nobody"}`,
 	"ClusterService/SetVote":          `{"name": "nobody"}`,
