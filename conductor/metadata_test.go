@@ -13,7 +13,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// registrations counts what a board is told of entities.
+// registrations counts the registrations of entities at a board.
 type registrations struct {
 	cluster
 	count atomic.Int32

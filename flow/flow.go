@@ -9,7 +9,7 @@
 // runs. A Registry builds flows by name, so that a logbook holds names and
 // arguments but never code.
 //
-// A flow of two steps, the first of which can be undone. The fields of their structs
+// A flow of two steps. The first can be undone. The fields of their structs
 // tie them together: city comes from the job's store, and room from the step before.
 //
 //	type order struct{ City string `json:"city"` }

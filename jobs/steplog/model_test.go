@@ -93,7 +93,7 @@ func TestBufferAgreesWithItsModel(t *testing.T) {
 				_, ended := m.of(id.String())
 				size -= ended
 			}
-			// If no job can give way, the buffer drops from the largest attempt, of which there are many.
+			// If no job can give way, the buffer drops lines of the largest attempt.
 			if size+len(line.Text)+cost <= steplog.MaxBuffer {
 				b.Append(job, line, len(line.Text))
 				m.append(job, line)

@@ -31,8 +31,8 @@ func agoText(t time.Time) string {
 	return shortSpan(now.Sub(t)) + " ago"
 }
 
-// shortSpan shows a span in the smallest unit of which it has less than a hundred, so that a
-// column of ages is narrow.
+// shortSpan shows a span in the smallest unit that needs two digits, so that a column of ages
+// is narrow.
 func shortSpan(span time.Duration) string {
 	const day, few = 24 * time.Hour, 100
 	switch {
