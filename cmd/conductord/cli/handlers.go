@@ -89,7 +89,7 @@ func (p *Program) sayLacking(job *jobs.Job, conductors []jobs.Entity, handlers [
 		case len(lacking) == 0:
 		case len(able) == 0:
 			p.Note("warning: no live conductor of board %q offers the handler %q, and without it the job is trashed: "+
-				"install it in a directory of conductor.handlers of %s; if the job is trashed by then, `conductord job retry %s`",
+				"install it in a directory of conductor.handlers of %s; if the job is trashed before that, run `conductord job retry %s`",
 				job.Board, handler, few(lacking), job.ID)
 		default:
 			p.Note("warning: of the live conductors of board %q, only %s can run the handler %q, and the job waits for them: "+

@@ -51,7 +51,7 @@ func TestMissingHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	const none = "conductord: warning: no live conductor of board \"default\" offers the handler \"paint\", and without it the job is trashed: " +
-		"install it in a directory of conductor.handlers of c1, c2; if the job is trashed by then, `conductord job retry ID`\n"
+		"install it in a directory of conductor.handlers of c1, c2; if the job is trashed before that, run `conductord job retry ID`\n"
 	for _, row := range []struct {
 		name       string
 		conductors map[string]string
