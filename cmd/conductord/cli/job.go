@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/meant"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -103,7 +104,7 @@ func parseStates(names []string) ([]jobs.State, error) {
 	for _, name := range names {
 		state := jobs.State(strings.ToLower(name))
 		if !slices.Contains(jobs.States, state) {
-			return nil, usageError{fmt.Errorf("--state must be one of %s, not %.64q", strings.Join(stateNames(), ", "), name)}
+			return nil, usageError{fmt.Errorf("--state must be one of %s, not %.64q%s", strings.Join(stateNames(), ", "), name, meant.Hint(name, stateNames()))}
 		}
 		states = append(states, state)
 	}

@@ -178,6 +178,7 @@ func TestWrongCommandLines(t *testing.T) {
 		{"board limit b --jobs -1", `--jobs must be a whole number, not negative, not "-1"`},
 		{"job list --board", "--board needs a value: only of this board"},
 		{"job list --state lost", "--state must be one of delayed, claimable"},
+		{"job list --state complted", `not "complted"; did you mean "completed"?`},
 		{"job list --limit -1", "--limit must not be negative"},
 		{"job list --timeout -1s", "--timeout must not be negative"},
 		{"job list -o yaml", "--output must be table or json"},
