@@ -1,0 +1,45 @@
+// Package browser_test holds what the dashboard promises in a browser: scripts, styles, keys.
+package browser_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+// seeded opens a site with jobs in several states, and gives one that waits and one whose second step runs.
+func seeded(t *testing.T) (s *site, idle, flowing jobs.Job) {
+	t.Helper()
+	if chromium == nil {
+		t.Skip("no chromium is installed")
+	}
+	s = open(t)
+	idle, flowing = s.idle("waiting one"), s.run(order)
+	ended := s.idle("cancelled one")
+	if err := s.cluster.Client.Cancel(t.Context(), jobs.JobCommand{Job: ended.ID}); err != nil {
+		t.Fatal(err)
+	}
+	return s, idle, flowing
+}
+
+// pages are the addresses of one page of each kind.
+func pages(idle, flowing jobs.Job) map[string]string {
+	return map[string]string{
+		"overview": "", "jobs": "jobs", "job": fmt.Sprintf("jobs/%s", idle.ID), "flow": fmt.Sprintf("flows/%s", flowing.ID), "step": fmt.Sprintf("flows/%s?step=ship", flowing.ID),
+	}
+}
+
+// TestPagesLoad holds that each page loads without a word in the console, from its own host alone (see tab).
+func TestPagesLoad(t *testing.T) {
+	s, idle, flowing := seeded(t)
+	p := s.browse()
+	for name, path := range pages(idle, flowing) {
+		p.visit(path)
+		p.wait(`document.getElementById("live").textContent === "● live"`)
+		p.want(`document.querySelectorAll("h1").length`, "1")
+		if p.text("document.title") == "" {
+			t.Errorf("page %s has no title", name)
+		}
+	}
+}
