@@ -41,12 +41,19 @@ const kept = { DETAILS: ["open"], INPUT: ["value", "checked"], TEXTAREA: [], OPT
 const morph = (old, fresh) => {
   const added = (node) => node.nodeType === 1 && node.classList.contains("copy");
   for (const button of [...old.children].filter(added)) button.remove();
+  const wanted = new Set([...fresh.children].map((child) => child.id).filter(Boolean));
   let place = old.firstChild;
   for (const want of [...fresh.childNodes]) {
     let have = place;
     if (want.id && !(have && have.id === want.id)) {
       have = [...old.children].find((child) => child.id === want.id) || null;
-      if (have) old.insertBefore(have, place);
+      // Moving an element takes its focus, so what is in its way and not wanted goes first.
+      while (have && place && place !== have && !wanted.has(place.id)) {
+        const next = place.nextSibling;
+        place.remove();
+        place = next;
+      }
+      if (have && have !== place) old.insertBefore(have, place);
     }
     if (!have || have.nodeName !== want.nodeName || (have.id || "") !== (want.id || "")) {
       old.insertBefore(want, place);
