@@ -6,10 +6,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"sync"
 
 	"connectrpc.com/connect"
+	"github.com/hashicorp/go-hclog"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
@@ -28,8 +30,8 @@ type api struct {
 }
 
 // newAPI makes the clients for one request of a browser.
-func newAPI(handler http.Handler, browser *http.Request) *api {
-	client, a := &http.Client{Transport: inProcess{handler, browser}}, &api{}
+func newAPI(o *Options, browser *http.Request) *api {
+	client, a := &http.Client{Transport: inProcess{o.API, o.Logger, browser}}, &api{}
 	options := append(wire.ClientOptions(), connect.WithInterceptors(connect.UnaryInterceptorFunc(a.follow)))
 	const base = "http://this.node"
 	a.board = conductordv1connect.NewBoardServiceClient(client, base, options...)
@@ -72,6 +74,7 @@ func ask[Req, Res any](ctx context.Context, call func(context.Context, *connect.
 // and its token.
 type inProcess struct {
 	handler http.Handler
+	logger  hclog.Logger
 	browser *http.Request
 }
 
@@ -91,11 +94,14 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer := &answerWriter{header: make(http.Header), began: make(chan struct{}), body: writer}
 	go func() {
 		defer func() {
-			if fault := recover(); fault != nil && fault != http.ErrAbortHandler {
-				panic(fault)
+			end := io.EOF
+			if fault := recover(); fault != nil { // as net/http does: a call that fails so must not stop the node
+				t.logger.Error("internal error: a call of the dashboard panics", "call", call.URL.Path, "panic", fault, "stack", string(debug.Stack()))
+				answer.WriteHeader(http.StatusInternalServerError)
+				end = io.ErrUnexpectedEOF
 			}
 			answer.WriteHeader(http.StatusOK)
-			_ = writer.CloseWithError(io.EOF)
+			_ = writer.CloseWithError(end)
 		}()
 		t.handler.ServeHTTP(answer, call)
 	}()

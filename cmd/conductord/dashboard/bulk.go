@@ -31,9 +31,15 @@ func (v *visit) bulkActions(f *jobFilter) (actions []bulkAction) {
 	if f.flags() == "" || !v.may(command.Operate, boardOr(f.Board, access.AllBoards)) {
 		return nil
 	}
+	address := v.request.URL.Query()
+	address.Del("after")
+	address.Del("done")
+	if f.Board != "" {
+		address.Set("board", f.Board)
+	}
 	for _, of := range bulkTexts {
 		if _, err := (&jobs.Bulk{Action: of.action, Query: f.query()}).Narrowed(); err == nil {
-			actions = append(actions, bulkAction{of.text, v.board.views.address("bulk", string(of.action)) + "?" + v.request.URL.Query().Encode()})
+			actions = append(actions, bulkAction{of.text, v.board.views.address("bulk", string(of.action)) + "?" + address.Encode()})
 		}
 	}
 	return actions
@@ -87,6 +93,9 @@ func (v *visit) bulkOf() (*v1.BulkRequest, *jobFilter, error) {
 // loadBulk counts the jobs to which something would be done, and asks.
 func loadBulk(ctx context.Context, v *visit) (view, error) {
 	request, filter, err := v.bulkOf()
+	if err == nil && v.board.options.ReadOnly {
+		err = errReadOnly
+	}
 	if err != nil {
 		return view{}, err
 	}
@@ -141,7 +150,7 @@ func doBulk(ctx context.Context, v *visit) (string, error) {
 		}
 	}
 	if refused > 0 {
-		return "", fmt.Errorf("it was done to %d jobs and refused for %d, of which the first is %w", done, refused, first)
+		return "", fmt.Errorf("it was done to %d jobs and refused for %d, first because: %w", done, refused, first)
 	}
 	query := v.request.URL.Query()
 	query.Set("done", strconv.Itoa(done))

@@ -2,7 +2,7 @@
 // has failed, and the buttons for what one would do next.
 //
 // The dashboard is a client of the node's own API, in the same process, with the credentials of
-// the person who looks. So permissions, hidden values, quotas, audit and forwarding to the leader
+// the person at the browser. So permissions, hidden values, quotas, audit and forwarding to the leader
 // are decided where they are decided for every client, and the dashboard decides nothing. It only
 // leaves out buttons that the person may not use; see visit.may. Reads are stale reads of this
 // node, so an open page costs the leader nothing.
@@ -174,12 +174,14 @@ func (d *Dashboard) page(p page) http.Handler {
 	})
 }
 
+var errReadOnly = &statusError{http.StatusForbidden, "this dashboard only shows (dashboard.read_only); use the command line"}
+
 // action carries out a change and sends the browser to the page that shows it.
 func (d *Dashboard) action(a action) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v, err := d.visit(r)
 		if err == nil && d.options.ReadOnly {
-			err = &statusError{http.StatusForbidden, "this dashboard only shows (dashboard.read_only); use the command line"}
+			err = errReadOnly
 		}
 		if err == nil {
 			err = v.readForm()

@@ -186,6 +186,7 @@ func TestPagesShowWhatThePrincipalMay(t *testing.T) {
 		{"viewer", "/dashboard/bulk/cancel?board=one", 403, []string{"may not operate"}, nil},
 		{"operator", "/dashboard/jobs/" + one.String(), 200, []string{"/cancel\"", "conductord job cancel " + one.String()}, []string{"/repost\""}},
 		{"operator", "/dashboard/bulk/cancel?board=one", 200, []string{"Cancel 1 job?"}, nil},
+		{"operator", "/dashboard/jobs", 200, []string{`/dashboard/bulk/cancel?board=one"`, "job list --board one"}, nil},
 		{"blind", "/dashboard/", 200, []string{">two<", "The last day"}, nil},
 		{"blind", "/dashboard/jobs/" + two.String(), 200, []string{"theirs", "Values are hidden from you"}, []string{"alert(1)"}},
 		{"operator", "/dashboard/jobs/nonsense", 400, []string{"job id"}, nil},
@@ -263,6 +264,23 @@ func TestReadOnly(t *testing.T) {
 	}
 	if response, _ := s.request(http.MethodPost, "operator", path+"/cancel", nil); response.StatusCode != http.StatusForbidden || s.state(id) != jobs.StateClaimable {
 		t.Errorf("cancelling: status %d, and the job is %s", response.StatusCode, s.state(id))
+	}
+	if response, _ := s.request(http.MethodGet, "operator", "/dashboard/bulk/cancel?board=one", nil); response.StatusCode != http.StatusForbidden {
+		t.Errorf("a bulk is offered with status %d", response.StatusCode)
+	}
+}
+
+// A call that panics fails its page, and not the node.
+func TestPanicOfACall(t *testing.T) {
+	api := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oh") })
+	server := newServer(t, dashboard.New(dashboard.Options{API: api, Path: "/dashboard/", Logger: hclog.NewNullLogger()}))
+	response, err := http.Get(server + "/dashboard/jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusInternalServerError {
+		t.Errorf("status %d", response.StatusCode)
 	}
 }
 

@@ -140,6 +140,41 @@ func (p *flowPages) wants(page string, texts ...string) {
 	}
 }
 
+// TestManyAttempts looks at a step with more attempts than are shown, whose stderr has carriage
+// returns: these would end lines of the live page's events, and what follows could pose as a field.
+func TestManyAttempts(t *testing.T) {
+	p := newFlowPages(t, map[string]string{"load": `printf '50%%\revent: problem\r\n' >&2; exit 1`})
+	job := p.run(`
+		name = "import"
+		[[steps]]
+		name = "load"
+		retry = {attempts = 7, delay = "10ms"}
+	`)
+	p.wait(job.ID)
+	path := "flows/" + job.ID.String() + "?step=load"
+	p.wants(p.get(path), "2 earlier attempts are not shown", "event: problem")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.server.URL+"/dashboard/"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", "text/event-stream")
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var event strings.Builder
+	for buffer := make([]byte, 4096); !strings.Contains(event.String(), "\n\n"); {
+		n, err := answer.Body.Read(buffer)
+		if event.Write(buffer[:n]); err != nil {
+			t.Fatalf("the stream ends: %v\n%s", err, event.String())
+		}
+	}
+	p.wants(event.String(), "event: main", "data: event: problem", "no \r")
+}
+
 // TestFailedFlow looks at a flow whose undo fails, and skips that undo.
 func TestFailedFlow(t *testing.T) {
 	p := newFlowPages(t, map[string]string{

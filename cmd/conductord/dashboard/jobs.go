@@ -107,14 +107,15 @@ func loadJobs(ctx context.Context, v *visit) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	data := jobsData{Filter: filter}
+	var data jobsData
 	if data.Boards, err = v.boards(ctx); err != nil {
 		return view{}, err
 	}
 	if query.Board == "" && !v.may(command.Read, access.AllBoards) && len(data.Boards) > 0 {
 		query.Board = data.Boards[0] // of a person that may not list all boards
-		data.Filter.Board = query.Board
+		filter.Board = query.Board
 	}
+	data.Filter = filter
 	answer, err := ask(ctx, v.api.board.ListJobs, query)
 	if err != nil {
 		return view{}, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/http"
+	"regexp"
 	"time"
 )
 
@@ -82,6 +83,7 @@ func (s *stream) look(ctx context.Context) (view, error) {
 	d := s.visit.board
 	content, err := s.page.load(bounded, s.visit)
 	if err != nil {
+		s.last = "" // the page is sent again when the problem is over, to take the message away
 		return content, s.send("problem", "", []byte(err.Error()))
 	}
 	text, err := d.main(s.visit, s.page, content)
@@ -101,6 +103,10 @@ func (s *stream) look(ctx context.Context) (view, error) {
 	return content, nil
 }
 
+// carriageReturns end a line of an event too. A text with one would end its line early, and what
+// follows could pose as a field of the event.
+var carriageReturns = regexp.MustCompile(`\r\n?`)
+
 // send writes an event.
 func (s *stream) send(kind, id string, text []byte) error {
 	s.sent = time.Now()
@@ -109,8 +115,8 @@ func (s *stream) send(kind, id string, text []byte) error {
 	if id != "" {
 		fmt.Fprintf(&event, "id: %s\n", id)
 	}
-	for line := range bytes.SplitSeq(text, []byte("\n")) {
-		fmt.Fprintf(&event, "data: %s\n", bytes.TrimSuffix(line, []byte("\r")))
+	for line := range bytes.SplitSeq(carriageReturns.ReplaceAll(text, []byte("\n")), []byte("\n")) {
+		fmt.Fprintf(&event, "data: %s\n", line)
 	}
 	event.WriteString("\n")
 	if _, err := s.w.Write(event.Bytes()); err != nil {

@@ -98,7 +98,7 @@ func (v *visit) addNodes(ctx context.Context, data *overviewData) {
 				n.Status = data.Status
 				return
 			}
-			calls := newAPI(v.board.options.API, v.request)
+			calls := newAPI(&v.board.options, v.request)
 			status, err := ask(ctx, calls.cluster.Status, &v1.StatusRequest{Node: member.GetName()})
 			if n.Status = status; err != nil {
 				n.Error = "no answer"
@@ -117,7 +117,8 @@ func (v *visit) addNodes(ctx context.Context, data *overviewData) {
 	}
 }
 
-// judge says what is to be seen of a node that answers. Small differences change all the time and mean nothing.
+// judge sets what the page shows of a node that answers. It leaves out small differences, because
+// they change all the time and mean nothing.
 func (n *nodeData) judge(latest uint64) {
 	if n.Status == nil {
 		return
@@ -158,10 +159,10 @@ func (v *visit) addBoards(ctx context.Context, data *overviewData) error {
 		data.States = append(data.States, stateCount{stateOf(string(state)), string(state), counts[string(state)]})
 	}
 	if n := counts[parked]; n > 0 {
-		data.advise(fmt.Sprintf("%d parked jobs wait for a person", n), "Show held jobs", v.board.views.address("jobs")+"?state=held")
+		data.advise("Parked jobs, which wait for a person: "+countText(n), "Show held jobs", v.board.views.address("jobs")+"?state=held")
 	}
 	if n := counts[string(jobs.StateTrashed)]; n > 0 {
-		data.advise(fmt.Sprintf("%d jobs are trashed: nobody could do them", n), "Show them", v.board.views.address("jobs")+"?state=trashed")
+		data.advise("Trashed jobs, which no conductor could do: "+countText(n), "Show them", v.board.views.address("jobs")+"?state=trashed")
 	}
 	return nil
 }
@@ -173,7 +174,7 @@ const (
 	shownUpcoming  = 5
 )
 
-// addActivity reads what only a person sees that may see all boards.
+// addActivity reads what only a person who may see all boards can see.
 func (v *visit) addActivity(ctx context.Context, data *overviewData) error {
 	activity, err := ask(ctx, v.api.cluster.Activity, &v1.ActivityRequest{})
 	if err != nil {

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -118,5 +119,8 @@ func (d *Dashboard) show(w http.ResponseWriter, v *visit, p page, content view, 
 func (d *Dashboard) main(v *visit, p page, content view) ([]byte, error) {
 	var text bytes.Buffer
 	err := d.views.of(p.name).ExecuteTemplate(&text, "main", d.shown(v, p, content))
+	if err == nil && text.Len() > maxPage {
+		err = fmt.Errorf("it has %d bytes, and a page has at most %d", text.Len(), maxPage)
+	}
 	return text.Bytes(), err
 }

@@ -96,7 +96,7 @@ func (d *Dashboard) ownAddress(next string) string {
 	return u.RequestURI()
 }
 
-// fail answers with a page whose message is the error. A person who has to sign in gets the form.
+// fail answers with a page whose message is the error. Without a sign-in, it is the form for that.
 func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, v *visit, err error) {
 	if errors.Is(err, errSignIn) || statusOf(err) == http.StatusUnauthorized && tokenOf(r) != "" {
 		next := ""

@@ -23,15 +23,15 @@ type visit struct {
 	plan    *flow.Plan // of the flow that a live page shows; nil: not made yet, or unknown here
 }
 
-// visit finds who asks. Its error is errSignIn if nobody has signed in.
+// visit reads the caller of a request. Its error is errSignIn if nobody has signed in.
 func (d *Dashboard) visit(r *http.Request) (*visit, error) {
 	if d.options.AccessControl && tokenOf(r) == "" && !local(r) && (r.TLS == nil || len(r.TLS.PeerCertificates) == 0) {
 		return nil, errSignIn
 	}
-	v := &visit{api: newAPI(d.options.API, r), request: r, board: d}
+	v := &visit{api: newAPI(&d.options, r), request: r, board: d}
 	var err error
 	v.who, err = ask(r.Context(), v.api.access.WhoAmI, &v1.WhoAmIRequest{})
-	if errors.Is(err, jobs.ErrNotAllowed) { // every caller may ask that whom the node knows
+	if errors.Is(err, jobs.ErrNotAllowed) { // only callers that the node does not know are refused this
 		err = &statusError{http.StatusUnauthorized, err.Error()}
 	}
 	return v, err

@@ -156,7 +156,7 @@ func checkLines(t *rapid.T, picture *graph.Picture) {
 	}
 }
 
-// TestBig holds pictures of 10,000 steps to 300 KB and 200 ms, also opened as far as a link leads.
+// TestBig holds pictures of 10,000 steps to 300 KB and 200 ms, also with all opened that links open.
 func TestBig(t *testing.T) {
 	const steps = 10_000
 	for name, after := range map[string]func(i int) []int{
