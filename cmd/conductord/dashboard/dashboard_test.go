@@ -270,6 +270,23 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
+// A job with large values has a page: it shows the first of them.
+func TestLargeValues(t *testing.T) {
+	s := open(t)
+	store := map[string]json.RawMessage{}
+	for i := range 12 {
+		store[fmt.Sprintf("value%02d", i)] = json.RawMessage(`"` + strings.Repeat(`\"`, 9_000) + `"`)
+	}
+	posted, err := s.operator.Post(t.Context(), jobs.Posting{ID: jobs.NewJobID(), Board: "one", Name: "large", Kind: "work", Store: store})
+	if err != nil || posted[0].Err != nil {
+		t.Fatal(err, posted[0].Err)
+	}
+	response, text := s.request(http.MethodGet, "operator", "/dashboard/jobs/"+posted[0].Job.ID.String(), nil)
+	if response.StatusCode != http.StatusOK || !strings.Contains(text, "value00") || !strings.Contains(text, "and 9 more") {
+		t.Errorf("status %d, %d bytes:\n%.200s", response.StatusCode, len(text), text)
+	}
+}
+
 // A call that panics fails its page, and not the node.
 func TestPanicOfACall(t *testing.T) {
 	api := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oh") })

@@ -13,7 +13,6 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/cmd/conductord/cli"
-	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 )
 
@@ -72,7 +71,6 @@ func (t *templates) funcs() template.FuncMap {
 		"gib":     func(bytes uint64) string { return fmt.Sprintf("%.0f GiB", float64(bytes)/(1<<30)) },
 		"waiting": waiting,
 		"failure": func(e *v1.JobError) string { return cutText(failureText(e.GetReason(), e.GetFailure())) },
-		"json":    func(value *v1.Value) string { return jsonText(command.ValueFromProto(value)) },
 		"remedy":  remedyText,
 		"command": func(remedy string) bool { return strings.HasPrefix(remedy, "conductord ") },
 		"outcome": func(job *v1.Job) badge { return stateOf(job.GetState(), job.GetOutcome()) },

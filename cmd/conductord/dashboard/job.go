@@ -23,7 +23,9 @@ type jobData struct {
 	Why     *v1.ExplainResponse
 	Story   []happening
 	Errors  []*v1.JobError
-	More    bool        // there are more errors
+	More    bool // there are more errors
+	Values  []namedText
+	Left    int         // values that are left out
 	Actions []jobAction // that may be done to it now
 	Change  bool        // it may be changed
 	Boards  []string    // to which it could be moved
@@ -55,6 +57,7 @@ func loadJob(ctx context.Context, v *visit) (view, error) {
 	}
 	data.Errors, data.More = failed.GetErrors(), failed.GetNext() != ""
 	data.Story = storyOf(data.Job, data.Errors)
+	data.Values, data.Left = valuesOf(data.Job)
 	for _, a := range jobActions() {
 		if v.may(a.permission, data.Job.GetBoard()) && a.fits(data.Job) {
 			data.Actions = append(data.Actions, a)
@@ -87,7 +90,7 @@ func storyOf(job *v1.Job, failed []*v1.JobError) []happening {
 			jobs.HowAbandoned: "Handed back by " + e.GetOwner(), jobs.HowCrashed: "Lost: " + e.GetOwner() + " vanished", jobs.HowTrashed: "Put aside by " + e.GetOwner(),
 			jobs.HowReverted: "Failed and undone by " + e.GetOwner(), jobs.HowFailed: "Failed, and not undone, by " + e.GetOwner(),
 		}[jobs.How(e.GetHow())]
-		add(e.GetAt(), stateOf(e.GetHow()), cmp.Or(what, e.GetHow()), failureText(e.GetReason(), e.GetFailure()))
+		add(e.GetAt(), stateOf(e.GetHow()), cmp.Or(what, e.GetHow()), cut(failureText(e.GetReason(), e.GetFailure()), maxResult))
 	}
 	if claim := job.GetClaim(); claim != nil {
 		what := "Claimed by " + claim.GetOwner()

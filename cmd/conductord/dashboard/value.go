@@ -3,10 +3,38 @@ package dashboard
 import (
 	"bytes"
 	"encoding/json"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
 )
 
-// maxValueText bounds the text of a value on a page, in bytes.
-const maxValueText = 32 << 10
+// Bounds of the values on a page. Escaped for HTML, a text may take five times its bytes.
+const (
+	maxValueText = 32 << 10 // bytes of the text of one
+	maxValueSum  = 40 << 10 // bytes of the texts of all
+	maxValues    = 500
+)
+
+// namedText is a value as text.
+type namedText struct{ Name, Text string }
+
+// valuesOf are the details and the store of a job as far as the bounds allow, and how many
+// values are left out.
+func valuesOf(job *v1.Job) (shown []namedText, more int) {
+	values, room := job.GetStore(), maxValueSum
+	if job.GetDetails() != nil {
+		values = append([]*v1.NamedValue{{Name: "Details", Value: job.GetDetails()}}, values...)
+	}
+	for i, value := range values {
+		if room == 0 || i == maxValues {
+			return shown, len(values) - i
+		}
+		text := cut(jsonText(command.ValueFromProto(value.GetValue())), room)
+		room = max(0, room-len(text)-len(value.GetName()))
+		shown = append(shown, namedText{value.GetName(), text})
+	}
+	return shown, 0
+}
 
 // jsonText is a JSON value for people, in lines, cut where it is too long for a page.
 func jsonText(value json.RawMessage) string {
@@ -15,8 +43,5 @@ func jsonText(value json.RawMessage) string {
 		lines.Reset()
 		_, _ = lines.Write(value)
 	}
-	if lines.Len() > maxValueText {
-		return string(bytes.ToValidUTF8(lines.Bytes()[:maxValueText], nil)) + "\n… cut; the command line shows the rest"
-	}
-	return lines.String()
+	return cut(lines.String(), maxValueText)
 }
