@@ -161,7 +161,7 @@ $`)
 	}
 }
 
-// TestDevRefuses holds that wrong flags are named.
+// TestDevRefuses holds that wrong flags and taken ports are named.
 func TestDevRefuses(t *testing.T) {
 	for flags, want := range map[string]string{
 		"--nodes 2":                              "--nodes must be 1, 3 or 5, not 2",
@@ -173,5 +173,14 @@ func TestDevRefuses(t *testing.T) {
 		if got.code != 2 || !strings.Contains(got.err, want) {
 			t.Errorf("dev %s: %+v", flags, got)
 		}
+	}
+	address := freeAddress(t)
+	occupant, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = occupant.Close() }()
+	if got := command(t, "", "dev", "--nodes", "3", "--api-listen", address); got.code != 2 || !strings.Contains(got.err, "another process listens there") {
+		t.Errorf("at the port of another program: %+v", got)
 	}
 }

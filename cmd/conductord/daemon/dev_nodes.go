@@ -84,6 +84,15 @@ func (o devOptions) addresses(int) ([]string, error) {
 	for i := first; i < first+o.nodes; i++ {
 		addresses = append(addresses, net.JoinHostPort(host, strconv.Itoa(i+devRaftOffset)), net.JoinHostPort(host, strconv.Itoa(i)))
 	}
+	for _, address := range addresses {
+		listener, err := net.Listen("tcp", address) // another cluster there would answer in the place of this one
+		if err != nil {
+			return nil, err
+		}
+		if err := listener.Close(); err != nil {
+			return nil, err
+		}
+	}
 	return addresses, nil
 }
 
