@@ -413,7 +413,7 @@ func Difference(n *Node) string { return n.members.difference() }
 // Counts counts the jobs on a node by state.
 func Counts(n *Node) map[jobs.State]uint64 { return n.machine.Counts() }
 
-// HoldChange makes a node refuse changes of the members, as while another one is under way.
+// HoldChange keeps changes of the members waiting, as while another one is under way.
 func HoldChange(n *Node) (release func()) {
 	n.services.members.changing <- struct{}{}
 	return func() { <-n.services.members.changing }

@@ -50,13 +50,15 @@ type memberService struct {
 	logger   hclog.Logger
 }
 
-// one lets one change at a time through. do returns the change, or nil if there is none
-// to make.
+// one lets one change at a time through: the next one waits, since a member list may show a
+// change a moment before it has ended. do returns the change, or nil if there is none to make.
 func (s *memberService) one(ctx context.Context, do func() (func() raft.IndexFuture, error)) error {
+	waited, stop := context.WithTimeout(ctx, changePatience)
+	defer stop()
 	select {
 	case s.changing <- struct{}{}:
 		defer func() { <-s.changing }()
-	default:
+	case <-waited.Done():
 		return fmt.Errorf("%w: another change of the members is under way: try again when it has ended", jobs.ErrConflict)
 	}
 	change, err := do()
