@@ -18,8 +18,8 @@ const (
 // namedText is a value as text.
 type namedText struct{ Name, Text string }
 
-// valuesOf are the details and the store of a job as far as the bounds allow, and how many
-// values are left out.
+// valuesOf returns the details and the store of a job, up to the bounds, and the number of
+// values that it leaves out.
 func valuesOf(job *v1.Job) (shown []namedText, more int) {
 	values, room := job.GetStore(), maxValueSum
 	if job.GetDetails() != nil {
