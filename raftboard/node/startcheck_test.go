@@ -391,7 +391,9 @@ func TestSnapshotIsBroughtFromAnotherNode(t *testing.T) {
 					posted(t, client)
 				}
 				name := filepath.Join("snapshots", newestSnapshot(t, from))
-				if err := os.CopyFS(filepath.Join(c.options[away].DataDir, name), os.DirFS(filepath.Join(from, name))); err != nil {
+				to := filepath.Join(c.options[away].DataDir, name)
+				// A damaged one has the same name when both nodes made it in one millisecond.
+				if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(filepath.Join(from, name)))); err != nil {
 					t.Fatal(err)
 				}
 				c.start(away)
