@@ -98,7 +98,7 @@ func (b *Box) write(out *bytes.Buffer, look *Look) {
 		fmt.Fprintf(out, `<path class="stack" d="M%d %dv4h%dv-%dh-4"/>`, b.X+4, b.Y+b.H, b.W, b.H)
 	}
 	fmt.Fprintf(out, `<rect x="%d" y="%d" width="%d" height="%d" rx="%d"/>`, b.X, b.Y, b.W, b.H, round)
-	fmt.Fprintf(out, `<text class="name" x="%d" y="%d">%s %s</text>`, b.X+padding, b.Y+18, b.Status().Sign, html.EscapeString(clipped(b.Label(), 20)))
+	fmt.Fprintf(out, `<text class="name" x="%d" y="%d">%s %s</text> `, b.X+padding, b.Y+18, b.Status().Sign, html.EscapeString(clipped(b.Label(), 20)))
 	fmt.Fprintf(out, `<text class="fact" x="%d" y="%d">%s</text>`, b.X+padding, b.Y+34, html.EscapeString(clipped(b.brief(), 33)))
 	b.bar(out)
 	out.WriteString("</a>\n")
