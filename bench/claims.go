@@ -53,7 +53,7 @@ func openClaim(ctx context.Context, at *place, load measure.Load) (*doing, error
 		}
 	}
 	for range load.Callers {
-		one, err := newClaimer(ctx, at.endpoints, &stock)
+		one, err := newClaimer(ctx, at.dial, &stock)
 		if err != nil {
 			closeAll()
 			return nil, err
@@ -70,8 +70,8 @@ func openClaim(ctx context.Context, at *place, load measure.Load) (*doing, error
 	}, nil
 }
 
-func newClaimer(ctx context.Context, endpoints []string, stock *atomic.Int64) (*claimer, error) {
-	client, err := raftboard.Dial(ctx, endpoints...)
+func newClaimer(ctx context.Context, dial func(context.Context) (*raftboard.Client, error), stock *atomic.Int64) (*claimer, error) {
+	client, err := dial(ctx)
 	if err != nil {
 		return nil, err
 	}

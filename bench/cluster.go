@@ -70,11 +70,16 @@ func startCluster(ctx context.Context, binary, dir, store string) (*cluster, err
 		c.close()
 		return nil, err
 	}
-	if c.client, err = raftboard.Dial(ctx, processes.Endpoints()...); err != nil {
+	if c.client, err = dialer(processes.Endpoints()...)(ctx); err != nil {
 		c.close()
 		return nil, err
 	}
 	return c, nil
+}
+
+// dialer opens clients of a cluster that talks with everybody.
+func dialer(endpoints ...string) func(context.Context) (*raftboard.Client, error) {
+	return func(ctx context.Context) (*raftboard.Client, error) { return raftboard.Dial(ctx, endpoints...) }
 }
 
 // close kills the servers: what they hold is removed with the directory.
@@ -93,7 +98,7 @@ func (c *cluster) measure(ctx context.Context, w work, load measure.Load, steady
 	if err != nil {
 		return side{}, err
 	}
-	at := &place{client: c.client, endpoints: c.processes.Endpoints(), steady: steady}
+	at := &place{client: c.client, dial: dialer(c.processes.Endpoints()...), steady: steady}
 	for _, node := range c.processes.Nodes {
 		if node != leader {
 			at.follower = node.API

@@ -26,7 +26,7 @@ const (
 // other, so that what remains is the cost of running them durably.
 func openFlow(ctx context.Context, at *place, load measure.Load) (*doing, error) {
 	nothing := func(context.Context, struct{}) (struct{}, error) { return struct{}{}, nil }
-	stop, err := startConductor(ctx, at.endpoints, flowKind, load.Callers, func(json.RawMessage) (*flow.Flow, error) {
+	stop, err := startConductor(ctx, at.dial, flowKind, load.Callers, func(json.RawMessage) (*flow.Flow, error) {
 		return flow.Linear("bench", flow.Func("first", nothing), flow.Func("second", nothing), flow.Func("third", nothing)), nil
 	})
 	if err != nil {
@@ -58,7 +58,7 @@ func openStart(ctx context.Context, at *place, _ measure.Load) (*doing, error) {
 		return struct{}{}, nil
 	}
 	// The conductor has a place free while it ends the job before, as one has in an idle cluster.
-	stop, err := startConductor(ctx, []string{at.follower}, startKind, 2, func(json.RawMessage) (*flow.Flow, error) {
+	stop, err := startConductor(ctx, dialer(at.follower), startKind, 2, func(json.RawMessage) (*flow.Flow, error) {
 		return flow.Linear("bench", flow.Func("only", step)), nil
 	})
 	if err != nil {
@@ -100,8 +100,8 @@ func awaitSuccess(ctx context.Context, client *raftboard.Client, id jobs.JobID) 
 // startConductor runs a conductor in this process, with a client of its own,
 // as a program that embeds one would. The function that it gives stops it and
 // waits for that.
-func startConductor(ctx context.Context, endpoints []string, kind string, maxJobs int, build func(json.RawMessage) (*flow.Flow, error)) (stop func(), err error) {
-	client, err := raftboard.Dial(ctx, endpoints...)
+func startConductor(ctx context.Context, dial func(context.Context) (*raftboard.Client, error), kind string, maxJobs int, build func(json.RawMessage) (*flow.Flow, error)) (stop func(), err error) {
+	client, err := dial(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/conductord/conductord/bench/measure"
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
-	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node"
 )
 
@@ -31,12 +30,13 @@ func benchmarkInProcess(b *testing.B, w work) {
 	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
 	defer cancel()
 	at := &place{}
-	at.endpoints, at.follower = startNodes(ctx, b)
+	endpoints, follower := startNodes(ctx, b)
+	at.dial, at.follower = dialer(endpoints...), follower
 	load := w.load
 	load.Warm, load.Window = time.Second, 5*time.Second
 	labelled("callers", func() {
 		var err error
-		if at.client, err = raftboard.Dial(ctx, at.endpoints...); err != nil {
+		if at.client, err = at.dial(ctx); err != nil {
 			b.Fatal(err)
 		}
 		b.Cleanup(at.client.Close)

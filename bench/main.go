@@ -13,8 +13,8 @@
 // with few, again in turns. The benchmark also measures memory and files of the nodes, the
 // time that one takes to start, and for how long a snapshot holds up writes.
 //
-// The last measurement attacks a cluster with TLS and access control, and shows how much slower
-// honest callers become.
+// Two measurements use a cluster with TLS and access control: what both cost, and how much slower
+// honest callers become when it is attacked.
 //
 // Results appear on stderr one by one, and together at the end on stdout, as a table or as
 // JSON. A work that fails is reported, and the others go on; an interrupted run shows what
@@ -88,6 +88,9 @@ func measureAll(ctx context.Context, o options, out io.Writer) (err error) {
 	b.againstFloor(ctx)
 	if ctx.Err() == nil && b.o.chosen[hostileName] {
 		b.hostile(ctx)
+	}
+	if ctx.Err() == nil && b.o.chosen[guardedName] {
+		b.guarded(ctx)
 	}
 	if o.Fill > 0 {
 		b.amongMany(ctx)

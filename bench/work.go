@@ -45,9 +45,9 @@ type work struct {
 
 // place is the cluster that a work is done on.
 type place struct {
-	client    *raftboard.Client
-	endpoints []string
-	follower  string // the API of a node that does not lead
+	client   *raftboard.Client
+	dial     func(context.Context) (*raftboard.Client, error)
+	follower string // the API of a node that does not lead
 	// steady has works put back what they take from the board, so that as many
 	// jobs wait after them as before.
 	steady bool
@@ -92,6 +92,7 @@ const (
 	backupName   = "backup"
 	replaceName  = "replace"
 	hostileName  = "hostile"
+	guardedName  = "guarded"
 )
 
 // names are all that can be asked for.
@@ -103,7 +104,7 @@ func names() []string {
 	for _, w := range works() {
 		all = append(all, fillPrefix+w.name)
 	}
-	return append(all, idleName, hostileName, memoryName, backupName, replaceName, snapshotName, restartName)
+	return append(all, idleName, hostileName, guardedName, memoryName, backupName, replaceName, snapshotName, restartName)
 }
 
 // wanted are the names of the works to do.

@@ -43,6 +43,7 @@ type Cluster struct {
 	dir          string
 	authority    credentials.Issued
 	certificates map[string]tls.Certificate // of would-be members, by what is wrong
+	store        *credentials.Store         // trusts the nodes, and has no certificate
 	tokens       map[string]string          // by what is wrong; "right" is the honest client's
 	hello        transport.Hello            // as a member says it
 	client       *tls.Config                // trusts the nodes, and has no certificate
@@ -174,12 +175,26 @@ func (c *Cluster) admit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.client = store.Client()
-	if c.Honest, err = raftboard.Open(ctx, raftboard.Options{Endpoints: c.Endpoints(), Credentials: store, Token: c.tokens["right"]}); err != nil {
+	c.store, c.client = store, store.Client()
+	if c.Honest, err = c.Dial(ctx, c.tokens["right"]); err != nil {
 		return err
 	}
 	_, err = jobs.PostOne(ctx, c.Honest, Posting())
 	return err
+}
+
+// Dial opens a client that calls with a token. Close it.
+func (c *Cluster) Dial(ctx context.Context, token string) (*raftboard.Client, error) {
+	return raftboard.Open(ctx, raftboard.Options{Endpoints: c.Endpoints(), Credentials: c.store, Token: token})
+}
+
+// Admit makes a principal with one grant, and returns its token.
+func (c *Cluster) Admit(ctx context.Context, principal string, grant access.Grant) (token string, err error) {
+	if err := c.Operator.SavePrincipal(ctx, access.Principal{Name: principal, Grants: []access.Grant{grant}}); err != nil {
+		return "", err
+	}
+	text, drawn := access.Draw(time.Time{})
+	return text, c.Operator.AddAccessToken(ctx, principal, drawn)
 }
 
 // Posting is a job that nobody runs.
