@@ -50,6 +50,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/engine"
@@ -144,6 +145,10 @@ type Options struct {
 	// Logs keeps what running steps write; see flow.Output. nil: nobody reads it, and
 	// flow.Logger is slog.Default.
 	Logs *steplog.Buffer
+
+	// Tracer makes the spans of jobs and of the attempts of their steps; see SpanIDs. nil:
+	// there are none.
+	Tracer trace.Tracer
 
 	// Notify is called with what happens, from several goroutines at once. It
 	// must not block: the job waits for it. A panic in it is logged and ignored.

@@ -28,6 +28,7 @@ type run struct {
 	unwanted error     // why it is released without a run; nil: it is run
 	token    jobs.Token
 	logger   hclog.Logger
+	trace    *runTrace // nil: it is not traced
 }
 
 // runJob takes a job from its claim to its ending. An unwanted job is released
@@ -50,6 +51,7 @@ func (w *workLoop) runJob(t *liveSession, claimed jobs.Claimed, unwanted error) 
 	defer stop(nil)
 	defer context.AfterFunc(r.working, func() { stop(context.Cause(r.working)) })()
 
+	ctx = r.traceRun(ctx)
 	journal := newJournal(r.alive, w.options.Client, r.logger)
 	defer journal.close()
 	result := r.runFlow(ctx, journal)
@@ -234,7 +236,7 @@ func (r *run) runEngine(ctx context.Context, plan *flow.Plan, detail *logbook.Fl
 		Job: r.claimed.Job.ID.String(), Token: r.token, Owner: options.Name, Begins: claim.Begins,
 		Journal: journal, Workers: options.Workers, Pool: r.loop.pool, MaxIdle: options.MaxIdle,
 		Suspend: r.suspended.Done(), Revert: r.reverting.Done(), Interrupt: r.interrupts, RevertCause: r.revertCause, Gate: r.session.admit,
-		Secrets: r.secret, Output: r.output(), Now: r.now, Limits: options.Limits, Logger: r.logger.Named("engine"), HideFailures: options.encrypts,
+		Secrets: r.secret, Output: r.output(), Now: r.now, Limits: options.Limits, Attempt: r.trace.hook(), Logger: r.logger.Named("engine"), HideFailures: options.encrypts,
 	})
 	if err != nil && ctx.Err() != nil && !errors.Is(err, logbook.ErrFenced) {
 		err = context.Cause(ctx)

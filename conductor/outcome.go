@@ -324,6 +324,7 @@ func (r *run) ended(d decision, res result) {
 		reason = r.loop.options.loggable(reason)
 	}
 	r.logger.Log(level, "job ended", "by", d.verb, "outcome", d.ending.Outcome, "state", res.end.State, "reason", reason, "delay", d.ending.Delay)
+	r.trace.end(string(d.verb), d.ending.Outcome, reason, d.ending.Failure != nil)
 	moment := map[verb]Moment{consume: MomentConsumed, abandon: MomentAbandoned, trash: MomentTrashed}[d.verb]
 	notice := Notice{Moment: moment, FlowState: res.end.State, Outcome: d.ending.Outcome, Err: res.err}
 	if d.ending.Failure != nil {
@@ -334,5 +335,6 @@ func (r *run) ended(d decision, res result) {
 
 func (r *run) lost(err error) {
 	r.logger.Warn("claim lost", "error", err)
+	r.trace.end("claim lost", "", err, true)
 	r.notify(Notice{Moment: MomentClaimLost, Err: err})
 }

@@ -40,6 +40,7 @@ type Config struct {
 	Conductor Conductor
 	Handlers  Handlers
 	Secrets   Secrets
+	Traces    Traces
 	Log       Log
 }
 
@@ -158,6 +159,13 @@ type Secrets struct {
 	Command     string // executable
 }
 
+// Traces says where the spans of jobs are sent.
+type Traces struct {
+	Endpoint string // empty: nowhere
+	Headers  string // file
+	OneIn    int
+}
+
 // Log says what is logged and how.
 type Log struct {
 	Level string
@@ -191,6 +199,7 @@ func Default() Config {
 		Dashboard: Dashboard{Enabled: true, Path: "/dashboard/"},
 		Conductor: Conductor{Enabled: true, Boards: []string{"default"}, MaxJobs: 16, Workers: 8, Steps: 64},
 		Handlers:  Handlers{NoNewPrivs: true},
+		Traces:    Traces{OneIn: 1},
 		Log:       Log{Level: "info"},
 	}
 }

@@ -144,6 +144,9 @@ func TestFaults(t *testing.T) {
 		{"secrets", good + "[secrets]\ndirectory = 'secrets'\ncommand = 'vault'\nenvironment = 'SECRET'", []string{
 			`18: secrets.directory: must be an absolute path, not "secrets"`, `19: secrets.command: must be an absolute path, not "vault"`,
 			`20: secrets.environment: must be 2 to 64 capital letters, digits and underscores, and end with an underscore, not "SECRET"`}},
+		{"traces", good + "[traces]\nendpoint = 'collector:4318'\nheaders = 'headers'\none_in = 0", []string{
+			`18: traces.endpoint: must be an http or https URL without user and query, not "collector:4318"`, `19: traces.headers: must be an absolute path, not "headers"`,
+			`20: traces.one_in: is 0, and must be from 1 to 1000000`}},
 		{"one port for both", "api_listen = \"127.0.0.1:7071\"\n" + good, []string{"1: api_listen: is where the node listens for the other members"}},
 		{"a label twice", good + "[conductor]\nlabels = [\"a\", \"a\"]", []string{`18: conductor.labels: holds "a" twice`}},
 		{"a board twice", good + "[conductor]\nboards = [\"a\", \"a\"]", []string{`18: conductor.boards: holds "a" twice`}},

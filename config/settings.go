@@ -45,7 +45,7 @@ const (
 // table holds every key there is, in the order of the example file.
 func table() []setting {
 	return slices.Concat(nodeSettings(), tlsSettings(), jwtSettings(), clusterSettings(), raftSettings(), sessionSettings(),
-		limitSettings(), retentionSettings(), backupSettings(), dashboardSettings(), conductorSettings(), handlerSettings(), secretSettings(), logSettings())
+		limitSettings(), retentionSettings(), backupSettings(), dashboardSettings(), conductorSettings(), handlerSettings(), secretSettings(), traceSettings(), logSettings())
 }
 
 func nodeSettings() []setting {
@@ -244,6 +244,17 @@ func secretSettings() []setting {
 			doc: "The prefix of environment variables with secrets of steps: the secret db-key is PREFIXDB_KEY"},
 		{key: "secrets.command", target: func(c *Config) any { return &c.Secrets.Command },
 			doc: "The executable that prints a secret of a step: it is called with board and name"},
+	}
+}
+
+func traceSettings() []setting {
+	return []setting{
+		{key: "traces.endpoint", target: func(c *Config) any { return &c.Traces.Endpoint },
+			doc: "The URL of an OpenTelemetry collector that takes OTLP over HTTP, such as http://127.0.0.1:4318: the conductor sends the spans of its jobs to /v1/traces below it; empty: there are no spans"},
+		{key: "traces.headers", target: func(c *Config) any { return &c.Traces.Headers },
+			doc: "File of HTTP headers for the collector, a NAME: VALUE on each line; only its owner and group may be able to use it; read when the node starts"},
+		{key: "traces.one_in", target: func(c *Config) any { return &c.Traces.OneIn }, low: 1, high: 1_000_000,
+			doc: "Trace one of so many jobs; for a job that was posted with a traceparent, that decides"},
 	}
 }
 

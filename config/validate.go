@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -49,6 +50,7 @@ func checkTogether(c *Config, blame func(key, message string)) {
 	checkConductor(c, blame)
 	checkHandlers(c, blame)
 	checkSecrets(c, blame)
+	checkTraces(c, blame)
 	if !slices.Contains([]string{"trace", "debug", "info", "warn", "error"}, c.Log.Level) {
 		blame("log.level", fmt.Sprintf("must be trace, debug, info, warn or error, not %.64q", c.Log.Level))
 	}
@@ -260,6 +262,18 @@ func checkSecrets(c *Config, blame func(key, message string)) {
 	}
 	if prefix := c.Secrets.Environment; prefix != "" && !variablePrefix.MatchString(prefix) {
 		blame("secrets.environment", fmt.Sprintf("must be 2 to 64 capital letters, digits and underscores, and end with an underscore, not %.128q", prefix))
+	}
+}
+
+func checkTraces(c *Config, blame func(key, message string)) {
+	endpoint, err := url.Parse(c.Traces.Endpoint)
+	switch {
+	case c.Traces.Endpoint == "":
+	case err != nil || endpoint.Host == "" || endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.User != nil || endpoint.RawQuery != "":
+		blame("traces.endpoint", fmt.Sprintf("must be an http or https URL without user and query, not %.128q", c.Traces.Endpoint))
+	}
+	if path := c.Traces.Headers; path != "" && !filepath.IsAbs(path) {
+		blame("traces.headers", fmt.Sprintf("must be an absolute path, not %.128q", path))
 	}
 }
 

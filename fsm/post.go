@@ -111,7 +111,7 @@ func (t *txn) repeatedPost(id jobs.JobID, known, digest []byte) (existed bool, e
 func (t *txn) newJob(p *jobs.Posting, work *work) (*jobRecord, error) {
 	j := &jobRecord{jobFacts: jobFacts{Job: jobs.Job{
 		ID: p.ID, Board: p.Board, Name: p.Name, Kind: p.Kind, Priority: p.Priority, NotBefore: p.NotBefore,
-		PostedAt: t.now, PostedBy: t.by,
+		PostedAt: t.now, PostedBy: t.by, Traceparent: p.Traceparent,
 	}}}
 	if j.Board == "" {
 		j.Board = jobs.DefaultBoard

@@ -212,6 +212,10 @@ type Posting struct {
 	// cluster keeps as many as of others, and then gives up those whose time
 	// is over first. 0: as the cluster has it.
 	Retention time.Duration
+	// Traceparent is the W3C trace context of the span that posts the job, to which its
+	// trace belongs. Empty: *raftboard.Client takes it from the context of Post, and
+	// without a span there the job begins a trace of its own.
+	Traceparent string
 	// Err is why NewPosting or NewPlainPosting could not make it. Post and SaveSchedule
 	// refuse it with this error.
 	Err error
@@ -256,9 +260,10 @@ type Job struct {
 	Retention time.Duration // see Posting
 	Size      uint64        // bytes of the posting, which count against the limits of its board
 
-	PostedBy   string // the principal; empty without access control
-	PostedAt   time.Time
-	ModifiedAt time.Time
+	PostedBy    string // the principal; empty without access control
+	Traceparent string // see Posting
+	PostedAt    time.Time
+	ModifiedAt  time.Time
 	// StartedAt is when it was first claimed, since it was posted or a person reopened it:
 	// another owner goes on with the same work. Zero: not yet.
 	StartedAt  time.Time

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/traceparent"
 )
 
 // Bounds that are not configurable.
@@ -81,6 +82,11 @@ func CheckPosting(l logbook.Limits, p *Posting) error {
 		return &logbook.InvalidError{Field: "posting max_crashes", Reason: "negative"}
 	case p.MaxCrashes > MaxMaxCrashes:
 		return &logbook.LimitError{Field: "posting max_crashes", Limit: MaxMaxCrashes, Size: int64(p.MaxCrashes), Unit: "crashes"}
+	}
+	if p.Traceparent != "" {
+		if _, err := traceparent.Parse("posting traceparent", p.Traceparent); err != nil {
+			return err
+		}
 	}
 	if err := CheckRetryPolicy(l, p.Retry); err != nil {
 		return err

@@ -2,6 +2,7 @@ package raftboard
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/wire"
+	"github.com/conductord/conductord/traceparent"
 )
 
 // makeBatchers makes the batchers of the writes. Updates and endings have one
@@ -81,7 +83,8 @@ func (c *Client) remove(ctx context.Context, name string, message *v1.Command, g
 }
 
 // Post implements jobs.Poster. Postings without an id get one before the
-// first try, so that no try makes a second job.
+// first try, so that no try makes a second job. Those without a traceparent get
+// that of the span in ctx.
 func (c *Client) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Posted, error) {
 	posted := make([]jobs.Posted, len(postings))
 	own := make([]bool, len(postings)) // its id is ours
@@ -92,6 +95,7 @@ func (c *Client) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Pos
 			posting.ID = jobs.NewJobID()
 		}
 		posted[i].Job.ID = posting.ID
+		posting.Traceparent = cmp.Or(posting.Traceparent, traceparent.Of(ctx))
 		message := command.PostingToProto(&posting)
 		if posted[i].Err = c.preparePosting(&posting, message); posted[i].Err == nil {
 			messages, places = append(messages, message), append(places, i)

@@ -15,7 +15,7 @@ const modulePath = "github.com/conductord/conductord"
 // floors is the order of the packages: imports go down only. A package that is
 // not listed is on its parent's floor.
 var floors = map[string]int{
-	"logbook": 0, "config": 0, "api": 0, "boottime": 0, "internal/meant": 0, "internal/tomlpos": 0,
+	"logbook": 0, "config": 0, "api": 0, "boottime": 0, "traceparent": 0, "internal/meant": 0, "internal/tomlpos": 0,
 	"jobs": 1, "flow": 1, "valuekeys": 1,
 	"fsm/command": 2, "flow/engine": 2, "flow/handler": 2, "flow/spec": 2,
 	"fsm": 3, "raftboard": 3, "conductor": 3,
@@ -125,7 +125,7 @@ func TestFloors(t *testing.T) {
 func below(name, folder string) bool { return name == folder || strings.HasPrefix(name, folder+"/") }
 
 // TestClientsLinkNoStorage holds that a program with the client library, or a
-// conductor, links neither raft nor bbolt.
+// conductor, links neither raft nor bbolt, and no exporter of traces.
 func TestClientsLinkNoStorage(t *testing.T) {
 	for _, one := range listPackages(t) {
 		name := short(one.ImportPath)
@@ -135,6 +135,9 @@ func TestClientsLinkNoStorage(t *testing.T) {
 		for _, dependency := range one.Deps {
 			if strings.HasPrefix(dependency, "github.com/hashicorp/raft") || strings.HasPrefix(dependency, "go.etcd.io/bbolt") {
 				t.Errorf("%s links %s", name, dependency)
+			}
+			if strings.HasPrefix(dependency, "go.opentelemetry.io/otel/sdk") || strings.HasPrefix(dependency, "go.opentelemetry.io/otel/exporters") {
+				t.Errorf("%s links %s, and may link the API of OpenTelemetry only", name, dependency)
 			}
 		}
 	}

@@ -155,6 +155,11 @@ type Options struct {
 	// its end and without secrets. The goroutines of steps call it, so it must not block. nil:
 	// nobody reads it.
 	Output func(call *flow.Call, line string)
+	// Attempt is called when an attempt begins, by its goroutine. The task gets the
+	// context that it returns, and its function is called when the attempt ends: with
+	// its failure, without secrets, or nil; again says that the step runs again later,
+	// as it has asked for. Both must not block. nil: nobody looks on.
+	Attempt func(ctx context.Context, call *flow.Call) (_ context.Context, end func(failure *logbook.Failure, again bool))
 	// Observe is called with every change, in order, when it is decided, which is
 	// before it is durable. The loop calls it, so it must not block. After a panic
 	// it is not called again.

@@ -21,11 +21,15 @@ func (t timeUp) Error() string { return string(t) }
 func (l *loop) perform(ctx context.Context, s start) {
 	r := report{outcome: outcome{step: s.step}, plan: s.plan, permit: s.permit}
 	returned := false
+	var end func(*logbook.Failure, bool)
 	defer func() {
 		if !returned {
 			// The task has called runtime.Goexit, which ends the goroutine
 			// without a panic.
 			r.failure = flow.FailureOf(&flow.PanicError{Value: "the task has ended its goroutine", Stack: string(debug.Stack())})
+		}
+		if end != nil {
+			end(r.failure, r.notYet != nil)
 		}
 		r.ended, r.progress = l.options.Now(), l.progress.final(s.call)
 		l.reports <- r
@@ -39,6 +43,9 @@ func (l *loop) perform(ctx context.Context, s start) {
 			returned = true
 			return
 		}
+	}
+	if l.options.Attempt != nil {
+		ctx, end = l.options.Attempt(ctx, s.call)
 	}
 	step := s.plan.Step(s.step)
 	ctx, cancel := l.bound(ctx, s)

@@ -25,6 +25,7 @@
 //	CONDUCTORD_ASKED     how often this attempt has said "not yet"
 //	CONDUCTORD_TOKEN     generation-index, the fence of the claim
 //	CONDUCTORD_KEY       the same in every attempt, for systems that recognise repeats: see flow.Call.Key
+//	TRACEPARENT          the W3C trace context of this attempt's span; only where the conductor traces
 //
 // Its working directory is empty, its own, and removed afterwards. If the process is
 // killed before that, the next one that calls Open removes it (see Scratch). A handler

@@ -18,6 +18,7 @@ import (
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/handler/scratch"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/traceparent"
 )
 
 // The exit statuses that mean something, as in sysexits.h.
@@ -177,6 +178,9 @@ func (t *task) run(ctx context.Context, call *flow.Call, name string, values map
 	for try := 1; ; try++ {
 		if process, err = newProcess(&t.set.children, file, path, directory, line, flow.Output(ctx), call, t.settings); err != nil {
 			return nil, unrunnable(err)
+		}
+		if parent := traceparent.Of(ctx); parent != "" {
+			process.command.Env = append(process.command.Env, traceparent.Variable+"="+parent)
 		}
 		if end, err = process.run(ctx); !errors.Is(err, syscall.ETXTBSY) || try == busyTries {
 			break

@@ -274,6 +274,8 @@ var postings = rapid.Custom(func(t *rapid.T) jobs.Posting {
 		Labels:     list(rapid.String()).Draw(t, "labels"),
 		Retry:      optional(retryPolicies).Draw(t, "retry"),
 		Retention:  durations.Draw(t, "retention"),
+
+		Traceparent: rapid.String().Draw(t, "traceparent"),
 	}
 })
 
@@ -364,6 +366,7 @@ var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
 		Labels:      list(rapid.String()).Draw(t, "labels"),
 		PostedAt:    times.Draw(t, "posted"),
 		PostedBy:    rapid.String().Draw(t, "posted by"),
+		Traceparent: rapid.String().Draw(t, "traceparent"),
 		ModifiedAt:  times.Draw(t, "modified"),
 		StartedAt:   times.Draw(t, "started"),
 		FinishedAt:  times.Draw(t, "finished"),

@@ -34,6 +34,7 @@ func PostingToProto(p *jobs.Posting) *v1.Posting {
 		Key: p.Key, Front: p.Front, Tags: slices.Clone(p.Tags), MaxCrashes: countOf(p.MaxCrashes),
 		Labels: slices.Clone(p.Labels), Deadline: TimeToProto(p.Deadline),
 		Retry: RetryPolicyToProto(p.Retry), Retention: DurationToProto(p.Retention),
+		Traceparent: p.Traceparent,
 	}
 }
 
@@ -56,6 +57,7 @@ func PostingFromProto(message *v1.Posting) (jobs.Posting, error) {
 		Key: message.GetKey(), Front: message.GetFront(), Tags: slices.Clone(message.GetTags()),
 		MaxCrashes: r.count("posting max_crashes", message.GetMaxCrashes()), Labels: slices.Clone(message.GetLabels()),
 		Deadline: r.time("posting deadline", message.GetDeadline()), Retention: r.duration("posting retention", message.GetRetention()),
+		Traceparent: message.GetTraceparent(),
 	}
 	retry, err := RetryPolicyFromProto(message.GetRetry())
 	p.Retry = keep(&r, retry, err)
@@ -71,8 +73,9 @@ func PostingFromProto(message *v1.Posting) (jobs.Posting, error) {
 
 // PostingDigest tells a repeat of a posting from another posting with the same id. It
 // is the SHA-256 of the posting's encoding, with named values in sorted order. An empty
-// board counts as the default one, because both mean the same. The board is filled in
-// for the moment, so no other goroutine may use the posting meanwhile. Protobuf
+// board counts as the default one, because both mean the same. The traceparent does not
+// count: a repeat may come from another span. Both are changed for the moment, so no
+// other goroutine may use the posting meanwhile. Protobuf
 // promises this encoding for one build only; digests are stored, so a test pins one.
 //
 // The encoding is made in the given memory, which may be nil. It is returned, or larger
@@ -82,6 +85,9 @@ func PostingDigest(memory []byte, p *v1.Posting) (digest [DigestSize]byte, again
 		p.Board = jobs.DefaultBoard
 		defer func() { p.Board = "" }()
 	}
+	traceparent := p.Traceparent
+	p.Traceparent = ""
+	defer func() { p.Traceparent = traceparent }()
 	sortValues(p.GetStore())
 	sortValues(p.GetBook().GetMeta())
 	for _, flow := range p.GetBook().GetFlows() {

@@ -187,5 +187,7 @@ func boundsOfPostings(k *kit) {
 	k.wantsLimit("too many crashes", set(func(p *jobs.Posting) { p.MaxCrashes = jobs.MaxMaxCrashes + 1 }), jobs.MaxMaxCrashes, jobs.MaxMaxCrashes+1)
 	k.wantsLimit("a key too long", set(func(p *jobs.Posting) { p.Key = strings.Repeat("x", 256) }), 255, 256)
 	k.wantsInvalid("a key that is no name", set(func(p *jobs.Posting) { p.Key = "a\nb" }))
+	k.wantsInvalid("a traceparent of another version", set(func(p *jobs.Posting) { p.Traceparent = "01" + traceparentA[2:] }))
+	k.wantsLimit("a traceparent too long", set(func(p *jobs.Posting) { p.Traceparent = traceparentA + "-" }), 55, 56)
 	k.wantsInvalid("a tag that stands twice", set(func(p *jobs.Posting) { p.Tags = []string{"a", "a"} }))
 }

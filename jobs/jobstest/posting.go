@@ -35,6 +35,23 @@ var postingRows = []row{
 	{"a job may bring its own number of crashes", ownCrashes},
 	{"keys, tags and crashes have bounds", boundsOfPostings},
 	{"postings are made of Go values", madeOfValues},
+	{"a traceparent is kept, and a repeat may have another", keptTraceparent},
+}
+
+const (
+	traceparentA = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	traceparentB = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b8-00"
+)
+
+func keptTraceparent(k *kit) {
+	posting := k.posting("traced")
+	posting.Traceparent = traceparentA
+	posted := k.post(posting)[0]
+	posting.Traceparent = traceparentB
+	again := k.post(posting)[0]
+	for what, job := range map[string]jobs.Job{"posted": posted, "posted again": again, "read": k.job(posting.ID)} {
+		k.same("the traceparent of the job that was "+what, job.Traceparent, traceparentA)
+	}
 }
 
 // madeOfValues posts what NewPosting and NewPlainPosting make.

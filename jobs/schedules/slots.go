@@ -224,6 +224,8 @@ func checkTemplate(l logbook.Limits, s *Schedule) error {
 		return refused("not_before", "set; the slot is the time")
 	case !p.Deadline.IsZero():
 		return refused("deadline", "set; it would be the same moment for every slot")
+	case p.Traceparent != "":
+		return refused("traceparent", "set; every slot begins a trace of its own")
 	case !p.BookID.IsZero() || !p.Flow.IsZero():
 		return refused("book_id", "set; every slot gets a book of its own")
 	case p.Book != nil && len(p.Book.Flows) != 1:

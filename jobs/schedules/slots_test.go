@@ -161,7 +161,10 @@ func TestCheckSchedule(t *testing.T) {
 		"board":               {func(s *schedules.Schedule) { s.Posting.Board = "b" }, jobs.ErrInvalid},
 		"time":                {func(s *schedules.Schedule) { s.Posting.NotBefore = time.Unix(1, 0) }, jobs.ErrInvalid},
 		"deadline":            {func(s *schedules.Schedule) { s.Posting.Deadline = time.Unix(1, 0) }, jobs.ErrInvalid},
-		"saved book":          {func(s *schedules.Schedule) { s.Posting.BookID = logbook.NewBookID() }, jobs.ErrInvalid},
+		"traceparent": {func(s *schedules.Schedule) {
+			s.Posting.Traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+		}, jobs.ErrInvalid},
+		"saved book": {func(s *schedules.Schedule) { s.Posting.BookID = logbook.NewBookID() }, jobs.ErrInvalid},
 		"two flows": {func(s *schedules.Schedule) {
 			s.Posting = jobs.Posting{Book: &logbook.Book{Name: "b", Flows: make([]logbook.FlowDetail, 2)}}
 		}, jobs.ErrInvalid},

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/wire"
+	"github.com/conductord/conductord/traceparent"
 	"github.com/conductord/conductord/valuekeys"
 )
 
@@ -29,12 +31,18 @@ type postService struct {
 }
 
 // nameJobs gives ids before the call is forwarded, so that all tries of this
-// node are one posting.
-func nameJobs(_ context.Context, _ http.Header, request *conductordv1.PostRequest) error {
+// node are one posting. Postings without a traceparent get that of the call's header;
+// one that is not valid is ignored, as W3C trace context wants it.
+func nameJobs(_ context.Context, header http.Header, request *conductordv1.PostRequest) error {
+	parent := header.Get(traceparent.Header)
+	if _, err := traceparent.Parse(traceparent.Header, parent); err != nil {
+		parent = ""
+	}
 	for _, posting := range request.Postings {
 		if posting.Id == "" {
 			posting.Id = jobs.NewJobID().String()
 		}
+		posting.Traceparent = cmp.Or(posting.Traceparent, parent)
 	}
 	return nil
 }

@@ -1969,6 +1969,7 @@ type Posting struct {
 	Deadline      *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=deadline,proto3" json:"deadline,omitempty"`                        // after it the job is cancelled, and undone
 	Retry         *RetryPolicy           `protobuf:"bytes,30,opt,name=retry,proto3" json:"retry,omitempty"`                              // unset: a job that fails is completed
 	Retention     *durationpb.Duration   `protobuf:"bytes,31,opt,name=retention,proto3" json:"retention,omitempty"`                      // how long the finished job is kept; unset: as the cluster has it
+	Traceparent   string                 `protobuf:"bytes,32,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                  // W3C trace context of the span that posts it; empty: the job begins its own trace
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2143,6 +2144,13 @@ func (x *Posting) GetRetention() *durationpb.Duration {
 	return nil
 }
 
+func (x *Posting) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
+}
+
 // RetryPolicy says what becomes of a job whose work has failed. Durations that
 // are unset are 10 s for the delay, and an hour for the longest one.
 type RetryPolicy struct {
@@ -2289,6 +2297,7 @@ type Job struct {
 	Parked      bool                   `protobuf:"varint,53,opt,name=parked,proto3" json:"parked,omitempty"`      // held by its retry policy, for a person
 	Retention   *durationpb.Duration   `protobuf:"bytes,54,opt,name=retention,proto3" json:"retention,omitempty"`
 	PostedBy    string                 `protobuf:"bytes,55,opt,name=posted_by,json=postedBy,proto3" json:"posted_by,omitempty"` // the principal; empty without access control
+	Traceparent string                 `protobuf:"bytes,56,opt,name=traceparent,proto3" json:"traceparent,omitempty"`           // as it was posted
 	// Only where one job was asked for: what an unfinished job counts for at that
 	// moment, if its board ages jobs or did once.
 	EffectivePriority *int32 `protobuf:"zigzag32,60,opt,name=effective_priority,json=effectivePriority,proto3,oneof" json:"effective_priority,omitempty"`
@@ -2616,6 +2625,13 @@ func (x *Job) GetRetention() *durationpb.Duration {
 func (x *Job) GetPostedBy() string {
 	if x != nil {
 		return x.PostedBy
+	}
+	return ""
+}
+
+func (x *Job) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
 	}
 	return ""
 }
@@ -5375,7 +5391,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tintention\x18\x05 \x01(\tR\tintention\x125\n" +
 	"\bretry_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\x122\n" +
 	"\battempts\x18\a \x03(\v2\x16.conductord.v1.AttemptR\battempts\x123\n" +
-	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\"\x91\x05\n" +
+	"\bprogress\x18\b \x01(\v2\x17.conductord.v1.ProgressR\bprogress\"\xb3\x05\n" +
 	"\aPosting\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -5399,7 +5415,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x06labels\x18\x11 \x03(\tR\x06labels\x126\n" +
 	"\bdeadline\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x120\n" +
 	"\x05retry\x18\x1e \x01(\v2\x1a.conductord.v1.RetryPolicyR\x05retry\x127\n" +
-	"\tretention\x18\x1f \x01(\v2\x19.google.protobuf.DurationR\tretention\"\xbc\x02\n" +
+	"\tretention\x18\x1f \x01(\v2\x19.google.protobuf.DurationR\tretention\x12 \n" +
+	"\vtraceparent\x18  \x01(\tR\vtraceparent\"\xbc\x02\n" +
 	"\vRetryPolicy\x12\x1a\n" +
 	"\battempts\x18\x01 \x01(\rR\battempts\x12/\n" +
 	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay\x12'\n" +
@@ -5409,7 +5426,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\rpriority_step\x18\x06 \x01(\x11R\fpriorityStep\x12\x14\n" +
 	"\x05never\x18\a \x03(\tR\x05never\x12\x1d\n" +
 	"\n" +
-	"on_failure\x18\b \x01(\tR\tonFailure\"\xa9\f\n" +
+	"on_failure\x18\b \x01(\tR\tonFailure\"\xcb\f\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -5458,7 +5475,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tattempted\x184 \x01(\tR\tattempted\x12\x16\n" +
 	"\x06parked\x185 \x01(\bR\x06parked\x127\n" +
 	"\tretention\x186 \x01(\v2\x19.google.protobuf.DurationR\tretention\x12\x1b\n" +
-	"\tposted_by\x187 \x01(\tR\bpostedBy\x122\n" +
+	"\tposted_by\x187 \x01(\tR\bpostedBy\x12 \n" +
+	"\vtraceparent\x188 \x01(\tR\vtraceparent\x122\n" +
 	"\x12effective_priority\x18< \x01(\x11H\x00R\x11effectivePriority\x88\x01\x01B\x15\n" +
 	"\x13_effective_priority\"\x9b\x03\n" +
 	"\bJobError\x123\n" +

@@ -200,6 +200,7 @@ func (p *Program) jobFields(job *jobs.Job) []field {
 		field{"store", valuesText(job.Store)},
 		field{"posted", p.timeText(job.PostedAt)},
 		field{"posted by", job.PostedBy},
+		field{"traceparent", job.Traceparent},
 		field{"not before", p.timeText(job.NotBefore)},
 		field{"due", p.timeText(job.DueAt)},
 		field{"deadline", p.timeText(job.Deadline)},

@@ -5,14 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/traceparent"
 )
 
 // contentFlags are what jobs can be given however they come to be posted: by
@@ -229,6 +232,10 @@ func (p *Program) postAndShow(ctx context.Context, cluster Cluster, posting jobs
 
 // postJob posts one job. A note says when it had been posted before.
 func (p *Program) postJob(ctx context.Context, cluster Cluster, posting jobs.Posting) (jobs.Job, error) {
+	ctx, err := traced(ctx)
+	if err != nil {
+		return jobs.Job{}, err
+	}
 	posted, err := cluster.Post(ctx, posting)
 	if err == nil {
 		err = posted[0].Err
@@ -246,6 +253,16 @@ func (p *Program) postJob(ctx context.Context, cluster Cluster, posting jobs.Pos
 		p.Note("job %s had been posted before: nothing has changed", posting.ID)
 	}
 	return posted[0].Job, nil
+}
+
+// traced puts the span of the environment into a context; without TRACEPARENT there is none.
+func traced(ctx context.Context) (context.Context, error) {
+	text := os.Getenv(traceparent.Variable)
+	if text == "" {
+		return ctx, nil
+	}
+	parent, err := traceparent.Parse("the variable "+traceparent.Variable, text)
+	return trace.ContextWithRemoteSpanContext(ctx, parent), err
 }
 
 // mayHaveHappened reports whether a write that gave an error may yet have been

@@ -36,6 +36,10 @@ type verdict struct {
 // what became of each. Every line is read before the first is posted, so that a
 // file with a mistake posts nothing. The error is that of the first refusal.
 func (p *Program) postLines(ctx context.Context, cluster jobs.Poster, postings []linePosting) error {
+	ctx, err := traced(ctx)
+	if err != nil {
+		return err
+	}
 	var verdicts []verdict
 	var refused error
 	count := 0

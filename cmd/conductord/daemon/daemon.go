@@ -68,9 +68,10 @@ type daemon struct {
 	client    *raftboard.Client    // of the conductor; nil if there is none
 	conductor *conductor.Conductor // nil if there is none
 	secrets   *secrets.Source      // nil if there is no conductor
-	working   sync.WaitGroup       // the conductor's Run, and the reaping of orphans
-	spent     chan struct{}        // closed when the conductor has reached a limit and ended
-	unreap    context.CancelFunc   // ends the reaping; nil if there is no conductor
+	traces    *traces
+	working   sync.WaitGroup     // the conductor's Run, and the reaping of orphans
+	spent     chan struct{}      // closed when the conductor has reached a limit and ended
+	unreap    context.CancelFunc // ends the reaping; nil if there is no conductor
 }
 
 // startDaemon opens the node and sets its conductor to work. first says that
@@ -102,7 +103,7 @@ func startDaemon(ctx context.Context, c config.Config, first bool, logger hclog.
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{config: c, logger: logger, node: opened, secure: options.Credentials, spent: make(chan struct{})}
+	d := &daemon{config: c, logger: logger, node: opened, secure: options.Credentials, traces: newTraces(registry, logger), spent: make(chan struct{})}
 	if c.Conductor.Enabled {
 		if err := d.startConductor(ctx); err != nil {
 			return nil, errors.Join(err, d.stop())
@@ -283,13 +284,17 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot start the conductor: %w", err)
 	}
+	tracer, err := d.traces.start(d.config)
+	if err != nil {
+		return err
+	}
 	d.conductor, err = conductor.New(conductor.Options{
 		Client: ownClient{d.client, d.node}, Registry: registry,
 		Name: d.config.ConductorName(), Boards: d.config.Conductor.Boards, Labels: d.config.Conductor.Labels,
 		MaxJobs: d.config.Conductor.MaxJobs, Workers: d.config.Conductor.Workers, Steps: d.config.Conductor.Steps,
 		MaxDispatches: d.config.Conductor.MaxDispatches, MaxDuration: d.config.Conductor.MaxDuration,
 		TTL: d.config.Sessions.TTL, Grace: max(d.config.DrainTimeout, time.Millisecond),
-		Metadata: offered.metadata, Elsewhere: hasHandlers, Secrets: d.secrets.Secret, Logs: d.node.Logs(),
+		Metadata: offered.metadata, Elsewhere: hasHandlers, Secrets: d.secrets.Secret, Logs: d.node.Logs(), Tracer: tracer,
 		Limits: limitsOf(d.config), Logger: d.logger.Named("conductor"),
 	})
 	if err != nil {
@@ -360,7 +365,9 @@ func (d *daemon) stop() error {
 	if d.secrets != nil {
 		errs = append(errs, d.secrets.Close())
 	}
-	return errors.Join(append(errs, d.node.Close())...)
+	errs = append(errs, d.node.Close())
+	d.traces.stop()
+	return errors.Join(errs...)
 }
 
 // alone reports whether the configuration begins a cluster of one.

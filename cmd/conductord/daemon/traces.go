@@ -1,0 +1,229 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/conductor"
+	"github.com/conductord/conductord/config"
+)
+
+const (
+	// maxSpans bounds the spans that wait to be sent, of a few KB each, and maxBatch those
+	// of a request.
+	maxSpans = 8192
+	maxBatch = 512
+	// maxHeaders bounds the file of headers.
+	maxHeaders = 64 << 10
+	// batchTime is how long a span waits for others, sendTimeout bounds a request, and
+	// lastSends bounds all that a stopping node still sends: it has handed over by then.
+	batchTime   = time.Second
+	sendTimeout = 5 * time.Second
+	lastSends   = 500 * time.Millisecond
+	// dropsLogged is how often drops are logged at most.
+	dropsLogged = time.Minute
+)
+
+// traces sends spans to a collector. OpenTelemetry's batch processor is the queue, and has
+// the goroutine, which ends with stop. It does not count what it drops, so traces
+// never gives it more than it can hold.
+type traces struct {
+	sdktrace.SpanProcessor
+	sent, dropped prometheus.Counter
+	logger        hclog.Logger
+	provider      *sdktrace.TracerProvider
+	cancel        context.CancelFunc // of the requests
+	waiting       atomic.Int64       // spans in the queue
+	lost          atomic.Int64       // spans that were dropped and are in no line of the log yet
+	logged        time.Time          // the last such line; used by the exporter alone
+}
+
+// newTraces makes the metrics of traces, which there are also where nothing is sent.
+func newTraces(registry *prometheus.Registry, logger hclog.Logger) *traces {
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "conductord", Name: name, Help: help})
+		registry.MustRegister(c)
+		return c
+	}
+	return &traces{
+		sent:    counter("trace_spans_sent_total", "Spans that the collector of traces has taken from this node."),
+		dropped: counter("trace_spans_dropped_total", "Spans of this node that were dropped: too many waited, or the collector did not take them."),
+		logger:  logger.Named("traces"),
+	}
+}
+
+// start makes the tracer of the configuration; nil: it has none.
+func (t *traces) start(c config.Config) (trace.Tracer, error) {
+	if c.Traces.Endpoint == "" {
+		return nil, nil
+	}
+	headers, err := readHeaders(c.Traces.Headers)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the headers of traces.headers: %w", err)
+	}
+	endpoint, err := url.JoinPath(c.Traces.Endpoint, "v1/traces")
+	if err != nil {
+		return nil, fmt.Errorf("cannot use traces.endpoint: %w", err)
+	}
+	to := &collector{endpoint: endpoint, headers: headers, client: &http.Client{
+		Transport:     http.DefaultTransport.(*http.Transport).Clone(),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the headers may be secrets
+	}}
+	to.open, t.cancel = context.WithCancel(context.Background())
+	context.AfterFunc(to.open, to.client.CloseIdleConnections)
+	t.SpanProcessor = sdktrace.NewBatchSpanProcessor(exporter{t, otlptrace.NewUnstarted(to)}, sdktrace.WithMaxQueueSize(maxSpans),
+		sdktrace.WithMaxExportBatchSize(maxBatch), sdktrace.WithBatchTimeout(batchTime), sdktrace.WithExportTimeout(sendTimeout))
+	t.provider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(t), sdktrace.WithIDGenerator(conductor.SpanIDs{}),
+		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(1/float64(c.Traces.OneIn)))),
+		sdktrace.WithResource(resource.NewSchemaless(attribute.String("service.name", "conductord"),
+			attribute.String("service.instance.id", c.Node), attribute.String("service.version", cli.ProgramVersion().Version))))
+	return t.provider.Tracer("github.com/conductord/conductord/conductor"), nil
+}
+
+// stop sends what waits, within lastSends, and drops the rest.
+func (t *traces) stop() {
+	if t.provider == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lastSends)
+	defer cancel()
+	if err := t.provider.Shutdown(ctx); err != nil {
+		t.logger.Warn("spans were dropped when the node stopped", "spans", t.waiting.Load(), "error", err)
+	}
+	t.cancel()
+}
+
+// OnEnd implements sdktrace.SpanProcessor.
+func (t *traces) OnEnd(span sdktrace.ReadOnlySpan) {
+	if t.waiting.Add(1) > maxSpans {
+		t.waiting.Add(-1)
+		t.drop(1)
+		return
+	}
+	t.SpanProcessor.OnEnd(span)
+}
+
+func (t *traces) drop(spans int) {
+	t.dropped.Add(float64(spans))
+	t.lost.Add(int64(spans))
+}
+
+// exporter counts what OpenTelemetry's own exporter sends. One call is in progress at a time.
+type exporter struct {
+	*traces
+	otlp *otlptrace.Exporter
+}
+
+// ExportSpans implements sdktrace.SpanExporter. It has no errors: the processor would only
+// log them.
+func (e exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	err := e.otlp.ExportSpans(ctx, spans)
+	e.waiting.Add(-int64(len(spans)))
+	if err != nil {
+		e.drop(len(spans))
+	} else {
+		e.sent.Add(float64(len(spans)))
+	}
+	if now := time.Now(); e.lost.Load() > 0 && now.Sub(e.logged) >= dropsLogged {
+		e.logged = now
+		e.logger.Warn("spans were dropped", "spans", e.lost.Swap(0), "error", err)
+	}
+	return nil
+}
+
+// Shutdown implements sdktrace.SpanExporter.
+func (e exporter) Shutdown(context.Context) error { return nil }
+
+// collector takes spans by OTLP over HTTP. It is the client of otlptrace: the one of
+// OpenTelemetry links gRPC.
+type collector struct {
+	endpoint string
+	headers  http.Header
+	client   *http.Client
+	open     context.Context // ends with the last request
+}
+
+// Start implements otlptrace.Client.
+func (*collector) Start(context.Context) error { return nil }
+
+// Stop implements otlptrace.Client.
+func (*collector) Stop(context.Context) error { return nil }
+
+// UploadTraces implements otlptrace.Client.
+func (c *collector) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
+	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans}) // an ExportTraceServiceRequest has the same encoding
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.open, cancel)()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header = c.headers.Clone()
+	request.Header.Set("Content-Type", "application/x-protobuf")
+	answer, err := c.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	_, _ = io.CopyN(io.Discard, answer.Body, maxHeaders) // so that the connection can be used again
+	if answer.StatusCode/100 != 2 {
+		return fmt.Errorf("the collector at %s answers %s", c.endpoint, answer.Status)
+	}
+	return nil
+}
+
+// readHeaders reads a file of headers, which may be secrets; an empty path: there are none.
+func readHeaders(path string) (http.Header, error) {
+	headers := http.Header{}
+	if path == "" {
+		return headers, nil
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case info.Mode().Perm()&0o007 != 0:
+		return nil, fmt.Errorf("%s has mode %04o, and others than its owner and group can use it: set it to 0600 or 0640", path, info.Mode().Perm())
+	case !info.Mode().IsRegular() || info.Size() > maxHeaders:
+		return nil, fmt.Errorf("%s has %d bytes, and must be a regular file of at most %d", path, info.Size(), maxHeaders)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	number := 0
+	for line := range strings.Lines(string(data)) {
+		number++
+		name, value, ok := strings.Cut(strings.TrimSpace(line), ":")
+		switch {
+		case ok:
+			headers.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+		case name != "":
+			return nil, fmt.Errorf("%s:%d: it is not NAME: VALUE", path, number)
+		}
+	}
+	return headers, nil
+}
