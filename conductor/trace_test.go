@@ -191,6 +191,23 @@ func TestTraceOfAFunc(t *testing.T) {
 	}
 }
 
+// TestTraceOfItsOwn: a job without a traceparent is in no trace of the program that runs it.
+func TestTraceOfItsOwn(t *testing.T) {
+	c := openCluster(t)
+	tracer, spans := recorder(sdktrace.AlwaysSample())
+	program, span := tracer.Start(t.Context(), "program")
+	defer span.End()
+	o := conductor.Options{Client: c, Tracer: tracer, MaxDispatches: 1, Funcs: map[string]conductor.Func{"mail": func(context.Context, jobs.Job) error { return nil }}}
+	posted := postOne(t, c, jobs.NewPlainPosting("mail", nil))
+	if err := conductor.Run(program, o); err != nil {
+		t.Fatal(err)
+	}
+	id, _ := conductor.SpanIDs{}.NewIDs(conductor.TracedJob(t.Context(), posted.ID))
+	if got := only(t, spans, "run mail").SpanContext().TraceID(); got != id {
+		t.Errorf("the run is in trace %s, and the job's is %s; the program's is %s", got, id, span.SpanContext().TraceID())
+	}
+}
+
 // TestNoTracer: without a Tracer a step has no span, also where the job has a traceparent, and
 // a run allocates nothing for it.
 func TestNoTracer(t *testing.T) {
