@@ -54,7 +54,7 @@ func only(t *testing.T, spans *tracetest.SpanRecorder, name string) sdktrace.Rea
 func fact(span sdktrace.ReadOnlySpan, key string) string {
 	for _, attribute := range span.Attributes() {
 		if string(attribute.Key) == "conductord."+key {
-			return attribute.Value.Emit()
+			return attribute.Value.String()
 		}
 	}
 	return ""

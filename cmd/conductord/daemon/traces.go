@@ -1,12 +1,13 @@
 package daemon
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
+	"net/textproto"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -80,17 +81,14 @@ func (t *traces) start(c config.Config) (trace.Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the headers of traces.headers: %w", err)
 	}
-	endpoint, err := url.JoinPath(c.Traces.Endpoint, "v1/traces")
-	if err != nil {
-		return nil, fmt.Errorf("cannot use traces.endpoint: %w", err)
-	}
-	to := &collector{endpoint: endpoint, headers: headers, client: &http.Client{
+	to := &collector{traces: t, endpoint: strings.TrimRight(c.Traces.Endpoint, "/") + "/v1/traces", headers: headers, client: http.Client{
 		Transport:     http.DefaultTransport.(*http.Transport).Clone(),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the headers may be secrets
 	}}
 	to.open, t.cancel = context.WithCancel(context.Background())
 	context.AfterFunc(to.open, to.client.CloseIdleConnections)
-	t.SpanProcessor = sdktrace.NewBatchSpanProcessor(exporter{t, otlptrace.NewUnstarted(to)}, sdktrace.WithMaxQueueSize(maxSpans),
+	to.encoder = otlptrace.NewUnstarted(to)
+	t.SpanProcessor = sdktrace.NewBatchSpanProcessor(to, sdktrace.WithMaxQueueSize(maxSpans),
 		sdktrace.WithMaxExportBatchSize(maxBatch), sdktrace.WithBatchTimeout(batchTime), sdktrace.WithExportTimeout(sendTimeout))
 	t.provider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(t), sdktrace.WithIDGenerator(conductor.SpanIDs{}),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(1/float64(c.Traces.OneIn)))),
@@ -127,46 +125,34 @@ func (t *traces) drop(spans int) {
 	t.lost.Add(int64(spans))
 }
 
-// exporter counts what OpenTelemetry's own exporter sends. One call is in progress at a time.
-type exporter struct {
+// collector takes spans by OTLP over HTTP. It is the exporter of the processor, which calls it
+// once at a time, and the client of OpenTelemetry's encoder: the client that comes with
+// that links gRPC.
+type collector struct {
 	*traces
-	otlp *otlptrace.Exporter
+	endpoint string
+	headers  http.Header
+	client   http.Client
+	encoder  *otlptrace.Exporter
+	open     context.Context // ends with the last request
 }
 
 // ExportSpans implements sdktrace.SpanExporter. It has no errors: the processor would only
 // log them.
-func (e exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	err := e.otlp.ExportSpans(ctx, spans)
-	e.waiting.Add(-int64(len(spans)))
+func (c *collector) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	err := c.encoder.ExportSpans(ctx, spans)
+	c.waiting.Add(-int64(len(spans)))
 	if err != nil {
-		e.drop(len(spans))
+		c.drop(len(spans))
 	} else {
-		e.sent.Add(float64(len(spans)))
+		c.sent.Add(float64(len(spans)))
 	}
-	if now := time.Now(); e.lost.Load() > 0 && now.Sub(e.logged) >= dropsLogged {
-		e.logged = now
-		e.logger.Warn("spans were dropped", "spans", e.lost.Swap(0), "error", err)
+	if now := time.Now(); c.lost.Load() > 0 && now.Sub(c.logged) >= dropsLogged {
+		c.logged = now
+		c.logger.Warn("spans were dropped", "spans", c.lost.Swap(0), "error", err)
 	}
 	return nil
 }
-
-// Shutdown implements sdktrace.SpanExporter.
-func (e exporter) Shutdown(context.Context) error { return nil }
-
-// collector takes spans by OTLP over HTTP. It is the client of otlptrace: the one of
-// OpenTelemetry links gRPC.
-type collector struct {
-	endpoint string
-	headers  http.Header
-	client   *http.Client
-	open     context.Context // ends with the last request
-}
-
-// Start implements otlptrace.Client.
-func (*collector) Start(context.Context) error { return nil }
-
-// Stop implements otlptrace.Client.
-func (*collector) Stop(context.Context) error { return nil }
 
 // UploadTraces implements otlptrace.Client.
 func (c *collector) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
@@ -181,8 +167,7 @@ func (c *collector) UploadTraces(ctx context.Context, spans []*tracepb.ResourceS
 	if err != nil {
 		return err
 	}
-	request.Header = c.headers.Clone()
-	request.Header.Set("Content-Type", "application/x-protobuf")
+	request.Header = c.headers
 	answer, err := c.client.Do(request)
 	if err != nil {
 		return err
@@ -195,35 +180,34 @@ func (c *collector) UploadTraces(ctx context.Context, spans []*tracepb.ResourceS
 	return nil
 }
 
+// Start and Stop implement otlptrace.Client, and Shutdown the exporter: a request has all.
+func (*collector) Start(context.Context) error    { return nil }
+func (*collector) Stop(context.Context) error     { return nil }
+func (*collector) Shutdown(context.Context) error { return nil }
+
 // readHeaders reads a file of headers, which may be secrets; an empty path: there are none.
 func readHeaders(path string) (http.Header, error) {
 	headers := http.Header{}
-	if path == "" {
-		return headers, nil
-	}
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, err
-	case info.Mode().Perm()&0o007 != 0:
-		return nil, fmt.Errorf("%s has mode %04o, and others than its owner and group can use it: set it to 0600 or 0640", path, info.Mode().Perm())
-	case !info.Mode().IsRegular() || info.Size() > maxHeaders:
-		return nil, fmt.Errorf("%s has %d bytes, and must be a regular file of at most %d", path, info.Size(), maxHeaders)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	number := 0
-	for line := range strings.Lines(string(data)) {
-		number++
-		name, value, ok := strings.Cut(strings.TrimSpace(line), ":")
+	if path != "" {
+		info, err := os.Stat(path)
 		switch {
-		case ok:
-			headers.Add(strings.TrimSpace(name), strings.TrimSpace(value))
-		case name != "":
-			return nil, fmt.Errorf("%s:%d: it is not NAME: VALUE", path, number)
+		case err != nil:
+			return nil, err
+		case info.Mode().Perm()&0o007 != 0:
+			return nil, fmt.Errorf("%s has mode %04o, and others than its owner and group can use it: set it to 0600 or 0640", path, info.Mode().Perm())
+		case info.Size() > maxHeaders:
+			return nil, fmt.Errorf("%s has %d bytes, and the limit is %d", path, info.Size(), maxHeaders)
 		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		read, err := textproto.NewReader(bufio.NewReader(strings.NewReader(string(data) + "\n\n"))).ReadMIMEHeader()
+		if err != nil { // its text may have a secret
+			return nil, fmt.Errorf("%s has a line that is not NAME: VALUE", path)
+		}
+		headers = http.Header(read)
 	}
+	headers.Set("Content-Type", "application/x-protobuf")
 	return headers, nil
 }
