@@ -166,7 +166,7 @@ func (m *Machine) Principals() (all []access.Principal, index uint64, err error)
 			return err
 		}
 		index = present.AccessIndex
-		v.page(tablePrincipal, nil, nil, Unbounded, func(value []byte) {
+		v.page(tablePrincipal, nil, nil, Unbounded, 0, func(value []byte) {
 			all = append(all, decode(value, &v1.Principal{}, command.PrincipalFromProto))
 		})
 		return nil
@@ -178,7 +178,7 @@ func (m *Machine) Principals() (all []access.Principal, index uint64, err error)
 // given. Next is empty if none follow.
 func (m *Machine) PrincipalPage(after string) (page []access.Principal, next string, err error) {
 	err = m.read(func(v *view) error {
-		next = string(v.page(tablePrincipal, nil, []byte(after), maxPageBytes, func(value []byte) {
+		next = string(v.page(tablePrincipal, nil, []byte(after), maxPageBytes, 0, func(value []byte) {
 			page = append(page, decode(value, &v1.Principal{}, command.PrincipalFromProto))
 		}))
 		return nil

@@ -54,8 +54,8 @@ func pages(m *fsm.Machine, kind string) map[string]func(after string, limit int)
 			page, err := m.Audit(access.RecordQuery{After: after, Limit: limit})
 			return len(page.Items), page.Next, err
 		},
-		"entities": func(after string, _ int) (int, string, error) {
-			page, next, err := m.EntityPage("", after)
+		"entities": func(after string, limit int) (int, string, error) {
+			page, next, err := m.EntityPage("", "", after, limit)
 			return len(page), next, err
 		},
 		"drains": func(after string, _ int) (int, string, error) {

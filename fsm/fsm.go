@@ -259,6 +259,9 @@ func (m *Machine) Counts() map[jobs.State]uint64 {
 	return counts
 }
 
+// OpenSessions is how many sessions are open, without a scan.
+func (m *Machine) OpenSessions() uint64 { return m.status.Load().OpenSessions }
+
 // WaitApplied returns when the entry with the index has been applied. It
 // returns early with the context's error, or with ErrClosed.
 func (m *Machine) WaitApplied(ctx context.Context, index uint64) error {

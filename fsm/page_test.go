@@ -1,6 +1,7 @@
 package fsm_test
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -62,8 +63,11 @@ func TestListsAreReadByPages(t *testing.T) {
 	if err != nil || len(allSessions) != sessions {
 		t.Fatalf("%d sessions: %v", len(allSessions), err)
 	}
-	if got, pages := gathered(t, r.SessionPage); !reflect.DeepEqual(got, allSessions) || pages < 2 {
-		t.Errorf("%d sessions on %d pages", len(got), pages)
+	for _, limit := range []int{0, 3} {
+		page := func(after jobs.SessionID) ([]jobs.Session, jobs.SessionID, error) { return r.SessionPage(after, limit) }
+		if got, pages := gathered(t, page); !reflect.DeepEqual(got, allSessions) || pages < 2 || limit > 0 && pages != (sessions+limit-1)/limit {
+			t.Errorf("%d sessions on %d pages of %d", len(got), pages, limit)
+		}
 	}
 	allDrains, err := r.Drains()
 	if err != nil || len(allDrains) != drains {
@@ -75,7 +79,7 @@ func TestListsAreReadByPages(t *testing.T) {
 	for kind, want := range map[string]int{"": entities, "conductor": 34, "b": 33, "none": 0} {
 		seen := map[string]bool{}
 		got, pages := gathered(t, func(after string) ([]jobs.Entity, string, error) {
-			found, next, err := r.EntityPage(kind, after)
+			found, next, err := r.EntityPage(kind, "", after, 0)
 			size := 0
 			for _, entity := range found {
 				size += len(entity.Metadata["m"])
@@ -90,7 +94,12 @@ func TestListsAreReadByPages(t *testing.T) {
 			t.Errorf("%d entities of kind %q, %d different ones, on %d pages", len(got), kind, len(seen), pages)
 		}
 	}
-	if _, _, err := r.EntityPage("", "no next"); err == nil {
+	named, _, err := r.EntityPage("conductor", "e3", "", 0)
+	few, next, failed := r.EntityPage("conductor", "", "", 2)
+	if err != nil || failed != nil || len(named) != 1 || named[0].Name != "e3" || len(few) != 2 || next == "" {
+		t.Errorf("of one name %d entities, of two at most %d, then %q: %v", len(named), len(few), next, errors.Join(err, failed))
+	}
+	if _, _, err := r.EntityPage("", "", "no next", 0); err == nil {
 		t.Error("a page after nothing known is read")
 	}
 }

@@ -18,19 +18,20 @@ import (
 
 // Sessions reads the open sessions in the order of their ids.
 func (m *Machine) Sessions() ([]jobs.Session, error) {
-	sessions, _, err := m.sessions(jobs.SessionID{}, Unbounded)
+	sessions, _, err := m.sessions(jobs.SessionID{}, Unbounded, 0)
 	return sessions, err
 }
 
 // SessionPage reads a page of the open sessions in the order of their ids: those
-// after the given one. Next is the last of the page, and zero if none follow.
-func (m *Machine) SessionPage(after jobs.SessionID) (sessions []jobs.Session, next jobs.SessionID, err error) {
-	return m.sessions(after, maxPageBytes)
+// after the given one, at most limit unless that is 0. Next is the last of the page, and
+// zero if none follow.
+func (m *Machine) SessionPage(after jobs.SessionID, limit int) (sessions []jobs.Session, next jobs.SessionID, err error) {
+	return m.sessions(after, maxPageBytes, limit)
 }
 
-func (m *Machine) sessions(after jobs.SessionID, maxBytes int) (sessions []jobs.Session, next jobs.SessionID, err error) {
+func (m *Machine) sessions(after jobs.SessionID, maxBytes, limit int) (sessions []jobs.Session, next jobs.SessionID, err error) {
 	err = m.read(func(v *view) error {
-		reached := v.page(tableSession, nil, after.UUID[:], maxBytes, func(value []byte) {
+		reached := v.page(tableSession, nil, after.UUID[:], maxBytes, limit, func(value []byte) {
 			session := decode(value, &v1.Session{}, command.SessionFromProto)
 			claims := v.claims(session.ID)
 			session.Claims = len(claims.held)
@@ -52,17 +53,17 @@ func (m *Machine) Entities(kind string) (entities []jobs.Entity, err error) {
 	return entities, err
 }
 
-// EntityPage reads a page of the same, by kind and name within it: those after
-// the page whose next is given. Next is empty if none follow. ErrInvalid if
-// after is no next.
-func (m *Machine) EntityPage(kind, after string) (entities []jobs.Entity, next string, err error) {
+// EntityPage reads a page of the same, or of those of one name, by kind and name within it:
+// those after the page whose next is given, at most limit unless that is 0. Next is empty if
+// none follow. ErrInvalid if after is no next.
+func (m *Machine) EntityPage(kind, name, after string, limit int) (entities []jobs.Entity, next string, err error) {
 	key, err := hex.DecodeString(after)
 	if err != nil {
 		return nil, "", &logbook.InvalidError{Field: "entities after", Reason: fmt.Sprintf("%.64q is not the next of a page", after)}
 	}
 	err = m.read(func(v *view) error {
 		var reached []byte
-		entities, reached = v.entitiesAfter(kind, key, maxPageBytes)
+		entities, reached = v.entitiesAfter(kind, name, key, maxPageBytes, limit)
 		next = hex.EncodeToString(reached)
 		return nil
 	})
@@ -70,20 +71,25 @@ func (m *Machine) EntityPage(kind, after string) (entities []jobs.Entity, next s
 }
 
 func (v *view) entities(kind string) []jobs.Entity {
-	entities, _ := v.entitiesAfter(kind, nil, Unbounded)
+	entities, _ := v.entitiesAfter(kind, "", nil, Unbounded, 0)
 	return entities
 }
 
-func (v *view) entitiesAfter(kind string, after []byte, maxBytes int) (entities []jobs.Entity, reached []byte) {
-	if len(kind) > maxKeyName {
+func (v *view) entitiesAfter(kind, name string, after []byte, maxBytes, limit int) (entities []jobs.Entity, reached []byte) {
+	if len(kind) > maxKeyName || len(name) > maxKeyName {
 		return nil, nil // there is no such entity
 	}
 	var prefix []byte
 	if kind != "" {
 		prefix = appendName(nil, kind)
 	}
-	reached = v.page(tableEntity, prefix, after, maxBytes, func(value []byte) {
-		entities = append(entities, decode(value, &v1.Entity{}, command.EntityFromProto))
+	if kind != "" && name != "" {
+		prefix = appendName(prefix, name)
+	}
+	reached = v.page(tableEntity, prefix, after, maxBytes, limit, func(value []byte) {
+		entity := decode(value, &v1.Entity{}, command.EntityFromProto)
+		entity.Held = len(v.claims(entity.Session).held)
+		entities = append(entities, entity)
 	})
 	slices.SortStableFunc(entities, func(a, b jobs.Entity) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
@@ -118,16 +124,16 @@ func (v *view) drains() []jobs.Drain {
 }
 
 func (v *view) drainsAfter(after []byte, maxBytes int) (drains []jobs.Drain, reached []byte) {
-	reached = v.page(tableDrain, nil, after, maxBytes, func(value []byte) {
+	reached = v.page(tableDrain, nil, after, maxBytes, 0, func(value []byte) {
 		drains = append(drains, decode(value, &v1.Drain{}, command.DrainFromProto))
 	})
 	return drains, reached
 }
 
 // page goes through the rows of a table whose keys begin with a prefix, after a
-// key, until they take so many bytes. Reached is the key of the last one, if
+// key, until they take so many bytes or are as many as limit, unless that is 0. Reached is the key of the last one, if
 // others follow, and nil otherwise.
-func (v *view) page(from table, prefix, after []byte, maxBytes int, each func(value []byte)) (reached []byte) {
+func (v *view) page(from table, prefix, after []byte, maxBytes, limit int, each func(value []byte)) (reached []byte) {
 	cursor := v.cursor(from)
 	start := prefix
 	if bytes.Compare(after, start) > 0 {
@@ -137,11 +143,11 @@ func (v *view) page(from table, prefix, after []byte, maxBytes int, each func(va
 	if len(after) > 0 && bytes.Equal(key, after) {
 		key, value = cursor.Next()
 	}
-	for size := 0; key != nil && bytes.HasPrefix(key, prefix); key, value = cursor.Next() {
-		if maxBytes >= 0 && size >= maxBytes {
+	for size, rows := 0, 0; key != nil && bytes.HasPrefix(key, prefix); key, value = cursor.Next() {
+		if maxBytes >= 0 && size >= maxBytes || limit > 0 && rows == limit {
 			return reached
 		}
-		size += len(key) + len(value)
+		size, rows = size+len(key)+len(value), rows+1
 		reached = append(reached[:0], key...)
 		each(value)
 	}

@@ -202,7 +202,7 @@ func (m *Machine) Quota(principal string, now time.Time) (quota *access.Quota, e
 // the page whose next is given. Next is empty if none follow.
 func (m *Machine) QuotaPage(after string, now time.Time) (page []access.Quota, next string, err error) {
 	err = m.read(func(v *view) error {
-		next = string(v.page(tableQuota, nil, []byte(after), maxPageBytes, func(value []byte) {
+		next = string(v.page(tableQuota, nil, []byte(after), maxPageBytes, 0, func(value []byte) {
 			page = append(page, decode(value, &v1.Quota{}, command.QuotaFromProto))
 		}))
 		for i := range page {

@@ -213,7 +213,7 @@ func (t *txn) register(c *v1.RegisterCommand) error {
 			Field: "entity", Limit: maxKeyName, Size: int64(max(len(entity.Kind), len(entity.Name))), Unit: "bytes",
 		}
 	}
-	entity.Session, entity.RegisteredAt = session.ID, t.now
+	entity.Session, entity.RegisteredAt, entity.Held = session.ID, t.now, 0
 	key := entityKey(entity.Kind, entity.Name, session.ID)
 	switch old := t.get(tableEntity, key); {
 	case old != nil:

@@ -29,8 +29,7 @@ func (m *Machine) Situation(id jobs.JobID, now time.Time) (explain.Situation, er
 			s.Drains[drain.Conductor] = drain
 		}
 		for _, conductor := range s.Conductors {
-			claims := v.claims(conductor.Session)
-			s.Claims[conductor.Session] = len(claims.held)
+			s.Claims[conductor.Session] = conductor.Held
 		}
 		s.Ahead, s.First = v.ahead(j)
 		return nil

@@ -70,4 +70,5 @@ type Entity struct {
 
 	Session      SessionID
 	RegisteredAt time.Time
+	Held         int // claims of its session, in lists
 }

@@ -92,6 +92,7 @@ func EntityToProto(e *jobs.Entity) *v1.Entity {
 		Metadata:     ValuesToProto(e.Metadata),
 		Session:      idText(e.Session.UUID),
 		RegisteredAt: TimeToProto(e.RegisteredAt),
+		Claims:       countOf(e.Held),
 	}
 }
 
@@ -110,6 +111,7 @@ func EntityFromProto(message *v1.Entity) (jobs.Entity, error) {
 		Metadata:     ValuesFromProto(message.GetMetadata()),
 		Session:      jobs.SessionID{UUID: r.id("entity session", message.GetSession())},
 		RegisteredAt: r.time("entity registered_at", message.GetRegisteredAt()),
+		Held:         r.count("entity claims", message.GetClaims()),
 	}
 	if r.err != nil {
 		return jobs.Entity{}, r.err

@@ -115,10 +115,6 @@ func (s *clusterService) status(ctx context.Context, request *connect.Request[co
 		}
 		return answer, nil
 	}
-	sessions, err := s.machine.Sessions()
-	if err != nil {
-		return nil, wire.ErrorToConnect(err)
-	}
 	status := &conductordv1.StatusResponse{
 		Cluster:      s.options.Cluster,
 		Generation:   s.machine.Generation(),
@@ -130,7 +126,7 @@ func (s *clusterService) status(ctx context.Context, request *connect.Request[co
 		Version:      s.options.Version,
 		StartedAt:    timestamppb.New(s.clock.answerTime().Add(-boottime.Since(s.started))),
 		Jobs:         map[string]uint64{},
-		Sessions:     uint64(len(sessions)),
+		Sessions:     s.machine.OpenSessions(),
 		Ready:        true,
 		LogStore:     string(s.options.LogStore),
 		LogBytes:     uint64(logstore.Size(s.options.DataDir, s.options.LogStore)), LogFreeBytes: uint64(max(s.log.Reusable(), 0)),

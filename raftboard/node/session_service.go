@@ -10,6 +10,7 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/logbook"
 )
 
 // sessionService answers calls about sessions, entities and drains.
@@ -74,18 +75,20 @@ func (s *sessionService) renew(ctx context.Context, id jobs.SessionID) error {
 }
 
 func (s *sessionService) listSessions(ctx context.Context, message *conductordv1.ListSessionsRequest) (*conductordv1.ListSessionsResponse, error) {
-	sessions, next, err := shown(message.After, s.sessionsAfter, func(session *jobs.Session) bool { return s.submit.guard.mayShowSession(ctx, session) })
+	sessions, next, err := shown(message.After, func(after string) ([]jobs.Session, string, error) {
+		return s.sessionsAfter(after, int(min(message.Limit, logbook.MaxPage)))
+	}, func(session *jobs.Session) bool { return s.submit.guard.mayShowSession(ctx, session) })
 	return &conductordv1.ListSessionsResponse{Next: next, Sessions: toProto(sessions, command.SessionToProto)}, err
 }
 
-func (s *sessionService) sessionsAfter(after string) (sessions []jobs.Session, next string, err error) {
+func (s *sessionService) sessionsAfter(after string, limit int) (sessions []jobs.Session, next string, err error) {
 	var last jobs.SessionID
 	if after != "" {
 		if last, err = jobs.ParseSessionID(after); err != nil {
 			return nil, "", err
 		}
 	}
-	sessions, last, err = s.machine.SessionPage(last)
+	sessions, last, err = s.machine.SessionPage(last, limit)
 	if !last.IsZero() {
 		next = last.String()
 	}
@@ -94,7 +97,7 @@ func (s *sessionService) sessionsAfter(after string) (sessions []jobs.Session, n
 
 func (s *sessionService) listEntities(ctx context.Context, message *conductordv1.ListEntitiesRequest) (*conductordv1.ListEntitiesResponse, error) {
 	entities, next, err := shown(message.After, func(after string) ([]jobs.Entity, string, error) {
-		return s.machine.EntityPage(message.Kind, after)
+		return s.machine.EntityPage(message.Kind, message.Name, after, int(min(message.Limit, logbook.MaxPage)))
 	}, func(entity *jobs.Entity) bool { return s.submit.guard.showEntity(ctx, entity) })
 	return &conductordv1.ListEntitiesResponse{Next: next, Entities: toProto(entities, command.EntityToProto)}, err
 }

@@ -2530,7 +2530,8 @@ func (x *KeepAliveRequest) GetSession() string {
 type ListSessionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
-	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"` // the next of the page before
+	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`  // the next of the page before
+	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"` // at most so many; 0: as many as an answer holds
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2577,6 +2578,13 @@ func (x *ListSessionsRequest) GetAfter() string {
 		return x.After
 	}
 	return ""
+}
+
+func (x *ListSessionsRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
 }
 
 type ListSessionsResponse struct {
@@ -2635,7 +2643,9 @@ type ListEntitiesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Stale         bool                   `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"`
-	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"` // the next of the page before
+	After         string                 `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`  // the next of the page before
+	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"` // at most so many; 0: as many as an answer holds
+	Name          string                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`    // of the entity, beside its kind; empty: any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2687,6 +2697,20 @@ func (x *ListEntitiesRequest) GetStale() bool {
 func (x *ListEntitiesRequest) GetAfter() string {
 	if x != nil {
 		return x.After
+	}
+	return ""
+}
+
+func (x *ListEntitiesRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListEntitiesRequest) GetName() string {
+	if x != nil {
+		return x.Name
 	}
 	return ""
 }
@@ -6360,17 +6384,20 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\fOpenResponse\x120\n" +
 	"\asession\x18\x01 \x01(\v2\x16.conductord.v1.SessionR\asession\",\n" +
 	"\x10KeepAliveRequest\x12\x18\n" +
-	"\asession\x18\x01 \x01(\tR\asession\"A\n" +
+	"\asession\x18\x01 \x01(\tR\asession\"W\n" +
 	"\x13ListSessionsRequest\x12\x14\n" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\x12\x14\n" +
-	"\x05after\x18\x02 \x01(\tR\x05after\"^\n" +
+	"\x05after\x18\x02 \x01(\tR\x05after\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\"^\n" +
 	"\x14ListSessionsResponse\x122\n" +
 	"\bsessions\x18\x01 \x03(\v2\x16.conductord.v1.SessionR\bsessions\x12\x12\n" +
-	"\x04next\x18\x02 \x01(\tR\x04next\"U\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"\x7f\n" +
 	"\x13ListEntitiesRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale\x12\x14\n" +
-	"\x05after\x18\x03 \x01(\tR\x05after\"]\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\"]\n" +
 	"\x14ListEntitiesResponse\x121\n" +
 	"\bentities\x18\x01 \x03(\v2\x15.conductord.v1.EntityR\bentities\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\"J\n" +

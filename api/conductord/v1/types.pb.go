@@ -3566,6 +3566,7 @@ type Entity struct {
 	Session       string                 `protobuf:"bytes,9,opt,name=session,proto3" json:"session,omitempty"`
 	RegisteredAt  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
 	Labels        []string               `protobuf:"bytes,11,rep,name=labels,proto3" json:"labels,omitempty"`
+	Claims        uint32                 `protobuf:"varint,12,opt,name=claims,proto3" json:"claims,omitempty"` // how many its session holds, in lists
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3675,6 +3676,13 @@ func (x *Entity) GetLabels() []string {
 		return x.Labels
 	}
 	return nil
+}
+
+func (x *Entity) GetClaims() uint32 {
+	if x != nil {
+		return x.Claims
+	}
+	return 0
 }
 
 // Drain says that conductors of a name claim nothing.
@@ -5565,7 +5573,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x03ttl\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x127\n" +
 	"\topened_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bopenedAt\x12\x16\n" +
 	"\x06claims\x18\a \x01(\rR\x06claims\x12\x1c\n" +
-	"\tprincipal\x18\b \x01(\tR\tprincipal\"\xd0\x02\n" +
+	"\tprincipal\x18\b \x01(\tR\tprincipal\"\xe8\x02\n" +
 	"\x06Entity\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -5578,7 +5586,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\asession\x18\t \x01(\tR\asession\x12?\n" +
 	"\rregistered_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt\x12\x16\n" +
-	"\x06labels\x18\v \x03(\tR\x06labels\"\x91\x01\n" +
+	"\x06labels\x18\v \x03(\tR\x06labels\x12\x16\n" +
+	"\x06claims\x18\f \x01(\rR\x06claims\"\x91\x01\n" +
 	"\x05Drain\x12\x1c\n" +
 	"\tconductor\x18\x01 \x01(\tR\tconductor\x12\x16\n" +
 	"\x06finish\x18\x02 \x01(\bR\x06finish\x12\x0e\n" +

@@ -2793,6 +2793,11 @@ func (m *Entity) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Claims != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Claims))
+		i--
+		dAtA[i] = 0x60
+	}
 	if len(m.Labels) > 0 {
 		for iNdEx := len(m.Labels) - 1; iNdEx >= 0; iNdEx-- {
 			i -= len(m.Labels[iNdEx])
@@ -5195,6 +5200,9 @@ func (m *Entity) SizeVT() (n int) {
 			l = len(s)
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
+	}
+	if m.Claims != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Claims))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -15885,6 +15893,25 @@ func (m *Entity) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Labels = append(m.Labels, string(dAtA[iNdEx:postIndex]))
 			iNdEx = postIndex
+		case 12:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Claims", wireType)
+			}
+			m.Claims = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Claims |= uint32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
