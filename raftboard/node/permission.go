@@ -320,9 +320,14 @@ func shown[T any](after string, read func(after string) ([]T, string, error), sh
 		if err != nil {
 			return nil, "", err
 		}
-		page = slices.DeleteFunc(page, func(item T) bool { return !shows(&item) })
-		if len(page) > 0 || next == "" {
-			return page, next, nil
+		kept := page[:0]
+		for i := range page { // in place: shows may take something out of an item
+			if shows(&page[i]) {
+				kept = append(kept, page[i])
+			}
+		}
+		if len(kept) > 0 || next == "" {
+			return kept, next, nil
 		}
 		after = next
 	}
