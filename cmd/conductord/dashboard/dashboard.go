@@ -5,7 +5,7 @@
 // the person at the browser. So permissions, hidden values, quotas, audit and forwarding to the leader
 // are decided where they are decided for every client, and the dashboard decides nothing. It only
 // leaves out buttons that the person may not use; see visit.may. Reads are stale reads of this
-// node, so most open pages cost the leader nothing; the overview asks every member.
+// node, so most open pages cost the leader nothing; the overview and the page of the cluster ask every member.
 //
 // # To add a page
 //

@@ -5,10 +5,12 @@ import (
 	"hash/fnv"
 	"html/template"
 	"io/fs"
+	"net/url"
 	"path"
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -70,6 +72,9 @@ func (t *templates) funcs() template.FuncMap {
 		"count":   countText,
 		"gib":     func(bytes uint64) string { return fmt.Sprintf("%.0f GiB", float64(bytes)/(1<<30)) },
 		"waiting": waiting,
+		"limits":  limitsText,
+		"names":   func(all []string) string { return cutText(strings.Join(all, ", ")) },
+		"length":  func(d *durationpb.Duration) string { return durationText(d.AsDuration()) },
 		"failure": func(e *v1.JobError) string { return cutText(failureText(e.GetReason(), e.GetFailure())) },
 		"remedy":  remedyText,
 		"command": func(remedy string) bool { return strings.HasPrefix(remedy, "conductord ") },
@@ -79,16 +84,15 @@ func (t *templates) funcs() template.FuncMap {
 }
 
 // address is the address of a page: the parts of its path below the dashboard's.
-func (t *templates) address(parts ...string) string {
-	var text strings.Builder
-	text.WriteString(t.path)
+func (t *templates) address(parts ...string) string { return t.path + addressBelow(parts...) }
+
+// addressBelow is a path of escaped parts: a name may hold a slash.
+func addressBelow(parts ...string) string {
+	escaped := make([]string, len(parts))
 	for i, part := range parts {
-		if i > 0 {
-			text.WriteString("/")
-		}
-		text.WriteString(template.URLQueryEscaper(part))
+		escaped[i] = url.PathEscape(part)
 	}
-	return text.String()
+	return strings.Join(escaped, "/")
 }
 
 // button is a form with one button.

@@ -2,8 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -13,9 +11,7 @@ import (
 
 // overviewData is what the overview shows.
 type overviewData struct {
-	Status   *v1.StatusResponse
-	Advice   []advice // what needs a person
-	Nodes    []nodeData
+	nodesData
 	States   []stateCount // of all jobs that the person may see
 	Boards   []*v1.Board
 	More     bool // there are more boards than one page of them
@@ -25,9 +21,6 @@ type overviewData struct {
 	Waiting  *v1.Board // that whose oldest claimable job waits longest; nil: none waits
 	Upcoming []*v1.Schedule
 }
-
-// advice is a line at the top: what needs a person, and where to go.
-type advice struct{ Text, Link, Address string }
 
 // stateCount is how many jobs are in a state.
 type stateCount struct {
@@ -39,37 +32,13 @@ type stateCount struct {
 // rates are how many jobs were posted and have ended in the last minute and the last five.
 type rates struct{ Posted1, Posted5, Finished1, Finished5 uint64 }
 
-// nodeData is a node as a row.
-type nodeData struct {
-	Member *v1.Member
-	Status *v1.StatusResponse // nil: it does not answer
-	Error  string
-	Leader bool
-	Lag    uint64 // entries that it has to apply
-	Clock  string // empty: its clock is right
-	Backup string
-	// Started is rounded: nodes work it out anew for each answer, and it differs by a little.
-	Started time.Time
-}
-
-// statusTime bounds the question to a node: one that is down must not hold up the page.
-const statusTime = time.Second
-
-// Bounds of what needs a person.
-const (
-	clockTolerance = 500 * time.Millisecond
-	lagTolerance   = 1_000
-	backupMissed   = 25 * time.Hour
-)
-
 // loadOverview shows how the cluster is, and what needs a person.
 func loadOverview(ctx context.Context, v *visit) (view, error) {
-	status, err := ask(ctx, v.api.cluster.Status, &v1.StatusRequest{})
+	nodes, err := v.nodes(ctx)
 	if err != nil {
 		return view{}, err
 	}
-	data := overviewData{Status: status}
-	v.addNodes(ctx, &data)
+	data := overviewData{nodesData: nodes}
 	if err := v.addBoards(ctx, &data); err != nil {
 		return view{}, err
 	}
@@ -78,61 +47,7 @@ func loadOverview(ctx context.Context, v *visit) (view, error) {
 			return view{}, err
 		}
 	}
-	v.advise(&data)
 	return view{Title: "Overview", Command: "conductord cluster status", Data: data, Watch: &v1.WatchRequest{}}, nil
-}
-
-// addNodes asks all members for their status, at the same time.
-func (v *visit) addNodes(ctx context.Context, data *overviewData) {
-	ctx, cancel := context.WithTimeout(ctx, statusTime)
-	defer cancel()
-	members := data.Status.GetMembers()
-	data.Nodes = make([]nodeData, len(members))
-	answered := make(chan int, len(members)) // never blocks: each question sends once
-	for i, member := range members {
-		go func() { // ends with ctx
-			defer func() { answered <- i }()
-			n := &data.Nodes[i]
-			n.Member, n.Leader = member, member.GetName() == data.Status.GetLeader()
-			if member.GetName() == data.Status.GetNode() {
-				n.Status = data.Status
-				return
-			}
-			calls := newAPI(&v.board.options, v.request)
-			status, err := ask(ctx, calls.cluster.Status, &v1.StatusRequest{Node: member.GetName()})
-			if n.Status = status; err != nil {
-				n.Error = "no answer"
-			}
-		}()
-	}
-	for range members {
-		<-answered
-	}
-	var latest uint64
-	for i := range data.Nodes {
-		latest = max(latest, data.Nodes[i].Status.GetCommitIndex())
-	}
-	for i := range data.Nodes {
-		data.Nodes[i].judge(latest)
-	}
-}
-
-// judge sets what the page shows of a node that answers. It leaves out small differences, because
-// they change all the time and mean nothing.
-func (n *nodeData) judge(latest uint64) {
-	if n.Status == nil {
-		return
-	}
-	n.Started = n.Status.GetStartedAt().AsTime().Round(time.Minute)
-	if lag := latest - min(latest, n.Status.GetAppliedIndex()); lag >= lagTolerance {
-		n.Lag = lag / lagTolerance * lagTolerance
-	}
-	if offset := n.Status.GetClockOffset().AsDuration(); offset.Abs() > clockTolerance {
-		n.Clock = fmt.Sprintf("%+.1f s", offset.Seconds())
-	}
-	if n.Status.GetBackupAge() != nil {
-		n.Backup = durationText(n.Status.GetBackupAge().AsDuration().Truncate(time.Minute))
-	}
 }
 
 // addBoards counts the jobs of the boards that the person may see.
@@ -155,9 +70,7 @@ func (v *visit) addBoards(ctx context.Context, data *overviewData) error {
 			data.Waiting = board
 		}
 	}
-	for _, state := range jobs.States {
-		data.States = append(data.States, stateCount{stateOf(string(state)), string(state), counts[string(state)]})
-	}
+	data.States = countStates(counts)
 	if n := counts[parked]; n > 0 {
 		data.advise("Parked jobs, which wait for a person: "+countText(n), "Show held jobs", v.board.views.address("jobs")+"?state=held")
 	}
@@ -199,42 +112,4 @@ func (v *visit) addActivity(ctx context.Context, data *overviewData) error {
 	}
 	data.Upcoming = upcoming(planned.GetSchedules())
 	return nil
-}
-
-func (d *overviewData) advise(text, link, address string) {
-	d.Advice = append(d.Advice, advice{text, link, address})
-}
-
-// advise finds what needs a person about the nodes. It stands before what the boards need.
-func (v *visit) advise(data *overviewData) {
-	jobs := data.Advice
-	data.Advice = nil
-	silent, voters := 0, 0
-	for i := range data.Nodes {
-		n := &data.Nodes[i]
-		if n.Member.GetVoter() {
-			voters++
-		}
-		switch name := n.Member.GetName(); {
-		case n.Status == nil:
-			if n.Member.GetVoter() {
-				silent++
-			}
-			data.advise(fmt.Sprintf("Node %s does not answer", name), "Show the nodes", "#nodes")
-		case n.Status.GetDiskShort():
-			data.advise(fmt.Sprintf("The disk of node %s is short of space: nothing new is accepted", name), "Show the nodes", "#nodes")
-		case n.Clock != "":
-			data.advise(fmt.Sprintf("The clock of node %s is off by %s", name, n.Clock), "Show the nodes", "#nodes")
-		case n.Status.GetMembersDiffer() != "":
-			data.advise(fmt.Sprintf("The file of node %s lists other members: %s", name, n.Status.GetMembersDiffer()), "Show the nodes", "#nodes")
-		case n.Status.GetBackupAge().AsDuration() > backupMissed:
-			data.advise(fmt.Sprintf("Node %s has made no backup for %s", name, n.Backup), "Show the nodes", "#nodes")
-		}
-	}
-	if data.Status.GetLeader() == "" {
-		data.Advice = append([]advice{{"The cluster has no leader: a majority of its nodes must run", "Show the nodes", "#nodes"}}, data.Advice...)
-	} else if silent > 0 && voters-silent == voters/2+1 {
-		data.advise("No other node may fail: just a majority answers", "Show the nodes", "#nodes")
-	}
-	data.Advice = append(data.Advice, jobs...)
 }

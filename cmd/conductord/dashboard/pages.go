@@ -37,6 +37,13 @@ func pages() []page {
 		{pattern: "bulk/{verb}", section: "jobs", name: "bulk", still: true, load: loadBulk},
 		{pattern: "jobs/{id}", section: "jobs", name: "job", load: loadJob},
 		{pattern: "flows/{id}", section: "jobs", name: "flow", load: loadFlow},
+		{pattern: "boards", menu: "Boards", name: "boards", load: loadBoards},
+		{pattern: "boards/{name}", section: "boards", name: "board", load: loadBoard},
+		{pattern: "conductors", menu: "Conductors", name: "conductors", load: loadConductors},
+		{pattern: "conductors/{name}", section: "conductors", name: "conductor", load: loadConductor},
+		{pattern: "sessions", section: "conductors", name: "sessions", load: loadSessions},
+		{pattern: "claims", section: "conductors", name: "claims", still: true, load: loadClaims},
+		{pattern: "cluster", menu: "Cluster", name: "cluster", load: loadCluster},
 	}
 }
 
@@ -53,6 +60,9 @@ func actions() []action {
 		{"jobs/{id}/change", changeJob},
 		{"jobs/{id}/{verb}", actOnJob},
 		{"flows/{id}", changeFlow},
+		{"boards/{name}/{verb}", operate(boardOperations)},
+		{"conductors/{name}/{verb}", operate(conductorOperations)},
+		{"cluster/{verb}", operate(clusterOperations)},
 	}
 }
 

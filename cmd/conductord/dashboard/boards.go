@@ -1,0 +1,171 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
+)
+
+// boardsData is what the list of boards shows.
+type boardsData struct {
+	Boards []*v1.Board
+	More   pager
+}
+
+// loadBoards lists the boards that the person may see, by name.
+func loadBoards(ctx context.Context, v *visit) (view, error) {
+	answer, err := ask(ctx, v.api.board.ListBoards, &v1.ListBoardsRequest{After: v.query("after"), Limit: pageRows, Stale: true})
+	data := boardsData{answer.GetBoards(), v.more(answer.GetNext())}
+	return view{Title: "Boards", Command: "conductord board list", Data: data, Watch: &v1.WatchRequest{}}, err
+}
+
+// boardData is what the page of a board shows.
+type boardData struct {
+	Board      *v1.Board
+	States     []stateCount
+	Kinds      []kindCount
+	Quotas     []*v1.Quota // that cover the board, of the first page of them
+	Operations []operation
+}
+
+// kindCount is how many jobs of a kind are in each state, in the order of jobs.States.
+type kindCount struct {
+	Kind   string
+	Counts []stateCount
+}
+
+func countStates(counts map[string]uint64) (all []stateCount) {
+	for _, state := range jobs.States {
+		all = append(all, stateCount{stateOf(string(state)), string(state), counts[string(state)]})
+	}
+	return all
+}
+
+// loadBoard shows a board.
+func loadBoard(ctx context.Context, v *visit) (view, error) {
+	name := v.request.PathValue("name")
+	answer, err := ask(ctx, v.api.board.GetBoard, &v1.GetBoardRequest{Board: name, Stale: true})
+	if err != nil {
+		return view{}, err
+	}
+	data := boardData{Board: answer.GetBoard(), States: countStates(answer.GetBoard().GetCounts().GetJobs())}
+	for _, kind := range data.Board.GetCounts().GetKinds() {
+		data.Kinds = append(data.Kinds, kindCount{kind.GetKind(), countStates(kind.GetJobs())})
+	}
+	if v.may(command.Read, access.AllBoards) {
+		quotas, err := ask(ctx, v.api.access.ListQuotas, &v1.ListQuotasRequest{Stale: true})
+		if err != nil {
+			return view{}, err
+		}
+		for _, quota := range quotas.GetQuotas() {
+			if quota.GetBoards() != "" && access.Covers(quota.GetBoards(), name) && len(data.Quotas) < pageRows {
+				data.Quotas = append(data.Quotas, quota)
+			}
+		}
+	}
+	data.Operations = v.offered(boardOperations(name, data.Board), name, "boards", name)
+	return view{Title: "Board " + name, Command: "conductord board show " + cli.Quoted(name), Data: data, Watch: &v1.WatchRequest{Board: name}}, nil
+}
+
+// boardOperations is the table of what can be done to a board; of is nil when it is done.
+func boardOperations(name string, of *v1.Board) []operation {
+	limits, quoted, number := of.GetLimits(), cli.Quoted(name), strconv.FormatUint
+	jobsThere := uint64(0)
+	for _, n := range of.GetCounts().GetJobs() {
+		jobsThere += n
+	}
+	ageing := ""
+	if step := of.GetAgeing().GetStep(); step != nil {
+		ageing = step.AsDuration().String()
+	}
+	onBoard := func(call func(*api) boardCall, next string) func(context.Context, *visit) (string, error) {
+		return func(ctx context.Context, v *visit) (string, error) {
+			_, err := ask(ctx, call(v.api), &v1.BoardCommand{Board: name, By: dashboardName, Reason: v.form("reason")})
+			return next, err
+		}
+	}
+	shown := addressBelow("boards", name)
+	return []operation{
+		{
+			Verb: "pause", Text: "Pause", Command: "conductord board pause " + quoted, Help: "Its jobs cannot be claimed. What runs goes on, and jobs can be posted.", Inputs: []input{why},
+			permission: command.Operate, unfit: of.GetPause() != nil, do: onBoard(func(a *api) boardCall { return a.board.PauseBoard }, shown),
+		},
+		{
+			Verb: "resume", Text: "Resume", Command: "conductord board resume " + quoted, Help: "Its jobs can be claimed again at once.", Inputs: []input{why},
+			permission: command.Operate, unfit: of.GetPause() == nil, do: onBoard(func(a *api) boardCall { return a.board.ResumeBoard }, shown),
+		},
+		{
+			Verb: "ageing", Text: "Set ageing", Command: "conductord board ageing " + quoted + " DURATION", Help: "Waiting raises a job's priority by one step per interval.",
+			Inputs:     []input{{Name: "step", Label: "Interval, such as 1m; empty: waiting raises nothing", Value: ageing}},
+			permission: command.Operate, do: func(ctx context.Context, v *visit) (string, error) { return shown, v.ageBoard(ctx, name) },
+		},
+		{
+			Verb: "limit", Text: "Set limits", Command: "conductord board limit " + quoted + " --jobs N", Help: "A posting over a limit is refused. 0 is no limit.",
+			Inputs: []input{
+				{"jobs", "Unfinished jobs", "number", number(limits.GetJobs(), 10), nil},
+				{"bytes", "Bytes of their postings", "number", number(limits.GetBytes(), 10), nil},
+				{"rate", "Postings a second", "number", number(limits.GetPostingsPerSecond(), 10), nil},
+			},
+			permission: command.Administer, do: func(ctx context.Context, v *visit) (string, error) { return shown, v.limitBoard(ctx, name) },
+		},
+		{
+			Verb: "delete", Text: "Delete", Command: "conductord board delete " + quoted, Help: "It is removed, with its limits. A board with schedules is refused.", Danger: true,
+			permission: command.Administer, unfit: jobsThere > 0, do: onBoard(func(a *api) boardCall { return a.board.DeleteBoard }, "boards"),
+		},
+	}
+}
+
+// boardCall is a call of the API about one board.
+type boardCall func(context.Context, *connect.Request[v1.BoardCommand]) (*connect.Response[v1.Done], error)
+
+func (v *visit) ageBoard(ctx context.Context, name string) error {
+	var step time.Duration
+	if text := v.form("step"); text != "" {
+		var err error
+		if step, err = time.ParseDuration(text); err != nil {
+			return fmt.Errorf("%w: field step is %.64q, and must be a duration such as 1m, or empty", jobs.ErrInvalid, text)
+		}
+	}
+	_, err := ask(ctx, v.api.board.AgeBoard, &v1.AgeBoardCommand{Board: name, Step: command.DurationToProto(step)})
+	return err
+}
+
+func (v *visit) limitBoard(ctx context.Context, name string) error {
+	limits := &v1.BoardLimits{}
+	for field, to := range map[string]*uint64{"jobs": &limits.Jobs, "bytes": &limits.Bytes, "rate": &limits.PostingsPerSecond} {
+		text, err := v.form(field), error(nil)
+		if text == "" {
+			continue
+		}
+		if *to, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return fmt.Errorf("%w: field %s is %.64q, and must be a whole number; 0 is no limit", jobs.ErrInvalid, field, text)
+		}
+	}
+	_, err := ask(ctx, v.api.board.LimitBoard, &v1.LimitBoardCommand{Board: name, Limits: limits})
+	return err
+}
+
+// limitsText is what bounds a board; empty: nothing.
+func limitsText(l *v1.BoardLimits) string {
+	var parts []string
+	if n := l.GetJobs(); n > 0 {
+		parts = append(parts, countText(n)+" unfinished jobs")
+	}
+	if n := l.GetBytes(); n > 0 {
+		parts = append(parts, sizeText(n))
+	}
+	if n := l.GetPostingsPerSecond(); n > 0 {
+		parts = append(parts, countText(n)+" postings a second")
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,133 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
+)
+
+// clusterData is what the page of the cluster shows.
+type clusterData struct {
+	nodesData
+	Voters, Answering int
+	Survives          int    // how many more voters may fail; negative: so many must answer besides
+	Compared          string // the entry at which all members were the same; empty: they were not just compared
+	Operations        []operation
+}
+
+// loadCluster shows the members.
+func loadCluster(ctx context.Context, v *visit) (view, error) {
+	nodes, err := v.nodes(ctx)
+	if err != nil {
+		return view{}, err
+	}
+	data := clusterData{nodesData: nodes}
+	for _, n := range data.Nodes {
+		if n.Member.GetVoter() {
+			data.Voters++
+			if n.Status.GetReady() {
+				data.Answering++
+			}
+		}
+	}
+	data.Survives = data.Answering - (data.Voters/2 + 1)
+	if entry, err := strconv.ParseUint(v.query("compared"), 10, 64); err == nil {
+		data.Compared = countText(entry)
+	}
+	data.Operations = v.offered(clusterOperations("", &data), access.AllBoards, "cluster")
+	return view{Title: "Cluster", Command: "conductord cluster health", Data: data}, nil
+}
+
+// clusterOperations is the table of what can be done to members; of is nil when it is done.
+func clusterOperations(_ string, of *clusterData) []operation {
+	var all, followers, voters, others []string
+	upgradable := of != nil
+	if of != nil {
+		for _, n := range of.Nodes {
+			name := n.Member.GetName()
+			all = append(all, name)
+			switch {
+			case !n.Member.GetVoter():
+				others = append(others, name)
+			case !n.Leader:
+				followers = append(followers, name)
+				fallthrough
+			default:
+				voters = append(voters, name)
+			}
+			upgradable = upgradable && n.Status.GetProgramVersion() > n.Status.GetClusterVersion()
+		}
+	}
+	member := func(choices []string) []input { return []input{{Name: "node", Label: "Node", Choices: choices}} }
+	return []operation{
+		{
+			Verb: "transfer", Text: "Transfer the leadership", Command: "conductord cluster transfer-leader NODE", Help: "Another node leads. No claim is lost, and clients repeat what is refused meanwhile.",
+			Inputs: member(followers), permission: command.Administer, unfit: len(followers) == 0, do: transferLeader,
+		},
+		{
+			Verb: "verify", Text: "Compare the members", Command: "conductord cluster verify", Help: "All sum up their state at one entry. One that differs from a majority stops.",
+			permission: command.Administer, do: compareMembers,
+		},
+		{
+			Verb: "promote", Text: "Give a vote", Command: "conductord cluster promote NODE", Help: "A member that has caught up counts for majorities and can lead.",
+			Inputs: member(others), permission: command.Administer, unfit: len(others) == 0, do: setVote(true),
+		},
+		{
+			Verb: "demote", Text: "Take a vote", Command: "conductord cluster demote NODE", Help: "The member keeps the whole state and its conductor.", Danger: true,
+			Inputs: member(voters), permission: command.Administer, unfit: len(voters) < 2, do: setVote(false),
+		},
+		{
+			Verb: "remove", Text: "Remove a member", Command: "conductord cluster remove NODE", Danger: true,
+			Help:   "A node that runs stops, and its jobs are claimable again. Its data directory cannot be used again.",
+			Inputs: member(all), permission: command.Administer, unfit: len(all) < 2, do: func(ctx context.Context, v *visit) (string, error) {
+				_, err := ask(ctx, v.api.cluster.RemoveMember, &v1.RemoveMemberRequest{Name: v.form("node")})
+				return "cluster", err
+			},
+		},
+		{
+			Verb: "upgrade", Text: "Raise the version", Command: "conductord cluster upgrade", Help: "All nodes run the new program. They cannot go back to the older one afterwards.", Danger: true,
+			permission: command.Administer, unfit: !upgradable, do: func(ctx context.Context, v *visit) (string, error) {
+				_, err := ask(ctx, v.api.cluster.Upgrade, &v1.UpgradeRequest{})
+				return "cluster", err
+			},
+		},
+	}
+}
+
+func transferLeader(ctx context.Context, v *visit) (string, error) {
+	if v.form("node") == "" {
+		return "", fmt.Errorf("%w: field node is empty: choose the node that leads then", jobs.ErrInvalid)
+	}
+	_, err := ask(ctx, v.api.cluster.TransferLeader, &v1.TransferLeaderRequest{To: v.form("node")})
+	return "cluster", err
+}
+
+func setVote(vote bool) func(context.Context, *visit) (string, error) {
+	return func(ctx context.Context, v *visit) (string, error) {
+		_, err := ask(ctx, v.api.cluster.SetVote, &v1.SetVoteRequest{Name: v.form("node"), Vote: vote})
+		return "cluster", err
+	}
+}
+
+// compareMembers has the members compared. What is not the same is the message of its page.
+func compareMembers(ctx context.Context, v *visit) (string, error) {
+	answer, err := ask(ctx, v.api.cluster.Verify, &v1.VerifyRequest{})
+	if err != nil {
+		return "", err
+	}
+	for _, m := range answer.GetMembers() {
+		switch {
+		case m.GetDiffers() != "":
+			return "", &statusError{http.StatusConflict, fmt.Sprintf("at entry %d, member %s differs in %s, and stops: see \"A member differs\" in docs/operations.md", answer.GetIndex(), m.GetName(), m.GetDiffers())}
+		case !m.GetSame():
+			return "", &statusError{http.StatusServiceUnavailable, fmt.Sprintf("at entry %d, member %s was not compared: %s", answer.GetIndex(), m.GetName(), m.GetError())}
+		}
+	}
+	return "cluster?compared=" + strconv.FormatUint(answer.GetIndex(), 10), nil
+}

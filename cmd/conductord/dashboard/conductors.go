@@ -1,0 +1,160 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/raftboard/node"
+)
+
+// conductorsData is what the pages of conductors show.
+type conductorsData struct {
+	Name       string // of those that the page shows; empty: all
+	Live       []conductorRow
+	Drains     []*v1.Drain
+	Operations []operation
+	More       pager
+}
+
+// conductorRow is a live conductor.
+type conductorRow struct {
+	*v1.Entity
+	Node     string
+	Handlers []string
+	State    badge
+}
+
+// conductorStates are what a conductor is doing.
+var conductorStates = struct{ claiming, full, drained, finishing, handing badge }{
+	badge{"claims", "▶", "good"}, badge{"full", "●", "busy"}, badge{"drained", "‖", "stop"}, badge{"drained, finishing", "‖", "stop"}, badge{"drained, handing over", "‖", "stop"},
+}
+
+func conductorOf(e *v1.Entity, drains []*v1.Drain) conductorRow {
+	row := conductorRow{Entity: e, State: conductorStates.claiming}
+	for _, of := range e.GetMetadata() {
+		switch value := command.ValueFromProto(of.GetValue()); of.GetName() { // of another form, they are nothing that the page knows
+		case node.NodeKey:
+			_ = json.Unmarshal(value, &row.Node)
+		case cli.HandlersKey:
+			_ = json.Unmarshal(value, &row.Handlers)
+		}
+	}
+	i := slices.IndexFunc(drains, func(d *v1.Drain) bool { return d.GetConductor() == e.GetName() })
+	switch {
+	case i < 0 && e.GetMaxJobs() > 0 && e.GetClaims() >= e.GetMaxJobs():
+		row.State = conductorStates.full
+	case i < 0:
+	case e.GetClaims() == 0:
+		row.State = conductorStates.drained
+	case drains[i].GetFinish():
+		row.State = conductorStates.finishing
+	default:
+		row.State = conductorStates.handing
+	}
+	return row
+}
+
+// conductors reads a page of the live conductors, of a name or of all, and the drains.
+func (v *visit) conductors(ctx context.Context, name string) (data conductorsData, err error) {
+	data.Name = name
+	live, err := ask(ctx, v.api.sessions.ListEntities, &v1.ListEntitiesRequest{Kind: jobs.EntityConductor, Name: name, After: v.query("after"), Limit: pageRows, Stale: true})
+	if err != nil {
+		return data, err
+	}
+	drains, err := ask(ctx, v.api.sessions.ListDrains, &v1.ListDrainsRequest{Stale: true})
+	if err != nil {
+		return data, err
+	}
+	for _, e := range live.GetEntities() {
+		data.Live = append(data.Live, conductorOf(e, drains.GetDrains()))
+	}
+	data.More, data.Drains = v.more(live.GetNext()), drains.GetDrains()
+	return data, nil
+}
+
+// loadConductors lists the live conductors, and the drains that stand.
+func loadConductors(ctx context.Context, v *visit) (view, error) {
+	data, err := v.conductors(ctx, "")
+	data.Drains = data.Drains[:min(len(data.Drains), pageRows)]
+	return view{Title: "Conductors", Command: "conductord conductor list", Data: data, Watch: &v1.WatchRequest{Sessions: true}}, err
+}
+
+// loadConductor shows the conductors of a name. A drain may stand for one that does not live.
+func loadConductor(ctx context.Context, v *visit) (view, error) {
+	name := v.request.PathValue("name")
+	data, err := v.conductors(ctx, name)
+	if err != nil {
+		return view{}, err
+	}
+	data.Drains = slices.DeleteFunc(data.Drains, func(d *v1.Drain) bool { return d.GetConductor() != name })
+	var drain *v1.Drain
+	if len(data.Drains) > 0 {
+		drain = data.Drains[0]
+	}
+	data.Operations = v.offered(conductorOperations(name, drain), access.AllBoards, "conductors", name)
+	return view{Title: "Conductor " + name, Command: "conductord conductor get " + cli.Quoted(name), Data: data, Watch: &v1.WatchRequest{Sessions: true}}, nil
+}
+
+// conductorOperations is the table of what can be done to the conductors of a name; drain is nil when it is done.
+func conductorOperations(name string, drain *v1.Drain) []operation {
+	request := func(v *visit) *v1.DrainCommand {
+		return &v1.DrainCommand{Conductor: name, By: dashboardName, Reason: v.form("reason"), Finish: v.form("finish") != "", Absent: v.form("absent") != ""}
+	}
+	shown, quoted := addressBelow("conductors", name), cli.Quoted(name)
+	return []operation{
+		{
+			Verb: "drain", Text: "Drain", Command: "conductord conductor drain " + quoted, Help: "It gets no more jobs and hands over what it holds, also after a restart.", Danger: true,
+			Inputs:     []input{{Name: "finish", Label: "let it complete what it holds instead", Kind: "check"}, {Name: "absent", Label: "also if no conductor has the name now", Kind: "check"}, why},
+			permission: command.Operate, unfit: drain != nil, do: func(ctx context.Context, v *visit) (string, error) {
+				_, err := ask(ctx, v.api.sessions.DrainConductor, request(v))
+				return shown, err
+			},
+		},
+		{
+			Verb: "undrain", Text: "Undrain", Command: "conductord conductor undrain " + quoted, Help: "It gets jobs again.", Inputs: []input{why},
+			permission: command.Operate, unfit: drain == nil, do: func(ctx context.Context, v *visit) (string, error) {
+				_, err := ask(ctx, v.api.sessions.UndrainConductor, request(v))
+				return shown, err
+			},
+		},
+	}
+}
+
+// loadSessions lists the open sessions that the person may see.
+func loadSessions(ctx context.Context, v *visit) (view, error) {
+	answer, err := ask(ctx, v.api.sessions.ListSessions, &v1.ListSessionsRequest{After: v.query("after"), Limit: pageRows, Stale: true})
+	data := struct {
+		Sessions []*v1.Session
+		More     pager
+	}{answer.GetSessions(), v.more(answer.GetNext())}
+	return view{Title: "Sessions", Command: "conductord session list", Data: data, Watch: &v1.WatchRequest{Sessions: true}}, err
+}
+
+// loadClaims lists claims of a session, an owner or a board. The leader alone knows their times.
+func loadClaims(ctx context.Context, v *visit) (view, error) {
+	request := &v1.ListClaimsRequest{Session: v.query("session"), Owner: v.query("owner"), Board: v.query("board"), After: v.query("after"), Limit: pageRows}
+	if request.Board == "" && !v.may(command.Read, access.AllBoards) {
+		if names, err := v.boards(ctx); err == nil && len(names) > 0 {
+			request.Board = names[0] // of a person that may not list the claims of all boards
+		}
+	}
+	said := "conductord claim list"
+	for _, of := range []struct{ flag, value string }{{"session", request.Session}, {"owner", request.Owner}, {"board", request.Board}} {
+		if of.value != "" {
+			said += " --" + of.flag + " " + cli.Quoted(of.value)
+		}
+	}
+	answer, err := ask(ctx, v.api.board.ListClaims, request)
+	data := struct {
+		Query  *v1.ListClaimsRequest
+		Claims []*v1.HeldClaim
+		More   pager
+	}{request, answer.GetClaims(), v.more(answer.GetNext())}
+	return view{Title: "Claims", Command: said, Data: data}, err
+}

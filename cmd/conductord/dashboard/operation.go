@@ -1,0 +1,71 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+)
+
+// operation is a row of what can be done to a board, to conductors or to members.
+type operation struct {
+	Verb, Text string // of its address, and of its button
+	Command    string // of the command line
+	Help       string // what happens
+	Danger     bool   // it needs a look before it is done
+	Inputs     []input
+	Address    string // set for the page
+
+	permission command.Permission
+	unfit      bool // it means nothing now
+	do         func(ctx context.Context, v *visit) (next string, err error)
+}
+
+// input is a field of the form of an operation.
+type input struct {
+	Name, Label string
+	Kind        string // check or number; empty: text
+	Value       string
+	Choices     []string // empty: it is no choice
+}
+
+// why asks for the reason of an operation.
+var why = input{Name: "reason", Label: "Reason, for those who ask later"}
+
+// offered are the operations that mean something and that the person may do.
+func (v *visit) offered(all []operation, board string, address ...string) (offered []operation) {
+	for _, o := range all {
+		if !o.unfit && v.may(o.permission, board) {
+			o.Address = v.board.views.address(append(slices.Clip(address), o.Verb)...)
+			offered = append(offered, o)
+		}
+	}
+	return offered
+}
+
+// operate makes the action that carries out one row of a table. The name is that of the address.
+func operate[T any](table func(name string, of T) []operation) func(context.Context, *visit) (string, error) {
+	return func(ctx context.Context, v *visit) (string, error) {
+		var unknown T // the API decides whether it means something
+		all, verb := table(v.request.PathValue("name"), unknown), v.request.PathValue("verb")
+		if i := slices.IndexFunc(all, func(o operation) bool { return o.Verb == verb }); i >= 0 {
+			return all[i].do(ctx, v)
+		}
+		return "", fmt.Errorf("%w: there is no action %.64q", jobs.ErrNotFound, verb)
+	}
+}
+
+// pager holds the addresses of the first and the next page of a list; empty where there is none.
+type pager struct{ First, Next string }
+
+func (v *visit) more(next string) (p pager) {
+	if next != "" {
+		p.Next = v.with("after", next)
+	}
+	if v.query("after") != "" {
+		p.First = v.with()
+	}
+	return p
+}
