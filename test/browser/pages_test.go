@@ -14,7 +14,7 @@ func seeded(t *testing.T) (s *site, idle, flowing jobs.Job) {
 	if chromium == nil {
 		t.Skip("no chromium is installed")
 	}
-	s = open(t)
+	s = open(t, 1)
 	idle, flowing = s.idle("waiting one"), s.run(order)
 	ended := s.idle("cancelled one")
 	if err := s.cluster.Client.Cancel(t.Context(), jobs.JobCommand{Job: ended.ID}); err != nil {
@@ -27,6 +27,7 @@ func seeded(t *testing.T) (s *site, idle, flowing jobs.Job) {
 func pages(idle, flowing jobs.Job) map[string]string {
 	return map[string]string{
 		"overview": "", "jobs": "jobs", "job": fmt.Sprintf("jobs/%s", idle.ID), "flow": fmt.Sprintf("flows/%s", flowing.ID), "step": fmt.Sprintf("flows/%s?step=ship", flowing.ID),
+		"boards": "boards", "board": "boards/quiet", "conductors": "conductors", "conductor": "conductors/worker", "sessions": "sessions", "cluster": "cluster",
 	}
 }
 

@@ -46,9 +46,9 @@ handler = "quick"
 requires = ["parcel"]
 `
 
-func open(t *testing.T) *site {
+func open(t *testing.T, nodes int) *site {
 	t.Helper()
-	s := &site{t: t, cluster: nodetest.New(t, 1), gate: filepath.Join(t.TempDir(), "gate")}
+	s := &site{t: t, cluster: nodetest.New(t, nodes), gate: filepath.Join(t.TempDir(), "gate")}
 	api := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: s.cluster.Endpoints[0]})
 	server := httptest.NewServer(dashboard.New(dashboard.Options{API: api, Path: "/dashboard/", Node: "n1", Logger: hclog.NewNullLogger()}))
 	t.Cleanup(server.Close)
