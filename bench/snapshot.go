@@ -123,8 +123,8 @@ func (b *bench) makeSnapshotsDue(ctx context.Context, c *cluster) (starts []floa
 	return starts, c.processes.WaitReady(ctx)
 }
 
-// snapshotMetrics are raft's own of all nodes: how long the state machine was
-// held to begin its snapshots, in milliseconds.
+// snapshotMetrics are the metrics of all nodes: among them, how long applying was
+// held up to begin snapshots.
 func (c *cluster) snapshotMetrics(ctx context.Context) (measure.Counters, error) {
 	m, err := c.mark(ctx)
 	return m.counters, err
@@ -195,7 +195,7 @@ func (b *bench) tellSnapshots(spans []span, posts []posted, grown measure.Counte
 	with := fmt.Sprintf(" with %d jobs", b.o.Fill)
 	short := atMost("", 100, nil)
 	b.report.figure("writing a snapshot"+with, "s", nil, wrote...)
-	held := measure.Share(grown["raft_fsm_snapshot_sum"], grown["raft_fsm_snapshot_count"])
+	held := measure.Share(1000*grown["conductord_snapshot_hold_duration_seconds_sum"], grown["conductord_snapshot_hold_duration_seconds_count"])
 	b.report.figure("applying held up to begin a snapshot, mean", "ms", &short, held)
 	for _, part := range []struct {
 		when  string

@@ -284,6 +284,9 @@ func New(options Options) (*Conductor, error) {
 	}, nil
 }
 
+// RunningSteps is how many steps of all jobs run now.
+func (c *Conductor) RunningSteps() int { return c.pool.InUse() }
+
 // Run makes a conductor and runs it until ctx ends, as its method Run does.
 func Run(ctx context.Context, options Options) error {
 	c, err := New(options)

@@ -43,6 +43,20 @@ func (m *Machine) sessions(after jobs.SessionID, maxBytes, limit int) (sessions 
 	return sessions, next, err
 }
 
+// Presence counts who is there.
+type Presence struct{ Sessions, Conductors, Drains int }
+
+// Presence counts the open sessions, the registered conductors and the drains that stand.
+func (m *Machine) Presence() (p Presence, err error) {
+	err = m.read(func(v *view) error {
+		v.page(tableSession, nil, nil, Unbounded, 0, func([]byte) { p.Sessions++ })
+		v.page(tableEntity, appendName(nil, jobs.EntityConductor), nil, Unbounded, 0, func([]byte) { p.Conductors++ })
+		v.page(tableDrain, nil, nil, Unbounded, 0, func([]byte) { p.Drains++ })
+		return nil
+	})
+	return p, err
+}
+
 // Entities reads the entities of a kind, or of all kinds if it is empty, by
 // kind and name.
 func (m *Machine) Entities(kind string) (entities []jobs.Entity, err error) {

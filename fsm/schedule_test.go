@@ -318,6 +318,9 @@ func TestRunAndBackfill(t *testing.T) {
 	r.ok(open("ann"))
 	epoch, revision := r.scheduled(every10("s", ""))
 	r.ok(fire(epoch, "s", revision, 40, posting10(10), skipping(20, 30, 2, "missed")))
+	if skipped := r.changes[len(r.changes)-1].Skipped; skipped != 2 {
+		t.Errorf("%d slots were skipped", skipped)
+	}
 	slots := r.ok(runSchedule("s", "now")).GetSchedule().Slots
 	if len(slots) != 1 || slots[0].State != "posted" || slots[0].Trigger != "run" || slots[0].By != "ann" {
 		t.Fatalf("%v", slots)

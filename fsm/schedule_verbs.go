@@ -315,7 +315,7 @@ func (t *txn) place(s *scheduleRecord, record *schedules.SlotRecord, overlap sch
 func (t *txn) clear(s *scheduleRecord) *scheduleRecord {
 	for _, key := range t.keys(tableSlotWaiting, s.ID.UUID[:]) {
 		t.unwait(s, key, func(r *schedules.SlotRecord) {
-			refuse(s, r, "a later slot has taken its place")
+			t.refuse(s, r, "a later slot has taken its place")
 		})
 	}
 	t.putSchedule(s)
@@ -351,14 +351,15 @@ func (t *txn) refuseSlot(s *scheduleRecord, record *schedules.SlotRecord, reason
 		t.skipSlots(s, &schedules.SlotDecision{Slot: record.Slot, Through: record.Slot, Count: 1}, reason)
 		return
 	}
-	refuse(s, record, reason)
+	t.refuse(s, record, reason)
 	t.addRecord(s, record)
 }
 
 // refuse makes a record that of a slot which is not posted.
-func refuse(s *scheduleRecord, record *schedules.SlotRecord, reason string) {
+func (t *txn) refuse(s *scheduleRecord, record *schedules.SlotRecord, reason string) {
 	record.State, record.Job, record.Reason = schedules.SlotSkipped, jobs.JobID{}, reason
 	s.Skipped++
+	t.changes.Skipped++
 }
 
 // postJob posts the job of a slot, in the name of the principal that has defined the
@@ -417,6 +418,7 @@ func (t *txn) queueSlot(s *scheduleRecord, record *schedules.SlotRecord) {
 // must not fill the history of a schedule of seconds.
 func (t *txn) skipSlots(s *scheduleRecord, d *schedules.SlotDecision, reason string) {
 	s.Skipped += d.Count
+	t.changes.Skipped += d.Count
 	s.Decided = later(s.Decided, d.Through)
 	last := t.lastRecord(s.ID)
 	fresh := schedules.SlotRecord{Slot: d.Slot, State: schedules.SlotSkipped, Reason: reason, Trigger: schedules.TriggerSchedule, At: t.now}
@@ -455,7 +457,7 @@ func (t *txn) postNextWaiting(s *scheduleRecord) {
 	}
 	t.unwait(s, bytes.Clone(key), func(r *schedules.SlotRecord) {
 		if refusal := t.postJob(s, r); refusal != "" {
-			refuse(s, r, refusal)
+			t.refuse(s, r, refusal)
 		}
 	})
 }

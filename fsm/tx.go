@@ -22,6 +22,7 @@ type Changes struct {
 	Posted    int              // how many jobs were posted
 	Failed    int              // how many of the Finished were trashed, failed or reverted
 	Retried   int              // how many attempts have failed that others follow, by the policies of their jobs
+	Skipped   uint64           // how many slots of schedules were skipped
 	Undrained bool             // conductors may claim again that could not before
 	NextDue   time.Time        // as Machine.NextDue answers now
 	NextSlot  time.Time        // as Machine.NextSlot answers now

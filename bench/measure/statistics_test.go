@@ -85,8 +85,8 @@ raft_fsm_snapshot_sum 3
 raft_fsm_snapshot_count 2
 # TYPE conductord_leading gauge
 conductord_leading 1
-# TYPE conductord_call_seconds counter
-conductord_call_seconds{call="Post",code="ok"} 3
+# TYPE conductord_forwarded_calls_total counter
+conductord_forwarded_calls_total{call="Post",code="ok"} 3
 `
 
 func TestCounters(t *testing.T) {

@@ -76,7 +76,7 @@ func NodeUsage(pid int, counters Counters) Usage {
 	return Usage{
 		CPU:         time.Duration(counters["process_cpu_seconds_total"] * float64(time.Second)),
 		Allocations: counters["go_memstats_mallocs_total"], Allocated: counters["go_memstats_alloc_bytes_total"],
-		LogWrites: counters["conductord_log_writes_total"], Resident: ReadMemory(pid).Resident,
+		LogWrites: counters["conductord_log_write_duration_seconds_count"], Resident: ReadMemory(pid).Resident,
 	}
 }
 

@@ -29,7 +29,7 @@ func TestUsage(t *testing.T) {
 
 func TestNodeUsage(t *testing.T) {
 	got := measure.NodeUsage(-1, measure.Counters{
-		"process_cpu_seconds_total": 1.5, "go_memstats_mallocs_total": 7, "go_memstats_alloc_bytes_total": 70, "conductord_log_writes_total": 3,
+		"process_cpu_seconds_total": 1.5, "go_memstats_mallocs_total": 7, "go_memstats_alloc_bytes_total": 70, "conductord_log_write_duration_seconds_count": 3,
 	})
 	if want := (measure.Usage{CPU: 1500 * time.Millisecond, Allocations: 7, Allocated: 70, LogWrites: 3}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)

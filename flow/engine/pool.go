@@ -17,6 +17,7 @@ import (
 // queued run, and wakes it.
 type Pool struct {
 	mu          sync.Mutex
+	size        int // constant
 	freeWorkers int
 	queue       []*poolRun         // runs that wait for a worker, each once; empty while one is free
 	keys        map[string]*keyUse // keys with permits in use, or with runs that wait
@@ -36,7 +37,15 @@ type keyWaiter struct {
 
 // NewPool makes a pool of so many workers; a size below 1 counts as 1.
 func NewPool(size int) *Pool {
-	return &Pool{freeWorkers: max(1, size), keys: make(map[string]*keyUse)}
+	size = max(1, size)
+	return &Pool{size: size, freeWorkers: size, keys: make(map[string]*keyUse)}
+}
+
+// InUse is how many workers run a step, or are reserved for a run.
+func (p *Pool) InUse() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.size - p.freeWorkers
 }
 
 // poolRun is one run in a pool. The next time that the run starts steps, it uses or

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"runtime"
 	"time"
 
 	"connectrpc.com/connect"
@@ -11,65 +12,71 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/raftboard/credentials"
+	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
-// nodeMetrics are a node's own metrics, beside raft's.
+const metricNamespace = "conductord"
+
+// nodeMetrics are what a node counts and measures while it works. What can be read when
+// metrics are asked for is in gauges and in stateCollector.
 type nodeMetrics struct {
 	commands         *prometheus.CounterVec
 	entries          prometheus.Counter
 	entryBytes       prometheus.Histogram
 	entryCommands    prometheus.Histogram
-	logWrites        prometheus.Counter
+	commit           prometheus.Histogram
+	logWrite         prometheus.Histogram
+	snapshotHold     prometheus.Histogram
 	readRounds       prometheus.Counter
 	forwarded        prometheus.Counter
 	expiriesDeferred prometheus.Counter
+	posted           prometheus.Counter
+	finished         *prometheus.CounterVec
 	retries          prometheus.Counter
+	slotsSkipped     prometheus.Counter
 	calls            *prometheus.HistogramVec
 }
 
 func newNodeMetrics(registry *prometheus.Registry) *nodeMetrics {
-	const namespace = "conductord"
 	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
+		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: metricNamespace, Name: name, Help: help})
+		registry.MustRegister(c)
+		return c
+	}
+	counters := func(name, help, label string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: metricNamespace, Name: name, Help: help}, []string{label})
 		registry.MustRegister(c)
 		return c
 	}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
-		h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: metricNamespace, Name: name, Help: help, Buckets: buckets})
 		registry.MustRegister(h)
 		return h
 	}
+	latencies := prometheus.ExponentialBuckets(0.0005, 2, 15) // to 8 s
 	m := &nodeMetrics{
-		commands: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Name: "commands_total", Help: "Commands that this node proposed as the leader, by name.",
-		}, []string{"command"}),
+		commands:         counters("commands_total", "Commands that this node proposed as the leader, by name.", "command"),
 		entries:          counter("entries_total", "Log entries that this node proposed as the leader."),
 		entryBytes:       histogram("entry_bytes", "Size of a proposed log entry, in bytes.", prometheus.ExponentialBuckets(64, 4, 8)),
 		entryCommands:    histogram("entry_commands", "Commands in a proposed log entry.", prometheus.ExponentialBuckets(1, 2, 10)),
-		logWrites:        counter("log_writes_total", "Writes of this node's raft log that the disk has acknowledged."),
+		commit:           histogram("commit_duration_seconds", "Time from the proposal of a log entry until it is committed and applied, on the leader.", latencies),
+		logWrite:         histogram("log_write_duration_seconds", "Time that the disk took to acknowledge a write of this node's raft log, fsync included.", latencies),
+		snapshotHold:     histogram("snapshot_hold_duration_seconds", "Time for which applying was held up to begin a snapshot.", latencies),
 		readRounds:       counter("read_rounds_total", "Rounds of term questions that served reads and keep-alives."),
-		forwarded:        counter("forwarded_total", "Calls that this node passed on to the leader."),
+		forwarded:        counter("forwarded_calls_total", "Calls that this node passed on to the leader."),
 		expiriesDeferred: counter("session_expiries_deferred_total", "How often this node, leading, found that it had been paused and gave all sessions a full TTL."),
-		retries:          counter("retries_total", "Attempts at jobs that have failed and that others follow, by the jobs' retry policies; of what this node applied as the leader."),
+		posted:           counter("jobs_posted_total", "Jobs that were posted; of what this node applied as the leader."),
+		finished:         counters("jobs_finished_total", "Jobs that ended, by result: ok or failed; of what this node applied as the leader.", "result"),
+		retries:          counter("job_retries_total", "Attempts at jobs that have failed and that others follow, by the jobs' retry policies; of what this node applied as the leader."),
+		slotsSkipped:     counter("schedule_slots_skipped_total", "Slots of schedules for which no job was posted; of what this node applied as the leader."),
 		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: namespace, Name: "call_seconds", Help: "Duration of API calls, by call and result.", Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
+			Namespace: metricNamespace, Name: "call_duration_seconds", Help: "Duration of API calls, by call and result.", Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
 		}, []string{"call", "code"}),
 	}
-	registry.MustRegister(m.commands, m.calls)
+	registry.MustRegister(m.calls)
+	m.finished.WithLabelValues("ok")
+	m.finished.WithLabelValues("failed")
 	return m
-}
-
-// certificate adds when the node's certificates expire.
-func (m *nodeMetrics) certificate(registry *prometheus.Registry, store *credentials.Store) {
-	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "conductord", Name: "certificate_expiry_timestamp_seconds", Help: "When the first of this node's certificates expires, in Unix time; 0 without TLS.",
-	}, func() float64 {
-		if store == nil {
-			return 0
-		}
-		return float64(store.Expires().Unix())
-	}))
 }
 
 func (m *nodeMetrics) proposed(entry *conductordv1.Entry, bytes int) {
@@ -81,6 +88,15 @@ func (m *nodeMetrics) proposed(entry *conductordv1.Entry, bytes int) {
 	}
 }
 
+// applied counts what a leader has applied, so the sum over all nodes counts each once.
+func (m *nodeMetrics) applied(changes fsm.Changes) {
+	m.posted.Add(float64(changes.Posted))
+	m.finished.WithLabelValues("ok").Add(float64(len(changes.Finished) - changes.Failed))
+	m.finished.WithLabelValues("failed").Add(float64(changes.Failed))
+	m.retries.Add(float64(changes.Retried))
+	m.slotsSkipped.Add(float64(changes.Skipped))
+}
+
 func (m *nodeMetrics) called(procedure string, took time.Duration, err error) {
 	code := "ok"
 	if err != nil {
@@ -89,40 +105,91 @@ func (m *nodeMetrics) called(procedure string, took time.Duration, err error) {
 	m.calls.WithLabelValues(procedureName(procedure), code).Observe(took.Seconds())
 }
 
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// registerGauges adds the numbers that are read when metrics are asked for.
+func (n *Node) registerGauges() {
+	o := n.options
+	for _, row := range []struct {
+		name, help string
+		value      func() float64
+	}{
+		{"leading", "1 while this node serves as the leader.", func() float64 { return oneIf(n.leader.serves()) }},
+		{"ready", "1 while this node knows a leader and has caught up.", func() float64 { return oneIf(n.ready.check() == nil) }},
+		{"members", "Members of the cluster, as this node knows them.", func() float64 { return float64(len(n.members.now())) }},
+		{"term", "Raft's term: each election raises it.", func() float64 { return float64(n.raft.CurrentTerm()) }},
+		{"applied_index", "Log index that the state machine has applied.", func() float64 { return float64(n.machine.AppliedIndex()) }},
+		{"disk_free_bytes", "Free space on the disk of the data directory.", func() float64 { return float64(n.disk.free.Load()) }},
+		{"disk_short", "1 while this node's disk is short of space, so that the cluster refuses new work.", func() float64 { return oneIf(n.disk.isCrowded()) }},
+		{"memory_short", "1 while this node uses most of its memory budget, so that it refuses new work.", func() float64 { return oneIf(n.memory.short.Load()) }},
+		{"memory_budget_bytes", "The setting memory: the budget of this process.", func() float64 { return float64(n.memory.bytes) }},
+		{"log_size_bytes", "Size of the files of this node's raft log.", func() float64 { return float64(logstore.Size(o.DataDir, o.LogStore)) }},
+		{"log_unsnapshotted_bytes", "Log entries that no snapshot of this node replaces yet.", func() float64 { return float64(n.growth.passed()) }},
+		{"state_size_bytes", "Size of the file of this node's state.", func() float64 { bytes, _, _ := n.machine.Space(); return float64(bytes) }},
+		{"proposals_waiting", "Proposals in the leader's queue.", func() float64 { return float64(len(n.proposer.queue)) }},
+		{"proposals_waiting_bytes", "Size of the proposals in the leader's queue.", func() float64 { return float64(n.proposer.waiting.Load()) }},
+		{"proposals_limit_bytes", "Size of waiting proposals from which on the leader refuses more.", func() float64 { return float64(n.proposer.maxBytes) }},
+		{"entries_in_flight", "Log entries that were proposed and are not applied yet.", func() float64 { return float64(len(n.proposer.inFlight)) }},
+		{"schedule_overdue_seconds", "How long the earliest slot has been due that is not decided yet; 0 if none is.", func() float64 { return overdue(n.machine.NextSlot(), n.clock.answerTime()) }},
+		{"certificate_expiry_timestamp_seconds", "When the first of this node's certificates expires, in Unix time; 0 without TLS.", func() float64 {
+			if o.Credentials == nil {
+				return 0
+			}
+			return float64(o.Credentials.Expires().Unix())
+		}},
+	} {
+		o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: metricNamespace, Name: row.name, Help: row.help}, row.value))
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: metricNamespace, Name: "build_info", Help: "1, with the versions of this program.",
+		ConstLabels: prometheus.Labels{"version": o.Version, "goversion": runtime.Version(), "log_store": string(o.LogStore)},
+	})
+	build.Set(1)
+	o.Metrics.MustRegister(build, &stateCollector{machine: n.machine, clock: n.clock, logger: n.logger})
+}
+
+// overdue is how long something has been due, in seconds; zero: it never is.
+func overdue(at, now time.Time) float64 {
+	if at.IsZero() {
+		return 0
+	}
+	return max(now.Sub(at).Seconds(), 0)
+}
+
 var (
 	jobsDescription        = prometheus.NewDesc("conductord_jobs", "Jobs, by state.", []string{"state"}, nil)
-	appliedDescription     = prometheus.NewDesc("conductord_applied_index", "Log index that the state machine has applied.", nil, nil)
 	boardJobsDescription   = prometheus.NewDesc("conductord_board_jobs", "Jobs of a board, by state.", []string{"board", "state"}, nil)
 	boardOldestDescription = prometheus.NewDesc("conductord_board_oldest_claimable_seconds",
 		"How long the job has waited that has been claimable longest; 0 if none is.", []string{"board"}, nil)
 	boardPausedDescription = prometheus.NewDesc("conductord_board_paused", "1 while nobody can claim from the board.", []string{"board"}, nil)
-	boardParkedDescription = prometheus.NewDesc("conductord_board_parked", "Jobs of a board that their retry policy holds for a person.", []string{"board"}, nil)
+	boardParkedDescription = prometheus.NewDesc("conductord_board_parked_jobs", "Jobs of a board that their retry policy holds for a person.", []string{"board"}, nil)
 	clockDescription       = prometheus.NewDesc("conductord_clock_offset_seconds",
 		"How far this node's wall clock is ahead of the cluster's time; absent until a leader has told it.", nil, nil)
-	diskFreeDescription = prometheus.NewDesc("conductord_disk_free_bytes", "Free space on the disk of the data directory.", nil, nil)
-	leadingDescription  = prometheus.NewDesc("conductord_leading", "1 while this node serves as the leader.", nil, nil)
+	sessionsDescription   = prometheus.NewDesc("conductord_sessions", "Open sessions of conductors and other clients.", nil, nil)
+	conductorsDescription = prometheus.NewDesc("conductord_conductors", "Conductors that are registered.", nil, nil)
+	drainsDescription     = prometheus.NewDesc("conductord_drains", "Names of conductors that an operator has drained.", nil, nil)
 )
 
 // stateCollector reads the state when metrics are asked for.
 type stateCollector struct {
 	machine *fsm.Machine
-	leader  *leaderState
 	clock   *clock
-	disk    *diskSpace
 	logger  hclog.Logger
 }
 
 // Describe implements prometheus.Collector.
 func (c *stateCollector) Describe(descriptions chan<- *prometheus.Desc) {
-	descriptions <- jobsDescription
-	descriptions <- appliedDescription
-	descriptions <- leadingDescription
-	descriptions <- clockDescription
-	descriptions <- diskFreeDescription
-	descriptions <- boardJobsDescription
-	descriptions <- boardOldestDescription
-	descriptions <- boardPausedDescription
-	descriptions <- boardParkedDescription
+	for _, description := range []*prometheus.Desc{
+		jobsDescription, clockDescription, sessionsDescription, conductorsDescription, drainsDescription,
+		boardJobsDescription, boardOldestDescription, boardPausedDescription, boardParkedDescription,
+	} {
+		descriptions <- description
+	}
 }
 
 // Collect implements prometheus.Collector.
@@ -133,44 +200,77 @@ func (c *stateCollector) Collect(metrics chan<- prometheus.Metric) {
 	for state, count := range c.machine.Counts() {
 		gauge(jobsDescription, float64(count), string(state))
 	}
-	gauge(appliedDescription, float64(c.machine.AppliedIndex()))
-	leading := 0.0
-	if c.leader.serves() {
-		leading = 1
-	}
-	gauge(leadingDescription, leading)
-	gauge(diskFreeDescription, float64(c.disk.free.Load()))
 	if ahead, known := c.clock.wallOffset(); known {
 		gauge(clockDescription, ahead.Seconds())
+	}
+	if present, err := c.machine.Presence(); err != nil {
+		c.logger.Warn("cannot count the sessions for the metrics", "error", err)
+	} else {
+		gauge(sessionsDescription, float64(present.Sessions))
+		gauge(conductorsDescription, float64(present.Conductors))
+		gauge(drainsDescription, float64(present.Drains))
 	}
 	c.collectBoards(gauge)
 }
 
-// maxMetricBoards bounds the boards that have metrics of their own: each adds a dozen
-// series to the memory of the system that collects them.
-const maxMetricBoards = 100
+const (
+	// maxMetricBoards bounds the boards that have metrics of their own: each adds a dozen
+	// series to the memory of the system that collects them.
+	maxMetricBoards = 100
+	// otherBoards is the label of all other boards together, and of a board with that name.
+	otherBoards = "other"
+)
+
+// boardGauges are those of one label.
+type boardGauges struct {
+	jobs           map[jobs.State]uint64
+	oldest, paused float64 // of several boards: the largest
+	parked         uint64
+}
 
 func (c *stateCollector) collectBoards(gauge func(d *prometheus.Desc, value float64, labels ...string)) {
-	now := c.clock.answerTime()
-	page, err := c.machine.BoardList("", maxMetricBoards, now)
+	boards, err := c.boards(c.clock.answerTime())
 	if err != nil {
 		c.logger.Warn("cannot read the boards for the metrics", "error", err)
 		return
 	}
-	for i := range page.Items {
-		board := &page.Items[i]
+	for name, board := range boards {
 		for _, state := range jobs.States {
-			gauge(boardJobsDescription, float64(board.Jobs[state]), board.Name, string(state))
+			gauge(boardJobsDescription, float64(board.jobs[state]), name, string(state))
 		}
-		waited, paused := 0.0, 0.0
-		if !board.OldestClaimable.IsZero() {
-			waited = max(now.Sub(board.OldestClaimable).Seconds(), 0)
+		gauge(boardOldestDescription, board.oldest, name)
+		gauge(boardPausedDescription, board.paused, name)
+		gauge(boardParkedDescription, float64(board.parked), name)
+	}
+}
+
+// boards reads the gauges of the first boards by name, and adds up those of the others.
+func (c *stateCollector) boards(now time.Time) (map[string]*boardGauges, error) {
+	all := make(map[string]*boardGauges)
+	for seen, after := 0, ""; ; {
+		page, err := c.machine.BoardList(after, 0, now)
+		if err != nil {
+			return nil, err
 		}
-		if board.Pause != nil {
-			paused = 1
+		for i := range page.Items {
+			board, name := &page.Items[i], page.Items[i].Name
+			if seen++; seen > maxMetricBoards {
+				name = otherBoards
+			}
+			g := all[name]
+			if g == nil {
+				g = &boardGauges{jobs: make(map[jobs.State]uint64)}
+				all[name] = g
+			}
+			for state, count := range board.Jobs {
+				g.jobs[state] += count
+			}
+			g.oldest = max(g.oldest, overdue(board.OldestClaimable, now))
+			g.paused = max(g.paused, oneIf(board.Pause != nil))
+			g.parked += uint64(board.Parked)
 		}
-		gauge(boardOldestDescription, waited, board.Name)
-		gauge(boardPausedDescription, paused, board.Name)
-		gauge(boardParkedDescription, float64(board.Parked), board.Name)
+		if after = page.Next; after == "" {
+			return all, nil
+		}
 	}
 }

@@ -160,7 +160,6 @@ func Open(options Options) (*Node, error) {
 			return nil, fmt.Errorf("cannot start the node: %w", err)
 		}
 	}
-	n.metrics.certificate(options.Metrics, options.Credentials)
 	if err := n.open(); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
@@ -187,7 +186,7 @@ func (n *Node) open() error {
 	}
 	n.members.setIdentity(n.identity)
 	n.log, err = logstore.Open(n.options.DataDir, n.options.LogStore, logstore.Options{
-		Logger: n.logger.Named("log"), Fatal: n.fatal, Wrap: n.options.System.Log, Written: n.metrics.logWrites.Inc,
+		Logger: n.logger.Named("log"), Fatal: n.fatal, Wrap: n.options.System.Log, Written: func(took time.Duration) { n.metrics.logWrite.Observe(took.Seconds()) },
 	})
 	if err != nil {
 		return err
@@ -275,7 +274,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.log.Protect(applied)
 	snapshots.applied, snapshots.fatal = applied, n.fatal
 	n.checks = &stateChecks{machine: n.machine, dataDir: n.options.DataDir, fatal: n.fatal}
-	state := &replica{machine: n.machine, asked: asked, growth: n.growth, applied: applied, checks: n.checks, fatal: n.fatal}
+	state := &replica{machine: n.machine, asked: asked, growth: n.growth, applied: applied, checks: n.checks, held: n.metrics.snapshotHold, fatal: n.fatal}
 	n.raft, err = raft.NewRaft(config, state, cached, n.log, snapshots, n.transport)
 	if err != nil {
 		return fmt.Errorf("cannot start raft: %w", errors.Join(err, state.unrestored))
@@ -291,7 +290,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.memberAskers = n.newAskers(nil)
 	n.committed = &committed{ready: n.ready, reads: n.reads, peers: n.newAskers(nil)}
 	n.services = n.newServices()
-	n.options.Metrics.MustRegister(&stateCollector{machine: n.machine, leader: n.leader, clock: n.clock, disk: n.disk, logger: n.logger})
+	n.registerGauges()
 	snapshotting := &compaction{raft: n.raft, machine: n.machine, growth: n.growth, interval: n.options.Raft.SnapshotInterval, logger: n.logger}
 	n.routines.Go(func() { n.newLeaderTasks().follow(ctx, notices) })
 	n.leader.watch(ctx, &n.routines)
@@ -458,7 +457,7 @@ func (n *Node) changed(changes fsm.Changes) {
 		n.activity.add(changes)
 	}
 	if current, _ := n.leader.current(); current != nil {
-		n.metrics.retries.Add(float64(changes.Retried))
+		n.metrics.applied(changes)
 		current.changed(changes, time.Now())
 	}
 }

@@ -281,6 +281,7 @@ func (p *proposer) send(batch []*proposal) {
 	p.metrics.proposed(entry, len(data))
 	p.inFlight <- struct{}{}
 	p.asked.Add(1)
+	began := time.Now()
 	future := p.raft.Apply(data, enqueueTimeout)
 	go func() { // ends when raft answers; raft that shuts down may forget the entry, and callers do not wait for it then
 		defer func() {
@@ -298,6 +299,7 @@ func (p *proposer) send(batch []*proposal) {
 			answerAll(batch, proposed{err: fmt.Errorf("%w: %w", jobs.ErrUncertain, fault)})
 			return
 		}
+		p.metrics.commit.Observe(time.Since(began).Seconds())
 		results, _ := future.Response().([]*conductordv1.Result)
 		if len(results) != len(entry.Commands) {
 			panic(fmt.Sprintf("internal error: %d results for %d commands of entry %d", len(results), len(entry.Commands), future.Index()))

@@ -7,8 +7,10 @@ import (
 	"math"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/conductord/conductord/fsm"
 )
@@ -20,6 +22,7 @@ type replica struct {
 	growth  *growth
 	applied *appliedGuard // learns of snapshots
 	checks  *stateChecks
+	held    prometheus.Observer // for how long each snapshot held up applying; nil: nobody asks
 	fatal   func(error)
 
 	unrestored error // why a snapshot was not restored at the start
@@ -81,9 +84,13 @@ func (r *replica) Apply(log *raft.Log) any { return r.ApplyBatch([]*raft.Log{log
 
 // Snapshot notes the state as it is; it is written while further entries are applied.
 func (r *replica) Snapshot() (raft.FSMSnapshot, error) {
+	began := time.Now()
 	snapshot, err := r.machine.Snapshot()
 	if err != nil {
 		return nil, fmt.Errorf("cannot begin a snapshot: %w", err)
+	}
+	if r.held != nil {
+		r.held.Observe(time.Since(began).Seconds())
 	}
 	r.applied.noted.Store(snapshot.Index)
 	return &replicaSnapshot{snapshot: snapshot, growth: r.growth, applied: r.applied, passed: r.growth.passed()}, nil

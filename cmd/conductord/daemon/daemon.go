@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	metrics "github.com/hashicorp/go-metrics/compat"
-	metricsprometheus "github.com/hashicorp/go-metrics/compat/prometheus"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
@@ -64,6 +62,7 @@ type daemon struct {
 	config    config.Config
 	logger    hclog.Logger
 	node      *node.Node
+	metrics   *prometheus.Registry
 	secure    *credentials.Store   // nil: none
 	client    *raftboard.Client    // of the conductor; nil if there is none
 	conductor *conductor.Conductor // nil if there is none
@@ -88,10 +87,7 @@ func startDaemon(ctx context.Context, c config.Config, first bool, logger hclog.
 			return nil, fmt.Errorf("cannot use the backup directory %q: %w", c.Backup.Directory, err)
 		}
 	}
-	registry, err := daemonMetrics()
-	if err != nil {
-		return nil, err
-	}
+	registry := newRegistry()
 	options, err := nodeOptions(c, first, logger, registry)
 	if err != nil {
 		return nil, err
@@ -103,7 +99,9 @@ func startDaemon(ctx context.Context, c config.Config, first bool, logger hclog.
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{config: c, logger: logger, node: opened, secure: options.Credentials, traces: newTraces(registry, logger), spent: make(chan struct{})}
+	d := &daemon{
+		config: c, logger: logger, node: opened, metrics: registry, secure: options.Credentials, traces: newTraces(registry, logger), spent: make(chan struct{}),
+	}
 	if c.Conductor.Enabled {
 		if err := d.startConductor(ctx); err != nil {
 			return nil, errors.Join(err, d.stop())
@@ -112,21 +110,13 @@ func startDaemon(ctx context.Context, c config.Config, first bool, logger hclog.
 	return d, nil
 }
 
-// daemonMetrics makes the registry in which the node, the Go runtime and raft
-// itself keep their numbers. raft knows only one sink for the whole process.
-func daemonMetrics() (*prometheus.Registry, error) {
+// newRegistry makes the registry in which the node, the conductor, the Go runtime and the
+// process keep their numbers. raft's own stay out: their names and units are not those of
+// Prometheus, and the node measures what an operator needs of them.
+func newRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	sink, err := metricsprometheus.NewPrometheusSinkFrom(metricsprometheus.PrometheusOpts{Registerer: registry, Expiration: time.Hour})
-	if err != nil {
-		return nil, fmt.Errorf("cannot collect raft's metrics: %w", err)
-	}
-	settings := metrics.DefaultConfig("")
-	settings.EnableHostname, settings.EnableRuntimeMetrics, settings.EnableServiceLabel = false, false, false
-	if _, err := metrics.NewGlobal(settings, sink); err != nil {
-		return nil, fmt.Errorf("cannot collect raft's metrics: %w", err)
-	}
-	return registry, nil
+	return registry
 }
 
 func nodeOptions(c config.Config, first bool, logger hclog.Logger, registry *prometheus.Registry) (node.Options, error) {
@@ -294,12 +284,13 @@ func (d *daemon) startConductor(ctx context.Context) error {
 		MaxJobs: d.config.Conductor.MaxJobs, Workers: d.config.Conductor.Workers, Steps: d.config.Conductor.Steps,
 		MaxDispatches: d.config.Conductor.MaxDispatches, MaxDuration: d.config.Conductor.MaxDuration,
 		TTL: d.config.Sessions.TTL, Grace: max(d.config.DrainTimeout, time.Millisecond),
-		Metadata: offered.metadata, Elsewhere: hasHandlers, Secrets: d.secrets.Secret, Logs: d.node.Logs(), Tracer: tracer,
+		Metadata: offered.metadata, Elsewhere: hasHandlers, Secrets: d.secrets.Secret, Logs: d.node.Logs(), Notify: countClaims(d.metrics), Tracer: tracer,
 		Limits: limitsOf(d.config), Logger: d.logger.Named("conductor"),
 	})
 	if err != nil {
 		return err
 	}
+	registerSteps(d.metrics, d.conductor, d.config.Conductor)
 	d.working.Go(func() { // ends with stop
 		if alone(d.config) { // it will lead in a moment: its conductor has nothing to warn of until then
 			waiting, cancel := context.WithTimeout(context.WithoutCancel(ctx), leadPatience)

@@ -45,8 +45,8 @@ type Log struct {
 	terms       *keptTerms
 	dataDir     string
 	fatal       func(error)
-	written     func()      // may be nil
-	truncations Truncations // nil: all may be removed. Set before raft starts
+	written     func(time.Duration) // may be nil
+	truncations Truncations         // nil: all may be removed. Set before raft starts
 	closing     sync.Once
 	hangs       atomic.Int32 // writes that have taken longer than hangTimeout
 }
@@ -191,6 +191,7 @@ func (l *Log) watch(what string, write func() error) error {
 		l.fatal(fmt.Errorf("cannot %s: the disk has not answered for %v", what, writeTimeout))
 	})
 	hanging := time.AfterFunc(hangTimeout, func() { l.hangs.Add(1) })
+	began := time.Now()
 	err := write()
 	watchdog.Stop()
 	if !hanging.Stop() {
@@ -201,7 +202,7 @@ func (l *Log) watch(what string, write func() error) error {
 		return err
 	}
 	if l.written != nil {
-		l.written()
+		l.written(time.Since(began))
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ type Options struct {
 	Wrap func(Engine) Engine
 	// Written is called after each write that the disk has acknowledged; it may
 	// be called concurrently. nil: not called.
-	Written func()
+	Written func(took time.Duration)
 }
 
 // Path is where a data directory has its log.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"pgregory.net/rapid"
@@ -704,7 +705,7 @@ func TestLogCountsItsWrites(t *testing.T) {
 
 func logCountsItsWrites(t *testing.T, kind logstore.Kind) {
 	writes := 0
-	log, err := logstore.Open(t.TempDir(), kind, logstore.Options{Fatal: func(error) {}, Written: func() { writes++ }})
+	log, err := logstore.Open(t.TempDir(), kind, logstore.Options{Fatal: func(error) {}, Written: func(time.Duration) { writes++ }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,6 @@ import (
 	wal "github.com/hashicorp/raft-wal"
 	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/metadb"
-	walmetrics "github.com/hashicorp/raft-wal/metrics"
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
 )
@@ -66,8 +65,7 @@ func openWAL(dir string, logger hclog.Logger, segmentBytes int) (Engine, error) 
 		wal.WithLogger(logger),
 		wal.WithSegmentSize(segmentBytes),
 		wal.WithMetaStore(meta),
-		wal.WithSegmentFiler(segments),
-		wal.WithMetricsCollector(walmetrics.NewGoMetricsCollector([]string{"raft", "wal"}, nil, nil)))
+		wal.WithSegmentFiler(segments))
 	if err != nil {
 		return nil, errors.Join(err, meta.Close()) // raft-wal leaves it open
 	}

@@ -1,0 +1,32 @@
+package daemon
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/conductord/conductord/conductor"
+	"github.com/conductord/conductord/config"
+)
+
+// countClaims registers the jobs that a conductor holds, and counts them by its notices.
+func countClaims(registry *prometheus.Registry) func(conductor.Notice) {
+	held := prometheus.NewGauge(prometheus.GaugeOpts{Name: "conductord_conductor_jobs", Help: "Jobs that this node's conductor holds."})
+	registry.MustRegister(held)
+	return func(n conductor.Notice) {
+		switch n.Moment {
+		case conductor.MomentClaimed:
+			held.Inc()
+		case conductor.MomentConsumed, conductor.MomentAbandoned, conductor.MomentTrashed, conductor.MomentClaimLost:
+			held.Dec()
+		}
+	}
+}
+
+// registerSteps registers the steps that a conductor runs, and its limits.
+func registerSteps(registry *prometheus.Registry, c *conductor.Conductor, limits config.Conductor) {
+	gauge := func(name, help string, value func() int) {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "conductord_conductor_" + name, Help: help}, func() float64 { return float64(value()) }))
+	}
+	gauge("jobs_limit", "The setting conductor.max_jobs: jobs that it holds at most.", func() int { return limits.MaxJobs })
+	gauge("steps", "Steps that this node's conductor runs.", c.RunningSteps)
+	gauge("steps_limit", "The setting conductor.steps: steps that it runs at most.", func() int { return limits.Steps })
+}
