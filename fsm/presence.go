@@ -43,10 +43,10 @@ func (m *Machine) sessions(after jobs.SessionID, maxBytes, limit int) (sessions 
 	return sessions, next, err
 }
 
-// Presence counts who is there.
+// Presence is how many sessions, conductors and drains there are.
 type Presence struct{ Sessions, Conductors, Drains int }
 
-// Presence counts the open sessions, the registered conductors and the drains that stand.
+// Presence counts the open sessions, the registered conductors, and the drains.
 func (m *Machine) Presence() (p Presence, err error) {
 	err = m.read(func(v *view) error {
 		v.page(tableSession, nil, nil, Unbounded, 0, func([]byte) { p.Sessions++ })

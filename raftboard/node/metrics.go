@@ -7,6 +7,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
@@ -38,20 +39,15 @@ type nodeMetrics struct {
 }
 
 func newNodeMetrics(registry *prometheus.Registry) *nodeMetrics {
+	factory := promauto.With(registry)
 	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: metricNamespace, Name: name, Help: help})
-		registry.MustRegister(c)
-		return c
+		return factory.NewCounter(prometheus.CounterOpts{Namespace: metricNamespace, Name: name, Help: help})
 	}
 	counters := func(name, help, label string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: metricNamespace, Name: name, Help: help}, []string{label})
-		registry.MustRegister(c)
-		return c
+		return factory.NewCounterVec(prometheus.CounterOpts{Namespace: metricNamespace, Name: name, Help: help}, []string{label})
 	}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
-		h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: metricNamespace, Name: name, Help: help, Buckets: buckets})
-		registry.MustRegister(h)
-		return h
+		return factory.NewHistogram(prometheus.HistogramOpts{Namespace: metricNamespace, Name: name, Help: help, Buckets: buckets})
 	}
 	latencies := prometheus.ExponentialBuckets(0.0005, 2, 15) // to 8 s
 	m := &nodeMetrics{
@@ -69,13 +65,11 @@ func newNodeMetrics(registry *prometheus.Registry) *nodeMetrics {
 		finished:         counters("jobs_finished_total", "Jobs that ended, by result: ok or failed; of what this node applied as the leader.", "result"),
 		retries:          counter("job_retries_total", "Attempts at jobs that have failed and that others follow, by the jobs' retry policies; of what this node applied as the leader."),
 		slotsSkipped:     counter("schedule_slots_skipped_total", "Slots of schedules for which no job was posted; of what this node applied as the leader."),
-		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		calls: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: metricNamespace, Name: "call_duration_seconds", Help: "Duration of API calls, by call and result.", Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9),
 		}, []string{"call", "code"}),
 	}
-	registry.MustRegister(m.calls)
-	m.finished.WithLabelValues("ok")
-	m.finished.WithLabelValues("failed")
+	m.applied(fsm.Changes{}) // makes all results known
 	return m
 }
 
@@ -143,14 +137,13 @@ func (n *Node) registerGauges() {
 			return float64(o.Credentials.Expires().Unix())
 		}},
 	} {
-		o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: metricNamespace, Name: row.name, Help: row.help}, row.value))
+		promauto.With(o.Metrics).NewGaugeFunc(prometheus.GaugeOpts{Namespace: metricNamespace, Name: row.name, Help: row.help}, row.value)
 	}
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
+	promauto.With(o.Metrics).NewGauge(prometheus.GaugeOpts{
 		Namespace: metricNamespace, Name: "build_info", Help: "1, with the versions of this program.",
 		ConstLabels: prometheus.Labels{"version": o.Version, "goversion": runtime.Version(), "log_store": string(o.LogStore)},
-	})
-	build.Set(1)
-	o.Metrics.MustRegister(build, &stateCollector{machine: n.machine, clock: n.clock, logger: n.logger})
+	}).Set(1)
+	o.Metrics.MustRegister(&stateCollector{machine: n.machine, clock: n.clock, logger: n.logger})
 }
 
 // overdue is how long something has been due, in seconds; zero: it never is.

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/conductord/conductord/conductor"
 	"github.com/conductord/conductord/config"
@@ -9,8 +10,7 @@ import (
 
 // countClaims registers the jobs that a conductor holds, and counts them by its notices.
 func countClaims(registry *prometheus.Registry) func(conductor.Notice) {
-	held := prometheus.NewGauge(prometheus.GaugeOpts{Name: "conductord_conductor_jobs", Help: "Jobs that this node's conductor holds."})
-	registry.MustRegister(held)
+	held := promauto.With(registry).NewGauge(prometheus.GaugeOpts{Name: "conductord_conductor_jobs", Help: "Jobs that this node's conductor holds."})
 	return func(n conductor.Notice) {
 		switch n.Moment {
 		case conductor.MomentClaimed:
@@ -24,7 +24,7 @@ func countClaims(registry *prometheus.Registry) func(conductor.Notice) {
 // registerSteps registers the steps that a conductor runs, and its limits.
 func registerSteps(registry *prometheus.Registry, c *conductor.Conductor, limits config.Conductor) {
 	gauge := func(name, help string, value func() int) {
-		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "conductord_conductor_" + name, Help: help}, func() float64 { return float64(value()) }))
+		promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{Name: "conductord_conductor_" + name, Help: help}, func() float64 { return float64(value()) })
 	}
 	gauge("jobs_limit", "The setting conductor.max_jobs: jobs that it holds at most.", func() int { return limits.MaxJobs })
 	gauge("steps", "Steps that this node's conductor runs.", c.RunningSteps)
