@@ -70,6 +70,9 @@ func (p *Plan) keeps(node Node) bool {
 	return len(p.how.Targets) == 0 || slices.ContainsFunc(flow.children, p.keeps)
 }
 
+// Remark is shown with the step in Plan.Outline.
+func Remark(text string) StepOption { return stepOption(func(s *Step) { s.remark = text }) }
+
 // describe lists the properties of a step in one line.
 func (p *Plan) describe(number int) string {
 	step := p.steps[number]
@@ -121,6 +124,9 @@ func (p *Plan) describe(number int) string {
 	}
 	if step.uninterruptible {
 		note("never interrupted")
+	}
+	if step.remark != "" {
+		notes = append(notes, step.remark)
 	}
 	if len(notes) == 0 {
 		return ""

@@ -44,6 +44,7 @@ type Step struct {
 	waitAtMost      time.Duration
 	concurrency     concurrency
 	priority        int
+	remark          string
 
 	// Of the atom of a Retrier, which has no task.
 	retrier      bool

@@ -32,6 +32,8 @@ type Reverter interface {
 type Call struct {
 	// Arguments are what the step requires, by the names that it uses itself.
 	Arguments logbook.Values
+	// Secrets are the names of the arguments into which secrets were put.
+	Secrets []string
 
 	Action  logbook.Action
 	Job     string // the job's id; empty where a flow runs without a cluster

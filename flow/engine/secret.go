@@ -65,11 +65,14 @@ func (l *loop) resolveSecrets(ctx context.Context, s start) (h *hidden, err erro
 		if h == nil {
 			h = &hidden{secrets: make(map[string]string)}
 		}
+		before := h.references
 		resolved, err := l.resolve(ctx, value, h)
 		if err != nil {
 			return h, flow.Fail(logbook.FailureSecret, fmt.Errorf("cannot resolve a secret in its argument %q: %w", wires[i].Name, err))
 		}
-		s.call.Arguments[wires[i].Name] = resolved
+		if s.call.Arguments[wires[i].Name] = resolved; h.references > before {
+			s.call.Secrets = append(s.call.Secrets, wires[i].Name)
+		}
 	}
 	return h, nil
 }

@@ -198,6 +198,21 @@ func TestSecretsOfLines(t *testing.T) {
 	}
 }
 
+// TestCallsNameTheirSecrets holds that a step can tell which of its arguments hold secrets.
+func TestCallsNameTheirSecrets(t *testing.T) {
+	for value, want := range map[string]string{`{"secret":"pin"}`: "[in]", `[{"a":{"secret":"pin"}}]`: "[in]", `{"secret":7}`: "[]", `"pin"`: "[]"} {
+		_, _, err := runWithSecret(t, secretStep{execute: func(c *flow.Call) (any, error) {
+			if got := fmt.Sprint(c.Secrets); got != want {
+				t.Errorf("%s: the secrets are %s, want %s", value, got, want)
+			}
+			return nil, nil
+		}}, logbook.Values{"in": json.RawMessage(value)})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestMarksCanBeTooLong holds that a result which is too large once its secrets are hidden
 // fails the step, and not the flow's record.
 func TestMarksCanBeTooLong(t *testing.T) {

@@ -28,8 +28,8 @@
 //	TRACEPARENT          the W3C trace context of this attempt's span; only where the conductor traces
 //
 // Its working directory is empty, its own, and removed afterwards. If the process is
-// killed before that, the next one that calls Open removes it (see Scratch). A handler
-// has no arguments, and no shell is in between.
+// killed before that, the next one that calls Open removes it (see Scratch). On its command
+// line a handler has the arguments of Argv, none by default. No shell is in between.
 //
 // # What a handler answers
 //

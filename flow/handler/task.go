@@ -58,6 +58,7 @@ type settings struct {
 	limits   logbook.Limits
 	scratch  string
 	confined *confined
+	argv     []string
 }
 
 // Option changes how a handler is run.
@@ -158,6 +159,10 @@ func (t *task) run(ctx context.Context, call *flow.Call, name string, values map
 	if err != nil {
 		return nil, unrunnable(fmt.Errorf("cannot encode the arguments of the handler %s: %w", name, err))
 	}
+	argv, err := arguments(t.settings.argv, call)
+	if err != nil {
+		return nil, err
+	}
 	file, path, err := t.set.open(name)
 	if err != nil {
 		return nil, unrunnable(err)
@@ -182,6 +187,7 @@ func (t *task) run(ctx context.Context, call *flow.Call, name string, values map
 		if parent := traceparent.Of(ctx); parent != "" {
 			process.command.Env = append(process.command.Env, traceparent.Variable+"="+parent)
 		}
+		process.command.Args = append(process.command.Args, argv...)
 		if end, err = process.run(ctx); !errors.Is(err, syscall.ETXTBSY) || try == busyTries {
 			break
 		}

@@ -259,6 +259,9 @@ func (b *builder) node(s *Step) flow.Node {
 	if s.Concurrency != nil {
 		options = append(options, flow.Concurrency(s.Concurrency.Key, s.Concurrency.Limit))
 	}
+	if len(s.Argv) > 0 {
+		options = append(options, flow.Remark(fmt.Sprintf("argv %q", s.Argv)))
+	}
 	if s.AtMostOnce {
 		options = append(options, flow.AtMostOnce())
 	}
@@ -311,7 +314,7 @@ func (b *builder) task(s *Step) flow.Task {
 			b.faults = append(b.faults, fmt.Errorf("step %q: %w", s.Name, err))
 		}
 	}
-	return b.handlers.Task(s.Handler, s.Revert, b.options...)
+	return b.handlers.Task(s.Handler, s.Revert, append(slices.Clip(b.options), handler.Argv(s.Argv...))...)
 }
 
 // absent stands for a handler where there are none.

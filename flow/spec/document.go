@@ -25,6 +25,7 @@
 //	name     = "say-hello"
 //	requires = {who = "guest", where = "room", words = "greeting"}
 //	optional = ["language"]
+//	argv     = ["--in={where}"]    # arguments on the command line, besides those on stdin
 //	at_most_once = true            # never started twice, even after a crash
 //	uninterruptible = true         # finishes when its flow is undone or suspended meanwhile
 //	version  = "2"
@@ -131,6 +132,7 @@ type Step struct {
 	Optional    Arguments      `json:"optional,omitempty"`
 	Provides    Provides       `json:"provides,omitzero"`
 	Inject      logbook.Values `json:"inject,omitempty"`
+	Argv        []string       `json:"argv,omitempty"` // see handler.Argv
 	After       []string       `json:"after,omitempty"`
 	// When are the conditions under which the step, or flow, is run: all of them.
 	When       []Condition `json:"when,omitempty"`

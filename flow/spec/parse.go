@@ -156,7 +156,7 @@ func elsewhere(t *table) map[string]string {
 	}
 	keys := map[string]string{}
 	for _, key := range []string{
-		"handler", "revert", "requires", "optional", "inject", "provides", "timeout", "deadline", "at_most_once", "uninterruptible", "wait_at_most", "concurrency", "priority", "version",
+		"handler", "revert", "requires", "optional", "inject", "argv", "provides", "timeout", "deadline", "at_most_once", "uninterruptible", "wait_at_most", "concurrency", "priority", "version",
 	} {
 		keys[key] = "this is " + shape + " have that"
 	}
@@ -188,6 +188,7 @@ func (r *reader) work(t *table, s *Step) {
 		}
 	}
 	s.Inject = r.injected(t, s)
+	s.Argv = r.argv(t, s)
 	s.Provides = r.provides(t)
 	s.Timeout = t.duration("timeout")
 	s.Deadline = t.duration("deadline")

@@ -1,0 +1,133 @@
+package handler
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+// Limits of a handler's command line. Linux gives it and the environment 128 KiB together
+// when the stack is limited to its least, so all of it stays below that.
+const (
+	MaxArgv        = 256
+	MaxArgument    = 32 << 10 // bytes of one argument
+	maxCommandLine = 96 << 10 // bytes of all arguments
+)
+
+// Argv gives a handler arguments on its command line, to execute and to revert. An element may
+// name arguments of the step in braces, "--amount={amount}": the text of a string, the JSON of
+// another value. "{{" and "}}" are braces. An element that names an absent argument is left
+// out. All users of the machine can read a command line, so a step fails that would put a
+// secret there.
+func Argv(elements ...string) Option { return func(s *settings) { s.argv = elements } }
+
+// CheckArgv refuses elements that cannot be an argument vector, and those that name an
+// argument of which the step has none.
+func CheckArgv(elements []string, has func(argument string) bool) error {
+	if len(elements) > MaxArgv {
+		return &logbook.LimitError{Field: "argv", Limit: MaxArgv, Size: int64(len(elements)), Unit: "arguments"}
+	}
+	var faults []error
+	for i, element := range elements {
+		_, err := expand(element, func(argument string) string {
+			if !has(argument) {
+				faults = append(faults, fmt.Errorf("%.80q is no argument of the step", argument))
+			}
+			return ""
+		})
+		if err == nil {
+			err = checkArgument(i, element)
+		}
+		if err != nil {
+			faults = append(faults, err)
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func checkArgument(number int, text string) error {
+	field := fmt.Sprintf("argv[%d]", number)
+	switch {
+	case len(text) > MaxArgument:
+		return &logbook.LimitError{Field: field, Limit: MaxArgument, Size: int64(len(text)), Unit: "bytes"}
+	case strings.Contains(text, "\x00"):
+		return &logbook.InvalidError{Field: field, Reason: "it has a NUL byte, which ends an argument"}
+	}
+	return nil
+}
+
+// expand puts values in the place of the names in braces.
+func expand(element string, value func(argument string) string) (string, error) {
+	var text strings.Builder
+	for rest := element; ; {
+		at := strings.IndexAny(rest, "{}")
+		if at < 0 {
+			text.WriteString(rest)
+			return text.String(), nil
+		}
+		text.WriteString(rest[:at])
+		brace := rest[at : at+1]
+		if rest = rest[at+1:]; strings.HasPrefix(rest, brace) {
+			text.WriteString(brace)
+			rest = rest[1:]
+			continue
+		}
+		name, behind, closed := strings.Cut(rest, "}")
+		if brace == "}" || !closed || name == "" || strings.Contains(name, "{") {
+			return "", fmt.Errorf("%.80q has a brace that is none of a pair around a name; write {{ and }} for braces", element)
+		}
+		text.WriteString(value(name))
+		rest = behind
+	}
+}
+
+// arguments are the command line of a call.
+func arguments(elements []string, call *flow.Call) ([]string, error) {
+	var argv []string
+	size := 0
+	for i, element := range elements {
+		absent, secret := false, ""
+		text, err := expand(element, func(name string) string {
+			value, ok := call.Arguments[name]
+			if absent = absent || !ok; slices.Contains(call.Secrets, name) {
+				secret = name
+			}
+			return valueText(value)
+		})
+		if absent {
+			continue
+		}
+		if secret != "" {
+			return nil, &logbook.Failure{Kind: logbook.FailureSecret, Permanent: true, Message: fmt.Sprintf(
+				"argv[%d] would show its argument %q, which holds a secret, to all users of the machine: take it out of argv; the handler reads it on stdin", i, secret)}
+		}
+		if err == nil {
+			err = checkArgument(i, text)
+		}
+		if size += len(text) + 1; err == nil && size > maxCommandLine {
+			err = &logbook.LimitError{Field: "argv", Limit: maxCommandLine, Size: int64(size), Unit: "bytes"}
+		}
+		if err != nil {
+			return nil, &logbook.Failure{Kind: logbook.FailureArgument, Permanent: true, Message: err.Error()}
+		}
+		argv = append(argv, text)
+	}
+	return argv, nil
+}
+
+// valueText is a string as it stands, and another value as JSON.
+func valueText(value json.RawMessage) string {
+	var text string
+	if json.Unmarshal(value, &text) == nil && !bytes.Equal(value, []byte("null")) {
+		return text
+	}
+	var short bytes.Buffer
+	_ = json.Compact(&short, value) // an absent one
+	return short.String()
+}

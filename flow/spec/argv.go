@@ -1,0 +1,65 @@
+package spec
+
+import (
+	"github.com/conductord/conductord/flow/handler"
+)
+
+// argv reads the arguments on a handler's command line, see handler.Argv.
+func (r *reader) argv(t *table, s *Step) []string {
+	if !t.has("argv") {
+		return nil
+	}
+	list, ok := t.values["argv"].([]any)
+	if !ok {
+		t.fault("argv", "%s where a list of strings belongs", kindOf(t.values["argv"]))
+		return nil
+	}
+	var elements []string
+	for _, item := range list {
+		element, ok := item.(string)
+		if !ok {
+			t.fault("argv", "%s in a list of strings; write it in quotes", kindOf(item))
+			return nil
+		}
+		elements = append(elements, element)
+	}
+	injected, _ := t.values["inject"].(map[string]any)
+	err := handler.CheckArgv(elements, func(argument string) bool {
+		_, required := s.Requires[argument]
+		_, optional := s.Optional[argument]
+		value, own := injected[argument]
+		if own && hasSecret(value) {
+			t.fault("argv", "%s holds a secret, and all users of a machine can read command lines; the handler reads it on stdin", quoted(argument))
+		}
+		return required || optional || own
+	})
+	for _, fault := range joinedErrors(err) {
+		if fault != nil {
+			t.fault("argv", "%s", fault)
+		}
+	}
+	return elements
+}
+
+// hasSecret reports whether a value refers to a secret, as engine.Options.Secrets resolves it.
+func hasSecret(value any) bool {
+	switch value := value.(type) {
+	case []any:
+		for _, part := range value {
+			if hasSecret(part) {
+				return true
+			}
+		}
+	case map[string]any:
+		_, refers := value["secret"].(string)
+		if refers && len(value) == 1 {
+			return true
+		}
+		for _, part := range value {
+			if hasSecret(part) {
+				return true
+			}
+		}
+	}
+	return false
+}
