@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -16,7 +17,9 @@ import (
 const (
 	maxMessage = 4 << 10
 	maxStack   = 16 << 10
-	maxCauses  = 16 // of one failure
+	maxDetails = 8 << 10
+	detailRoom = 192 // for the encryption of one detail
+	maxCauses  = 16  // of one failure
 	// maxFailure and maxFailures bound a failure with all of its causes. Two such failures together
 	// are within the logbook's limits: a failed revert has the failure that caused it as a cause.
 	maxFailure  = 32 << 10
@@ -45,9 +48,29 @@ func Fail(kind string, err error) error {
 	return &markedError{kind: kind, err: err}
 }
 
+// WithDetails adds facts for programs to an error, such as {"status": 402}: they are recorded as
+// JSON with the failure, up to logbook.MaxDetails of them and 8 KiB in all. Details that are over
+// a limit or have no JSON are left out, and the failure's message says so. Of an error that is
+// wrapped several times, the outermost details count. WithDetails(nil, details) is nil.
+func WithDetails(err error, details map[string]any) error {
+	if err == nil {
+		return nil
+	}
+	encoded := make(logbook.Values, len(details))
+	for name, value := range details {
+		text, unfit := json.Marshal(value)
+		if unfit != nil {
+			return &markedError{err: fmt.Errorf("%w; its details are left out: cannot encode %.80q: %w", err, name, unfit)}
+		}
+		encoded[name] = text
+	}
+	return &markedError{details: encoded, err: err}
+}
+
 type markedError struct {
 	kind      string // empty: that of err
 	permanent bool
+	details   logbook.Values
 	err       error
 }
 
@@ -92,7 +115,7 @@ func failureOf(err error) *logbook.Failure {
 	} else if ok {
 		return FitFailure(failure, logbook.MaxLimits)
 	}
-	failure := &logbook.Failure{Kind: kindOf(err), Message: clip(err.Error(), maxMessage), Permanent: permanent(err)}
+	failure := &logbook.Failure{Kind: kindOf(err), Message: clip(err.Error(), maxMessage), Permanent: permanent(err), Details: detailsOf(err)}
 	var caught *PanicError
 	if errors.As(err, &caught) {
 		failure.Stack = caught.Stack
@@ -138,6 +161,19 @@ func permanent(err error) bool {
 		return !found
 	})
 	return found
+}
+
+func detailsOf(err error) (details logbook.Values) {
+	walk(err, func(e error) bool {
+		switch e := e.(type) {
+		case *markedError:
+			details = e.details
+		case *logbook.Failure:
+			details = e.Details
+		}
+		return len(details) == 0
+	})
+	return details
 }
 
 // causes lists the errors below err, without wrappers that add no words.
@@ -205,6 +241,7 @@ func (a *allowance) fit(f logbook.Failure) logbook.Failure {
 	if f.Kind == "" {
 		f.Kind = logbook.FailureError
 	}
+	a.fitDetails(&f)
 	f.Message, f.Stack = a.text(f.Message, maxMessage), a.text(f.Stack, maxStack)
 	causes := f.Causes[:min(len(f.Causes), maxCauses)]
 	f.Causes = nil
@@ -215,6 +252,24 @@ func (a *allowance) fit(f logbook.Failure) logbook.Failure {
 		f.Causes = append(f.Causes, a.fit(causes[i]))
 	}
 	return f
+}
+
+// fitDetails leaves out details that are no details or too much, and says so, and those for which
+// other failures leave no room.
+func (a *allowance) fitDetails(f *logbook.Failure) {
+	err := logbook.Limits{Name: a.name, Value: maxDetails}.CheckDetails("failure details", f.Details)
+	if size := f.Details.Size(); err == nil && size > maxDetails {
+		err = &logbook.LimitError{Field: "failure details", Limit: maxDetails, Size: int64(size), Unit: "bytes"}
+	}
+	if err != nil {
+		const most = 1 << 10 // so that the reason has room in the message
+		f.Message = fmt.Sprintf("%s; its details are left out: %v", clip(f.Message, maxMessage-most), err)
+	}
+	room := func() int { return f.Details.Size() + detailRoom*len(f.Details) }
+	if err != nil || room() > a.bytes {
+		f.Details = nil
+	}
+	a.bytes -= room()
 }
 
 func (a *allowance) text(text string, limit int) string {

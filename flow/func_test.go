@@ -159,6 +159,23 @@ func TestTypesThatEmbedThemselves(t *testing.T) {
 	}
 }
 
+// details are so many of them.
+func details(count int) map[string]any {
+	made := map[string]any{}
+	for i := range count {
+		made[fmt.Sprint("detail-", i)] = i
+	}
+	return made
+}
+
+func encoded(details map[string]any) logbook.Values {
+	values, err := logbook.ValuesOf(details)
+	if err != nil {
+		panic(err)
+	}
+	return values
+}
+
 func TestFailures(t *testing.T) {
 	woot := errors.New("woot")
 	recorded := &logbook.Failure{Kind: "handler.exit", Message: "exit 3", Code: 3, Permanent: true}
@@ -181,6 +198,25 @@ func TestFailures(t *testing.T) {
 		{"recorded", recorded, *recorded},
 		{"recorded and wrapped", fmt.Errorf("top: %w", recorded), logbook.Failure{Kind: "handler.exit", Message: "top: exit 3", Code: 3, Permanent: true,
 			Causes: []logbook.Failure{*recorded}}},
+		{"with details", fmt.Errorf("top: %w", flow.WithDetails(woot, map[string]any{"status": 402, "by": []string{"a"}})), logbook.Failure{Kind: "error", Message: "top: woot",
+			Details: logbook.Values{"status": json.RawMessage("402"), "by": json.RawMessage(`["a"]`)}, Causes: []logbook.Failure{{Kind: "error", Message: "woot"}}}},
+		{"the outer details", flow.WithDetails(flow.Fail("k", flow.WithDetails(woot, map[string]any{"a": 1, "b": 1})), map[string]any{"a": 2}),
+			logbook.Failure{Kind: "k", Message: "woot", Details: logbook.Values{"a": json.RawMessage("2")}}},
+		{"details of a recorded one", flow.Permanent(&logbook.Failure{Kind: "k", Message: "m", Details: logbook.Values{"a": json.RawMessage("1")}}),
+			logbook.Failure{Kind: "k", Message: "m", Permanent: true, Details: logbook.Values{"a": json.RawMessage("1")},
+				Causes: []logbook.Failure{{Kind: "k", Message: "m", Details: logbook.Values{"a": json.RawMessage("1")}}}}},
+		{"details without JSON", flow.WithDetails(woot, map[string]any{"a": func() {}}), logbook.Failure{Kind: "error",
+			Message: `woot; its details are left out: cannot encode "a": json: unsupported type: func()`,
+			Causes:  []logbook.Failure{{Kind: "error", Message: "woot"}, {Kind: "error", Message: "json: unsupported type: func()"}}}},
+		{"most details", flow.WithDetails(woot, details(logbook.MaxDetails)), logbook.Failure{Kind: "error", Message: "woot", Details: encoded(details(logbook.MaxDetails))}},
+		{"too many details", flow.WithDetails(woot, details(logbook.MaxDetails+1)), logbook.Failure{Kind: "error",
+			Message: "woot; its details are left out: failure details is too large: 17 values, and the limit is 16"}},
+		{"longest details", flow.WithDetails(woot, map[string]any{"a": strings.Repeat("x", 8<<10-3)}), logbook.Failure{Kind: "error", Message: "woot",
+			Details: logbook.Values{"a": json.RawMessage(`"` + strings.Repeat("x", 8<<10-3) + `"`)}}},
+		{"too long details", flow.WithDetails(woot, map[string]any{"a": strings.Repeat("x", 8<<10-2)}), logbook.Failure{Kind: "error",
+			Message: "woot; its details are left out: failure details is too large: 8193 bytes, and the limit is 8192"}},
+		{"a detail without a name", flow.WithDetails(woot, map[string]any{"": 1}), logbook.Failure{Kind: "error",
+			Message: "woot; its details are left out: failure details name is invalid: empty"}},
 		{"a panic", &flow.PanicError{Value: 17, Stack: "here"}, logbook.Failure{Kind: "panic", Message: "panic: 17", Stack: "here"}},
 		{"not UTF-8", errors.New("a\xffb"), logbook.Failure{Kind: "error", Message: "a\uFFFDb"}},
 		{"a kind that is missing", &logbook.Failure{Message: "x"}, logbook.Failure{Kind: "error", Message: "x"}},
@@ -193,7 +229,7 @@ func TestFailures(t *testing.T) {
 			}
 		})
 	}
-	if flow.FailureOf(nil) != nil || flow.Permanent(nil) != nil || flow.Fail("k", nil) != nil {
+	if flow.FailureOf(nil) != nil || flow.Permanent(nil) != nil || flow.Fail("k", nil) != nil || flow.WithDetails(nil, details(1)) != nil {
 		t.Error("no error has become one")
 	}
 }
@@ -235,6 +271,8 @@ func TestFailuresFitTheLogbook(t *testing.T) {
 		"many causes":         &wide,
 		"many causes wrapped": fmt.Errorf("top: %w", errors.Join(&wide, &wide)),
 		"deep causes":         &deep,
+		"bad details":         &logbook.Failure{Kind: "k", Message: long, Details: logbook.Values{"a\nb": nil}},
+		"names over a limit":  flow.WithDetails(errors.New(long), map[string]any{strings.Repeat("n", 21): 1}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			failure := flow.FailureOf(err)

@@ -114,6 +114,11 @@ func abridged(f *logbook.Failure) (short logbook.Failure, cut bool) {
 	short = *f
 	short.Kind, short.Causes = kindKept(f.Kind), nil
 	short.Message = take(f.Message, most)
+	if size := f.Details.Size(); size > budget {
+		short.Details, cut = nil, true
+	} else {
+		budget -= size
+	}
 	// The chain of nearest causes is what a reader follows; siblings beyond
 	// it come after.
 	for rest := f.Causes; len(rest) > 0; {
@@ -123,7 +128,8 @@ func abridged(f *logbook.Failure) (short logbook.Failure, cut bool) {
 		}
 		cause := rest[0]
 		below := cause.Causes
-		cause.Causes, cause.Stack, cut = nil, "", cut || cause.Stack != ""
+		cut = cut || cause.Stack != "" || len(cause.Details) > 0
+		cause.Causes, cause.Stack, cause.Details = nil, "", nil
 		cause.Message = take(cause.Message, most)
 		short.Causes = append(short.Causes, cause)
 		rest = append(rest[1:len(rest):len(rest)], below...)

@@ -136,6 +136,10 @@ func TestErrorsAreBounded(t *testing.T) {
 	if whole := r.job(id("a")).Failure; len(whole.Causes) != 20 {
 		t.Errorf("with the job are %d causes", len(whole.Causes))
 	}
+	r.wrong("a", &v1.Failure{Kind: "weather", Details: []*v1.NamedValue{{Name: "long", Value: &v1.Value{Json: []byte(`"` + strings.Repeat("d", fsm.MaxErrorText) + `"`)}}}})
+	if long, err := r.Errors(query); err != nil || !long.Items[0].Abridged || len(long.Items[0].Failure.Details) != 0 {
+		t.Errorf("of details that are too long is kept %+v, %v", long.Items[0], err)
+	}
 	r.ok(cancel(said()))
 	r.now = r.now.Add(time.Hour)
 	r.ok(sweep(r.TimerEpoch(), time.Minute, 0, 10))

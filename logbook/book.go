@@ -10,6 +10,14 @@ import (
 // Values are named JSON values. The bytes are kept as they were given.
 type Values map[string]json.RawMessage
 
+// Size is how many bytes the names and the values have.
+func (v Values) Size() (size int) {
+	for name, value := range v {
+		size += len(name) + len(value)
+	}
+	return size
+}
+
 // ValuesOf makes values of a map or a struct, or of any other Go value that becomes a JSON
 // object: the members of the object are the values. ValuesOf(nil) is nil. ErrInvalid.
 func ValuesOf(object any) (Values, error) {

@@ -14,7 +14,9 @@ type Failure struct {
 	Code int `json:"code,omitempty"`
 	// Permanent: another try would fail again, so there is none.
 	Permanent bool `json:"permanent,omitempty"`
-	// Stack is the goroutine's stack, where the error was a panic.
+	// Details are facts that programs can read: at most MaxDetails of them.
+	Details Values `json:"details,omitempty"`
+	// Stack is the goroutine's stack, where the error was a panic, or what a handler gave as its own.
 	Stack string `json:"stack,omitempty"`
 	// Causes is the chain below, nearest first.
 	Causes []Failure `json:"causes,omitempty"`

@@ -51,6 +51,8 @@ const (
 	// MaxFailures bounds a failure with all of its causes: a longer chain
 	// does not help a person.
 	MaxFailures = 100
+	// MaxDetails bounds the details of one failure.
+	MaxDetails = 16
 	// MaxChangeAttempts bounds the attempts in one change of an atom. One outcome ends one attempt
 	// and begins one; each further one is compared with all the others.
 	MaxChangeAttempts = 100
@@ -261,7 +263,7 @@ func (l Limits) CheckUpdate(u *Update) error {
 }
 
 // CheckFailure checks a failure and its causes; nil is accepted. Messages and stacks may hold any
-// bytes; together they may be as long as one value.
+// bytes; together with the details they may be as long as one value.
 func (l Limits) CheckFailure(field string, f *Failure) error {
 	if f == nil {
 		return nil
@@ -277,7 +279,10 @@ func (l Limits) CheckFailure(field string, f *Failure) error {
 		if err := l.checkOptionalName(field+" step", next.Step); err != nil {
 			return err
 		}
-		count, size = count+1, size+len(next.Message)+len(next.Stack)
+		if err := l.CheckDetails(field+" details", next.Details); err != nil {
+			return err
+		}
+		count, size = count+1, size+len(next.Message)+len(next.Stack)+next.Details.Size()
 		for i := range next.Causes {
 			rest = append(rest, &next.Causes[i])
 		}
@@ -289,6 +294,14 @@ func (l Limits) CheckFailure(field string, f *Failure) error {
 		return &LimitError{Field: field, Limit: int64(l.Value), Size: int64(size), Unit: "bytes"}
 	}
 	return nil
+}
+
+// CheckDetails checks the details of a failure, their sizes one by one.
+func (l Limits) CheckDetails(field string, details Values) error {
+	if len(details) > MaxDetails {
+		return &LimitError{Field: field, Limit: MaxDetails, Size: int64(len(details)), Unit: "values"}
+	}
+	return l.CheckValues(field, details)
 }
 
 func (l Limits) checkOptionalName(field, name string) error {

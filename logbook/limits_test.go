@@ -221,6 +221,13 @@ func TestCheckFailure(t *testing.T) {
 		}
 		return &f
 	}
+	details := func(n int) logbook.Values {
+		values := logbook.Values{}
+		for i := range n {
+			values[fmt.Sprintf("%02d", i)] = []byte("1")
+		}
+		return values
+	}
 	wide := &logbook.Failure{Kind: "k", Causes: make([]logbook.Failure, logbook.MaxFailures)}
 	for i := range wide.Causes {
 		wide.Causes[i].Kind = "k"
@@ -232,6 +239,10 @@ func TestCheckFailure(t *testing.T) {
 	}{
 		{"none", nil, fine},
 		{"any bytes", &logbook.Failure{Kind: "k", Message: "\xff\x00", Stack: "\n\t"}, fine},
+		{"details", &logbook.Failure{Kind: "k", Details: details(4)}, fine},
+		{"details over it", &logbook.Failure{Kind: "k", Details: details(logbook.MaxDetails + 1)}, check{"f details", logbook.MaxDetails}},
+		{"details that are too long", &logbook.Failure{Kind: "k", Message: text(15), Details: details(1)}, check{"f", 16}},
+		{"a detail that is no JSON", &logbook.Failure{Kind: "k", Details: logbook.Values{"a": []byte("x")}}, check{"f details.a", 0}},
 		{"no kind", &logbook.Failure{Message: "m"}, check{"f kind", 0}},
 		{"kind over the limit", &logbook.Failure{Kind: text(9)}, check{"f kind", 8}},
 		{"step over the limit", &logbook.Failure{Kind: "k", Step: text(9)}, check{"f step", 8}},

@@ -72,6 +72,8 @@ func inside(message proto.Message, at valuekeys.Place) valuekeys.Place {
 		return valuekeys.Place{Owner: m.GetFlow()}
 	case *v1.Intervention:
 		return valuekeys.Place{Owner: m.GetFlow(), Step: m.GetStep(), Name: m.GetId()}
+	case *v1.Failure:
+		return valuekeys.Place{} // nodes copy failures between a job, its flow and their records
 	case *v1.AtomDetail:
 		at.Step = m.GetName()
 	case *v1.AtomChange:

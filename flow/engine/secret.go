@@ -258,6 +258,16 @@ func (h *hidden) tree(value any) any {
 // failure is a copy of a failure without secrets.
 func (h *hidden) failure(f logbook.Failure) logbook.Failure {
 	f.Kind, f.Message, f.Stack = h.text(f.Kind), h.text(f.Message), h.text(f.Stack)
+	details := f.Details
+	f.Details = nil
+	for name, value := range details {
+		if shown, err := h.value(value); err == nil { // what is no JSON is no detail
+			if f.Details == nil {
+				f.Details = make(logbook.Values, len(details))
+			}
+			f.Details[h.whole.Replace(name)] = shown
+		}
+	}
 	f.Causes = slices.Clone(f.Causes)
 	for i := range f.Causes {
 		f.Causes[i] = h.failure(f.Causes[i])
@@ -289,7 +299,7 @@ func (h *hidden) report(r *report, limits *logbook.Limits) {
 	}
 	if r.failure != nil {
 		shown := h.failure(*r.failure)
-		r.failure = &shown
+		r.failure = flow.FitFailure(&shown, *limits)
 	}
 	r.stderr = h.text(r.stderr)
 }

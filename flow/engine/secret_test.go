@@ -93,6 +93,9 @@ func TestSecretsAreNeverRecorded(t *testing.T) {
 		{"cause of a failure", secretStep{execute: func(c *flow.Call) (any, error) {
 			return nil, &logbook.Failure{Kind: "k", Message: "m", Causes: []logbook.Failure{{Kind: "k", Message: argument(c)}}}
 		}}, `"message":"[secret db]"`},
+		{"details of a failure", secretStep{execute: func(c *flow.Call) (any, error) {
+			return nil, flow.WithDetails(errors.New("x"), map[string]any{argument(c): 1, "login": map[string]string{"password": argument(c)}})
+		}}, `"login":{"password":"[secret db]"}`},
 		{"panic", secretStep{execute: func(c *flow.Call) (any, error) { panic(argument(c)) }}, `[secret db]`},
 		{"stderr", secretStep{execute: func(c *flow.Call) (any, error) {
 			c.KeepStderr(password[5:]+"\nlogging in with "+argument(c)+"\nagain "+password[:12], true)

@@ -35,6 +35,7 @@ const (
 	attemptOverhead    = 160
 	failureOverhead    = 48
 	progressOverhead   = 48
+	detailOverhead     = 16
 	definitionOverhead = 16
 	// usualChanges is the capacity of a new update: the end of one step and the mark of
 	// the next.
@@ -288,7 +289,7 @@ func sizeOfFailure(f *logbook.Failure) int {
 	if f == nil {
 		return 0
 	}
-	size := failureOverhead + len(f.Kind) + len(f.Message) + len(f.Step) + len(f.Stack)
+	size := failureOverhead + len(f.Kind) + len(f.Message) + len(f.Step) + len(f.Stack) + detailOverhead*len(f.Details) + f.Details.Size()
 	for i := range f.Causes {
 		size += sizeOfFailure(&f.Causes[i])
 	}

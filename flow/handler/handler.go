@@ -41,6 +41,11 @@
 // often as the step's policy says, as 75 is. The lines of stderr can be read
 // while the handler runs (flow.Output), and their end is kept with the attempt.
 //
+// A handler that fails may print an object that says more of its failure. All fields are optional,
+// and causes are objects like it:
+//
+//	{"failure": {"kind": "card.declined", "message": "no", "details": {"limit": 40}, "stack": "", "causes": []}}
+//
 // A handler that waits for something which it has begun ends with status 75 and prints an
 // object: not_yet is the time until the handler runs again, and details, if there are
 // any, are for people:

@@ -250,9 +250,9 @@ func (t *task) outcome(ctx context.Context, name string, p *process, end ending)
 		if err := notYet(name, p.stdout.kept); err != nil {
 			return nil, err
 		}
-		return nil, exitFailure(name, ExitTryAgain, said)
+		return nil, t.failed(name, ExitTryAgain, said, p.stdout.kept)
 	case !end.state.Success():
-		return nil, exitFailure(name, end.state.ExitCode(), said)
+		return nil, t.failed(name, end.state.ExitCode(), said, p.stdout.kept)
 	}
 	return t.result(name, p.stdout.kept)
 }

@@ -57,6 +57,7 @@ func TestOutcomes(t *testing.T) {
 		code         int
 		permanent    bool
 		message      string // a pattern
+		whole        string // the record; empty: any
 	}{
 		{name: "echoes", script: `cat`, result: `{"a":1,"b":"<x> & ü"}`},
 		{name: "number", script: `echo ' 42 '`, result: `42`},
@@ -83,6 +84,19 @@ func TestOutcomes(t *testing.T) {
 		{name: "not-yet-twice", script: `echo '{"not_yet":"30s","not_yet":"1s"}'; exit 75`, kind: logbook.FailureResult, code: handler.ExitTryAgain, message: `duplicate .*"not_yet"`},
 		{name: "not-yet-details", script: `echo '{"not_yet":"30s","details":1e999}'; exit 75`, kind: logbook.FailureResult, code: handler.ExitTryAgain, message: `1e999`},
 		{name: "exit-1", script: `echo '{"a":1}'; echo first >&2; echo the reason >&2; exit 1`, kind: logbook.FailureExit, code: 1, message: `^handler exit-1 ended with status 1: the reason$`},
+		{name: "says-more", script: `echo '{"failure":{"kind":"card.declined","message":"no money","details":{"limit":40},"stack":"pay.py:7","causes":[{"message":"403"}]}}'; echo oops >&2; exit 65`,
+			kind: "card.declined", code: handler.ExitPermanent, permanent: true, message: `^no money$`,
+			whole: `{"kind":"card.declined","message":"no money","code":65,"permanent":true,"details":{"limit":40},"stack":"pay.py:7","causes":[{"kind":"handler.exit","message":"403"}]}`},
+		{name: "says-details", script: `echo '{"failure":{"details":{"limit":40}}}'; echo oops >&2; exit 75`, kind: logbook.FailureExit, code: handler.ExitTryAgain, message: `asks for another try: oops$`,
+			whole: `{"kind":"handler.exit","message":"handler says-details ended with status 75, which asks for another try: oops","code":75,"details":{"limit":40}}`},
+		{name: "says-nothing", script: `echo '{"failure":null}'; exit 1`, kind: logbook.FailureExit, code: 1, message: `^handler says-nothing ended with status 1$`},
+		{name: "says-code", script: `echo '{"failure":{"code":7}}'; exit 1`, kind: logbook.FailureExit, code: 1,
+			message: `^handler says-code ended with status 1; the failure that handler says-code has printed is passed over: json: unknown field "code"$`},
+		{name: "says-text", script: `echo '{"failure":"text"}'; exit 1`, kind: logbook.FailureExit, code: 1, message: `status 1; .* is passed over: json: cannot unmarshal string`},
+		{name: "says-twice", script: `echo '{"failure":{"details":{"a":1,"a":2}}}'; exit 1`, kind: logbook.FailureExit, code: 1, message: `is passed over: .*key twice`},
+		{name: "says-too-much", script: `printf '{"failure":{"details":{'; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do printf '"%s":1,' $i; done; echo '"17":1}}}'; exit 1`,
+			kind: logbook.FailureExit, code: 1, message: `status 1; its details are left out: failure details is too large: 17 values, and the limit is 16$`},
+		{name: "says-and-succeeds", script: `echo '{"failure":{}}'`, result: `{"failure":{}}`},
 		{name: "exit-65", script: `exit 65`, kind: logbook.FailureExit, code: handler.ExitPermanent, permanent: true, message: `forbids another try`},
 		{name: "exit-75", script: `exit 75`, kind: logbook.FailureExit, code: handler.ExitTryAgain, message: `asks for another try`},
 		{name: "exit-75-other", script: `echo '{"a":1}'; exit 75`, kind: logbook.FailureExit, code: handler.ExitTryAgain, message: `asks for another try`},
@@ -114,6 +128,10 @@ func TestOutcomes(t *testing.T) {
 			var failure *logbook.Failure
 			if !errors.As(err, &failure) || result != nil {
 				t.Fatalf("result %v, error %v, want a failure", result, err)
+			}
+			failure = flow.FailureOf(failure)
+			if whole, _ := json.Marshal(failure); row.whole != "" && string(whole) != row.whole {
+				t.Errorf("the record is %s, want %s", whole, row.whole)
 			}
 			if failure.Kind != row.kind || failure.Code != row.code || failure.Permanent != row.permanent {
 				t.Errorf("failure %+v", failure)

@@ -17,6 +17,7 @@ func FailureToProto(f *logbook.Failure) *v1.Failure {
 		Code:      numberOf(f.Code),
 		Permanent: f.Permanent,
 		Stack:     text(f.Stack),
+		Details:   ValuesToProto(f.Details),
 	}
 	message.Causes = failuresToProto(f.Causes)
 	return message
@@ -43,6 +44,7 @@ func FailureFromProto(message *v1.Failure) *logbook.Failure {
 		Code:      int(message.Code),
 		Permanent: message.Permanent,
 		Stack:     message.Stack,
+		Details:   ValuesFromProto(message.Details),
 	}
 	f.Causes = failuresFromProto(message.Causes)
 	return f

@@ -85,6 +85,7 @@ func failuresOfDepth(depth int) *rapid.Generator[logbook.Failure] {
 			Code:      numbers.Draw(t, "code"),
 			Permanent: rapid.Bool().Draw(t, "permanent"),
 			Stack:     rapid.String().Draw(t, "stack"),
+			Details:   values.Draw(t, "details"),
 		}
 		if depth > 0 {
 			f.Causes = list(failuresOfDepth(depth-1)).Draw(t, "causes")

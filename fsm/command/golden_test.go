@@ -57,7 +57,8 @@ func samplePosting() *v1.Posting {
 func sampleFailure() *v1.Failure {
 	return &v1.Failure{
 		Kind: "handler.exit", Message: "no rooms", Step: "hotel", Code: 3, Permanent: true,
-		Causes: []*v1.Failure{{Kind: "error", Message: "full", Stack: "main.go:1"}},
+		Details: []*v1.NamedValue{{Name: "city", Value: value(`"Oslo"`)}, {Name: "wanted", Value: value(`2`)}},
+		Causes:  []*v1.Failure{{Kind: "error", Message: "full", Stack: "main.go:1"}},
 	}
 }
 

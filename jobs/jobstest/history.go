@@ -133,7 +133,8 @@ func errorsKept(k *kit) {
 	ending.Reason = "no flights today"
 	ending.Failure = &logbook.Failure{
 		Kind: "weather", Message: "snow", Step: "fly", Code: 7, Stack: "sky.go:1",
-		Causes: []logbook.Failure{{Kind: "winter", Message: "it is January"}},
+		Details: logbook.Values{"wind": json.RawMessage("12.50"), "airport": json.RawMessage(`{"code":"ZRH"}`)},
+		Causes:  []logbook.Failure{{Kind: "winter", Message: "it is January"}},
 	}
 	k.wants("Abandon", k.Board.Abandon(k.ctx, ending), nil)
 	k.wants("Abandon again", k.Board.Abandon(k.ctx, ending), nil)

@@ -341,7 +341,8 @@ func failureChain(k *kit) {
 	const depth = 40
 	var chain logbook.Failure
 	for i := depth; i > 0; i-- {
-		next := logbook.Failure{Kind: fmt.Sprint("kind-", i), Message: fmt.Sprint("because of ", i), Step: "fly", Code: -i, Permanent: i%2 == 0, Stack: strings.Repeat("main.go\n", i)}
+		next := logbook.Failure{Kind: fmt.Sprint("kind-", i), Message: fmt.Sprint("because of ", i), Step: "fly", Code: -i, Permanent: i%2 == 0, Stack: strings.Repeat("main.go\n", i),
+			Details: logbook.Values{"z": json.RawMessage(fmt.Sprint(i)), "a": json.RawMessage(`{"b":[null]}`)}}
 		if i < depth {
 			next.Causes = []logbook.Failure{chain, {Kind: "beside", Message: "beside it"}}
 		}

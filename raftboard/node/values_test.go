@@ -48,7 +48,8 @@ func (c *canaries) value() json.RawMessage {
 }
 
 func (c *canaries) failure() *logbook.Failure {
-	return &logbook.Failure{Kind: logbook.FailureError, Message: c.text(), Stack: c.text(), Causes: []logbook.Failure{{Kind: "other", Message: c.text()}}}
+	return &logbook.Failure{Kind: logbook.FailureError, Message: c.text(), Stack: c.text(), Details: logbook.Values{"fact": c.value()},
+		Causes: []logbook.Failure{{Kind: "other", Message: c.text(), Details: logbook.Values{"fact": c.value()}}}}
 }
 
 // everything is all that a client can read of a job, its book and its flow.
@@ -224,6 +225,12 @@ func TestLongTextsFitWhenEncrypted(t *testing.T) {
 	failure := &logbook.Failure{Kind: logbook.FailureError, Message: long, Stack: long}
 	for range 100 {
 		failure.Causes = append(failure.Causes, logbook.Failure{Kind: logbook.FailureError, Message: "short", Stack: "short", Causes: failure.Causes[:min(1, len(failure.Causes))]})
+	}
+	for i := range failure.Causes {
+		failure.Causes[i].Details = logbook.Values{}
+		for name := range logbook.MaxDetails {
+			failure.Causes[i].Details[fmt.Sprint(name)] = json.RawMessage("1")
+		}
 	}
 	limits := logbook.MaxLimits
 	limits.Value = smallest

@@ -190,6 +190,7 @@ type Failure struct {
 	Permanent     bool                   `protobuf:"varint,5,opt,name=permanent,proto3" json:"permanent,omitempty"`
 	Stack         string                 `protobuf:"bytes,6,opt,name=stack,proto3" json:"stack,omitempty"`
 	Causes        []*Failure             `protobuf:"bytes,7,rep,name=causes,proto3" json:"causes,omitempty"`
+	Details       []*NamedValue          `protobuf:"bytes,8,rep,name=details,proto3" json:"details,omitempty"` // in the order of their names
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -269,6 +270,13 @@ func (x *Failure) GetStack() string {
 func (x *Failure) GetCauses() []*Failure {
 	if x != nil {
 		return x.Causes
+	}
+	return nil
+}
+
+func (x *Failure) GetDetails() []*NamedValue {
+	if x != nil {
+		return x.Details
 	}
 	return nil
 }
@@ -5224,7 +5232,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xc3\x01\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xf8\x01\n" +
 	"\aFailure\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x12\n" +
@@ -5232,7 +5240,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04code\x18\x04 \x01(\x05R\x04code\x12\x1c\n" +
 	"\tpermanent\x18\x05 \x01(\bR\tpermanent\x12\x14\n" +
 	"\x05stack\x18\x06 \x01(\tR\x05stack\x12.\n" +
-	"\x06causes\x18\a \x03(\v2\x16.conductord.v1.FailureR\x06causes\"\x96\x02\n" +
+	"\x06causes\x18\a \x03(\v2\x16.conductord.v1.FailureR\x06causes\x123\n" +
+	"\adetails\x18\b \x03(\v2\x19.conductord.v1.NamedValueR\adetails\"\x96\x02\n" +
 	"\x04Book\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12-\n" +
@@ -5810,152 +5819,153 @@ var file_conductord_v1_types_proto_goTypes = []any{
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	0,   // 0: conductord.v1.NamedValue.value:type_name -> conductord.v1.Value
 	3,   // 1: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
-	1,   // 2: conductord.v1.Book.meta:type_name -> conductord.v1.NamedValue
-	54,  // 3: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	54,  // 4: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
-	13,  // 5: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
-	10,  // 6: conductord.v1.Principal.grants:type_name -> conductord.v1.Grant
-	11,  // 7: conductord.v1.Principal.tokens:type_name -> conductord.v1.AccessToken
-	54,  // 8: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
-	54,  // 9: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
-	7,   // 10: conductord.v1.Quota.limits:type_name -> conductord.v1.Amounts
-	7,   // 11: conductord.v1.Quota.used:type_name -> conductord.v1.Amounts
-	54,  // 12: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
-	36,  // 13: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
-	54,  // 14: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
-	54,  // 15: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
-	54,  // 16: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
-	54,  // 17: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
-	54,  // 18: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
-	0,   // 19: conductord.v1.Factory.args:type_name -> conductord.v1.Value
-	12,  // 20: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
-	1,   // 21: conductord.v1.FlowDetail.store:type_name -> conductord.v1.NamedValue
-	1,   // 22: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.NamedValue
-	3,   // 23: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	54,  // 24: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	54,  // 25: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
-	2,   // 26: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
-	16,  // 27: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
-	14,  // 28: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
-	15,  // 29: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
-	2,   // 30: conductord.v1.FlowDetail.ended:type_name -> conductord.v1.Token
-	2,   // 31: conductord.v1.FlowDetail.begun:type_name -> conductord.v1.Token
-	0,   // 32: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	54,  // 33: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
-	2,   // 34: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	54,  // 35: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
-	19,  // 36: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
-	18,  // 37: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
-	17,  // 38: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
-	0,   // 39: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	54,  // 40: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	2,   // 41: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	54,  // 42: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	54,  // 43: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	0,   // 44: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
-	3,   // 45: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
-	3,   // 46: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
-	2,   // 47: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	3,   // 48: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	21,  // 49: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	14,  // 50: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	54,  // 51: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	19,  // 52: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	18,  // 53: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
-	4,   // 54: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,   // 55: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	1,   // 56: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
-	54,  // 57: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	54,  // 58: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	23,  // 59: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	55,  // 60: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	55,  // 61: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	55,  // 62: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	0,   // 63: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	1,   // 64: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
-	54,  // 65: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	54,  // 66: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	54,  // 67: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	54,  // 68: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	54,  // 69: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	28,  // 70: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	2,   // 71: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	3,   // 72: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	27,  // 73: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
-	54,  // 74: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	54,  // 75: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	54,  // 76: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	23,  // 77: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	55,  // 78: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	36,  // 79: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	54,  // 80: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	2,   // 81: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	3,   // 82: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	54,  // 83: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	54,  // 84: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	54,  // 85: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
-	55,  // 86: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
-	2,   // 87: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	54,  // 88: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	55,  // 89: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	28,  // 90: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	55,  // 91: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	55,  // 92: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	24,  // 93: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	4,   // 94: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	13,  // 95: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	2,   // 96: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	20,  // 97: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	3,   // 98: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	55,  // 99: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	55,  // 100: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	55,  // 101: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	54,  // 102: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	1,   // 103: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
-	54,  // 104: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	54,  // 105: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	36,  // 106: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	54,  // 107: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,   // 108: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	38,  // 109: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	27,  // 110: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
-	22,  // 111: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	55,  // 112: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	54,  // 113: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	54,  // 114: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	54,  // 115: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	54,  // 116: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	54,  // 117: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	54,  // 118: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	40,  // 119: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	54,  // 120: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	54,  // 121: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	54,  // 122: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	54,  // 123: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	54,  // 124: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	54,  // 125: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	36,  // 126: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	54,  // 127: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	46,  // 128: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	47,  // 129: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	48,  // 130: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	45,  // 131: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	55,  // 132: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	54,  // 133: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	54,  // 134: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	52,  // 135: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	54,  // 136: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	54,  // 137: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	49,  // 138: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	49,  // 139: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	50,  // 140: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	51,  // 141: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	53,  // 142: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	143, // [143:143] is the sub-list for method output_type
-	143, // [143:143] is the sub-list for method input_type
-	143, // [143:143] is the sub-list for extension type_name
-	143, // [143:143] is the sub-list for extension extendee
-	0,   // [0:143] is the sub-list for field type_name
+	1,   // 2: conductord.v1.Failure.details:type_name -> conductord.v1.NamedValue
+	1,   // 3: conductord.v1.Book.meta:type_name -> conductord.v1.NamedValue
+	54,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	54,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	13,  // 6: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
+	10,  // 7: conductord.v1.Principal.grants:type_name -> conductord.v1.Grant
+	11,  // 8: conductord.v1.Principal.tokens:type_name -> conductord.v1.AccessToken
+	54,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
+	54,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
+	7,   // 11: conductord.v1.Quota.limits:type_name -> conductord.v1.Amounts
+	7,   // 12: conductord.v1.Quota.used:type_name -> conductord.v1.Amounts
+	54,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
+	36,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
+	54,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
+	54,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
+	54,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
+	54,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
+	54,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
+	0,   // 20: conductord.v1.Factory.args:type_name -> conductord.v1.Value
+	12,  // 21: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
+	1,   // 22: conductord.v1.FlowDetail.store:type_name -> conductord.v1.NamedValue
+	1,   // 23: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.NamedValue
+	3,   // 24: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
+	54,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	54,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	2,   // 27: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
+	16,  // 28: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
+	14,  // 29: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
+	15,  // 30: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
+	2,   // 31: conductord.v1.FlowDetail.ended:type_name -> conductord.v1.Token
+	2,   // 32: conductord.v1.FlowDetail.begun:type_name -> conductord.v1.Token
+	0,   // 33: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
+	54,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	2,   // 35: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
+	54,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	19,  // 37: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
+	18,  // 38: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
+	17,  // 39: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
+	0,   // 40: conductord.v1.Progress.details:type_name -> conductord.v1.Value
+	54,  // 41: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	2,   // 42: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
+	54,  // 43: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	54,  // 44: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	0,   // 45: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
+	3,   // 46: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
+	3,   // 47: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
+	2,   // 48: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	3,   // 49: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	21,  // 50: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	14,  // 51: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
+	54,  // 52: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	19,  // 53: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	18,  // 54: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
+	4,   // 55: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,   // 56: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	1,   // 57: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
+	54,  // 58: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	54,  // 59: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	23,  // 60: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
+	55,  // 61: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	55,  // 62: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	55,  // 63: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 64: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	1,   // 65: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
+	54,  // 66: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	54,  // 67: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	54,  // 68: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	54,  // 69: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	54,  // 70: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	28,  // 71: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	2,   // 72: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	3,   // 73: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	27,  // 74: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
+	54,  // 75: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	54,  // 76: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	54,  // 77: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	23,  // 78: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	55,  // 79: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	36,  // 80: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	54,  // 81: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	2,   // 82: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	3,   // 83: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	54,  // 84: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	54,  // 85: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	54,  // 86: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
+	55,  // 87: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
+	2,   // 88: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	54,  // 89: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	55,  // 90: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	28,  // 91: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	55,  // 92: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	55,  // 93: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	24,  // 94: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	4,   // 95: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	13,  // 96: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	2,   // 97: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	20,  // 98: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	3,   // 99: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	55,  // 100: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	55,  // 101: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	55,  // 102: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	54,  // 103: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 104: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	54,  // 105: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	54,  // 106: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	36,  // 107: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	54,  // 108: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 109: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	38,  // 110: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	27,  // 111: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
+	22,  // 112: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	55,  // 113: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	54,  // 114: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	54,  // 115: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	54,  // 116: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	54,  // 117: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	54,  // 118: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	54,  // 119: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	40,  // 120: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	54,  // 121: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	54,  // 122: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	54,  // 123: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	54,  // 124: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	54,  // 125: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	54,  // 126: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	36,  // 127: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	54,  // 128: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	46,  // 129: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	47,  // 130: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	48,  // 131: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	45,  // 132: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	55,  // 133: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	54,  // 134: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	54,  // 135: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	52,  // 136: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	54,  // 137: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	54,  // 138: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	49,  // 139: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	49,  // 140: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	50,  // 141: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	51,  // 142: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	53,  // 143: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	144, // [144:144] is the sub-list for method output_type
+	144, // [144:144] is the sub-list for method input_type
+	144, // [144:144] is the sub-list for extension type_name
+	144, // [144:144] is the sub-list for extension extendee
+	0,   // [0:144] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }

@@ -54,6 +54,11 @@ func (m *Failure) UnknownField() (name string, found bool) {
 			return name, found
 		}
 	}
+	for _, item := range m.GetDetails() {
+		if name, found = item.UnknownField(); found {
+			return name, found
+		}
+	}
 	return "", false
 }
 

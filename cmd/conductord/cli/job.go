@@ -287,6 +287,9 @@ func failureFields(failure *logbook.Failure) []field {
 		{"failed step", failure.Step},
 		{"failure", failure.Kind + ": " + failure.Message},
 	}
+	if len(failure.Details) > 0 {
+		fields = append(fields, field{"failure details", valuesText(failure.Details)})
+	}
 	for len(failure.Causes) > 0 {
 		said := failure.Message
 		failure = &failure.Causes[0]
