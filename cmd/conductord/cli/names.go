@@ -107,28 +107,36 @@ func (p *Program) resolveIDs(cmd *cobra.Command, args []string) error {
 	})
 }
 
-// find finds the one id that begins so, or names those that do.
+// find finds the one id that begins so, or names those that do. A job and its own flow are one.
 func (s shortID) find(ctx context.Context, cluster Cluster) (string, error) {
 	var nouns []string
+	var all jobs.IDMatches
 	for _, prefix := range s.prefixes {
 		matches, err := cluster.FindIDs(ctx, prefix)
 		if err != nil {
 			return "", err
 		}
-		if len(matches.IDs) == 1 && !matches.More {
-			return matches.IDs[0].String(), nil
-		}
-		if len(matches.IDs) > 0 || matches.More {
-			return "", ambiguous(prefix, matches)
-		}
 		nouns = append(nouns, string(prefix.Noun))
+		if len(all.IDs) == 1 && len(matches.IDs) == 1 && !all.More && !matches.More {
+			job, err := cluster.Job(ctx, jobs.JobID{UUID: all.IDs[0]})
+			if err == nil && job.Flow.UUID == matches.IDs[0] {
+				continue
+			}
+		}
+		all.IDs, all.More = append(all.IDs, matches.IDs...), all.More || matches.More
 	}
-	return "", fmt.Errorf("no id of a %s begins with %s: %w", strings.Join(nouns, " or "), s.prefixes[0].Digits, jobs.ErrNotFound)
+	switch {
+	case len(all.IDs) == 0 && !all.More:
+		return "", fmt.Errorf("no id of a %s begins with %s: %w", strings.Join(nouns, " or "), s.prefixes[0].Digits, jobs.ErrNotFound)
+	case len(all.IDs) == 1 && !all.More:
+		return all.IDs[0].String(), nil
+	}
+	return "", ambiguous(s.prefixes[0].Digits, strings.Join(nouns, "s or "), all)
 }
 
 // ambiguous lists the candidates of a beginning that several ids have.
-func ambiguous(prefix jobs.IDPrefix, matches jobs.IDMatches) error {
-	lines := []string{fmt.Sprintf("%s is ambiguous: these ids of %ss begin so; give more of one:", prefix.Digits, prefix.Noun)}
+func ambiguous(digits, noun string, matches jobs.IDMatches) error {
+	lines := []string{fmt.Sprintf("%s is ambiguous: these ids of %ss begin so; give more of one:", digits, noun)}
 	for _, id := range matches.IDs {
 		lines = append(lines, "  "+id.String())
 	}

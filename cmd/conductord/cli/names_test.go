@@ -7,6 +7,7 @@ import (
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
 )
 
@@ -85,6 +86,38 @@ func TestShortIDs(t *testing.T) {
 		}
 		if got.code != row.code || !strings.Contains(text, row.says) || dialled != row.dials {
 			t.Errorf("conductord %s: dialled %d times, %+v", row.args, dialled, got)
+		}
+	}
+}
+
+// TestShortIDsOfJobsAndFlows: what begins as a job and as the flow of another one is neither.
+func TestShortIDsOfJobsAndFlows(t *testing.T) {
+	const flow, other, own, itsFlow = "03330000-0000-7000-8000-000000000002", "03330000-0000-7000-8000-000000000001", "05550000-0000-7000-8000-000000000001", "05550000-0000-7000-8000-000000000002"
+	cluster := openCluster(t)
+	post := func(job, flow string) {
+		posting := jobs.NewPosting("k", nil, nil)
+		posting.ID, posting.Flow = mustParse(t, jobs.ParseJobID, job), mustParse(t, logbook.ParseFlowID, flow)
+		posting.Book.Flows[0].ID = posting.Flow
+		if _, err := jobs.PostOne(t.Context(), cluster, posting); err != nil {
+			t.Fatal(err)
+		}
+	}
+	post("04440000-0000-7000-8000-000000000001", flow)
+	post(other, "04440000-0000-7000-8000-000000000002")
+	post(own, itsFlow)
+	for _, row := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"flow show 0333", cli.ExitUsage, "0333 is ambiguous: these ids of jobs or flows begin so; give more of one:\nconductord:   " + other + "\nconductord:   " + flow + "\n"},
+		{"flow show " + flow[:len(flow)-1], cli.ExitUsage, "is ambiguous"},
+		{"flow show " + flow, 0, flow},
+		{"flow show 0555", 0, itsFlow},
+	} {
+		got := run(t, cluster, strings.Fields(row.args)...)
+		if got.code != row.code || !strings.Contains(got.out+got.err, row.says) {
+			t.Errorf("%s: %+v", row.args, got)
 		}
 	}
 }
