@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/conductord/conductord/flow"
@@ -77,6 +78,12 @@ func (d *Document) located(err error) error {
 			if known, ok := d.places[name]; ok {
 				at = known
 				break
+			}
+		}
+		if errors.Is(found, flow.ErrCycle) {
+			text := found.Error()
+			if step, known := d.places[text[strings.LastIndex(text, " → ")+len(" → "):]]; known {
+				at = step
 			}
 		}
 		reason := found.Error()
