@@ -17,7 +17,7 @@ import (
 const maxBulkCalls = 25
 
 // bulkAction is something that can be done to all jobs of a filter.
-type bulkAction struct{ Text, Address string }
+type bulkAction struct{ Verb, Text, Address string }
 
 // bulkTexts are the actions that the list of jobs offers, with the text of their buttons.
 var bulkTexts = []struct {
@@ -34,12 +34,14 @@ func (v *visit) bulkActions(f *jobFilter) (actions []bulkAction) {
 	address := v.request.URL.Query()
 	address.Del("after")
 	address.Del("done")
-	if f.Board != "" {
-		address.Set("board", f.Board)
+	for name, value := range map[string]string{"board": f.Board, "state": f.State} {
+		if value != "" {
+			address.Set(name, value)
+		}
 	}
 	for _, of := range bulkTexts {
 		if _, err := (&jobs.Bulk{Action: of.action, Query: f.query()}).Narrowed(); err == nil {
-			actions = append(actions, bulkAction{of.text, v.board.views.address("bulk", string(of.action)) + "?" + address.Encode()})
+			actions = append(actions, bulkAction{string(of.action), of.text, v.board.views.address("bulk", string(of.action)) + "?" + address.Encode()})
 		}
 	}
 	return actions

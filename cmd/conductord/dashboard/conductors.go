@@ -139,10 +139,9 @@ func loadSessions(ctx context.Context, v *visit) (view, error) {
 // loadClaims lists claims of a session, an owner or a board. The leader alone knows their times.
 func loadClaims(ctx context.Context, v *visit) (view, error) {
 	request := &v1.ListClaimsRequest{Session: v.query("session"), Owner: v.query("owner"), Board: v.query("board"), After: v.query("after"), Limit: pageRows}
-	if request.Board == "" && !v.may(command.Read, access.AllBoards) {
-		if names, err := v.boards(ctx); err == nil && len(names) > 0 {
-			request.Board = names[0] // of a person that may not list the claims of all boards
-		}
+	var err error
+	if request.Board, err = v.listedBoard(ctx, request.Board); err != nil {
+		return view{}, err
 	}
 	said := "conductord claim list"
 	for _, of := range []struct{ flag, value string }{{"session", request.Session}, {"owner", request.Owner}, {"board", request.Board}} {

@@ -76,6 +76,7 @@ func (t *templates) funcs() template.FuncMap {
 		"names":   func(all []string) string { return cutText(strings.Join(all, ", ")) },
 		"length":  func(d *durationpb.Duration) string { return durationText(d.AsDuration()) },
 		"failure": func(e *v1.JobError) string { return cutText(failureText(e.GetReason(), e.GetFailure())) },
+		"reason":  func(j *v1.Job) string { return cutText(failureText(j.GetReason(), j.GetFailure())) },
 		"remedy":  remedyText,
 		"command": func(remedy string) bool { return strings.HasPrefix(remedy, "conductord ") },
 		"outcome": func(job *v1.Job) badge { return stateOf(job.GetState(), job.GetOutcome()) },

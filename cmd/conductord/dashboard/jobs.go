@@ -12,7 +12,6 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/jobs/access"
 )
 
 // pageRows is how many rows a list shows at once.
@@ -82,13 +81,22 @@ func (v *visit) jobQuery() (jobFilter, *v1.ListJobsRequest, error) {
 		if at.text == "" {
 			continue
 		}
-		stamp, err := time.Parse(dateForm, at.text)
+		stamp, err := parseDate(at.name, at.text)
 		if err != nil {
-			return f, nil, fmt.Errorf("%w: field %s is %.64q, and must be a time in UTC such as 2026-01-31T18:30", jobs.ErrInvalid, at.name, at.text)
+			return f, nil, err
 		}
 		at.set(stamp)
 	}
 	return f, q, nil
+}
+
+// parseDate reads a time as browsers write it; it is UTC.
+func parseDate(name, text string) (time.Time, error) {
+	stamp, err := time.Parse(dateForm, text)
+	if err != nil {
+		return stamp, fmt.Errorf("%w: field %s is %.64q, and must be a time in UTC such as 2026-01-31T18:30", jobs.ErrInvalid, name, text)
+	}
+	return stamp, nil
 }
 
 func stateIsOutcome(word string) bool { return slices.Contains(outcomes, jobs.Outcome(word)) }
@@ -111,10 +119,10 @@ func loadJobs(ctx context.Context, v *visit) (view, error) {
 	if data.Boards, err = v.boards(ctx); err != nil {
 		return view{}, err
 	}
-	if query.Board == "" && !v.may(command.Read, access.AllBoards) && len(data.Boards) > 0 {
-		query.Board = data.Boards[0] // of a person that may not list all boards
-		filter.Board = query.Board
+	if query.Board, err = v.listedBoard(ctx, query.Board); err != nil {
+		return view{}, err
 	}
+	filter.Board = query.Board
 	data.Filter = filter
 	answer, err := ask(ctx, v.api.board.ListJobs, query)
 	if err != nil {

@@ -26,7 +26,7 @@ type operation struct {
 // input is a field of the form of an operation.
 type input struct {
 	Name, Label string
-	Kind        string // check or number; empty: text
+	Kind        string // check, number or datetime-local; empty: text
 	Value       string
 	Choices     []string // empty: it is no choice
 }

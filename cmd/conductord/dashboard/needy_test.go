@@ -1,0 +1,151 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
+	"github.com/conductord/conductord/logbook"
+)
+
+// claimed posts a job of a board and claims it in a session of its own.
+func (s *site) claimed(board, name string, retry *jobs.RetryPolicy) jobs.Job {
+	s.t.Helper()
+	ctx, session := s.t.Context(), jobs.NewSessionID()
+	if _, err := s.operator.OpenSession(ctx, jobs.Opening{ID: session, Name: "worker", TTL: time.Minute}); err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := jobs.PostOne(ctx, s.operator, jobs.Posting{Board: board, Name: name, Kind: "work", Retry: retry}); err != nil {
+		s.t.Fatal(err)
+	}
+	claimed, err := s.operator.ClaimNext(ctx, jobs.ClaimRequest{Session: session, Nonce: jobs.NewNonce(), Boards: []string{board}, Kinds: []string{"work"}, Max: 1})
+	if err != nil || len(claimed) != 1 {
+		s.t.Fatal(err, claimed)
+	}
+	return claimed[0].Job
+}
+
+// The lists of jobs that need a person show them with the reason, and offer what the person may do.
+func TestTrashPages(t *testing.T) {
+	s := open(t)
+	ctx := t.Context()
+	for _, board := range []string{"one", "two"} {
+		broken := s.claimed(board, "broken on "+board, nil)
+		if err := s.operator.Trash(ctx, jobs.Ending{Job: broken.ID, Token: broken.Token, Reason: "no handler <paint>"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parked := s.claimed("one", "weary", &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 1}, OnFailure: jobs.FailureParks})
+	if err := s.operator.Consume(ctx, jobs.Ending{Job: parked.ID, Token: parked.Token, Outcome: jobs.OutcomeFailed, Reason: "mail is down"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jobs.PostOne(ctx, s.operator, jobs.Posting{Board: "one", Name: "merely held", Kind: "work", Hold: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		who, path string
+		has, not  []string
+	}{
+		{"viewer", "trash", []string{"broken on one", "no handler &lt;paint&gt;", "conductord trash list --board one"}, []string{"broken on two", `method="post" action="/dashboard/jobs`, "To all of them"}},
+		{"operator", "trash", []string{"broken on one", "/retry\"", "bulk/purge?", "state=trashed"}, []string{"broken on two", "bulk/cancel"}},
+		{"blind", "trash", []string{"broken on one", "broken on two"}, nil},
+		{"blind", "trash?board=two", []string{"broken on two"}, []string{"broken on one"}},
+		{"operator", "parked", []string{"weary", "mail is down", "bulk/retry?", "--state held,suspended"}, []string{"merely held", "bulk/cancel", "broken"}},
+		{"viewer", "parked", []string{"weary"}, []string{"merely held", `method="post" action="/dashboard/jobs`}},
+	} {
+		response, text := s.request(http.MethodGet, row.who, "/dashboard/"+row.path, nil)
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("%s of %s: status %d", row.path, row.who, response.StatusCode)
+		}
+		s.holds(text, row.path+" of "+row.who, row.has, row.not)
+	}
+	if response, text := s.request(http.MethodPost, "operator", "/dashboard/bulk/retry?board=one&state=held", nil); response.StatusCode != http.StatusSeeOther {
+		t.Errorf("status %d: %s", response.StatusCode, text)
+	}
+	if now, err := s.operator.Job(ctx, parked.ID); err != nil || now.State != jobs.StateClaimable {
+		t.Errorf("the parked job is %s after its retry (%v)", now.State, err)
+	}
+}
+
+// holds says which of the wanted parts a page lacks, and which of the unwanted it has.
+func (s *site) holds(text, what string, has, not []string) {
+	s.t.Helper()
+	_, main, _ := strings.Cut(text, "<body")
+	for _, part := range has {
+		if !strings.Contains(main, part) {
+			s.t.Errorf("%s does not show %q:\n%s", what, part, main)
+		}
+	}
+	for _, part := range not {
+		if strings.Contains(main, part) {
+			s.t.Errorf("%s shows %q:\n%s", what, part, main)
+		}
+	}
+}
+
+// The pages of schedules show their slots, and what is done to a schedule is done in the person's name.
+func TestSchedulePages(t *testing.T) {
+	s := open(t)
+	ctx := t.Context()
+	ref := schedules.Ref{Board: "one", Name: "night/ly"}
+	save := func(board string) {
+		t.Helper()
+		if _, err := s.operator.SaveSchedule(ctx, schedules.Schedule{
+			Board: board, Name: ref.Name, Rule: "0 3 * * *", Zone: "Europe/Berlin", Overlap: schedules.OverlapAllow, Posting: jobs.Posting{Kind: "work"},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save("one")
+	save("two")
+	stands := func() string {
+		report, err := s.operator.Schedule(ctx, ref, schedules.Look{History: 100})
+		if err != nil {
+			return "gone"
+		}
+		said := fmt.Sprintf("%d posted", report.Schedule.Posted)
+		if pause := report.Schedule.Pause; pause != nil {
+			said += ", paused by " + pause.By + ": " + pause.Reason
+		}
+		return said
+	}
+	const page = "schedules/one/night%2Fly"
+	for _, row := range []struct {
+		who, path string
+		form      url.Values // not nil: the form is sent
+		status    int
+		has, not  []string
+		stands    string
+	}{
+		{"viewer", "schedules", nil, 200, []string{`/schedules/one/night%2Fly"`, "Europe/Berlin", "schedule list --board one"}, []string{"/schedules/two/"}, "0 posted"},
+		{"blind", "schedules", nil, 200, []string{"/schedules/two/"}, nil, "0 posted"},
+		{"viewer", page, nil, 200, []string{"<code>0 3 * * *</code>", "No slot has been decided", "allow", "conductord schedule show night/ly --board one"}, []string{`method="post" action="/dashboard/schedules`}, "0 posted"},
+		{"viewer", page + "/run", url.Values{}, 403, nil, nil, "0 posted"},
+		{"operator", page, nil, 200, []string{`/run"`, `/pause"`, `/backfill"`, `type="datetime-local"`}, []string{`/resume"`}, "0 posted"},
+		{"operator", page + "/run", url.Values{}, 303, nil, nil, "1 posted"},
+		{"operator", page, nil, 200, []string{"run by operator", `href="/dashboard/jobs/`}, nil, "1 posted"},
+		{"operator", page + "/pause", url.Values{"reason": {"moving"}}, 303, nil, nil, "1 posted, paused by operator: moving"},
+		{"operator", page, nil, 200, []string{"Paused by operator", "moving", `/resume"`, "if it is resumed now"}, []string{`/pause"`}, "1 posted, paused by operator: moving"},
+		{"operator", page + "/resume", url.Values{}, 303, nil, nil, "1 posted"},
+		{"operator", page + "/backfill", url.Values{"from": {"2026-01-01T00:00"}, "to": {"2026-01-04T00:00"}}, 303, nil, nil, "4 posted"},
+		{"operator", page + "/backfill", url.Values{"from": {"yesterday"}, "to": {"2026-01-04T00:00"}}, 400, []string{"field from is"}, nil, "4 posted"},
+		{"operator", page + "/backfill", url.Values{"from": {"1990-01-01T00:00"}, "to": {"2026-01-04T00:00"}}, 429, []string{"1000"}, nil, "4 posted"},
+		{"operator", "schedules/one/none", nil, 404, []string{"not found"}, nil, "4 posted"},
+		{"operator", page + "/delete", url.Values{}, 303, nil, nil, "gone"},
+	} {
+		method := http.MethodGet
+		if row.form != nil {
+			method = http.MethodPost
+		}
+		response, text := s.request(method, row.who, "/dashboard/"+row.path, row.form)
+		if have := stands(); response.StatusCode != row.status || have != row.stands {
+			t.Errorf("%s by %s: status %d and %q, want %d and %q\n%s", row.path, row.who, response.StatusCode, have, row.status, row.stands, text)
+		}
+		s.holds(text, row.path+" of "+row.who, row.has, row.not)
+	}
+}

@@ -1,0 +1,161 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
+)
+
+// What the page of a schedule shows of its slots. More is on the command line.
+const (
+	shownSlots   = 10
+	shownRecords = 50
+)
+
+// schedulesData is what the list of schedules shows.
+type schedulesData struct {
+	Schedules []*v1.Schedule
+	More      pager
+}
+
+// loadSchedules lists the schedules that the person may see, by board and name.
+func loadSchedules(ctx context.Context, v *visit) (view, error) {
+	board, err := v.listedBoard(ctx, v.query("board"))
+	if err != nil {
+		return view{}, err
+	}
+	answer, err := ask(ctx, v.api.schedules.List, &v1.ListSchedulesRequest{Board: board, After: v.query("after"), Limit: pageRows, Stale: true})
+	data := schedulesData{answer.GetSchedules(), v.more(answer.GetNext())}
+	return view{Title: "Schedules", Command: "conductord schedule list" + boardFlag(board), Data: data}, err
+}
+
+// scheduleData is what the page of a schedule shows.
+type scheduleData struct {
+	Schedule   *v1.Schedule
+	Overlap    string
+	Missed     string
+	Upcoming   []time.Time
+	Records    []slotRow // the latest first
+	All        bool      // no older record is kept
+	Operations []operation
+}
+
+// slotRow is a record of slots, with the text of its state.
+type slotRow struct {
+	*v1.SlotRecord
+	State badge
+}
+
+var slotStates = map[schedules.SlotState]badge{
+	schedules.SlotPosted: {"posted", "✓", "good"}, schedules.SlotWaiting: {"waiting", "○", "wait"}, schedules.SlotSkipped: {"skipped", "⊘", "calm"},
+}
+
+// loadSchedule shows a schedule: its next slots, and what has become of the latest ones.
+func loadSchedule(ctx context.Context, v *visit) (view, error) {
+	board, name := v.request.PathValue("board"), v.request.PathValue("name")
+	answer, err := ask(ctx, v.api.schedules.Get, &v1.GetScheduleRequest{Board: board, Name: name, Upcoming: shownSlots, History: shownRecords, Stale: true})
+	if err != nil {
+		return view{}, err
+	}
+	s := answer.GetSchedule()
+	data := scheduleData{
+		Schedule: s, Overlap: cmp.Or(s.GetOverlap(), string(schedules.OverlapSkip)), Missed: missedText(s), All: len(answer.GetHistory()) == int(s.GetRecords()),
+		Operations: v.offered(scheduleOperations(name, s), board, "schedules", board, name),
+	}
+	for _, slot := range answer.GetUpcoming() {
+		data.Upcoming = append(data.Upcoming, slot.AsTime())
+	}
+	for _, record := range answer.GetHistory() {
+		data.Records = append(data.Records, slotRow{record, slotStates[schedules.SlotState(record.GetState())]})
+	}
+	return view{
+		Title: "Schedule " + name, Command: "conductord schedule show " + cli.Quoted(name) + boardFlag(board), Data: data, Watch: &v1.WatchRequest{Board: board},
+	}, nil
+}
+
+func missedText(s *v1.Schedule) string {
+	switch schedules.MissedPolicy(s.GetMissed()) {
+	case schedules.MissedNone:
+		return "are skipped"
+	case schedules.MissedWindow:
+		return "are posted, those of the last " + durationText(s.GetMissedWindow().AsDuration())
+	}
+	return fmt.Sprintf("are skipped, except the latest %d", max(1, s.GetMissedLast()))
+}
+
+// scheduleOperations is the table of what can be done to a schedule; s is nil when it is done.
+func scheduleOperations(name string, s *v1.Schedule) []operation {
+	said := func(verb string) string {
+		return "conductord schedule " + verb + " " + cli.Quoted(name) + boardFlag(s.GetBoard())
+	}
+	on := func(call func(ctx context.Context, v *visit, board string) error) func(context.Context, *visit) (string, error) {
+		return func(ctx context.Context, v *visit) (string, error) {
+			board := v.request.PathValue("board")
+			return addressBelow("schedules", board, name), call(ctx, v, board)
+		}
+	}
+	return []operation{
+		{
+			Verb: "run", Text: "Run now", Command: said("run"), Help: "A job is posted for this moment, whatever its rule, its overlap policy and a pause say.",
+			permission: command.Operate, do: on(func(ctx context.Context, v *visit, board string) error {
+				_, err := ask(ctx, v.api.schedules.Run, &v1.RunScheduleRequest{Board: board, Name: name, By: dashboardName})
+				return err
+			}),
+		},
+		{
+			Verb: "pause", Text: "Pause", Command: said("pause"), Help: "It posts nothing until it is resumed. Jobs that it has posted go on.", Inputs: []input{why},
+			permission: command.Operate, unfit: s.GetPause() != nil, do: on(func(ctx context.Context, v *visit, board string) error {
+				_, err := ask(ctx, v.api.schedules.Pause, &v1.PauseScheduleCommand{Board: board, Name: name, By: dashboardName, Reason: v.form("reason")})
+				return err
+			}),
+		},
+		{
+			Verb: "resume", Text: "Resume", Command: said("resume"), Help: "It posts again. The slots of the pause are recorded as skipped.",
+			permission: command.Operate, unfit: s.GetPause() == nil, do: on(func(ctx context.Context, v *visit, board string) error {
+				_, err := ask(ctx, v.api.schedules.Resume, &v1.ResumeScheduleRequest{Board: board, Name: name})
+				return err
+			}),
+		},
+		{
+			Verb: "backfill", Text: "Backfill", Command: said("backfill") + " --from TIME --to TIME", Danger: true,
+			Help:       fmt.Sprintf("Jobs are posted for slots of the past that have none, at most %d.", schedules.MaxBackfill),
+			Inputs:     []input{{Name: "from", Label: "From (UTC)", Kind: "datetime-local"}, {Name: "to", Label: "To (UTC), not included", Kind: "datetime-local"}},
+			permission: command.Operate, do: on(backfill),
+		},
+		{
+			Verb: "delete", Text: "Delete", Command: said("delete"), Help: "It is removed with the record of its slots. Its jobs stay.", Danger: true,
+			permission: command.Operate, do: func(ctx context.Context, v *visit) (string, error) {
+				_, err := ask(ctx, v.api.schedules.Delete, &v1.DeleteScheduleCommand{Board: v.request.PathValue("board"), Name: name})
+				return "schedules", err
+			},
+		},
+	}
+}
+
+// backfill posts the slots of a time that have no job. One call posts as many as fit into one write.
+func backfill(ctx context.Context, v *visit, board string) error {
+	request := &v1.BackfillScheduleRequest{Board: board, Name: v.request.PathValue("name"), By: dashboardName, Nonce: jobs.NewNonce().String()}
+	from, err := parseDate("from", v.form("from"))
+	if err != nil {
+		return err
+	}
+	to, err := parseDate("to", v.form("to"))
+	if err != nil {
+		return err
+	}
+	request.From, request.To = command.TimeToProto(from), command.TimeToProto(to)
+	for range maxBulkCalls {
+		answer, err := ask(ctx, v.api.schedules.Backfill, request)
+		if request.From = answer.GetNext(); err != nil || request.From == nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: the time holds more slots than one request posts; those before %s are posted", jobs.ErrLimit, request.From.AsTime().Format(dateForm))
+}

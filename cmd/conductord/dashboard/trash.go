@@ -1,0 +1,81 @@
+package dashboard
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
+)
+
+// trashData is what the lists of jobs show that need a person: those in the trash, or those that are parked.
+type trashData struct {
+	Parked   bool
+	Board    string // of the filter; empty: all
+	Jobs     []*v1.Job
+	Operable map[string]bool // by board: the person may operate its jobs
+	Bulk     []bulkAction
+	More     pager
+}
+
+// loadTrash lists the jobs that could not be done, the newest first.
+func loadTrash(ctx context.Context, v *visit) (view, error) {
+	data, watch, err := v.needy(ctx, jobs.StateTrashed)
+	return view{Title: "Trash", Command: "conductord trash list" + boardFlag(data.Board), Data: data, Watch: watch}, err
+}
+
+// loadParked lists the jobs that their retry policy holds for a person. No index holds just these, so a page
+// of 50 held and suspended jobs may show fewer.
+func loadParked(ctx context.Context, v *visit) (view, error) {
+	data, watch, err := v.needy(ctx, jobs.StateHeld, jobs.StateSuspended)
+	data.Parked = true
+	data.Bulk = slices.DeleteFunc(data.Bulk, func(a bulkAction) bool { return a.Verb != string(jobs.ActionRetry) }) // the others mean all that are held
+	data.Jobs = slices.DeleteFunc(data.Jobs, func(j *v1.Job) bool { return !j.GetParked() })
+	return view{Title: "Parked jobs", Command: "conductord job list --state held,suspended" + boardFlag(data.Board), Data: data, Watch: watch}, err
+}
+
+func (v *visit) needy(ctx context.Context, states ...jobs.State) (data trashData, watch *v1.WatchRequest, err error) {
+	query := &v1.ListJobsRequest{Board: v.query("board"), Order: string(jobs.OrderNewest), After: v.query("after"), Limit: pageRows, Stale: true}
+	for _, state := range states {
+		query.States = append(query.States, string(state))
+	}
+	if query.Board, err = v.listedBoard(ctx, query.Board); err != nil {
+		return data, nil, err
+	}
+	answer, err := ask(ctx, v.api.board.ListJobs, query)
+	data = trashData{Board: query.Board, Jobs: answer.GetJobs(), More: v.more(answer.GetNext()), Operable: map[string]bool{}}
+	for _, job := range data.Jobs {
+		data.Operable[job.GetBoard()] = v.may(command.Operate, job.GetBoard())
+	}
+	data.Bulk = v.bulkActions(&jobFilter{Board: query.Board, State: string(states[0])})
+	return data, &v1.WatchRequest{Board: query.Board}, err
+}
+
+// listedBoard is the board to list: the first that the person may see, when none was asked for and the person
+// may not list all boards.
+func (v *visit) listedBoard(ctx context.Context, asked string) (string, error) {
+	if asked != "" || v.may(command.Read, access.AllBoards) {
+		return asked, nil
+	}
+	names, err := v.boards(ctx)
+	for _, grant := range v.who.GetGrants() {
+		if board := grant.GetBoards(); !strings.HasSuffix(board, access.AllBoards) {
+			names = append(names, board) // no job was posted there
+		}
+	}
+	if err != nil || len(names) == 0 {
+		return asked, err
+	}
+	return names[0], nil
+}
+
+func boardFlag(board string) string {
+	if board == "" {
+		return ""
+	}
+	return " --board " + cli.Quoted(board)
+}
