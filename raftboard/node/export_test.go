@@ -72,12 +72,10 @@ func Connections(n *Node) int {
 	return len(n.api.connections.idle)
 }
 
-// Bounds of exchanges and sessions.
+// Bounds of sessions.
 const (
 	MaxClientSessions    = maxClientSessions
 	MaxForwardedSessions = maxForwardedSessions
-
-	MaxExchangeBytes = defaultMemory / exchangeShare
 )
 
 // Deadlines are the sessions' timers.

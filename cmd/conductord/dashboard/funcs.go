@@ -145,11 +145,18 @@ func durationText(d time.Duration) string {
 	case d < time.Minute:
 		return fmt.Sprintf("%d s", int(d.Seconds()))
 	case d < time.Hour:
-		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
+		return twoUnits(int(d.Minutes()), "min", int(d.Seconds())%60, "s")
 	case d < 24*time.Hour:
-		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+		return twoUnits(int(d.Hours()), "h", int(d.Minutes())%60, "min")
 	}
-	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
+	return twoUnits(int(d.Hours())/24, "d", int(d.Hours())%24, "h")
+}
+
+func twoUnits(large int, unit string, small int, smallUnit string) string {
+	if small == 0 {
+		return fmt.Sprintf("%d %s", large, unit)
+	}
+	return fmt.Sprintf("%d %s %d %s", large, unit, small, smallUnit)
 }
 
 // waiting is how many jobs of a board wait for a time or a person.
