@@ -51,6 +51,15 @@ var codes = []struct {
 	{CodeConflict, jobs.ErrConflict},
 }
 
+// Codes are all codes of Error.
+func Codes() []string {
+	all := []string{CodeInternal}
+	for _, row := range codes {
+		all = append(all, row.code)
+	}
+	return all
+}
+
 // ErrorToProto converts an error; nil stays nil. The whole text travels, so
 // what must not be shown to a caller must not be in it.
 func ErrorToProto(err error) *v1.Error {

@@ -58,7 +58,7 @@ func TestErrorsAreSaidOnce(t *testing.T) {
 		want string // all of stderr
 	}{
 		{"job get --server a:1", cli.ExitUsage, "`conductord job get --help` says more\n"},
-		{"job cancel " + absent, cli.ExitNotFound, "cannot cancel job " + absent + ": job " + absent + ": not found\n"},
+		{"job cancel " + absent, cli.ExitNotFound, "cannot cancel job " + absent + ": job " + absent + ": not found\nconductord: `conductord error not_found` explains this error\n"},
 		{"job wait --timeout 20ms " + job, cli.ExitTimeout,
 			"job " + job + " is not finished: the time is over (--timeout 20ms)\nconductord: `conductord job explain " + job + "` tells what it waits for\n"},
 		{"job wait --timeout 20ms " + job + " " + done, cli.ExitTimeout,

@@ -117,6 +117,9 @@ func (p *Program) report(err error, usage string) {
 	for _, line := range strings.Split(p.plain(err.Error()), "\n") {
 		fmt.Fprintln(p.Err, "conductord: "+Clean(line))
 	}
+	if advice == "" {
+		advice = codeHint(err)
+	}
 	if advice != "" {
 		p.Note("%s", advice)
 	}
@@ -195,7 +198,7 @@ func (p *Program) Root() *cobra.Command {
 	root.AddCommand(
 		p.boardCommand(), p.jobCommand(), p.trashCommand(), p.bulkCommand(), p.flowCommand(), p.bookCommand(), p.scheduleCommand(), p.conductorCommand(),
 		p.sessionCommand(), p.claimCommand(), p.eventsCommand(),
-		p.selftestCommand(), p.certCommand(), p.valueKeyCommand(), p.accessCommand(), p.tokenCommand(), p.quotaCommand(), p.auditCommand(), p.benchCommand(), p.versionCommand(),
+		p.selftestCommand(), p.certCommand(), p.valueKeyCommand(), p.accessCommand(), p.tokenCommand(), p.quotaCommand(), p.auditCommand(), p.benchCommand(), p.errorCommand(), p.versionCommand(),
 	)
 	p.addStale(root)
 	root.AddCommand(p.Commands...)

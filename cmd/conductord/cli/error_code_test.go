@@ -1,0 +1,84 @@
+package cli_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/docs"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// TestCodesAreDocumented holds docs/errors.md, and the table of docs/protocol.md, against the codes
+// of the API and what each becomes on the wire and at the command line.
+func TestCodesAreDocumented(t *testing.T) {
+	protocol, err := os.ReadFile("../../../docs/protocol.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted := append(command.Codes(), connect.CodeCanceled.String(), connect.CodeDeadlineExceeded.String())
+	for _, section := range docs.ErrorSections() {
+		if !slices.Contains(wanted, section[0]) {
+			t.Errorf("docs/errors.md has a section for %q, which is no code", section[0])
+		}
+	}
+	for _, code := range wanted {
+		text := docs.ErrorSection(code)
+		for _, part := range []string{"- Happened: ", "\nUsual causes:\n\n- ", "\nWhat to do:\n\n- "} {
+			if !strings.Contains(text, part) {
+				t.Errorf("the section of %q in docs/errors.md does not have %q", code, part)
+			}
+		}
+		if !slices.Contains(command.Codes(), code) {
+			continue // only the caller knows it
+		}
+		err := command.ErrorFromProto(&v1.Error{Code: code})
+		crossing, exit := wire.ErrorToConnect(err), cli.ExitCode(err)
+		answer := httptest.NewRecorder()
+		request := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("{}"))
+		request.Header.Set("Content-Type", "application/json")
+		if failed := connect.NewErrorWriter().Write(answer, request, crossing); failed != nil {
+			t.Fatal(failed)
+		}
+		if facts := fmt.Sprintf("\n- HTTP %d; Connect and gRPC `%s`; exit code %d\n", answer.Code, crossing.Code(), exit); !strings.Contains(text, facts) {
+			t.Errorf("the section of %q in docs/errors.md does not say%s", code, facts)
+		}
+		row := fmt.Sprintf("\\n\\| `%s` \\|.*\\| `%s` \\| %d \\| %d \\|\\n", code, crossing.Code(), answer.Code, exit)
+		if !regexp.MustCompile(row).Match(protocol) {
+			t.Errorf("the table of docs/protocol.md has no row like %s", row)
+		}
+	}
+}
+
+// TestErrorCommand: an error of the API names the command that explains it, which needs no server.
+func TestErrorCommand(t *testing.T) {
+	cluster := openCluster(t)
+	for _, row := range []struct {
+		args string
+		code int
+		out  string // a part
+		err  string // the end
+	}{
+		{"job get 01890000-0000-7000-8000-000000000001", cli.ExitNotFound, "", ": not found\nconductord: `conductord error not_found` explains this error\n"},
+		{"board create x --no-such-flag", cli.ExitUsage, "", "--help` says more\n"},
+		{"error not_found", cli.ExitOK, "not_found\n\nWhat is named does not exist", ""},
+		{"error", cli.ExitOK, "unclaimable", ""},
+		{"error fenced -o json", cli.ExitOK, `"code": "fenced"`, ""},
+		{"error not_fond", cli.ExitUsage, "", "did you mean \"not_found\"?; `conductord error` lists the codes\n"},
+	} {
+		got := run(t, cluster, strings.Fields(row.args)...)
+		if got.code != row.code || !strings.Contains(got.out, row.out) || !strings.HasSuffix(got.err, row.err) || strings.Contains(got.out, "```") {
+			t.Errorf("conductord %s: %+v", row.args, got)
+		}
+	}
+}

@@ -1,0 +1,30 @@
+// Package docs holds the page of error codes, so that the binary shows it on a machine that has
+// nothing else.
+package docs
+
+import (
+	_ "embed" // errors.md
+	"strings"
+)
+
+//go:embed errors.md
+var errorPage string
+
+// ErrorSections are the sections of errors.md in its order: a code, and the text below its heading.
+func ErrorSections() (sections [][2]string) {
+	for _, section := range strings.Split(errorPage, "\n## ")[1:] {
+		code, text, _ := strings.Cut(section, "\n")
+		sections = append(sections, [2]string{code, strings.TrimSpace(text)})
+	}
+	return sections
+}
+
+// ErrorSection is the section of a code; empty: there is none.
+func ErrorSection(code string) string {
+	for _, section := range ErrorSections() {
+		if section[0] == code {
+			return section[1]
+		}
+	}
+	return ""
+}
