@@ -38,7 +38,7 @@ func smallDisks(t *testing.T, c *cluster, bytes int) {
 // fillUp posts until that is refused, and returns the refusal.
 func fillUp(t *testing.T, client *raftboard.Client) (posted []jobs.JobID, refusal error) {
 	t.Helper()
-	details, _ := json.Marshal(strings.Repeat("x", 100_000))
+	details, _ := json.Marshal(strings.Repeat("x", 250_000))
 	for range 2_000 {
 		job, err := jobs.PostOne(t.Context(), client, jobs.Posting{Name: "large", Kind: "large", Details: details})
 		if err != nil {
@@ -54,9 +54,7 @@ func fillUp(t *testing.T, client *raftboard.Client) (posted []jobs.JobID, refusa
 // and ends, and when it is removed there is space again. A node whose disk is
 // full to the last byte starts.
 func TestDisksFillUp(t *testing.T) {
-	if !underRace { // it is too slow then to share the machine
-		t.Parallel()
-	}
+	t.Parallel()
 	onEachStore(t, func(t *testing.T, kind logstore.Kind) {
 		t.Parallel()
 		disksFillUp(t, kind)
@@ -64,13 +62,13 @@ func TestDisksFillUp(t *testing.T) {
 }
 
 func disksFillUp(t *testing.T, kind logstore.Kind) {
-	size := 256 << 20
+	size := 96 << 20
 	if kind == logstore.WAL {
 		size += 2 * 64 << 20 // the segment and the next one
 	}
 	c := newCluster(t, 3, onStore(kind), func(o *node.Options) {
-		o.DiskReserve = 48 << 20
-		o.Raft.SnapshotThreshold, o.Raft.TrailingLogs, o.Raft.SnapshotInterval = 32, 64, 100*time.Millisecond
+		o.DiskReserve = 16 << 20
+		o.Raft.SnapshotThreshold, o.Raft.TrailingLogs, o.Raft.SnapshotInterval = 12, 24, 100*time.Millisecond
 		o.Retention.Keep = 1
 	})
 	smallDisks(t, c, size)
