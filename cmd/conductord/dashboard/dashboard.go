@@ -43,6 +43,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -71,13 +72,15 @@ const maxForm = 64 << 10
 type Dashboard struct {
 	options Options
 	views   *templates
-	live    chan struct{} // a token for each live stream
 	handler http.Handler
+
+	mu      sync.Mutex
+	streams map[*stream]struct{} // the live pages; under mu
 }
 
 // New makes a dashboard.
 func New(options Options) *Dashboard {
-	d := &Dashboard{options: options, live: make(chan struct{}, maxLive)}
+	d := &Dashboard{options: options, streams: make(map[*stream]struct{})}
 	d.views = parseTemplates(d)
 	mux := http.NewServeMux()
 	mux.Handle("GET "+options.Path+"static/", d.static())

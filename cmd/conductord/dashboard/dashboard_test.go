@@ -349,19 +349,7 @@ func TestSignIn(t *testing.T) {
 func TestLivePage(t *testing.T) {
 	s := open(t)
 	s.post("one", "first")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/dashboard/jobs", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Accept", "text/event-stream")
-	request.AddCookie(&http.Cookie{Name: "conductord-token", Value: s.tokens["viewer"]})
-	response, err := s.browser.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
+	response, cancel := s.stream("viewer", "jobs")
 	if kind := response.Header.Get("Content-Type"); kind != "text/event-stream" {
 		t.Fatalf("the stream is %q", kind)
 	}
@@ -387,6 +375,68 @@ func TestLivePage(t *testing.T) {
 		t.Errorf("the page was sent with the ids %v", ids)
 	}
 	cancel()
+}
+
+// stream opens a live page.
+func (s *site) stream(who, path string) (*http.Response, context.CancelFunc) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	s.t.Cleanup(cancel)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/dashboard/"+path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	request.Header.Set("Accept", "text/event-stream")
+	request.AddCookie(&http.Cookie{Name: "conductord-token", Value: s.tokens[who]})
+	response, err := s.browser.Do(request)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = response.Body.Close() })
+	return response, cancel
+}
+
+// The live pages of a person end with the sign-out or the token, and no person has more than their share.
+func TestLivePagesOfAPerson(t *testing.T) {
+	s := open(t)
+	const share = 16
+	var streams []*http.Response
+	for range share {
+		response, _ := s.stream("operator", "jobs")
+		streams = append(streams, response)
+	}
+	if refused, _ := s.stream("operator", "jobs"); refused.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("one stream more than %d has status %d", share, refused.StatusCode)
+	}
+	other, _ := s.stream("viewer", "jobs")
+	if other.StatusCode != http.StatusOK {
+		t.Errorf("the stream of another person has status %d", other.StatusCode)
+	}
+	if response, _ := s.request(http.MethodPost, "operator", "/dashboard/sign-out", nil); response.StatusCode != http.StatusSeeOther {
+		t.Fatalf("status %d", response.StatusCode)
+	}
+	for _, stream := range streams {
+		if _, err := io.Copy(io.Discard, stream.Body); err != nil { // it fails when the stream goes on beyond its time
+			t.Error(err)
+		}
+	}
+	principals, err := s.operator.Principals(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range principals.Items {
+		for _, token := range p.Tokens {
+			if p.Name == "viewer" {
+				if err := s.operator.RevokeAccessToken(t.Context(), p.Name, token.ID); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	text, err := io.ReadAll(other.Body)
+	if err != nil || !strings.Contains(string(text), "event: ended") {
+		t.Errorf("the stream of a revoked token has ended with %v and sent\n%s", err, text)
+	}
 }
 
 // In plain text, a name that may be an attacker's is refused.

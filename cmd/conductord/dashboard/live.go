@@ -3,43 +3,56 @@ package dashboard
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"net/http"
 	"regexp"
 	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
 )
 
 // Bounds and times of live streams.
 const (
 	// maxLive bounds the streams of a node: each runs its page's calls again and again.
 	maxLive = 64
+	// maxOwnLive bounds those of one person, or of one address where callers are not known.
+	maxOwnLive = 16
 	// lookEvery is how often a page is looked at without an event that wakes its stream, and
 	// lookSoonest the shortest time between two looks, however many events there are.
 	lookEvery   = 2 * time.Second
 	lookSoonest = 500 * time.Millisecond
+	// lookShare bounds what a page costs that takes long to look at: one part in so many of a
+	// processor while nothing wakes it, and four times that at most.
+	lookShare = 100
 	// signEvery is how often a stream without changes shows that it lives.
 	signEvery = 10 * time.Second
 	// lookTime bounds one look.
 	lookTime = 10 * time.Second
+	// authenticateEvery is how long a stream may outlive its credential.
+	authenticateEvery = 3 * time.Second
+	// watchPause is how long a stream waits before it watches events again.
+	watchPause = 2 * time.Second
 )
 
 // stream sends the page's <main> whenever it has changed, as server-sent events, until the
 // request ends. The id of an event is the hash of its text: a browser that connects again shows
 // the last one, and is sent nothing while that holds.
 func (d *Dashboard) stream(w http.ResponseWriter, r *http.Request, v *visit, p page) {
-	select {
-	case d.live <- struct{}{}:
-		defer func() { <-d.live }()
-	default:
-		http.Error(w, fmt.Sprintf("This node has %d live pages open, which is the limit. The page works without; reload it to see changes.", maxLive), http.StatusServiceUnavailable)
-		return
-	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	s := &stream{
+		page: p, visit: v, w: w, last: r.Header.Get("Last-Event-ID"), woken: make(chan struct{}, 1),
+		request: r, person: v.person(), known: time.Now(), cancel: cancel,
+	}
+	if refusal := d.begin(s); refusal != "" {
+		http.Error(w, refusal+" The page works without; reload it to see changes.", http.StatusServiceUnavailable)
+		return
+	}
+	defer d.end(s)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // of a reverse proxy
-	s := &stream{page: p, visit: v, w: w, last: r.Header.Get("Last-Event-ID"), woken: make(chan struct{}, 1)}
 	ended := make(chan struct{})
 	close(ended)
 	for first := true; ctx.Err() == nil; first = false {
@@ -51,12 +64,49 @@ func (d *Dashboard) stream(w http.ResponseWriter, r *http.Request, v *visit, p p
 			ended = make(chan struct{})
 			go func() { // ends with ctx; without events the clock wakes the stream
 				defer close(ended)
-				_ = v.api.events(ctx, content.Watch, s.wake)
+				s.watch(ctx, newAPI(&d.options, r), content.Watch)
 			}()
 		}
 		s.wait(ctx)
 	}
 	<-ended
+}
+
+// begin counts a stream. It returns why there may be no more; empty: there may.
+func (d *Dashboard) begin(s *stream) (refusal string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	own := 0
+	for other := range d.streams {
+		if other.person == s.person {
+			own++
+		}
+	}
+	switch {
+	case own >= maxOwnLive:
+		return fmt.Sprintf("You have %d live pages open on this node, which is the limit for one person: close some.", own)
+	case len(d.streams) >= maxLive:
+		return fmt.Sprintf("This node has %d live pages open, which is the limit.", maxLive)
+	}
+	d.streams[s] = struct{}{}
+	return ""
+}
+
+func (d *Dashboard) end(s *stream) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.streams, s)
+}
+
+// endAll ends the streams of a token: its person has signed out.
+func (d *Dashboard) endAll(token string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for s := range d.streams {
+		if token != "" && tokenOf(s.request) == token {
+			s.cancel()
+		}
+	}
 }
 
 // stream is a live page. Only wake may be called concurrently.
@@ -67,6 +117,42 @@ type stream struct {
 	last  string // the id of what was sent last
 	sent  time.Time
 	woken chan struct{}
+	known time.Time     // when the person was authenticated last
+	took  time.Duration // the last look
+
+	// Constant:
+	request *http.Request
+	person  string
+	cancel  func()
+}
+
+// watch wakes the stream at events. A watch that ends is begun again: its node may have been
+// behind, or a limit reached.
+func (s *stream) watch(ctx context.Context, calls *api, wanted *v1.WatchRequest) {
+	for ctx.Err() == nil {
+		_ = calls.events(ctx, wanted, s.wake)
+		select {
+		case <-time.After(watchPause):
+			s.wake() // for events of the pause
+		case <-ctx.Done():
+		}
+	}
+}
+
+// authenticate asks again who the person is and what they may do. Its error ends the stream.
+func (s *stream) authenticate() error {
+	if time.Since(s.known) < authenticateEvery {
+		return nil
+	}
+	fresh, err := s.visit.board.visit(s.request)
+	switch {
+	case err == nil:
+		fresh.api.index = s.visit.api.index
+		s.visit, s.known = fresh, time.Now()
+	case errors.Is(err, errSignIn), statusOf(err) == http.StatusUnauthorized:
+		return errors.Join(err, s.send("ended", "", nil)) // the script loads the page again, which asks for a sign-in
+	}
+	return nil // or the node is not ready, which the look says
 }
 
 func (s *stream) wake() {
@@ -78,6 +164,10 @@ func (s *stream) wake() {
 
 // look loads the page and sends it if it has changed.
 func (s *stream) look(ctx context.Context) (view, error) {
+	if err := s.authenticate(); err != nil {
+		return view{}, err
+	}
+	began := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	d := s.visit.board
@@ -87,6 +177,7 @@ func (s *stream) look(ctx context.Context) (view, error) {
 		return content, s.send("problem", "", []byte(err.Error()))
 	}
 	text, err := d.main(s.visit, s.page, content)
+	s.took = time.Since(began)
 	if err != nil {
 		d.options.Logger.Error("cannot show a page", "page", s.page.name, "error", err)
 		return content, err
@@ -127,14 +218,14 @@ func (s *stream) send(kind, id string, text []byte) error {
 
 // wait returns when an event may have changed the page, or it is time to look again.
 func (s *stream) wait(ctx context.Context) {
-	pause := time.NewTimer(lookSoonest)
+	pause := time.NewTimer(max(lookSoonest, lookShare*s.took/4))
 	defer pause.Stop()
 	select {
 	case <-pause.C:
 	case <-ctx.Done():
 		return
 	}
-	pause.Reset(lookEvery - lookSoonest)
+	pause.Reset(max(lookEvery-lookSoonest, lookShare*s.took))
 	select {
 	case <-s.woken:
 	case <-pause.C:

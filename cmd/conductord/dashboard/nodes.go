@@ -2,10 +2,12 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
 )
 
 // nodesData is what a page shows of the nodes.
@@ -23,6 +25,9 @@ type nodeData struct {
 	Member *v1.Member
 	Status *v1.StatusResponse // nil: it does not answer
 	Error  string
+	// Refused: it lives, but the person may not ask it.
+	Refused bool
+
 	Leader bool
 	Lag    uint64 // entries that it has to apply
 	Clock  string // empty: its clock is right
@@ -62,8 +67,13 @@ func (v *visit) nodes(ctx context.Context) (data nodesData, err error) {
 			}
 			calls := newAPI(&v.board.options, v.request)
 			status, err := ask(ctx, calls.cluster.Status, &v1.StatusRequest{Node: member.GetName()})
-			if n.Status = status; err != nil {
-				n.Error = "no answer"
+			switch n.Status = status; {
+			case errors.Is(err, jobs.ErrNotAllowed):
+				n.Error, n.Refused = "it refuses you: "+cutText(err.Error()), true
+			case ctx.Err() != nil:
+				n.Error = fmt.Sprintf("no answer within %v", statusTime)
+			case err != nil:
+				n.Error = cutText(err.Error())
 			}
 		}()
 	}
@@ -112,6 +122,7 @@ func (d *nodesData) judge() {
 			voters++
 		}
 		switch name := n.Member.GetName(); {
+		case n.Refused:
 		case n.Status == nil:
 			if n.Member.GetVoter() {
 				silent++

@@ -83,6 +83,7 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *Dashboard) signOut(w http.ResponseWriter, r *http.Request) {
+	d.endAll(tokenOf(r))
 	d.setToken(w, r, "")
 	http.Redirect(w, r, d.options.Path+"sign-in", http.StatusSeeOther)
 }

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -35,6 +36,15 @@ func (d *Dashboard) visit(r *http.Request) (*visit, error) {
 		err = &statusError{http.StatusUnauthorized, err.Error()}
 	}
 	return v, err
+}
+
+// person names the caller: its principal, or its address where callers are not known.
+func (v *visit) person() string {
+	if v.who.GetEnforced() && v.who.GetName() != "" {
+		return v.who.GetName()
+	}
+	host, _, _ := net.SplitHostPort(v.request.RemoteAddr)
+	return host // with a colon, or without a letter: no principal has such a name
 }
 
 // may reports whether to offer what needs a permission on a board, or on access.AllBoards. The

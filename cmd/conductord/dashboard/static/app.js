@@ -102,6 +102,7 @@ if (address && window.EventSource) {
       refresh();
     });
     source.addEventListener("same", () => say("good", "●", "live"));
+    source.addEventListener("ended", () => location.reload()); // the person must sign in again
     source.addEventListener("problem", (event) => say("bad", "✕", event.data));
     source.addEventListener("error", () => {
       say("bad", "✕", "not connected");
