@@ -42,6 +42,9 @@ type Call struct {
 	Attempt int // counts from 1
 	Round   int // how often the step was begun anew: see Key
 	Asked   int // how often this attempt has said NotYet
+	// Worker is the session of the worker that has the attempt already, where an earlier owner
+	// of the flow has offered it; empty: none has it.
+	Worker string
 	// Token is the fencing token of the claim. Pass it to outside systems that can refuse an older
 	// one.
 	Token logbook.Token
@@ -55,6 +58,7 @@ type Call struct {
 	stderr          string
 	stderrTruncated bool
 	reporter        Reporter // of its progress; nil: nobody hears it
+	taken           func(ctx context.Context, worker string) error
 }
 
 // Key is equal in all attempts at the same action of the same step of the same flow, also after

@@ -120,6 +120,26 @@ func (m *Machine) Flow(id logbook.FlowID, part Part) (flow logbook.FlowDetail, m
 	return flow, more, err
 }
 
+// Attempt reads the latest attempt at a step, if it is the one that is asked for; false: that
+// is unknown, or is not the latest.
+func (m *Machine) Attempt(flow logbook.FlowID, step string, action logbook.Action, number int) (attempt logbook.Attempt, latest bool, err error) {
+	if step == "" || len(step) > maxKeyName {
+		return attempt, false, nil
+	}
+	err = m.read(func(v *view) error {
+		value := v.get(tableAtom, atomKey(flow, step))
+		if value == nil {
+			return nil
+		}
+		if record := decodeAtom(value); len(record.detail.Attempts) > 0 {
+			attempt = record.detail.Attempts[0]
+			latest = attempt.Action == action && attempt.Number == number
+		}
+		return nil
+	})
+	return attempt, latest, err
+}
+
 // wholeFlow reads a flow with its atoms in the order in which they were first
 // recorded: after those to skip, as many as fit, but not fewer than least,
 // where the rest of the flow fits. They are stored by name, so their places are

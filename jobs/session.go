@@ -55,17 +55,20 @@ type Session struct {
 // EntityConductor is the kind of entity that a conductor is.
 const EntityConductor = "conductor"
 
+// EntityWorker is that of a step worker: a process that does steps, and claims no jobs.
+const EntityWorker = "step_worker"
+
 // Entity is a presence that others may look up. It lives as long as its
 // session; registering it again replaces it.
 type Entity struct {
 	Kind     string
 	Name     string
-	Boards   []string // of a conductor: where it claims
-	JobKinds []string // of a conductor: what it can build
-	MaxJobs  int      // of a conductor: how many jobs at once
+	Boards   []string // of a conductor: where it claims; of a worker: whose jobs it works for, empty: all
+	JobKinds []string // of a conductor: what it can build; of a worker: the types of steps that it does
+	MaxJobs  int      // of a conductor: how many jobs at once; of a worker: its slots
 	Host     string
 	PID      int
-	Labels   []string // of a conductor: what it offers
+	Labels   []string // what it offers
 	Metadata logbook.Values
 
 	Session      SessionID

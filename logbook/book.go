@@ -184,6 +184,11 @@ type Attempt struct {
 	// Asked counts how often the attempt has said "not yet". Until it is asked again, it is
 	// open and nothing of it runs.
 	Asked int `json:"asked,omitempty"`
+	// Offered: the attempt is for a step worker. It goes on when its conductor dies. Worker is
+	// the session of the worker that has it, recorded before the worker gets it; empty: none
+	// has had it.
+	Offered bool   `json:"offered,omitempty"`
+	Worker  string `json:"worker,omitempty"`
 	// Result is the JSON value of a successful attempt.
 	Result  json.RawMessage `json:"result,omitempty"`
 	Failure *Failure        `json:"failure,omitempty"`

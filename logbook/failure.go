@@ -58,8 +58,10 @@ const (
 	// FailureInterrupted: the conductor ended the step, because its work is undone or its flow was
 	// suspended. It counts for no retry policy.
 	FailureInterrupted = "flow.interrupted"
-	FailureCrash       = "crash"    // the conductor died while it held the job
-	FailureOperator    = "operator" // a person has ended it
+	FailureWorkerLost  = "worker.lost" // the session of the worker ended, and nobody knows how far the step came
+	FailureNoWorker    = "worker.none" // no worker has taken the step in its time, or none can
+	FailureCrash       = "crash"       // the conductor died while it held the job
+	FailureOperator    = "operator"    // a person has ended it
 
 	// FailureIntervention: interventions in a failed flow cannot be carried out, and none was.
 	FailureIntervention = "flow.intervention"

@@ -18,7 +18,7 @@ const maxUnmarked = DefaultWorkers
 // same steps.
 //
 // It leaves out steps for which a mark is needed after a crash: at-most-once steps,
-// and steps with a version. It returns none
+// those of workers, and steps with a version. It returns none
 //   - if the flow is pinned or refuses changes: the first update records how the flow
 //     was built;
 //   - if the flow begins with more than maxUnmarked steps, or with more marks than
@@ -33,6 +33,9 @@ func unmarkedSteps(o *Options) []int {
 		step := o.Plan.Step(number)
 		if len(o.Plan.Previous(number)) > 0 || step.Task() == nil || step.AtMostOnce() || step.Version() != "" {
 			continue
+		}
+		if _, offered := step.WorkerStep(); offered {
+			continue // its mark says that no worker has it yet
 		}
 		steps = append(steps, number)
 		size += changeOverhead + attemptOverhead + len(step.Name()) + o.Limits.Name // of the owner

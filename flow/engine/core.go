@@ -79,6 +79,7 @@ type vertex struct {
 	since     time.Time        // when the first execution began that counts for the deadline
 	attempt   *logbook.Attempt // the attempt that is open, or that has said "not yet"; read-only: an update holds it
 
+	lost                         int // attempts that have lost their worker since the last reset
 	executions, reverts          int // attempts begun
 	failedExecutions, failedUndo int // attempts that ended in a failure
 	result                       []byte
@@ -182,7 +183,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	}
 	c.move(now)
 	state, action, number := logbook.AtomRunning, logbook.ActionExecute, &v.executions
-	if v.intention == logbook.IntendRevert {
+	if v.intention == logbook.IntendRevert && !c.isWithWorker(step) {
 		state, action, number = logbook.AtomReverting, logbook.ActionRevert, &v.reverts
 		v.undone = true
 	} else {
@@ -193,8 +194,9 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 		}
 	}
 	begun := c.attempts.one(logbook.Attempt{Action: action, Number: *number, Token: c.call.Token, Owner: c.owner, StartedAt: now})
-	if v.isAsked(action) {
-		begun[0].StartedAt, begun[0].Asked = v.attempt.StartedAt, v.attempt.Asked
+	_, begun[0].Offered = s.WorkerStep()
+	if v.isAsked(action) || c.adopts(step, action) {
+		begun[0].StartedAt, begun[0].Asked, begun[0].Worker = v.attempt.StartedAt, v.attempt.Asked, v.attempt.Worker
 	} else {
 		*number++
 		begun[0].Number = *number
@@ -206,7 +208,10 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 
 	call := &c.calls.one(c.call)[0]
 	call.Action, call.Step, call.Attempt, call.Asked = action, s.Name(), *number, v.attempt.Asked
-	call.Round = int(v.round)
+	call.Round, call.Worker = int(v.round), v.attempt.Worker
+	if action == logbook.ActionExecute && v.intention == logbook.IntendRevert {
+		c.interrupt(step) // the worker has it since before the flow was to be undone
+	}
 	arguments, failure := c.arguments(step, action)
 	if failure != nil {
 		if action == logbook.ActionRevert && v.failure != nil && v.failure.Kind == logbook.FailureArgument {
@@ -305,11 +310,11 @@ func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 
 func (c *core) executionFailed(step int, attempt logbook.Attempt, now time.Time) {
 	v := &c.vertices[step]
-	attempt.Failure = fitFailure(c.limits, c.plan.Step(step), attempt.Failure)
+	attempt.Failure = fitFailure(c.limits, c.plan.Step(step), c.afterLoss(step, attempt.Failure))
 	v.failure = attempt.Failure
 	attempts := []logbook.Attempt{attempt}
 	delay, again := time.Duration(0), true
-	if !wasInterrupted(v.failure) {
+	if !wasInterrupted(v.failure) && !v.loses(v.failure) {
 		v.failedExecutions++
 		delay, again = c.plan.Step(step).Again(v.failedExecutions)
 		end := c.deadline(step, now)

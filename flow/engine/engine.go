@@ -22,6 +22,9 @@
 //     steps as running before it does anything else.
 //   - An at-most-once step that is found running on a resume has failed with the
 //     kind logbook.FailureAtMostOnce, and the flow reverts.
+//   - A step that was offered to workers (flow.OnWorker) and is found running on a resume
+//     is adopted: the same attempt goes on, with the worker that has it. It is over only
+//     when Options.Offer reports that the worker is lost.
 //   - Steps revert in the reverse of the order in which they had to run, each
 //     when all that follow it are undone, the failed step included.
 //   - A failure reverts the flow unless a retry around the step decides to try
@@ -160,6 +163,9 @@ type Options struct {
 	// its failure, without secrets, or nil; again says that the step runs again later,
 	// as it has asked for. Both must not block. nil: nobody looks on.
 	Attempt func(ctx context.Context, call *flow.Call) (_ context.Context, end func(failure *logbook.Failure, again bool))
+	// Offer offers the steps of flow.OnWorker to workers. The goroutines of steps call it. nil:
+	// such steps fail.
+	Offer flow.Offer
 	// Observe is called with every change, in order, when it is decided, which is
 	// before it is durable. The loop calls it, so it must not block. After a panic
 	// it is not called again.

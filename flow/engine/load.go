@@ -13,8 +13,9 @@ import (
 //
 //	pending         executed when ready, but not before RetryAt. If its last
 //	                attempt is open, it has said "not yet", and is asked again
-//	running         executed or asked again; nobody knows how far it came.
-//	                At most once: a failure. In a flow that reverts: reverted, without a result
+//	running         executed or asked again; nobody knows how far it came. One that was
+//	                offered to workers goes on (adopts). At most once: a failure.
+//	                In a flow that reverts: reverted, without a result
 //	success         kept; in a flow that reverts: reverted when ready
 //	failure         the flow reverts, even if that was not recorded
 //	reverting       reverted again, but not before RetryAt
@@ -132,7 +133,7 @@ func (c *core) load(atom *logbook.AtomDetail) error {
 	} else if last != nil && (atom.State == logbook.AtomRunning || atom.State == logbook.AtomRetrying || atom.State == logbook.AtomPending) {
 		v.attempt = last
 	}
-	if undo, ok := atom.Last(logbook.ActionRevert); ok && past.undone && atom.State == logbook.AtomReverting && !undo.Ended() && undo.Asked > 0 {
+	if undo, ok := atom.Last(logbook.ActionRevert); ok && past.undone && atom.State == logbook.AtomReverting && !undo.Ended() && (undo.Asked > 0 || undo.Offered) {
 		v.attempt = undo
 	}
 	if c.plan.Step(step).IsRetry() {
@@ -185,7 +186,7 @@ func (v *vertex) loadAttempt(attempt *logbook.Attempt, past *attemptSummary, cou
 		return fmt.Errorf("%s %d follows on %s %d", attempt.Action, attempt.Number, attempt.Action, *number)
 	}
 	if attempt.Action == logbook.ActionReset {
-		v.since, v.failedExecutions, v.failedUndo, v.begun = time.Time{}, 0, 0, 0
+		v.since, v.failedExecutions, v.failedUndo, v.begun, v.lost = time.Time{}, 0, 0, 0, 0
 		v.round, v.undone = v.round+1, false
 		*past = attemptSummary{resets: past.resets + 1}
 		return nil
@@ -199,7 +200,7 @@ func (v *vertex) loadAttempt(attempt *logbook.Attempt, past *attemptSummary, cou
 		}
 	}
 	*number++
-	if attempt.Failure != nil && counts && !wasInterrupted(attempt.Failure) {
+	if attempt.Failure != nil && counts && !wasInterrupted(attempt.Failure) && !v.loses(attempt.Failure) {
 		*failed++
 	}
 	if attempt.Action == logbook.ActionRevert {
@@ -334,7 +335,7 @@ func (c *core) queueReady(now time.Time) {
 		if c.vertices[step].state != logbook.AtomRunning || c.restartingScope(step) >= 0 {
 			continue
 		}
-		if c.plan.Step(step).AtMostOnce() {
+		if c.plan.Step(step).AtMostOnce() && !c.adopts(step, logbook.ActionExecute) {
 			c.interrupted = append(c.interrupted, step)
 		} else {
 			c.enqueue(step)

@@ -29,6 +29,7 @@ type loop struct {
 	inPool  *poolRun        // nil: the run is in no pool yet
 	now     time.Time       // of the last event: the clock is read once for all that follows from it
 
+	marks       *workerMarks
 	progress    *progressReports
 	progressDue time.Time // when to look at progress; zero: when it wakes the loop
 
@@ -71,7 +72,7 @@ func newLoop(ctx context.Context, o *Options, c *core) *loop {
 		most = min(most, o.Plan.Len())
 	}
 	l := &loop{options: o, core: c, outer: ctx, steps: steps, cancel: cancel, suspend: o.Suspend, revert: o.Revert,
-		progress: newProgressReports(&o.Limits, o.Now), reports: make(chan report, most), unmarked: unmarkedNames(o),
+		marks: newWorkerMarks(), progress: newProgressReports(&o.Limits, o.Now), reports: make(chan report, most), unmarked: unmarkedNames(o),
 		attempts: make(map[string]*interruptible), grace: flow.DefaultGrace}
 	if o.Pool != nil {
 		l.inPool = o.Pool.join()
@@ -215,8 +216,9 @@ func (l *loop) wait() error {
 	if l.unacknowledged.len() > 0 {
 		acknowledgement = l.unacknowledged.first()
 	}
+	marks := l.marks.asked
 	if l.unacknowledged.len() >= maxUnacknowledged {
-		reports = nil
+		reports, marks = nil, nil
 	}
 	var wakeup <-chan struct{}
 	if l.inPool != nil {
@@ -235,6 +237,10 @@ func (l *loop) wait() error {
 	case err := <-acknowledgement:
 		l.now = l.options.Now()
 		return l.acknowledge(err)
+	case m := <-marks:
+		l.now = l.options.Now()
+		l.markWorker(m)
+		return nil
 	case <-due:
 	case <-l.progress.wakeup:
 	case <-wakeup:
@@ -322,6 +328,7 @@ func (l *loop) acknowledge(err error) error {
 	}
 	l.unacknowledged.pop()
 	l.acknowledged++
+	l.marks.acknowledge(l.acknowledged)
 	for l.held.len() > 0 && l.held.first().after <= l.acknowledged {
 		held, _ := l.held.pop()
 		l.inFlight++

@@ -56,6 +56,10 @@ func (l *loop) perform(ctx context.Context, s start) {
 		defer output.close()
 		ctx = flow.WithOutput(ctx, output)
 	}
+	if _, offered := step.WorkerStep(); offered && l.options.Offer != nil {
+		ctx = flow.WithOffer(ctx, l.options.Offer)
+		s.call.TakenBy(l.marks.recorder(s.call))
+	}
 	if isTimeUp(ctx) || flow.InterruptionOf(ctx) != nil {
 		err = context.Cause(ctx) // before it began
 	}

@@ -159,7 +159,7 @@ func (c *core) undoStep(step int, now time.Time) bool {
 	if v.open || c.isUndone(step) {
 		return false
 	}
-	if _, ok := c.plan.Step(step).Reverter(); ok {
+	if _, ok := c.plan.Step(step).Reverter(); ok || c.isWithWorker(step) {
 		if v.state == logbook.AtomReverting {
 			c.queueWhenDue(step, v.failedUndo, now)
 		} else {
@@ -206,10 +206,14 @@ func (c *core) reverted(step int, attempt logbook.Attempt, now time.Time) {
 func (c *core) revertFailed(step int, attempt logbook.Attempt, now time.Time) {
 	v := &c.vertices[step]
 	attempt.Failure = fitFailure(c.limits, c.plan.Step(step), attempt.Failure)
-	v.failedUndo++
+	delay, again := time.Duration(0), v.loses(attempt.Failure)
+	if !again {
+		v.failedUndo++
+		delay, again = c.plan.Step(step).Again(v.failedUndo)
+	}
 	attempts := []logbook.Attempt{attempt}
 	if !c.broken {
-		if delay, again := c.plan.Step(step).Again(v.failedUndo); again && !attempt.Failure.Permanent {
+		if again && !attempt.Failure.Permanent {
 			c.change(step, logbook.AtomChange{State: logbook.AtomReverting, RetryAt: dueAt(now, delay), Attempts: attempts}, now)
 			c.postpone(step, delay, now)
 			return

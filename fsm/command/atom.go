@@ -64,6 +64,8 @@ func AttemptToProto(a *logbook.Attempt) *v1.Attempt {
 		Failures:        failuresToProto(a.Failures),
 		Asked:           countOf(a.Asked),
 		Shortened:       a.Shortened,
+		Offered:         a.Offered,
+		Worker:          a.Worker,
 	}
 }
 
@@ -84,6 +86,8 @@ func AttemptFromProto(message *v1.Attempt) (logbook.Attempt, error) {
 		Failures:        failuresFromProto(message.GetFailures()),
 		Asked:           r.count("attempt asked", message.GetAsked()),
 		Shortened:       message.GetShortened(),
+		Offered:         message.GetOffered(),
+		Worker:          message.GetWorker(),
 	}
 	if r.err != nil {
 		return logbook.Attempt{}, r.err

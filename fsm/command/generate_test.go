@@ -110,6 +110,8 @@ var attempts = rapid.Custom(func(t *rapid.T) logbook.Attempt {
 		StderrTruncated: rapid.Bool().Draw(t, "truncated"),
 		Failures:        list(failuresOfDepth(1)).Draw(t, "failures"),
 		Asked:           counts.Draw(t, "asked"),
+		Offered:         rapid.Bool().Draw(t, "offered"),
+		Worker:          rapid.String().Draw(t, "worker"),
 		Shortened:       rapid.Bool().Draw(t, "shortened"),
 	}
 })

@@ -6202,6 +6202,426 @@ func (x *Member) GetVoter() bool {
 	return false
 }
 
+type PullStepsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // that has registered an entity of the kind worker
+	Slots         uint32                 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`    // how many more attempts it can make
+	Holds         []*HeldStep            `protobuf:"bytes,3,rep,name=holds,proto3" json:"holds,omitempty"`     // all that it has and whose end is not recorded
+	Wait          *durationpb.Duration   `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PullStepsRequest) Reset() {
+	*x = PullStepsRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[103]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PullStepsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PullStepsRequest) ProtoMessage() {}
+
+func (x *PullStepsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[103]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PullStepsRequest.ProtoReflect.Descriptor instead.
+func (*PullStepsRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{103}
+}
+
+func (x *PullStepsRequest) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *PullStepsRequest) GetSlots() uint32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *PullStepsRequest) GetHolds() []*HeldStep {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
+}
+
+func (x *PullStepsRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+type HeldStep struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            *StepAttempt           `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Stopping      bool                   `protobuf:"varint,2,opt,name=stopping,proto3" json:"stopping,omitempty"` // it was told to stop
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldStep) Reset() {
+	*x = HeldStep{}
+	mi := &file_conductord_v1_service_proto_msgTypes[104]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldStep) ProtoMessage() {}
+
+func (x *HeldStep) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[104]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldStep.ProtoReflect.Descriptor instead.
+func (*HeldStep) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{104}
+}
+
+func (x *HeldStep) GetId() *StepAttempt {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *HeldStep) GetStopping() bool {
+	if x != nil {
+		return x.Stopping
+	}
+	return false
+}
+
+type PullStepsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Work          []*StepWork            `protobuf:"bytes,1,rep,name=work,proto3" json:"work,omitempty"`
+	Stop          []*StepAttempt         `protobuf:"bytes,2,rep,name=stop,proto3" json:"stop,omitempty"` // held attempts that must end
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PullStepsResponse) Reset() {
+	*x = PullStepsResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[105]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PullStepsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PullStepsResponse) ProtoMessage() {}
+
+func (x *PullStepsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[105]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PullStepsResponse.ProtoReflect.Descriptor instead.
+func (*PullStepsResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{105}
+}
+
+func (x *PullStepsResponse) GetWork() []*StepWork {
+	if x != nil {
+		return x.Work
+	}
+	return nil
+}
+
+func (x *PullStepsResponse) GetStop() []*StepAttempt {
+	if x != nil {
+		return x.Stop
+	}
+	return nil
+}
+
+type ReportStepRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Outcome       *StepOutcome           `protobuf:"bytes,2,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Wait          *durationpb.Duration   `protobuf:"bytes,3,opt,name=wait,proto3" json:"wait,omitempty"` // for the record
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportStepRequest) Reset() {
+	*x = ReportStepRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[106]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportStepRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportStepRequest) ProtoMessage() {}
+
+func (x *ReportStepRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[106]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportStepRequest.ProtoReflect.Descriptor instead.
+func (*ReportStepRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{106}
+}
+
+func (x *ReportStepRequest) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *ReportStepRequest) GetOutcome() *StepOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return nil
+}
+
+func (x *ReportStepRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+type ReportStepResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Recorded      bool                   `protobuf:"varint,1,opt,name=recorded,proto3" json:"recorded,omitempty"` // false: report it again
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportStepResponse) Reset() {
+	*x = ReportStepResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[107]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportStepResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportStepResponse) ProtoMessage() {}
+
+func (x *ReportStepResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[107]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportStepResponse.ProtoReflect.Descriptor instead.
+func (*ReportStepResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{107}
+}
+
+func (x *ReportStepResponse) GetRecorded() bool {
+	if x != nil {
+		return x.Recorded
+	}
+	return false
+}
+
+type OfferStepRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // of the conductor
+	Work          *StepWork              `protobuf:"bytes,2,opt,name=work,proto3" json:"work,omitempty"`
+	Worker        string                 `protobuf:"bytes,3,opt,name=worker,proto3" json:"worker,omitempty"` // the session that has it, as the logbook says; empty: none
+	Stop          bool                   `protobuf:"varint,4,opt,name=stop,proto3" json:"stop,omitempty"`    // the worker must end it
+	Since         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`   // when the attempt began
+	Wait          *durationpb.Duration   `protobuf:"bytes,6,opt,name=wait,proto3" json:"wait,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OfferStepRequest) Reset() {
+	*x = OfferStepRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[108]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OfferStepRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OfferStepRequest) ProtoMessage() {}
+
+func (x *OfferStepRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[108]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OfferStepRequest.ProtoReflect.Descriptor instead.
+func (*OfferStepRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{108}
+}
+
+func (x *OfferStepRequest) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *OfferStepRequest) GetWork() *StepWork {
+	if x != nil {
+		return x.Work
+	}
+	return nil
+}
+
+func (x *OfferStepRequest) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *OfferStepRequest) GetStop() bool {
+	if x != nil {
+		return x.Stop
+	}
+	return false
+}
+
+func (x *OfferStepRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *OfferStepRequest) GetWait() *durationpb.Duration {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+type OfferStepResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"` // that takes it, when it is recorded
+	Outcome       *StepOutcome           `protobuf:"bytes,2,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Lost          bool                   `protobuf:"varint,3,opt,name=lost,proto3" json:"lost,omitempty"` // the worker's session has ended
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OfferStepResponse) Reset() {
+	*x = OfferStepResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[109]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OfferStepResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OfferStepResponse) ProtoMessage() {}
+
+func (x *OfferStepResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[109]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OfferStepResponse.ProtoReflect.Descriptor instead.
+func (*OfferStepResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{109}
+}
+
+func (x *OfferStepResponse) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *OfferStepResponse) GetOutcome() *StepOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return nil
+}
+
+func (x *OfferStepResponse) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
+}
+
 var File_conductord_v1_service_proto protoreflect.FileDescriptor
 
 const file_conductord_v1_service_proto_rawDesc = "" +
@@ -6643,7 +7063,35 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\fraft_address\x18\x03 \x01(\tR\vraftAddress\x12\x1f\n" +
 	"\vapi_address\x18\x04 \x01(\tR\n" +
 	"apiAddress\x12\x14\n" +
-	"\x05voter\x18\x05 \x01(\bR\x05voter2\xc8\x11\n" +
+	"\x05voter\x18\x05 \x01(\bR\x05voter\"\xa0\x01\n" +
+	"\x10PullStepsRequest\x12\x18\n" +
+	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
+	"\x05slots\x18\x02 \x01(\rR\x05slots\x12-\n" +
+	"\x05holds\x18\x03 \x03(\v2\x17.conductord.v1.HeldStepR\x05holds\x12-\n" +
+	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"R\n" +
+	"\bHeldStep\x12*\n" +
+	"\x02id\x18\x01 \x01(\v2\x1a.conductord.v1.StepAttemptR\x02id\x12\x1a\n" +
+	"\bstopping\x18\x02 \x01(\bR\bstopping\"p\n" +
+	"\x11PullStepsResponse\x12+\n" +
+	"\x04work\x18\x01 \x03(\v2\x17.conductord.v1.StepWorkR\x04work\x12.\n" +
+	"\x04stop\x18\x02 \x03(\v2\x1a.conductord.v1.StepAttemptR\x04stop\"\x92\x01\n" +
+	"\x11ReportStepRequest\x12\x18\n" +
+	"\asession\x18\x01 \x01(\tR\asession\x124\n" +
+	"\aoutcome\x18\x02 \x01(\v2\x1a.conductord.v1.StepOutcomeR\aoutcome\x12-\n" +
+	"\x04wait\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"0\n" +
+	"\x12ReportStepResponse\x12\x1a\n" +
+	"\brecorded\x18\x01 \x01(\bR\brecorded\"\xe6\x01\n" +
+	"\x10OfferStepRequest\x12\x18\n" +
+	"\asession\x18\x01 \x01(\tR\asession\x12+\n" +
+	"\x04work\x18\x02 \x01(\v2\x17.conductord.v1.StepWorkR\x04work\x12\x16\n" +
+	"\x06worker\x18\x03 \x01(\tR\x06worker\x12\x12\n" +
+	"\x04stop\x18\x04 \x01(\bR\x04stop\x120\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12-\n" +
+	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"u\n" +
+	"\x11OfferStepResponse\x12\x16\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\x124\n" +
+	"\aoutcome\x18\x02 \x01(\v2\x1a.conductord.v1.StepOutcomeR\aoutcome\x12\x12\n" +
+	"\x04lost\x18\x03 \x01(\bR\x04lost2\xc8\x11\n" +
 	"\fBoardService\x12?\n" +
 	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\x12E\n" +
 	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\x12K\n" +
@@ -6739,7 +7187,11 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\fRemoveMember\x12\".conductord.v1.RemoveMemberRequest\x1a#.conductord.v1.RemoveMemberResponse\x12H\n" +
 	"\aSetVote\x12\x1d.conductord.v1.SetVoteRequest\x1a\x1e.conductord.v1.SetVoteResponse\x12Q\n" +
 	"\n" +
-	"MoveMember\x12 .conductord.v1.MoveMemberRequest\x1a!.conductord.v1.MoveMemberResponseBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
+	"MoveMember\x12 .conductord.v1.MoveMemberRequest\x1a!.conductord.v1.MoveMemberResponse2\xf5\x01\n" +
+	"\rWorkerService\x12I\n" +
+	"\x04Pull\x12\x1f.conductord.v1.PullStepsRequest\x1a .conductord.v1.PullStepsResponse\x12M\n" +
+	"\x06Report\x12 .conductord.v1.ReportStepRequest\x1a!.conductord.v1.ReportStepResponse\x12J\n" +
+	"\x05Offer\x12\x1f.conductord.v1.OfferStepRequest\x1a .conductord.v1.OfferStepResponseBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
 
 var (
 	file_conductord_v1_service_proto_rawDescOnce sync.Once
@@ -6753,7 +7205,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 104)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 111)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*FindIDsRequest)(nil),           // 0: conductord.v1.FindIDsRequest
 	(*FindIDsResponse)(nil),          // 1: conductord.v1.FindIDsResponse
@@ -6858,312 +7310,339 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*StatusRequest)(nil),            // 100: conductord.v1.StatusRequest
 	(*StatusResponse)(nil),           // 101: conductord.v1.StatusResponse
 	(*Member)(nil),                   // 102: conductord.v1.Member
-	nil,                              // 103: conductord.v1.StatusResponse.JobsEntry
-	(*Board)(nil),                    // 104: conductord.v1.Board
-	(*Posting)(nil),                  // 105: conductord.v1.Posting
-	(*Job)(nil),                      // 106: conductord.v1.Job
-	(*Error)(nil),                    // 107: conductord.v1.Error
-	(*timestamppb.Timestamp)(nil),    // 108: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 109: google.protobuf.Duration
-	(*Position)(nil),                 // 110: conductord.v1.Position
-	(*Event)(nil),                    // 111: conductord.v1.Event
-	(*Claimed)(nil),                  // 112: conductord.v1.Claimed
-	(*ClaimNextCommand)(nil),         // 113: conductord.v1.ClaimNextCommand
-	(*HeldClaim)(nil),                // 114: conductord.v1.HeldClaim
-	(*JobError)(nil),                 // 115: conductord.v1.JobError
-	(*Command)(nil),                  // 116: conductord.v1.Command
-	(*Result)(nil),                   // 117: conductord.v1.Result
-	(*Drain)(nil),                    // 118: conductord.v1.Drain
-	(*Opening)(nil),                  // 119: conductord.v1.Opening
-	(*Session)(nil),                  // 120: conductord.v1.Session
-	(*Entity)(nil),                   // 121: conductord.v1.Entity
-	(*Book)(nil),                     // 122: conductord.v1.Book
-	(*FlowDetail)(nil),               // 123: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 124: conductord.v1.Update
-	(*Schedule)(nil),                 // 125: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 126: conductord.v1.SlotRecord
-	(*Principal)(nil),                // 127: conductord.v1.Principal
-	(*Quota)(nil),                    // 128: conductord.v1.Quota
-	(*AuditRecord)(nil),              // 129: conductord.v1.AuditRecord
-	(*AuditRefusal)(nil),             // 130: conductord.v1.AuditRefusal
-	(*Grant)(nil),                    // 131: conductord.v1.Grant
-	(*TableSum)(nil),                 // 132: conductord.v1.TableSum
-	(*ClaimCommand)(nil),             // 133: conductord.v1.ClaimCommand
-	(*ExtendClaimCommand)(nil),       // 134: conductord.v1.ExtendClaimCommand
-	(*Ending)(nil),                   // 135: conductord.v1.Ending
-	(*JobCommand)(nil),               // 136: conductord.v1.JobCommand
-	(*Change)(nil),                   // 137: conductord.v1.Change
-	(*Intervention)(nil),             // 138: conductord.v1.Intervention
-	(*BoardCommand)(nil),             // 139: conductord.v1.BoardCommand
-	(*LimitBoardCommand)(nil),        // 140: conductord.v1.LimitBoardCommand
-	(*AgeBoardCommand)(nil),          // 141: conductord.v1.AgeBoardCommand
-	(*CloseSessionCommand)(nil),      // 142: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 143: conductord.v1.RegisterCommand
-	(*DrainCommand)(nil),             // 144: conductord.v1.DrainCommand
-	(*DestroyBookCommand)(nil),       // 145: conductord.v1.DestroyBookCommand
-	(*DeleteScheduleCommand)(nil),    // 146: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),     // 147: conductord.v1.PauseScheduleCommand
-	(*SavePrincipalCommand)(nil),     // 148: conductord.v1.SavePrincipalCommand
-	(*DeletePrincipalCommand)(nil),   // 149: conductord.v1.DeletePrincipalCommand
-	(*AddAccessTokenCommand)(nil),    // 150: conductord.v1.AddAccessTokenCommand
-	(*RevokeAccessTokenCommand)(nil), // 151: conductord.v1.RevokeAccessTokenCommand
-	(*NoteTokenUsesCommand)(nil),     // 152: conductord.v1.NoteTokenUsesCommand
-	(*SaveQuotaCommand)(nil),         // 153: conductord.v1.SaveQuotaCommand
-	(*DeleteQuotaCommand)(nil),       // 154: conductord.v1.DeleteQuotaCommand
-	(*Done)(nil),                     // 155: conductord.v1.Done
-	(*InterveneResult)(nil),          // 156: conductord.v1.InterveneResult
+	(*PullStepsRequest)(nil),         // 103: conductord.v1.PullStepsRequest
+	(*HeldStep)(nil),                 // 104: conductord.v1.HeldStep
+	(*PullStepsResponse)(nil),        // 105: conductord.v1.PullStepsResponse
+	(*ReportStepRequest)(nil),        // 106: conductord.v1.ReportStepRequest
+	(*ReportStepResponse)(nil),       // 107: conductord.v1.ReportStepResponse
+	(*OfferStepRequest)(nil),         // 108: conductord.v1.OfferStepRequest
+	(*OfferStepResponse)(nil),        // 109: conductord.v1.OfferStepResponse
+	nil,                              // 110: conductord.v1.StatusResponse.JobsEntry
+	(*Board)(nil),                    // 111: conductord.v1.Board
+	(*Posting)(nil),                  // 112: conductord.v1.Posting
+	(*Job)(nil),                      // 113: conductord.v1.Job
+	(*Error)(nil),                    // 114: conductord.v1.Error
+	(*timestamppb.Timestamp)(nil),    // 115: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 116: google.protobuf.Duration
+	(*Position)(nil),                 // 117: conductord.v1.Position
+	(*Event)(nil),                    // 118: conductord.v1.Event
+	(*Claimed)(nil),                  // 119: conductord.v1.Claimed
+	(*ClaimNextCommand)(nil),         // 120: conductord.v1.ClaimNextCommand
+	(*HeldClaim)(nil),                // 121: conductord.v1.HeldClaim
+	(*JobError)(nil),                 // 122: conductord.v1.JobError
+	(*Command)(nil),                  // 123: conductord.v1.Command
+	(*Result)(nil),                   // 124: conductord.v1.Result
+	(*Drain)(nil),                    // 125: conductord.v1.Drain
+	(*Opening)(nil),                  // 126: conductord.v1.Opening
+	(*Session)(nil),                  // 127: conductord.v1.Session
+	(*Entity)(nil),                   // 128: conductord.v1.Entity
+	(*Book)(nil),                     // 129: conductord.v1.Book
+	(*FlowDetail)(nil),               // 130: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 131: conductord.v1.Update
+	(*Schedule)(nil),                 // 132: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 133: conductord.v1.SlotRecord
+	(*Principal)(nil),                // 134: conductord.v1.Principal
+	(*Quota)(nil),                    // 135: conductord.v1.Quota
+	(*AuditRecord)(nil),              // 136: conductord.v1.AuditRecord
+	(*AuditRefusal)(nil),             // 137: conductord.v1.AuditRefusal
+	(*Grant)(nil),                    // 138: conductord.v1.Grant
+	(*TableSum)(nil),                 // 139: conductord.v1.TableSum
+	(*StepAttempt)(nil),              // 140: conductord.v1.StepAttempt
+	(*StepWork)(nil),                 // 141: conductord.v1.StepWork
+	(*StepOutcome)(nil),              // 142: conductord.v1.StepOutcome
+	(*ClaimCommand)(nil),             // 143: conductord.v1.ClaimCommand
+	(*ExtendClaimCommand)(nil),       // 144: conductord.v1.ExtendClaimCommand
+	(*Ending)(nil),                   // 145: conductord.v1.Ending
+	(*JobCommand)(nil),               // 146: conductord.v1.JobCommand
+	(*Change)(nil),                   // 147: conductord.v1.Change
+	(*Intervention)(nil),             // 148: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 149: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 150: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 151: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 152: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 153: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 154: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 155: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 156: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 157: conductord.v1.PauseScheduleCommand
+	(*SavePrincipalCommand)(nil),     // 158: conductord.v1.SavePrincipalCommand
+	(*DeletePrincipalCommand)(nil),   // 159: conductord.v1.DeletePrincipalCommand
+	(*AddAccessTokenCommand)(nil),    // 160: conductord.v1.AddAccessTokenCommand
+	(*RevokeAccessTokenCommand)(nil), // 161: conductord.v1.RevokeAccessTokenCommand
+	(*NoteTokenUsesCommand)(nil),     // 162: conductord.v1.NoteTokenUsesCommand
+	(*SaveQuotaCommand)(nil),         // 163: conductord.v1.SaveQuotaCommand
+	(*DeleteQuotaCommand)(nil),       // 164: conductord.v1.DeleteQuotaCommand
+	(*Done)(nil),                     // 165: conductord.v1.Done
+	(*InterveneResult)(nil),          // 166: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	104, // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
-	104, // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
-	105, // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	111, // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	111, // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	112, // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	8,   // 3: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	106, // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	107, // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	106, // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	108, // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
-	108, // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
-	108, // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
-	108, // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
-	106, // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	109, // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	106, // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	108, // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	113, // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	114, // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	113, // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	115, // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	115, // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	115, // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	115, // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	113, // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	116, // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	113, // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	115, // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
 	16,  // 15: conductord.v1.ExplainResponse.remedy:type_name -> conductord.v1.Remedy
-	109, // 16: conductord.v1.ReadLogsRequest.wait:type_name -> google.protobuf.Duration
-	108, // 17: conductord.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	116, // 16: conductord.v1.ReadLogsRequest.wait:type_name -> google.protobuf.Duration
+	115, // 17: conductord.v1.LogLine.time:type_name -> google.protobuf.Timestamp
 	19,  // 18: conductord.v1.ReadLogsResponse.lines:type_name -> conductord.v1.LogLine
-	110, // 19: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	111, // 20: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	110, // 21: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	112, // 22: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	113, // 23: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
-	109, // 24: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	112, // 25: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	114, // 26: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	108, // 27: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	108, // 28: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	115, // 29: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	117, // 19: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	118, // 20: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	117, // 21: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	119, // 22: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	120, // 23: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
+	116, // 24: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	119, // 25: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	121, // 26: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	115, // 27: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	115, // 28: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	122, // 29: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
 	11,  // 30: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
 	32,  // 31: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	107, // 32: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	116, // 33: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	117, // 34: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	118, // 35: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	119, // 36: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	120, // 37: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	120, // 38: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	121, // 39: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	122, // 40: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	122, // 41: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	123, // 42: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	124, // 43: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	114, // 32: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	123, // 33: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	124, // 34: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	125, // 35: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	126, // 36: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	127, // 37: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	127, // 38: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	128, // 39: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	129, // 40: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	129, // 41: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	130, // 42: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	131, // 43: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
 	52,  // 44: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	107, // 45: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	125, // 46: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	125, // 47: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	125, // 48: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	108, // 49: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	126, // 50: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	125, // 51: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	126, // 52: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	108, // 53: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	108, // 54: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	126, // 55: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	108, // 56: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
-	127, // 57: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
-	128, // 58: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
-	108, // 59: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
-	108, // 60: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
-	129, // 61: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
-	130, // 62: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
-	131, // 63: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
-	128, // 64: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
+	114, // 45: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	132, // 46: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	132, // 47: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	132, // 48: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	115, // 49: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	133, // 50: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	132, // 51: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	133, // 52: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	115, // 53: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	115, // 54: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	133, // 55: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	115, // 56: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
+	134, // 57: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
+	135, // 58: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
+	115, // 59: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
+	115, // 60: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
+	136, // 61: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
+	137, // 62: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
+	138, // 63: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
+	135, // 64: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
 	75,  // 65: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
 	77,  // 66: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
-	107, // 67: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
-	108, // 68: conductord.v1.ActivityResponse.since:type_name -> google.protobuf.Timestamp
-	109, // 69: conductord.v1.ActivityResponse.slot:type_name -> google.protobuf.Duration
+	114, // 67: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
+	115, // 68: conductord.v1.ActivityResponse.since:type_name -> google.protobuf.Timestamp
+	116, // 69: conductord.v1.ActivityResponse.slot:type_name -> google.protobuf.Duration
 	80,  // 70: conductord.v1.ActivityResponse.slots:type_name -> conductord.v1.ActivitySlot
 	85,  // 71: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
-	132, // 72: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
+	139, // 72: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
 	102, // 73: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
 	102, // 74: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
 	102, // 75: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
 	102, // 76: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
 	102, // 77: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	108, // 78: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	103, // 79: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	109, // 80: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	109, // 81: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
-	109, // 82: conductord.v1.StatusResponse.backup_age:type_name -> google.protobuf.Duration
-	6,   // 83: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	9,   // 84: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	11,  // 85: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	13,  // 86: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	15,  // 87: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	18,  // 88: conductord.v1.BoardService.ReadLogs:input_type -> conductord.v1.ReadLogsRequest
-	21,  // 89: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	133, // 90: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
-	24,  // 91: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	134, // 92: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
-	26,  // 93: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	135, // 94: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
-	135, // 95: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
-	135, // 96: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
-	136, // 97: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
-	136, // 98: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
-	136, // 99: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
-	137, // 100: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	138, // 101: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	136, // 102: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
-	136, // 103: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
-	28,  // 104: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	0,   // 105: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
-	30,  // 106: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	33,  // 107: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	139, // 108: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
-	2,   // 109: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	4,   // 110: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	140, // 111: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	141, // 112: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	139, // 113: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	139, // 114: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	139, // 115: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
-	37,  // 116: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	39,  // 117: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	142, // 118: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	143, // 119: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
-	40,  // 120: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	42,  // 121: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	144, // 122: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	144, // 123: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
-	35,  // 124: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	122, // 125: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
-	44,  // 126: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	46,  // 127: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	48,  // 128: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	50,  // 129: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	145, // 130: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
-	53,  // 131: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	146, // 132: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
-	55,  // 133: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	57,  // 134: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	147, // 135: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
-	59,  // 136: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	60,  // 137: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	62,  // 138: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	148, // 139: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
-	149, // 140: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
-	150, // 141: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
-	151, // 142: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
-	152, // 143: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
-	64,  // 144: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
-	153, // 145: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
-	154, // 146: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
-	66,  // 147: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
-	68,  // 148: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
-	70,  // 149: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
-	129, // 150: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
-	72,  // 151: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
-	74,  // 152: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	100, // 153: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	98,  // 154: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
-	96,  // 155: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
-	81,  // 156: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
-	78,  // 157: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
-	83,  // 158: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
-	86,  // 159: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
-	88,  // 160: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
-	90,  // 161: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
-	92,  // 162: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
-	94,  // 163: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
-	7,   // 164: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	10,  // 165: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	12,  // 166: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	14,  // 167: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	17,  // 168: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	20,  // 169: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
-	22,  // 170: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	23,  // 171: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	25,  // 172: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	155, // 173: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	27,  // 174: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	155, // 175: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	155, // 176: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	155, // 177: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	155, // 178: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	155, // 179: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	155, // 180: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	155, // 181: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	156, // 182: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	155, // 183: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
-	155, // 184: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	29,  // 185: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	1,   // 186: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
-	31,  // 187: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	34,  // 188: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	155, // 189: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	3,   // 190: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	5,   // 191: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	155, // 192: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	155, // 193: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	155, // 194: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	155, // 195: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	155, // 196: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	38,  // 197: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	155, // 198: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	155, // 199: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	155, // 200: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	41,  // 201: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	43,  // 202: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	155, // 203: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	155, // 204: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	36,  // 205: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	155, // 206: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	45,  // 207: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	47,  // 208: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	49,  // 209: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	51,  // 210: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	155, // 211: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	54,  // 212: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	155, // 213: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	56,  // 214: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	58,  // 215: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	155, // 216: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	155, // 217: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	61,  // 218: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	63,  // 219: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	155, // 220: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
-	155, // 221: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
-	155, // 222: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
-	155, // 223: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
-	155, // 224: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
-	65,  // 225: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
-	155, // 226: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
-	155, // 227: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
-	67,  // 228: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
-	69,  // 229: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
-	71,  // 230: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
-	155, // 231: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
-	73,  // 232: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
-	76,  // 233: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	101, // 234: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	99,  // 235: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
-	97,  // 236: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
-	82,  // 237: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
-	79,  // 238: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
-	84,  // 239: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
-	87,  // 240: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
-	89,  // 241: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
-	91,  // 242: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
-	93,  // 243: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
-	95,  // 244: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
-	164, // [164:245] is the sub-list for method output_type
-	83,  // [83:164] is the sub-list for method input_type
-	83,  // [83:83] is the sub-list for extension type_name
-	83,  // [83:83] is the sub-list for extension extendee
-	0,   // [0:83] is the sub-list for field type_name
+	115, // 78: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	110, // 79: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	116, // 80: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	116, // 81: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
+	116, // 82: conductord.v1.StatusResponse.backup_age:type_name -> google.protobuf.Duration
+	104, // 83: conductord.v1.PullStepsRequest.holds:type_name -> conductord.v1.HeldStep
+	116, // 84: conductord.v1.PullStepsRequest.wait:type_name -> google.protobuf.Duration
+	140, // 85: conductord.v1.HeldStep.id:type_name -> conductord.v1.StepAttempt
+	141, // 86: conductord.v1.PullStepsResponse.work:type_name -> conductord.v1.StepWork
+	140, // 87: conductord.v1.PullStepsResponse.stop:type_name -> conductord.v1.StepAttempt
+	142, // 88: conductord.v1.ReportStepRequest.outcome:type_name -> conductord.v1.StepOutcome
+	116, // 89: conductord.v1.ReportStepRequest.wait:type_name -> google.protobuf.Duration
+	141, // 90: conductord.v1.OfferStepRequest.work:type_name -> conductord.v1.StepWork
+	115, // 91: conductord.v1.OfferStepRequest.since:type_name -> google.protobuf.Timestamp
+	116, // 92: conductord.v1.OfferStepRequest.wait:type_name -> google.protobuf.Duration
+	142, // 93: conductord.v1.OfferStepResponse.outcome:type_name -> conductord.v1.StepOutcome
+	6,   // 94: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	9,   // 95: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	11,  // 96: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	13,  // 97: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	15,  // 98: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	18,  // 99: conductord.v1.BoardService.ReadLogs:input_type -> conductord.v1.ReadLogsRequest
+	21,  // 100: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	143, // 101: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
+	24,  // 102: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	144, // 103: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
+	26,  // 104: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	145, // 105: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
+	145, // 106: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
+	145, // 107: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
+	146, // 108: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
+	146, // 109: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
+	146, // 110: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
+	147, // 111: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	148, // 112: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	146, // 113: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
+	146, // 114: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
+	28,  // 115: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	0,   // 116: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
+	30,  // 117: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	33,  // 118: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	149, // 119: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	2,   // 120: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	4,   // 121: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	150, // 122: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	151, // 123: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	149, // 124: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	149, // 125: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	149, // 126: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	37,  // 127: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	39,  // 128: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	152, // 129: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	153, // 130: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	40,  // 131: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	42,  // 132: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	154, // 133: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	154, // 134: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	35,  // 135: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	129, // 136: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	44,  // 137: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	46,  // 138: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	48,  // 139: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	50,  // 140: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	155, // 141: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	53,  // 142: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	156, // 143: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	55,  // 144: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	57,  // 145: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	157, // 146: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	59,  // 147: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	60,  // 148: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	62,  // 149: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	158, // 150: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
+	159, // 151: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
+	160, // 152: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
+	161, // 153: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
+	162, // 154: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
+	64,  // 155: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
+	163, // 156: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
+	164, // 157: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
+	66,  // 158: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
+	68,  // 159: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
+	70,  // 160: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
+	136, // 161: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
+	72,  // 162: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
+	74,  // 163: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	100, // 164: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	98,  // 165: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
+	96,  // 166: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
+	81,  // 167: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
+	78,  // 168: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
+	83,  // 169: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
+	86,  // 170: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
+	88,  // 171: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
+	90,  // 172: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
+	92,  // 173: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
+	94,  // 174: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
+	103, // 175: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
+	106, // 176: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
+	108, // 177: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
+	7,   // 178: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	10,  // 179: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	12,  // 180: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	14,  // 181: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	17,  // 182: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	20,  // 183: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
+	22,  // 184: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	23,  // 185: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	25,  // 186: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	165, // 187: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	27,  // 188: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	165, // 189: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	165, // 190: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	165, // 191: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	165, // 192: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	165, // 193: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	165, // 194: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	165, // 195: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	166, // 196: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	165, // 197: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
+	165, // 198: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	29,  // 199: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	1,   // 200: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
+	31,  // 201: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	34,  // 202: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	165, // 203: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	3,   // 204: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	5,   // 205: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	165, // 206: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	165, // 207: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	165, // 208: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	165, // 209: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	165, // 210: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	38,  // 211: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	165, // 212: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	165, // 213: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	165, // 214: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	41,  // 215: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	43,  // 216: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	165, // 217: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	165, // 218: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	36,  // 219: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	165, // 220: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	45,  // 221: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	47,  // 222: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	49,  // 223: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	51,  // 224: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	165, // 225: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	54,  // 226: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	165, // 227: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	56,  // 228: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	58,  // 229: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	165, // 230: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	165, // 231: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	61,  // 232: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	63,  // 233: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	165, // 234: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
+	165, // 235: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
+	165, // 236: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
+	165, // 237: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
+	165, // 238: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
+	65,  // 239: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
+	165, // 240: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
+	165, // 241: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
+	67,  // 242: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
+	69,  // 243: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
+	71,  // 244: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
+	165, // 245: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
+	73,  // 246: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
+	76,  // 247: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	101, // 248: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	99,  // 249: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
+	97,  // 250: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
+	82,  // 251: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
+	79,  // 252: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
+	84,  // 253: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
+	87,  // 254: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
+	89,  // 255: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
+	91,  // 256: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
+	93,  // 257: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
+	95,  // 258: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
+	105, // 259: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
+	107, // 260: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
+	109, // 261: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
+	178, // [178:262] is the sub-list for method output_type
+	94,  // [94:178] is the sub-list for method input_type
+	94,  // [94:94] is the sub-list for extension type_name
+	94,  // [94:94] is the sub-list for extension extendee
+	0,   // [0:94] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -7180,9 +7659,9 @@ func file_conductord_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   104,
+			NumMessages:   111,
 			NumExtensions: 0,
-			NumServices:   7,
+			NumServices:   8,
 		},
 		GoTypes:           file_conductord_v1_service_proto_goTypes,
 		DependencyIndexes: file_conductord_v1_service_proto_depIdxs,

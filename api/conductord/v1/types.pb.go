@@ -1635,7 +1635,9 @@ type Attempt struct {
 	Failures []*Failure `protobuf:"bytes,11,rep,name=failures,proto3" json:"failures,omitempty"`
 	Asked    uint32     `protobuf:"varint,12,opt,name=asked,proto3" json:"asked,omitempty"` // how often it has said "not yet"
 	// The answer leaves out the result, stderr and the texts of failures.
-	Shortened     bool `protobuf:"varint,13,opt,name=shortened,proto3" json:"shortened,omitempty"`
+	Shortened     bool   `protobuf:"varint,13,opt,name=shortened,proto3" json:"shortened,omitempty"`
+	Offered       bool   `protobuf:"varint,14,opt,name=offered,proto3" json:"offered,omitempty"` // to step workers
+	Worker        string `protobuf:"bytes,15,opt,name=worker,proto3" json:"worker,omitempty"`    // the session of the worker that has it; empty: none yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1761,6 +1763,334 @@ func (x *Attempt) GetShortened() bool {
 	return false
 }
 
+func (x *Attempt) GetOffered() bool {
+	if x != nil {
+		return x.Offered
+	}
+	return false
+}
+
+func (x *Attempt) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+// StepAttempt names one attempt at a step.
+type StepAttempt struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Flow          string                 `protobuf:"bytes,1,opt,name=flow,proto3" json:"flow,omitempty"`
+	Step          string                 `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"`
+	Action        string                 `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`    // execute or revert
+	Attempt       uint32                 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"` // from 1
+	Asked         uint32                 `protobuf:"varint,5,opt,name=asked,proto3" json:"asked,omitempty"`     // how often it has said "not yet"
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepAttempt) Reset() {
+	*x = StepAttempt{}
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepAttempt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepAttempt) ProtoMessage() {}
+
+func (x *StepAttempt) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepAttempt.ProtoReflect.Descriptor instead.
+func (*StepAttempt) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *StepAttempt) GetFlow() string {
+	if x != nil {
+		return x.Flow
+	}
+	return ""
+}
+
+func (x *StepAttempt) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *StepAttempt) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *StepAttempt) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *StepAttempt) GetAsked() uint32 {
+	if x != nil {
+		return x.Asked
+	}
+	return 0
+}
+
+// StepWork is what a worker is given to make an attempt.
+type StepWork struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        *StepAttempt           `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Job       string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Type      string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`     // what the worker does
+	Labels    []string               `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty"` // that the worker must have
+	Key       string                 `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`       // the same in all attempts of a round: see flow.Call.Key
+	Round     uint32                 `protobuf:"varint,6,opt,name=round,proto3" json:"round,omitempty"`
+	Token     *Token                 `protobuf:"bytes,7,opt,name=token,proto3" json:"token,omitempty"`
+	Arguments []*NamedValue          `protobuf:"bytes,8,rep,name=arguments,proto3" json:"arguments,omitempty"`
+	// Of a revert: the result of the execution, its failure, and the failures of all
+	// steps, each with its step.
+	Result        *Value               `protobuf:"bytes,9,opt,name=result,proto3" json:"result,omitempty"`
+	Failure       *Failure             `protobuf:"bytes,10,opt,name=failure,proto3" json:"failure,omitempty"`
+	Failures      []*Failure           `protobuf:"bytes,11,rep,name=failures,proto3" json:"failures,omitempty"`
+	TimeLeft      *durationpb.Duration `protobuf:"bytes,12,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"` // unset: no limit
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepWork) Reset() {
+	*x = StepWork{}
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepWork) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepWork) ProtoMessage() {}
+
+func (x *StepWork) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepWork.ProtoReflect.Descriptor instead.
+func (*StepWork) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *StepWork) GetId() *StepAttempt {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *StepWork) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *StepWork) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *StepWork) GetLabels() []string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *StepWork) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *StepWork) GetRound() uint32 {
+	if x != nil {
+		return x.Round
+	}
+	return 0
+}
+
+func (x *StepWork) GetToken() *Token {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+func (x *StepWork) GetArguments() []*NamedValue {
+	if x != nil {
+		return x.Arguments
+	}
+	return nil
+}
+
+func (x *StepWork) GetResult() *Value {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *StepWork) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *StepWork) GetFailures() []*Failure {
+	if x != nil {
+		return x.Failures
+	}
+	return nil
+}
+
+func (x *StepWork) GetTimeLeft() *durationpb.Duration {
+	if x != nil {
+		return x.TimeLeft
+	}
+	return nil
+}
+
+// StepOutcome is what a worker reports of an attempt. One that is done has a
+// result, a failure or not_yet.
+type StepOutcome struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            *StepAttempt           `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Done          bool                   `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
+	Result        *Value                 `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`
+	Failure       *Failure               `protobuf:"bytes,4,opt,name=failure,proto3" json:"failure,omitempty"`
+	NotYet        *durationpb.Duration   `protobuf:"bytes,5,opt,name=not_yet,json=notYet,proto3" json:"not_yet,omitempty"` // ask again after this
+	Progress      *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"`
+	Output        string                 `protobuf:"bytes,7,opt,name=output,proto3" json:"output,omitempty"` // lines for people, since the last report
+	Stderr        string                 `protobuf:"bytes,8,opt,name=stderr,proto3" json:"stderr,omitempty"` // of one that is done: the end of its stderr
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepOutcome) Reset() {
+	*x = StepOutcome{}
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepOutcome) ProtoMessage() {}
+
+func (x *StepOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepOutcome.ProtoReflect.Descriptor instead.
+func (*StepOutcome) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *StepOutcome) GetId() *StepAttempt {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *StepOutcome) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+func (x *StepOutcome) GetResult() *Value {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *StepOutcome) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *StepOutcome) GetNotYet() *durationpb.Duration {
+	if x != nil {
+		return x.NotYet
+	}
+	return nil
+}
+
+func (x *StepOutcome) GetProgress() *Progress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+func (x *StepOutcome) GetOutput() string {
+	if x != nil {
+		return x.Output
+	}
+	return ""
+}
+
+func (x *StepOutcome) GetStderr() string {
+	if x != nil {
+		return x.Stderr
+	}
+	return ""
+}
+
 // Update is everything that follows from one outcome in a flow.
 type Update struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1777,7 +2107,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1789,7 +2119,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[20]
+	mi := &file_conductord_v1_types_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1802,7 +2132,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{20}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Update) GetFlow() string {
@@ -1870,7 +2200,7 @@ type AtomChange struct {
 
 func (x *AtomChange) Reset() {
 	*x = AtomChange{}
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1882,7 +2212,7 @@ func (x *AtomChange) String() string {
 func (*AtomChange) ProtoMessage() {}
 
 func (x *AtomChange) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[21]
+	mi := &file_conductord_v1_types_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1895,7 +2225,7 @@ func (x *AtomChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AtomChange.ProtoReflect.Descriptor instead.
 func (*AtomChange) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{21}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AtomChange) GetName() string {
@@ -1984,7 +2314,7 @@ type Posting struct {
 
 func (x *Posting) Reset() {
 	*x = Posting{}
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1996,7 +2326,7 @@ func (x *Posting) String() string {
 func (*Posting) ProtoMessage() {}
 
 func (x *Posting) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[22]
+	mi := &file_conductord_v1_types_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2009,7 +2339,7 @@ func (x *Posting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Posting.ProtoReflect.Descriptor instead.
 func (*Posting) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{22}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Posting) GetId() string {
@@ -2177,7 +2507,7 @@ type RetryPolicy struct {
 
 func (x *RetryPolicy) Reset() {
 	*x = RetryPolicy{}
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2189,7 +2519,7 @@ func (x *RetryPolicy) String() string {
 func (*RetryPolicy) ProtoMessage() {}
 
 func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[23]
+	mi := &file_conductord_v1_types_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2202,7 +2532,7 @@ func (x *RetryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryPolicy.ProtoReflect.Descriptor instead.
 func (*RetryPolicy) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{23}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RetryPolicy) GetAttempts() uint32 {
@@ -2315,7 +2645,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2327,7 +2657,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[24]
+	mi := &file_conductord_v1_types_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2340,7 +2670,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{24}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Job) GetId() string {
@@ -2674,7 +3004,7 @@ type JobError struct {
 
 func (x *JobError) Reset() {
 	*x = JobError{}
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2686,7 +3016,7 @@ func (x *JobError) String() string {
 func (*JobError) ProtoMessage() {}
 
 func (x *JobError) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[25]
+	mi := &file_conductord_v1_types_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2699,7 +3029,7 @@ func (x *JobError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobError.ProtoReflect.Descriptor instead.
 func (*JobError) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{25}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *JobError) GetPosition() *Position {
@@ -2820,7 +3150,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2832,7 +3162,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[26]
+	mi := &file_conductord_v1_types_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2845,7 +3175,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{26}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Change) GetJob() string {
@@ -2942,7 +3272,7 @@ type OperatorRequest struct {
 
 func (x *OperatorRequest) Reset() {
 	*x = OperatorRequest{}
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2954,7 +3284,7 @@ func (x *OperatorRequest) String() string {
 func (*OperatorRequest) ProtoMessage() {}
 
 func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[27]
+	mi := &file_conductord_v1_types_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2967,7 +3297,7 @@ func (x *OperatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorRequest.ProtoReflect.Descriptor instead.
 func (*OperatorRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{27}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *OperatorRequest) GetKind() string {
@@ -3034,7 +3364,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3046,7 +3376,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[28]
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3059,7 +3389,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{28}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Claim) GetSession() string {
@@ -3129,7 +3459,7 @@ type HeldClaim struct {
 
 func (x *HeldClaim) Reset() {
 	*x = HeldClaim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3141,7 +3471,7 @@ func (x *HeldClaim) String() string {
 func (*HeldClaim) ProtoMessage() {}
 
 func (x *HeldClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[29]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3154,7 +3484,7 @@ func (x *HeldClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldClaim.ProtoReflect.Descriptor instead.
 func (*HeldClaim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{29}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *HeldClaim) GetJob() string {
@@ -3228,7 +3558,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3240,7 +3570,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[30]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3253,7 +3583,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{30}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Claimed) GetJob() *Job {
@@ -3301,7 +3631,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3313,7 +3643,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3326,7 +3656,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Ending) GetJob() string {
@@ -3398,7 +3728,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3410,7 +3740,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3423,7 +3753,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Opening) GetId() string {
@@ -3477,7 +3807,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3489,7 +3819,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3502,7 +3832,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Session) GetId() string {
@@ -3566,8 +3896,8 @@ type Entity struct {
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Boards        []string               `protobuf:"bytes,3,rep,name=boards,proto3" json:"boards,omitempty"`
-	JobKinds      []string               `protobuf:"bytes,4,rep,name=job_kinds,json=jobKinds,proto3" json:"job_kinds,omitempty"`
-	MaxJobs       uint32                 `protobuf:"varint,5,opt,name=max_jobs,json=maxJobs,proto3" json:"max_jobs,omitempty"`
+	JobKinds      []string               `protobuf:"bytes,4,rep,name=job_kinds,json=jobKinds,proto3" json:"job_kinds,omitempty"` // of a worker: the types of steps that it does
+	MaxJobs       uint32                 `protobuf:"varint,5,opt,name=max_jobs,json=maxJobs,proto3" json:"max_jobs,omitempty"`   // of a worker: its slots
 	Host          string                 `protobuf:"bytes,6,opt,name=host,proto3" json:"host,omitempty"`
 	Pid           int32                  `protobuf:"varint,7,opt,name=pid,proto3" json:"pid,omitempty"`
 	Metadata      []*NamedValue          `protobuf:"bytes,8,rep,name=metadata,proto3" json:"metadata,omitempty"`
@@ -3581,7 +3911,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3593,7 +3923,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3606,7 +3936,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Entity) GetKind() string {
@@ -3707,7 +4037,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3719,7 +4049,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3732,7 +4062,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Drain) GetConductor() string {
@@ -3780,7 +4110,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3792,7 +4122,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3805,7 +4135,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Position) GetIndex() uint64 {
@@ -3851,7 +4181,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3863,7 +4193,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3876,7 +4206,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -4036,7 +4366,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4048,7 +4378,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4061,7 +4391,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StepEvent) GetName() string {
@@ -4112,7 +4442,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4124,7 +4454,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4137,7 +4467,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Schedule) GetBoard() string {
@@ -4319,7 +4649,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4331,7 +4661,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4344,7 +4674,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SchedulePause) GetBy() string {
@@ -4389,7 +4719,7 @@ type SlotRecord struct {
 
 func (x *SlotRecord) Reset() {
 	*x = SlotRecord{}
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4401,7 +4731,7 @@ func (x *SlotRecord) String() string {
 func (*SlotRecord) ProtoMessage() {}
 
 func (x *SlotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4414,7 +4744,7 @@ func (x *SlotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotRecord.ProtoReflect.Descriptor instead.
 func (*SlotRecord) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SlotRecord) GetNumber() uint64 {
@@ -4508,7 +4838,7 @@ type SlotDecision struct {
 
 func (x *SlotDecision) Reset() {
 	*x = SlotDecision{}
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4520,7 +4850,7 @@ func (x *SlotDecision) String() string {
 func (*SlotDecision) ProtoMessage() {}
 
 func (x *SlotDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4533,7 +4863,7 @@ func (x *SlotDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotDecision.ProtoReflect.Descriptor instead.
 func (*SlotDecision) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SlotDecision) GetSlot() *timestamppb.Timestamp {
@@ -4581,7 +4911,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4593,7 +4923,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4606,7 +4936,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Error) GetCode() string {
@@ -4674,7 +5004,7 @@ type Board struct {
 
 func (x *Board) Reset() {
 	*x = Board{}
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4686,7 +5016,7 @@ func (x *Board) String() string {
 func (*Board) ProtoMessage() {}
 
 func (x *Board) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4699,7 +5029,7 @@ func (x *Board) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Board.ProtoReflect.Descriptor instead.
 func (*Board) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Board) GetName() string {
@@ -4756,7 +5086,7 @@ type BoardAgeing struct {
 
 func (x *BoardAgeing) Reset() {
 	*x = BoardAgeing{}
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4768,7 +5098,7 @@ func (x *BoardAgeing) String() string {
 func (*BoardAgeing) ProtoMessage() {}
 
 func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4781,7 +5111,7 @@ func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardAgeing.ProtoReflect.Descriptor instead.
 func (*BoardAgeing) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *BoardAgeing) GetStep() *durationpb.Duration {
@@ -4817,7 +5147,7 @@ type BoardLimits struct {
 
 func (x *BoardLimits) Reset() {
 	*x = BoardLimits{}
-	mi := &file_conductord_v1_types_proto_msgTypes[46]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4829,7 +5159,7 @@ func (x *BoardLimits) String() string {
 func (*BoardLimits) ProtoMessage() {}
 
 func (x *BoardLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[46]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4842,7 +5172,7 @@ func (x *BoardLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardLimits.ProtoReflect.Descriptor instead.
 func (*BoardLimits) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *BoardLimits) GetJobs() uint64 {
@@ -4878,7 +5208,7 @@ type BoardPause struct {
 
 func (x *BoardPause) Reset() {
 	*x = BoardPause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4890,7 +5220,7 @@ func (x *BoardPause) String() string {
 func (*BoardPause) ProtoMessage() {}
 
 func (x *BoardPause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4903,7 +5233,7 @@ func (x *BoardPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardPause.ProtoReflect.Descriptor instead.
 func (*BoardPause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *BoardPause) GetBy() string {
@@ -4945,7 +5275,7 @@ type BoardCounts struct {
 
 func (x *BoardCounts) Reset() {
 	*x = BoardCounts{}
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4957,7 +5287,7 @@ func (x *BoardCounts) String() string {
 func (*BoardCounts) ProtoMessage() {}
 
 func (x *BoardCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4970,7 +5300,7 @@ func (x *BoardCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCounts.ProtoReflect.Descriptor instead.
 func (*BoardCounts) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *BoardCounts) GetJobs() map[string]uint64 {
@@ -5055,7 +5385,7 @@ type BoardRate struct {
 
 func (x *BoardRate) Reset() {
 	*x = BoardRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5067,7 +5397,7 @@ func (x *BoardRate) String() string {
 func (*BoardRate) ProtoMessage() {}
 
 func (x *BoardRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5080,7 +5410,7 @@ func (x *BoardRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRate.ProtoReflect.Descriptor instead.
 func (*BoardRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *BoardRate) GetOne() uint64 {
@@ -5114,7 +5444,7 @@ type BoardKind struct {
 
 func (x *BoardKind) Reset() {
 	*x = BoardKind{}
-	mi := &file_conductord_v1_types_proto_msgTypes[50]
+	mi := &file_conductord_v1_types_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5126,7 +5456,7 @@ func (x *BoardKind) String() string {
 func (*BoardKind) ProtoMessage() {}
 
 func (x *BoardKind) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[50]
+	mi := &file_conductord_v1_types_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5139,7 +5469,7 @@ func (x *BoardKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardKind.ProtoReflect.Descriptor instead.
 func (*BoardKind) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *BoardKind) GetKind() string {
@@ -5168,7 +5498,7 @@ type BoardHolder struct {
 
 func (x *BoardHolder) Reset() {
 	*x = BoardHolder{}
-	mi := &file_conductord_v1_types_proto_msgTypes[51]
+	mi := &file_conductord_v1_types_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5180,7 +5510,7 @@ func (x *BoardHolder) String() string {
 func (*BoardHolder) ProtoMessage() {}
 
 func (x *BoardHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[51]
+	mi := &file_conductord_v1_types_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5193,7 +5523,7 @@ func (x *BoardHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHolder.ProtoReflect.Descriptor instead.
 func (*BoardHolder) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *BoardHolder) GetSession() string {
@@ -5372,7 +5702,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04done\x18\x01 \x01(\x03R\x04done\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12.\n" +
 	"\adetails\x18\x03 \x01(\v2\x14.conductord.v1.ValueR\adetails\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xf8\x03\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xaa\x04\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x12*\n" +
@@ -5388,7 +5718,38 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	" \x01(\bR\x0fstderrTruncated\x122\n" +
 	"\bfailures\x18\v \x03(\v2\x16.conductord.v1.FailureR\bfailures\x12\x14\n" +
 	"\x05asked\x18\f \x01(\rR\x05asked\x12\x1c\n" +
-	"\tshortened\x18\r \x01(\bR\tshortened\"\x94\x02\n" +
+	"\tshortened\x18\r \x01(\bR\tshortened\x12\x18\n" +
+	"\aoffered\x18\x0e \x01(\bR\aoffered\x12\x16\n" +
+	"\x06worker\x18\x0f \x01(\tR\x06worker\"}\n" +
+	"\vStepAttempt\x12\x12\n" +
+	"\x04flow\x18\x01 \x01(\tR\x04flow\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\tR\x04step\x12\x16\n" +
+	"\x06action\x18\x03 \x01(\tR\x06action\x12\x18\n" +
+	"\aattempt\x18\x04 \x01(\rR\aattempt\x12\x14\n" +
+	"\x05asked\x18\x05 \x01(\rR\x05asked\"\xcd\x03\n" +
+	"\bStepWork\x12*\n" +
+	"\x02id\x18\x01 \x01(\v2\x1a.conductord.v1.StepAttemptR\x02id\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x12\n" +
+	"\x04type\x18\x03 \x01(\tR\x04type\x12\x16\n" +
+	"\x06labels\x18\x04 \x03(\tR\x06labels\x12\x10\n" +
+	"\x03key\x18\x05 \x01(\tR\x03key\x12\x14\n" +
+	"\x05round\x18\x06 \x01(\rR\x05round\x12*\n" +
+	"\x05token\x18\a \x01(\v2\x14.conductord.v1.TokenR\x05token\x127\n" +
+	"\targuments\x18\b \x03(\v2\x19.conductord.v1.NamedValueR\targuments\x12,\n" +
+	"\x06result\x18\t \x01(\v2\x14.conductord.v1.ValueR\x06result\x120\n" +
+	"\afailure\x18\n" +
+	" \x01(\v2\x16.conductord.v1.FailureR\afailure\x122\n" +
+	"\bfailures\x18\v \x03(\v2\x16.conductord.v1.FailureR\bfailures\x126\n" +
+	"\ttime_left\x18\f \x01(\v2\x19.google.protobuf.DurationR\btimeLeft\"\xc6\x02\n" +
+	"\vStepOutcome\x12*\n" +
+	"\x02id\x18\x01 \x01(\v2\x1a.conductord.v1.StepAttemptR\x02id\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\bR\x04done\x12,\n" +
+	"\x06result\x18\x03 \x01(\v2\x14.conductord.v1.ValueR\x06result\x120\n" +
+	"\afailure\x18\x04 \x01(\v2\x16.conductord.v1.FailureR\afailure\x122\n" +
+	"\anot_yet\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06notYet\x123\n" +
+	"\bprogress\x18\x06 \x01(\v2\x17.conductord.v1.ProgressR\bprogress\x12\x16\n" +
+	"\x06output\x18\a \x01(\tR\x06output\x12\x16\n" +
+	"\x06stderr\x18\b \x01(\tR\x06stderr\"\x94\x02\n" +
 	"\x06Update\x12\x12\n" +
 	"\x04flow\x18\x01 \x01(\tR\x04flow\x12*\n" +
 	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenR\x05token\x12\x1a\n" +
@@ -5757,7 +6118,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*NamedValue)(nil),            // 1: conductord.v1.NamedValue
@@ -5779,71 +6140,74 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*Folded)(nil),                // 17: conductord.v1.Folded
 	(*Progress)(nil),              // 18: conductord.v1.Progress
 	(*Attempt)(nil),               // 19: conductord.v1.Attempt
-	(*Update)(nil),                // 20: conductord.v1.Update
-	(*AtomChange)(nil),            // 21: conductord.v1.AtomChange
-	(*Posting)(nil),               // 22: conductord.v1.Posting
-	(*RetryPolicy)(nil),           // 23: conductord.v1.RetryPolicy
-	(*Job)(nil),                   // 24: conductord.v1.Job
-	(*JobError)(nil),              // 25: conductord.v1.JobError
-	(*Change)(nil),                // 26: conductord.v1.Change
-	(*OperatorRequest)(nil),       // 27: conductord.v1.OperatorRequest
-	(*Claim)(nil),                 // 28: conductord.v1.Claim
-	(*HeldClaim)(nil),             // 29: conductord.v1.HeldClaim
-	(*Claimed)(nil),               // 30: conductord.v1.Claimed
-	(*Ending)(nil),                // 31: conductord.v1.Ending
-	(*Opening)(nil),               // 32: conductord.v1.Opening
-	(*Session)(nil),               // 33: conductord.v1.Session
-	(*Entity)(nil),                // 34: conductord.v1.Entity
-	(*Drain)(nil),                 // 35: conductord.v1.Drain
-	(*Position)(nil),              // 36: conductord.v1.Position
-	(*Event)(nil),                 // 37: conductord.v1.Event
-	(*StepEvent)(nil),             // 38: conductord.v1.StepEvent
-	(*Schedule)(nil),              // 39: conductord.v1.Schedule
-	(*SchedulePause)(nil),         // 40: conductord.v1.SchedulePause
-	(*SlotRecord)(nil),            // 41: conductord.v1.SlotRecord
-	(*SlotDecision)(nil),          // 42: conductord.v1.SlotDecision
-	(*Error)(nil),                 // 43: conductord.v1.Error
-	(*Board)(nil),                 // 44: conductord.v1.Board
-	(*BoardAgeing)(nil),           // 45: conductord.v1.BoardAgeing
-	(*BoardLimits)(nil),           // 46: conductord.v1.BoardLimits
-	(*BoardPause)(nil),            // 47: conductord.v1.BoardPause
-	(*BoardCounts)(nil),           // 48: conductord.v1.BoardCounts
-	(*BoardRate)(nil),             // 49: conductord.v1.BoardRate
-	(*BoardKind)(nil),             // 50: conductord.v1.BoardKind
-	(*BoardHolder)(nil),           // 51: conductord.v1.BoardHolder
-	nil,                           // 52: conductord.v1.BoardCounts.JobsEntry
-	nil,                           // 53: conductord.v1.BoardKind.JobsEntry
-	(*timestamppb.Timestamp)(nil), // 54: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 55: google.protobuf.Duration
+	(*StepAttempt)(nil),           // 20: conductord.v1.StepAttempt
+	(*StepWork)(nil),              // 21: conductord.v1.StepWork
+	(*StepOutcome)(nil),           // 22: conductord.v1.StepOutcome
+	(*Update)(nil),                // 23: conductord.v1.Update
+	(*AtomChange)(nil),            // 24: conductord.v1.AtomChange
+	(*Posting)(nil),               // 25: conductord.v1.Posting
+	(*RetryPolicy)(nil),           // 26: conductord.v1.RetryPolicy
+	(*Job)(nil),                   // 27: conductord.v1.Job
+	(*JobError)(nil),              // 28: conductord.v1.JobError
+	(*Change)(nil),                // 29: conductord.v1.Change
+	(*OperatorRequest)(nil),       // 30: conductord.v1.OperatorRequest
+	(*Claim)(nil),                 // 31: conductord.v1.Claim
+	(*HeldClaim)(nil),             // 32: conductord.v1.HeldClaim
+	(*Claimed)(nil),               // 33: conductord.v1.Claimed
+	(*Ending)(nil),                // 34: conductord.v1.Ending
+	(*Opening)(nil),               // 35: conductord.v1.Opening
+	(*Session)(nil),               // 36: conductord.v1.Session
+	(*Entity)(nil),                // 37: conductord.v1.Entity
+	(*Drain)(nil),                 // 38: conductord.v1.Drain
+	(*Position)(nil),              // 39: conductord.v1.Position
+	(*Event)(nil),                 // 40: conductord.v1.Event
+	(*StepEvent)(nil),             // 41: conductord.v1.StepEvent
+	(*Schedule)(nil),              // 42: conductord.v1.Schedule
+	(*SchedulePause)(nil),         // 43: conductord.v1.SchedulePause
+	(*SlotRecord)(nil),            // 44: conductord.v1.SlotRecord
+	(*SlotDecision)(nil),          // 45: conductord.v1.SlotDecision
+	(*Error)(nil),                 // 46: conductord.v1.Error
+	(*Board)(nil),                 // 47: conductord.v1.Board
+	(*BoardAgeing)(nil),           // 48: conductord.v1.BoardAgeing
+	(*BoardLimits)(nil),           // 49: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 50: conductord.v1.BoardPause
+	(*BoardCounts)(nil),           // 51: conductord.v1.BoardCounts
+	(*BoardRate)(nil),             // 52: conductord.v1.BoardRate
+	(*BoardKind)(nil),             // 53: conductord.v1.BoardKind
+	(*BoardHolder)(nil),           // 54: conductord.v1.BoardHolder
+	nil,                           // 55: conductord.v1.BoardCounts.JobsEntry
+	nil,                           // 56: conductord.v1.BoardKind.JobsEntry
+	(*timestamppb.Timestamp)(nil), // 57: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 58: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	0,   // 0: conductord.v1.NamedValue.value:type_name -> conductord.v1.Value
 	3,   // 1: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
 	1,   // 2: conductord.v1.Failure.details:type_name -> conductord.v1.NamedValue
 	1,   // 3: conductord.v1.Book.meta:type_name -> conductord.v1.NamedValue
-	54,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	54,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	57,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	57,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
 	13,  // 6: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
 	10,  // 7: conductord.v1.Principal.grants:type_name -> conductord.v1.Grant
 	11,  // 8: conductord.v1.Principal.tokens:type_name -> conductord.v1.AccessToken
-	54,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
-	54,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
+	57,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
+	57,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
 	7,   // 11: conductord.v1.Quota.limits:type_name -> conductord.v1.Amounts
 	7,   // 12: conductord.v1.Quota.used:type_name -> conductord.v1.Amounts
-	54,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
-	36,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
-	54,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
-	54,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
-	54,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
-	54,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
-	54,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
+	57,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
+	39,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
+	57,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
+	57,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
+	57,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
+	57,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
+	57,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
 	0,   // 20: conductord.v1.Factory.args:type_name -> conductord.v1.Value
 	12,  // 21: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
 	1,   // 22: conductord.v1.FlowDetail.store:type_name -> conductord.v1.NamedValue
 	1,   // 23: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.NamedValue
 	3,   // 24: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	54,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	54,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	57,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	57,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
 	2,   // 27: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
 	16,  // 28: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
 	14,  // 29: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
@@ -5851,121 +6215,133 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,   // 31: conductord.v1.FlowDetail.ended:type_name -> conductord.v1.Token
 	2,   // 32: conductord.v1.FlowDetail.begun:type_name -> conductord.v1.Token
 	0,   // 33: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	54,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	57,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
 	2,   // 35: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	54,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	57,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
 	19,  // 37: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
 	18,  // 38: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
 	17,  // 39: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
 	0,   // 40: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	54,  // 41: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	57,  // 41: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
 	2,   // 42: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	54,  // 43: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	54,  // 44: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	57,  // 43: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	57,  // 44: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	0,   // 45: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
 	3,   // 46: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
 	3,   // 47: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
-	2,   // 48: conductord.v1.Update.token:type_name -> conductord.v1.Token
-	3,   // 49: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
-	21,  // 50: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
-	14,  // 51: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	54,  // 52: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
-	19,  // 53: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
-	18,  // 54: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
-	4,   // 55: conductord.v1.Posting.book:type_name -> conductord.v1.Book
-	0,   // 56: conductord.v1.Posting.details:type_name -> conductord.v1.Value
-	1,   // 57: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
-	54,  // 58: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	54,  // 59: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
-	23,  // 60: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	55,  // 61: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	55,  // 62: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	55,  // 63: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
-	0,   // 64: conductord.v1.Job.details:type_name -> conductord.v1.Value
-	1,   // 65: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
-	54,  // 66: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	54,  // 67: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	54,  // 68: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	54,  // 69: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	54,  // 70: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	28,  // 71: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
-	2,   // 72: conductord.v1.Job.token:type_name -> conductord.v1.Token
-	3,   // 73: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
-	27,  // 74: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
-	54,  // 75: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	54,  // 76: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	54,  // 77: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	23,  // 78: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	55,  // 79: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	36,  // 80: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	54,  // 81: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	2,   // 82: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	3,   // 83: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	54,  // 84: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	54,  // 85: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	54,  // 86: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
-	55,  // 87: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
-	2,   // 88: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	54,  // 89: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	55,  // 90: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	28,  // 91: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	55,  // 92: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	55,  // 93: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	24,  // 94: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	4,   // 95: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	13,  // 96: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	2,   // 97: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	20,  // 98: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	3,   // 99: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	55,  // 100: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	55,  // 101: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	55,  // 102: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	54,  // 103: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	1,   // 104: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
-	54,  // 105: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	54,  // 106: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	36,  // 107: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	54,  // 108: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,   // 109: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	38,  // 110: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	27,  // 111: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
-	22,  // 112: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	55,  // 113: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	54,  // 114: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	54,  // 115: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	54,  // 116: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	54,  // 117: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	54,  // 118: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	54,  // 119: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	40,  // 120: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	54,  // 121: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	54,  // 122: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	54,  // 123: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	54,  // 124: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	54,  // 125: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	54,  // 126: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	36,  // 127: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	54,  // 128: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	46,  // 129: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	47,  // 130: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	48,  // 131: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	45,  // 132: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	55,  // 133: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	54,  // 134: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	54,  // 135: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	52,  // 136: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	54,  // 137: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	54,  // 138: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	49,  // 139: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	49,  // 140: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	50,  // 141: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	51,  // 142: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	53,  // 143: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	144, // [144:144] is the sub-list for method output_type
-	144, // [144:144] is the sub-list for method input_type
-	144, // [144:144] is the sub-list for extension type_name
-	144, // [144:144] is the sub-list for extension extendee
-	0,   // [0:144] is the sub-list for field type_name
+	20,  // 48: conductord.v1.StepWork.id:type_name -> conductord.v1.StepAttempt
+	2,   // 49: conductord.v1.StepWork.token:type_name -> conductord.v1.Token
+	1,   // 50: conductord.v1.StepWork.arguments:type_name -> conductord.v1.NamedValue
+	0,   // 51: conductord.v1.StepWork.result:type_name -> conductord.v1.Value
+	3,   // 52: conductord.v1.StepWork.failure:type_name -> conductord.v1.Failure
+	3,   // 53: conductord.v1.StepWork.failures:type_name -> conductord.v1.Failure
+	58,  // 54: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
+	20,  // 55: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
+	0,   // 56: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
+	3,   // 57: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
+	58,  // 58: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
+	18,  // 59: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
+	2,   // 60: conductord.v1.Update.token:type_name -> conductord.v1.Token
+	3,   // 61: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
+	24,  // 62: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
+	14,  // 63: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
+	57,  // 64: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	19,  // 65: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
+	18,  // 66: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
+	4,   // 67: conductord.v1.Posting.book:type_name -> conductord.v1.Book
+	0,   // 68: conductord.v1.Posting.details:type_name -> conductord.v1.Value
+	1,   // 69: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
+	57,  // 70: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	57,  // 71: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	26,  // 72: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
+	58,  // 73: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	58,  // 74: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	58,  // 75: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	0,   // 76: conductord.v1.Job.details:type_name -> conductord.v1.Value
+	1,   // 77: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
+	57,  // 78: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	57,  // 79: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	57,  // 80: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	57,  // 81: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	57,  // 82: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	31,  // 83: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	2,   // 84: conductord.v1.Job.token:type_name -> conductord.v1.Token
+	3,   // 85: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
+	30,  // 86: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
+	57,  // 87: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	57,  // 88: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	57,  // 89: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	26,  // 90: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	58,  // 91: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	39,  // 92: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	57,  // 93: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	2,   // 94: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	3,   // 95: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	57,  // 96: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	57,  // 97: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	57,  // 98: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
+	58,  // 99: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
+	2,   // 100: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	57,  // 101: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	58,  // 102: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	31,  // 103: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	58,  // 104: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	58,  // 105: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	27,  // 106: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	4,   // 107: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	13,  // 108: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	2,   // 109: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	23,  // 110: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	3,   // 111: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	58,  // 112: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	58,  // 113: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	58,  // 114: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	57,  // 115: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 116: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	57,  // 117: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	57,  // 118: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	39,  // 119: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	57,  // 120: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 121: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	41,  // 122: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	30,  // 123: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
+	25,  // 124: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	58,  // 125: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	57,  // 126: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	57,  // 127: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	57,  // 128: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	57,  // 129: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	57,  // 130: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	57,  // 131: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	43,  // 132: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	57,  // 133: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	57,  // 134: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	57,  // 135: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	57,  // 136: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	57,  // 137: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	57,  // 138: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	39,  // 139: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	57,  // 140: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	49,  // 141: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	50,  // 142: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	51,  // 143: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	48,  // 144: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	58,  // 145: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	57,  // 146: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	57,  // 147: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	55,  // 148: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	57,  // 149: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	57,  // 150: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	52,  // 151: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	52,  // 152: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	53,  // 153: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	54,  // 154: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	56,  // 155: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	156, // [156:156] is the sub-list for method output_type
+	156, // [156:156] is the sub-list for method input_type
+	156, // [156:156] is the sub-list for extension type_name
+	156, // [156:156] is the sub-list for extension extendee
+	0,   // [0:156] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -5973,15 +6349,15 @@ func file_conductord_v1_types_proto_init() {
 	if File_conductord_v1_types_proto != nil {
 		return
 	}
-	file_conductord_v1_types_proto_msgTypes[24].OneofWrappers = []any{}
-	file_conductord_v1_types_proto_msgTypes[26].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[27].OneofWrappers = []any{}
+	file_conductord_v1_types_proto_msgTypes[29].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   54,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

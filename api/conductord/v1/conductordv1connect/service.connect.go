@@ -43,6 +43,8 @@ const (
 	StreamServiceName = "conductord.v1.StreamService"
 	// ClusterServiceName is the fully-qualified name of the ClusterService service.
 	ClusterServiceName = "conductord.v1.ClusterService"
+	// WorkerServiceName is the fully-qualified name of the WorkerService service.
+	WorkerServiceName = "conductord.v1.WorkerService"
 )
 
 // These constants are the fully-qualified names of the RPCs defined in this package. They're
@@ -242,6 +244,12 @@ const (
 	// ClusterServiceMoveMemberProcedure is the fully-qualified name of the ClusterService's MoveMember
 	// RPC.
 	ClusterServiceMoveMemberProcedure = "/conductord.v1.ClusterService/MoveMember"
+	// WorkerServicePullProcedure is the fully-qualified name of the WorkerService's Pull RPC.
+	WorkerServicePullProcedure = "/conductord.v1.WorkerService/Pull"
+	// WorkerServiceReportProcedure is the fully-qualified name of the WorkerService's Report RPC.
+	WorkerServiceReportProcedure = "/conductord.v1.WorkerService/Report"
+	// WorkerServiceOfferProcedure is the fully-qualified name of the WorkerService's Offer RPC.
+	WorkerServiceOfferProcedure = "/conductord.v1.WorkerService/Offer"
 )
 
 // BoardServiceClient is a client for the conductord.v1.BoardService service.
@@ -2784,4 +2792,136 @@ func (UnimplementedClusterServiceHandler) SetVote(context.Context, *connect.Requ
 
 func (UnimplementedClusterServiceHandler) MoveMember(context.Context, *connect.Request[v1.MoveMemberRequest]) (*connect.Response[v1.MoveMemberResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.ClusterService.MoveMember is not implemented"))
+}
+
+// WorkerServiceClient is a client for the conductord.v1.WorkerService service.
+type WorkerServiceClient interface {
+	// Pull gives a worker attempts to make. It names those that the worker holds, so that
+	// the next call gives again what an answer that was lost has given. It answers when there
+	// is something, or when the time to wait is over. At most 60 s; ask again.
+	Pull(context.Context, *connect.Request[v1.PullStepsRequest]) (*connect.Response[v1.PullStepsResponse], error)
+	// Report says what has become of an attempt. Repeat it until the answer is recorded.
+	Report(context.Context, *connect.Request[v1.ReportStepRequest]) (*connect.Response[v1.ReportStepResponse], error)
+	// Offer is for conductors: it waits until a worker takes an attempt, or has reported.
+	Offer(context.Context, *connect.Request[v1.OfferStepRequest]) (*connect.Response[v1.OfferStepResponse], error)
+}
+
+// NewWorkerServiceClient constructs a client for the conductord.v1.WorkerService service. By
+// default, it uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses,
+// and sends uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the
+// connect.WithGRPC() or connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewWorkerServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) WorkerServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	workerServiceMethods := v1.File_conductord_v1_service_proto.Services().ByName("WorkerService").Methods()
+	return &workerServiceClient{
+		pull: connect.NewClient[v1.PullStepsRequest, v1.PullStepsResponse](
+			httpClient,
+			baseURL+WorkerServicePullProcedure,
+			connect.WithSchema(workerServiceMethods.ByName("Pull")),
+			connect.WithClientOptions(opts...),
+		),
+		report: connect.NewClient[v1.ReportStepRequest, v1.ReportStepResponse](
+			httpClient,
+			baseURL+WorkerServiceReportProcedure,
+			connect.WithSchema(workerServiceMethods.ByName("Report")),
+			connect.WithClientOptions(opts...),
+		),
+		offer: connect.NewClient[v1.OfferStepRequest, v1.OfferStepResponse](
+			httpClient,
+			baseURL+WorkerServiceOfferProcedure,
+			connect.WithSchema(workerServiceMethods.ByName("Offer")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// workerServiceClient implements WorkerServiceClient.
+type workerServiceClient struct {
+	pull   *connect.Client[v1.PullStepsRequest, v1.PullStepsResponse]
+	report *connect.Client[v1.ReportStepRequest, v1.ReportStepResponse]
+	offer  *connect.Client[v1.OfferStepRequest, v1.OfferStepResponse]
+}
+
+// Pull calls conductord.v1.WorkerService.Pull.
+func (c *workerServiceClient) Pull(ctx context.Context, req *connect.Request[v1.PullStepsRequest]) (*connect.Response[v1.PullStepsResponse], error) {
+	return c.pull.CallUnary(ctx, req)
+}
+
+// Report calls conductord.v1.WorkerService.Report.
+func (c *workerServiceClient) Report(ctx context.Context, req *connect.Request[v1.ReportStepRequest]) (*connect.Response[v1.ReportStepResponse], error) {
+	return c.report.CallUnary(ctx, req)
+}
+
+// Offer calls conductord.v1.WorkerService.Offer.
+func (c *workerServiceClient) Offer(ctx context.Context, req *connect.Request[v1.OfferStepRequest]) (*connect.Response[v1.OfferStepResponse], error) {
+	return c.offer.CallUnary(ctx, req)
+}
+
+// WorkerServiceHandler is an implementation of the conductord.v1.WorkerService service.
+type WorkerServiceHandler interface {
+	// Pull gives a worker attempts to make. It names those that the worker holds, so that
+	// the next call gives again what an answer that was lost has given. It answers when there
+	// is something, or when the time to wait is over. At most 60 s; ask again.
+	Pull(context.Context, *connect.Request[v1.PullStepsRequest]) (*connect.Response[v1.PullStepsResponse], error)
+	// Report says what has become of an attempt. Repeat it until the answer is recorded.
+	Report(context.Context, *connect.Request[v1.ReportStepRequest]) (*connect.Response[v1.ReportStepResponse], error)
+	// Offer is for conductors: it waits until a worker takes an attempt, or has reported.
+	Offer(context.Context, *connect.Request[v1.OfferStepRequest]) (*connect.Response[v1.OfferStepResponse], error)
+}
+
+// NewWorkerServiceHandler builds an HTTP handler from the service implementation. It returns the
+// path on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewWorkerServiceHandler(svc WorkerServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	workerServiceMethods := v1.File_conductord_v1_service_proto.Services().ByName("WorkerService").Methods()
+	workerServicePullHandler := connect.NewUnaryHandler(
+		WorkerServicePullProcedure,
+		svc.Pull,
+		connect.WithSchema(workerServiceMethods.ByName("Pull")),
+		connect.WithHandlerOptions(opts...),
+	)
+	workerServiceReportHandler := connect.NewUnaryHandler(
+		WorkerServiceReportProcedure,
+		svc.Report,
+		connect.WithSchema(workerServiceMethods.ByName("Report")),
+		connect.WithHandlerOptions(opts...),
+	)
+	workerServiceOfferHandler := connect.NewUnaryHandler(
+		WorkerServiceOfferProcedure,
+		svc.Offer,
+		connect.WithSchema(workerServiceMethods.ByName("Offer")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/conductord.v1.WorkerService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case WorkerServicePullProcedure:
+			workerServicePullHandler.ServeHTTP(w, r)
+		case WorkerServiceReportProcedure:
+			workerServiceReportHandler.ServeHTTP(w, r)
+		case WorkerServiceOfferProcedure:
+			workerServiceOfferHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedWorkerServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedWorkerServiceHandler struct{}
+
+func (UnimplementedWorkerServiceHandler) Pull(context.Context, *connect.Request[v1.PullStepsRequest]) (*connect.Response[v1.PullStepsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.WorkerService.Pull is not implemented"))
+}
+
+func (UnimplementedWorkerServiceHandler) Report(context.Context, *connect.Request[v1.ReportStepRequest]) (*connect.Response[v1.ReportStepResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.WorkerService.Report is not implemented"))
+}
+
+func (UnimplementedWorkerServiceHandler) Offer(context.Context, *connect.Request[v1.OfferStepRequest]) (*connect.Response[v1.OfferStepResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.WorkerService.Offer is not implemented"))
 }

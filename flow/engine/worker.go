@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/logbook"
+)
+
+// errAttemptOver: the attempt has ended, so no worker may take it any more.
+var errAttemptOver = errors.New("the attempt is over")
+
+// adopts reports whether an attempt that was offered to workers goes on, and no other begins.
+// Where its mark names no worker, none has ever had it, so it may be offered even if the step
+// must run at most once.
+func (c *core) adopts(step int, action logbook.Action) bool {
+	v := &c.vertices[step]
+	_, offered := c.plan.Step(step).WorkerStep()
+	return offered && v.attempt != nil && v.attempt.Offered && v.attempt.Action == action
+}
+
+// isWithWorker reports whether a worker may be executing a step that this run has not begun.
+// The execution must end before the step is undone.
+func (c *core) isWithWorker(step int) bool {
+	v := &c.vertices[step]
+	return !v.open && v.state == logbook.AtomRunning && c.adopts(step, logbook.ActionExecute) && v.attempt.Worker != ""
+}
+
+// wasLost reports whether the failure of an attempt is that its worker has gone.
+func wasLost(failure *logbook.Failure) bool {
+	return failure != nil && failure.Kind == logbook.FailureWorkerLost
+}
+
+// loses counts an attempt that has lost its worker, and reports whether it counts for no
+// retry policy.
+func (v *vertex) loses(failure *logbook.Failure) bool {
+	if !wasLost(failure) {
+		return false
+	}
+	v.lost++
+	return v.lost <= flow.MaxWorkersLost
+}
+
+// afterLoss returns the failure to record of an execution: an at-most-once step that has lost
+// its worker must not be started again.
+func (c *core) afterLoss(step int, failure *logbook.Failure) *logbook.Failure {
+	if !wasLost(failure) || !c.plan.Step(step).AtMostOnce() {
+		return failure
+	}
+	return &logbook.Failure{Kind: logbook.FailureAtMostOnce, Permanent: true, Causes: []logbook.Failure{*failure},
+		Message: "its worker was lost while it ran, and it must not be started twice"}
+}
+
+// assign records which worker gets an attempt. It reports whether the attempt still runs.
+func (c *core) assign(m *workerMark, now time.Time) bool {
+	step, found := c.plan.Find(m.step)
+	if !found || !c.vertices[step].open {
+		return false
+	}
+	v := &c.vertices[step]
+	if m.call != (callID{v.attempt.Action, v.attempt.Number, v.attempt.Asked}) {
+		return false
+	}
+	attempt := *v.attempt
+	attempt.Worker = m.worker
+	marked := c.attempts.one(attempt)
+	v.attempt = &marked[0]
+	c.change(step, logbook.AtomChange{Attempts: marked}, now)
+	return true
+}
+
+// workerMark is a request to record which worker gets an attempt.
+type workerMark struct {
+	step   string
+	call   callID
+	worker string
+	done   chan error // holds one
+	after  uint64     // it is durable when so many updates are acknowledged
+}
+
+// workerMarks takes such requests from the goroutines of steps to the loop. Only the loop
+// touches waiting.
+type workerMarks struct {
+	asked   chan *workerMark
+	waiting queue[*workerMark]
+}
+
+func newWorkerMarks() *workerMarks { return &workerMarks{asked: make(chan *workerMark)} }
+
+// recorder returns what flow.Call.Taken does for a call.
+func (w *workerMarks) recorder(call *flow.Call) func(ctx context.Context, worker string) error {
+	return func(ctx context.Context, worker string) error {
+		m := &workerMark{step: call.Step, call: identify(call), worker: worker, done: make(chan error, 1)}
+		select {
+		case w.asked <- m:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		select {
+		case err := <-m.done:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// acknowledge answers the marks that are durable.
+func (w *workerMarks) acknowledge(acknowledged uint64) {
+	for w.waiting.len() > 0 && w.waiting.first().after <= acknowledged {
+		m, _ := w.waiting.pop()
+		m.done <- nil
+	}
+}
+
+// markWorker records which worker gets an attempt.
+func (l *loop) markWorker(m *workerMark) {
+	if !l.core.assign(m, l.now) {
+		m.done <- fmt.Errorf("step %q: %w", m.step, errAttemptOver)
+		return
+	}
+	l.record(l.core.out.take())
+	m.after = l.recorded
+	l.marks.waiting.push(m)
+}

@@ -1,0 +1,99 @@
+package flow
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// WorkerStep says which workers do a step. A worker is a process beside the cluster that
+// has registered the types of steps that it does: see docs/workers.md.
+type WorkerStep struct {
+	Type   string   // of the execution
+	Revert string   // the type that undoes it; empty: there is nothing to undo
+	Labels []string // that the worker must have
+	// Patience is how long an attempt waits until a worker takes it. Then it fails with the
+	// kind logbook.FailureNoWorker. 0: for ever.
+	Patience time.Duration
+}
+
+// OnWorker gives the work of a step to a worker. The Task is a Reverter only if Revert is not
+// empty. It needs a conductor whose board takes offers: elsewhere it fails with the kind
+// logbook.FailureNoWorker.
+//
+// A conductor that dies does not end the attempt: the next one waits for the worker's report.
+// Only the end of the worker's session ends it. Then another worker gets the step, up to
+// MaxWorkersLost times in a row, and an at-most-once step has failed.
+func OnWorker(step WorkerStep) Task {
+	if step.Revert == "" {
+		return workerTask{step}
+	}
+	return workerReverter{workerTask{step}}
+}
+
+// MaxWorkersLost is how many attempts at a step may lose their worker, between two resets,
+// without counting as failures. A step that kills its workers must not do so for ever.
+const MaxWorkersLost = 5
+
+// WorkerStep returns what OnWorker was given; false for a step that the conductor does itself.
+func (s *Step) WorkerStep() (WorkerStep, bool) {
+	task, is := s.task.(interface{ workerStep() WorkerStep })
+	if !is {
+		return WorkerStep{}, false
+	}
+	return task.workerStep(), true
+}
+
+type workerTask struct{ step WorkerStep }
+
+type workerReverter struct{ workerTask }
+
+func (t workerTask) workerStep() WorkerStep { return t.step }
+
+// Execute offers the attempt to workers.
+func (t workerTask) Execute(ctx context.Context, call *Call) (any, error) {
+	result, err := t.offer(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// Revert offers the attempt to workers.
+func (t workerReverter) Revert(ctx context.Context, call *Call) error {
+	_, err := t.offer(ctx, call)
+	return err
+}
+
+func (t workerTask) offer(ctx context.Context, call *Call) (json.RawMessage, error) {
+	offer, can := ctx.Value(offerKey{}).(Offer)
+	if !can {
+		return nil, &logbook.Failure{Kind: logbook.FailureNoWorker, Permanent: true,
+			Message: "nothing here offers steps to workers; run the flow in a conductor of a cluster"}
+	}
+	return offer(ctx, call, t.step)
+}
+
+// Offer offers an attempt to workers, and waits for its outcome. The errors are those of a Task.
+type Offer func(ctx context.Context, call *Call, step WorkerStep) (json.RawMessage, error)
+
+type offerKey struct{}
+
+// WithOffer sets what offers the steps of OnWorker. It is for code that makes calls.
+func WithOffer(ctx context.Context, offer Offer) context.Context {
+	return context.WithValue(ctx, offerKey{}, offer)
+}
+
+// Taken records that a worker, by its session, gets the attempt, and returns when that is
+// durable. The worker must not be given the attempt before. It is for an Offer.
+func (c *Call) Taken(ctx context.Context, worker string) error {
+	if c.taken == nil {
+		return nil
+	}
+	return c.taken(ctx, worker)
+}
+
+// TakenBy sets what Taken calls. It is for code that makes calls.
+func (c *Call) TakenBy(record func(ctx context.Context, worker string) error) { c.taken = record }
