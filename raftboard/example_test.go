@@ -17,6 +17,7 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/jobs/steplog"
+	"github.com/conductord/conductord/jobs/steps"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node/backup"
@@ -408,6 +409,21 @@ func ExampleClient_ReadLogs() {
 	}
 	fmt.Println(page.Running, client.EncryptText("kept as it is without keys"))
 	// Output: false kept as it is without keys
+}
+
+// A step worker in Go is conductor.RunWorker; these are its calls.
+func ExampleClient_PullSteps() {
+	ctx := context.Background()
+	client, done := dial(ctx)
+	defer done()
+	session := value(client.OpenSession(ctx, jobs.Opening{ID: jobs.NewSessionID(), Name: "w", TTL: jobs.MaxTTL}))
+	must(client.Register(ctx, session.ID, jobs.Entity{Kind: jobs.EntityWorker, Name: "w", JobKinds: []string{"resize"}}))
+	pulled := value(client.PullSteps(ctx, steps.Pull{Session: session.ID, Slots: 1}))
+	id := steps.ID{Flow: logbook.NewFlowID(), Step: "a", Action: logbook.ActionExecute, Attempt: 1}
+	_, reported := client.ReportStep(ctx, session.ID, steps.Outcome{ID: id, Done: true, Result: []byte("1")}, 0)
+	_, offered := client.OfferStep(ctx, steps.Offer{Session: session.ID, Work: steps.Work{ID: id, Type: "resize", Job: jobs.NewJobID()}})
+	fmt.Println(len(pulled.Work), errors.Is(reported, jobs.ErrFenced), errors.Is(offered, jobs.ErrNotFound))
+	// Output: 0 true true
 }
 
 // On a board whose jobs age, nothing waits for ever: here an hour counts as much

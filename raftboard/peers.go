@@ -45,6 +45,7 @@ type peer struct {
 	schedule conductordv1connect.ScheduleServiceClient
 	cluster  conductordv1connect.ClusterServiceClient
 	access   conductordv1connect.AccessServiceClient
+	workers  conductordv1connect.WorkerServiceClient
 	stream   *stream.Caller
 
 	configured bool
@@ -103,6 +104,7 @@ func (s *peers) newPeer(base string) *peer {
 		schedule: conductordv1connect.NewScheduleServiceClient(client, base, options...),
 		cluster:  conductordv1connect.NewClusterServiceClient(client, base, options...),
 		access:   conductordv1connect.NewAccessServiceClient(client, base, options...),
+		workers:  conductordv1connect.NewWorkerServiceClient(client, base, options...),
 		stream:   s.keep(conductordv1connect.NewStreamServiceClient(client, base, options...)),
 	}
 }

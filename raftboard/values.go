@@ -22,6 +22,7 @@ var valueTexts = map[protoreflect.FullName]bool{
 	"conductord.v1.Failure.message": true, "conductord.v1.Failure.stack": true, "conductord.v1.Attempt.stderr": true,
 	"conductord.v1.Ending.reason": true, "conductord.v1.Job.reason": true, "conductord.v1.JobError.reason": true,
 	"conductord.v1.Event.reason": true, "conductord.v1.ExplainResponse.text": true, "conductord.v1.LogLine.text": true,
+	"conductord.v1.StepOutcome.output": true, "conductord.v1.StepOutcome.stderr": true,
 }
 
 // EncryptText encrypts a text for people; without ValueKeys it stays as it is.
@@ -70,6 +71,10 @@ func inside(message proto.Message, at valuekeys.Place) valuekeys.Place {
 		return valuekeys.Place{Owner: m.GetId()}
 	case *v1.Update:
 		return valuekeys.Place{Owner: m.GetFlow()}
+	case *v1.StepWork: // as the same attempt of the flow has them
+		return placeOfStep(m.GetId())
+	case *v1.StepOutcome:
+		return placeOfStep(m.GetId())
 	case *v1.Intervention:
 		return valuekeys.Place{Owner: m.GetFlow(), Step: m.GetStep(), Name: m.GetId()}
 	case *v1.Failure:
@@ -82,6 +87,10 @@ func inside(message proto.Message, at valuekeys.Place) valuekeys.Place {
 		at.Name = fmt.Sprintf("%s %d", m.GetAction(), m.GetNumber())
 	}
 	return at
+}
+
+func placeOfStep(id *v1.StepAttempt) valuekeys.Place {
+	return valuekeys.Place{Owner: id.GetFlow(), Step: id.GetStep(), Name: fmt.Sprintf("%s %d", id.GetAction(), id.GetAttempt())}
 }
 
 func (w valueWalk) message(message protoreflect.Message, at valuekeys.Place) {

@@ -43,6 +43,7 @@ type services struct {
 	access    *accessService
 	logs      *logService
 	activity  *activity
+	workers   *workerService
 }
 
 // calls is the table of all calls but Watch, Backup and Carry, whose answers are streams. A
@@ -74,6 +75,9 @@ func (s *services) calls() []call {
 		streamed("LogbookService/GetFlow", command.Read, reading(r, books.getFlow)),
 		plain("LogbookService/GetBook", command.Read, reading(r, books.getBook)),
 		plain("LogbookService/ListBooks", command.Read, reading(r, books.listBooks)),
+		plain("WorkerService/Pull", command.Work, leading(r, s.workers.pull)),
+		plain("WorkerService/Report", command.Work, leading(r, s.workers.report)),
+		plain("WorkerService/Offer", command.Work, leading(r, s.workers.offer)),
 		plain("LogbookService/UpdateFlows", command.Work, leading(r, books.updateFlows)),
 		plain("ScheduleService/Save", command.Operate, leading(r, schedules.save)),
 		plain("ScheduleService/Get", command.Read, reading(r, schedules.get)),

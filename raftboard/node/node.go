@@ -113,6 +113,7 @@ type Node struct {
 	disk         *diskSpace
 	memory       *memoryBudget
 	polls        *longPolls
+	offers       *stepOffers
 	shares       *sessionShares
 	logs         *steplog.Buffer // of the steps that run beside the node
 	api          *apiServer
@@ -140,6 +141,7 @@ func Open(options Options) (*Node, error) {
 		logger:  options.Logger,
 		started: boottime.Now(),
 		polls:   newLongPolls(),
+		offers:  newStepOffers(),
 		leader:  newLeaderState(options),
 		disk:    newDiskSpace(options),
 		memory:  &memoryBudget{bytes: options.Memory, logger: options.Logger},
@@ -363,6 +365,7 @@ func (n *Node) newServices() *services {
 			limits: o.Limits, checks: o.CheckFlow, machine: n.machine, polls: n.polls, proposer: n.proposer, submit: submit,
 		},
 		claims:    &claimService{limits: o.Limits, machine: n.machine, leader: n.leader, polls: n.polls, proposer: n.proposer, submit: submit},
+		workers:   &workerService{limits: o.Limits, machine: n.machine, leader: n.leader, reads: n.reads, polls: n.polls, offers: n.offers, router: router},
 		board:     &boardService{machine: n.machine, clock: n.clock, leader: n.leader, reads: n.reads, polls: n.polls, submit: submit},
 		watches:   &watchService{machine: n.machine, polls: n.polls, leader: n.leader, ready: n.ready, guard: guard},
 		sessions:  &sessionService{machine: n.machine, leader: n.leader, reads: n.reads, submit: submit},
@@ -453,6 +456,7 @@ func (n *Node) stands() transport.Standing {
 func (n *Node) changed(changes fsm.Changes) {
 	n.polls.changed(changes)
 	n.shares.ended(changes.Ended)
+	n.offers.ended(changes.Ended)
 	if n.ready.caughtUp.Load() { // what a node applies before that happened earlier
 		n.activity.add(changes)
 	}

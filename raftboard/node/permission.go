@@ -148,8 +148,8 @@ func (g *guard) scopeOf(message any) (scope, error) {
 		*conductordv1.ListBoardsRequest, *conductordv1.FindIDsRequest, *conductordv1.ListSessionsRequest, *conductordv1.ListEntitiesRequest, *conductordv1.ListDrainsRequest,
 		*conductordv1.WatchRequest, *conductordv1.WhoAmIRequest:
 		return scope{parts: true}, nil
-	case *conductordv1.KeepAliveRequest:
-		return scope{session: m.Session}, nil
+	case *conductordv1.KeepAliveRequest, *conductordv1.PullStepsRequest, *conductordv1.ReportStepRequest, *conductordv1.OfferStepRequest:
+		return scope{session: m.(interface{ GetSession() string }).GetSession()}, nil
 	case *conductordv1.OpenRequest, *conductordv1.Opening, *conductordv1.CloseSessionCommand, *conductordv1.RegisterCommand,
 		*conductordv1.ExtendClaimCommand, *conductordv1.Ending: // the state machine compares the principal of the session
 		return scope{anywhere: true}, nil
@@ -393,6 +393,7 @@ func (g *guard) hidesValuesFrom(ctx context.Context) string {
 var hidden = map[protoreflect.FullName]bool{
 	"conductord.v1.Attempt.stderr": true, "conductord.v1.Failure.message": true, "conductord.v1.Failure.stack": true,
 	"conductord.v1.Definition.packed": true, "conductord.v1.Job.reason": true, "conductord.v1.JobError.reason": true, "conductord.v1.Event.reason": true, "conductord.v1.LogLine.text": true,
+	"conductord.v1.StepOutcome.output": true, "conductord.v1.StepOutcome.stderr": true,
 }
 
 // withoutValues clears all values in a message.

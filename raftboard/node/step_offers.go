@@ -1,0 +1,248 @@
+package node
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/steps"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// stepOffers brings the conductors that offer attempts together with the workers that wait
+// for them. An offer is here while its call waits, so there is nothing to keep and nothing to
+// restore: after a change of leader, both sides repeat their calls at the new one.
+//
+//	Offer ──> waits ── a Pull fits ──> promised: the call answers, and the conductor records the worker
+//	Offer with the worker ──> held ── a Pull that does not name it ──> given to the worker
+//	                               ── a Report ──> the call answers with the outcome
+//	                               ── the worker's session ends ──> the call answers that it is lost
+type stepOffers struct {
+	mu      sync.Mutex
+	offers  map[steps.ID]*stepOffer
+	pulls   map[jobs.SessionID]*stepPull
+	pulled  uint64        // calls so far
+	arrived chan struct{} // closed and replaced when an offer arrives
+}
+
+// stepOffer is a call of Offer that waits.
+type stepOffer struct {
+	offer  steps.Offer
+	work   *conductordv1.StepWork
+	size   int
+	board  string
+	answer chan steps.Answer // holds one
+	done   bool              // it has its answer; under stepOffers.mu
+}
+
+// stepPull is a call of Pull that waits.
+type stepPull struct {
+	number   uint64 // order of arrival
+	session  jobs.SessionID
+	worker   jobs.Entity
+	sees     func(board string) bool // its principal may work there
+	holds    map[steps.ID]bool       // true: it is stopping
+	promised chan struct{}           // closed when it was promised an attempt
+	answer   chan *conductordv1.PullStepsResponse
+
+	// Under stepOffers.mu.
+
+	free      int // slots
+	isPromise bool
+	done      bool
+}
+
+func newStepOffers() *stepOffers {
+	return &stepOffers{offers: map[steps.ID]*stepOffer{}, pulls: map[jobs.SessionID]*stepPull{}, arrived: make(chan struct{})}
+}
+
+// offer adds an offer. It takes the place of an earlier call for the same attempt, whose
+// caller has gone or is another owner of the flow.
+func (s *stepOffers) offer(o *stepOffer) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if earlier := s.offers[o.offer.Work.ID]; earlier != nil {
+		earlier.reply(steps.Answer{})
+	} else if len(s.offers) >= steps.MaxOffers {
+		return fmt.Errorf("%w: %d steps wait for workers, which is the limit", jobs.ErrOverloaded, steps.MaxOffers)
+	}
+	s.offers[o.offer.Work.ID] = o
+	close(s.arrived)
+	s.arrived = make(chan struct{})
+	if o.offer.Worker != (jobs.SessionID{}) {
+		if p := s.pulls[o.offer.Worker]; p != nil {
+			s.giveLocked(p, o)
+		}
+		return nil
+	}
+	var first *stepPull
+	for _, p := range s.pulls {
+		if p.free > 0 && !p.done && o.suits(p) && (first == nil || p.number < first.number) {
+			first = p
+		}
+	}
+	if first != nil {
+		promise(first, o)
+	}
+	return nil
+}
+
+// withdraw removes an offer whose call ends.
+func (s *stepOffers) withdraw(o *stepOffer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o.done = true
+	if s.offers[o.offer.Work.ID] == o {
+		delete(s.offers, o.offer.Work.ID)
+	}
+}
+
+// pull adds a worker that waits. It takes the place of an earlier call of the session.
+func (s *stepOffers) pull(p *stepPull) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if earlier := s.pulls[p.session]; earlier != nil {
+		earlier.reply(&conductordv1.PullStepsResponse{})
+	}
+	s.pulled++
+	p.number = s.pulled
+	s.pulls[p.session] = p
+	waiting := make([]*stepOffer, 0, len(s.offers))
+	var own []*stepOffer
+	for _, o := range s.offers {
+		switch {
+		case o.offer.Worker == p.session:
+			own = append(own, o)
+		case !o.done && o.offer.Worker == (jobs.SessionID{}) && o.suits(p):
+			waiting = append(waiting, o)
+		}
+	}
+	slices.SortFunc(waiting, func(a, b *stepOffer) int {
+		return cmp.Or(a.offer.Since.Compare(b.offer.Since), cmp.Compare(a.offer.Work.Step, b.offer.Work.Step))
+	})
+	for _, o := range own {
+		if _, held := p.holds[o.offer.Work.ID]; !held {
+			p.free--
+		}
+	}
+	for _, o := range waiting {
+		if p.free <= 0 {
+			break
+		}
+		promise(p, o)
+	}
+	s.giveLocked(p, own...)
+}
+
+// leave removes a worker whose call ends.
+func (s *stepOffers) leave(p *stepPull) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.done = true
+	if s.pulls[p.session] == p {
+		delete(s.pulls, p.session)
+	}
+}
+
+// promise gives an attempt to a worker as soon as the conductor has recorded that.
+func promise(p *stepPull, o *stepOffer) {
+	p.free--
+	if !p.isPromise {
+		p.isPromise = true
+		close(p.promised)
+	}
+	o.reply(steps.Answer{Worker: p.session})
+}
+
+// giveLocked answers a worker with those of its attempts that it does not name, and with
+// those that it must stop. More than one answer holds are left for the next call.
+func (s *stepOffers) giveLocked(p *stepPull, own ...*stepOffer) {
+	answer, size := &conductordv1.PullStepsResponse{}, 0
+	for _, o := range own {
+		stopping, held := p.holds[o.offer.Work.ID]
+		switch {
+		case held && o.offer.Stop && !stopping:
+			answer.Stop = append(answer.Stop, o.work.Id)
+		case !held && !o.offer.Stop && (size == 0 || size+o.size <= wire.PageBytes):
+			answer.Work = append(answer.Work, o.work)
+			size += o.size
+		}
+	}
+	if len(answer.Work)+len(answer.Stop) > 0 {
+		p.reply(answer)
+		if s.pulls[p.session] == p {
+			delete(s.pulls, p.session)
+		}
+	}
+}
+
+// report passes an outcome on to the conductor that offers the attempt. It returns the offer
+// that has got it, nil if there is none, and what is closed when another offer arrives.
+func (s *stepOffers) report(worker jobs.SessionID, outcome *steps.Outcome) (to *stepOffer, arrived <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.offers[outcome.ID]; o != nil && o.offer.Worker == worker && o.reply(steps.Answer{Outcome: outcome}) {
+		to = o
+	}
+	return to, s.arrived
+}
+
+// ended tells the conductors that workers are lost, because their sessions have ended.
+func (s *stepOffers) ended(sessions []jobs.SessionID) {
+	if len(sessions) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.offers {
+		if slices.Contains(sessions, o.offer.Worker) {
+			o.reply(steps.Answer{Lost: true})
+		}
+	}
+	for _, session := range sessions {
+		if p := s.pulls[session]; p != nil {
+			p.reply(&conductordv1.PullStepsResponse{}) // the next call is refused
+		}
+	}
+}
+
+// waiting are the offers of a job that no worker has taken.
+func (s *stepOffers) waiting(job jobs.JobID) []steps.Offer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []steps.Offer
+	for _, o := range s.offers {
+		if o.offer.Work.Job == job && o.offer.Worker == (jobs.SessionID{}) && !o.done {
+			found = append(found, o.offer)
+		}
+	}
+	slices.SortFunc(found, func(a, b steps.Offer) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Work.Step, b.Work.Step))
+	})
+	return found
+}
+
+// suits reports whether a worker does what is offered.
+func (o *stepOffer) suits(p *stepPull) bool {
+	return steps.Suits(&p.worker, o.board, o.offer.Work.Type, o.offer.Work.Labels) && p.sees(o.board)
+}
+
+// reply answers the call, unless it has an answer. Under stepOffers.mu.
+func (o *stepOffer) reply(answer steps.Answer) bool {
+	if o.done {
+		return false
+	}
+	o.done = true
+	o.answer <- answer
+	return true
+}
+
+func (p *stepPull) reply(answer *conductordv1.PullStepsResponse) {
+	if !p.done {
+		p.done = true
+		p.answer <- answer
+	}
+}

@@ -1,0 +1,392 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/steps"
+	"github.com/conductord/conductord/logbook"
+)
+
+const (
+	// promiseTime bounds how long a worker's call waits for an attempt that it was promised: a
+	// conductor records it within milliseconds, or has died.
+	promiseTime = 2 * time.Second
+	// recordLook is how often a report looks whether it is recorded, besides at events: a few
+	// ends of attempts make none.
+	recordLook = time.Second
+)
+
+// workerService answers the calls of step workers, and those of conductors that offer steps
+// to them. Only the leader answers. What a worker may report, and whether that is recorded, is
+// decided from the state: the offers are only how the two sides find each other.
+type workerService struct {
+	limits  logbook.Limits
+	machine *fsm.Machine
+	leader  *leaderState
+	reads   *readRounds
+	polls   *longPolls
+	offers  *stepOffers
+	router  *router
+}
+
+func (s *workerService) offer(ctx context.Context, message *conductordv1.OfferStepRequest) (*conductordv1.OfferStepResponse, uint64, error) {
+	o, wait, err := s.offerOf(message)
+	if err != nil {
+		return nil, 0, err
+	}
+	current, err := s.begin(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := s.router.memory.mayGrow(); err != nil {
+		return nil, 0, err
+	}
+	if err := s.checkOffer(o); err != nil {
+		return nil, 0, err
+	}
+	release, err := s.router.guard.holdPoll(ctx, wait, false)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer release()
+	if err := s.offers.offer(o); err != nil {
+		return nil, 0, err
+	}
+	defer s.offers.withdraw(o)
+	if o.offer.Worker != (jobs.SessionID{}) {
+		// After the offer has become visible, so that no end of the session is missed.
+		if _, err := s.machine.Session(o.offer.Worker); errors.Is(err, jobs.ErrSessionExpired) || errors.Is(err, jobs.ErrNotFound) {
+			return &conductordv1.OfferStepResponse{Lost: true}, s.machine.AppliedIndex(), nil
+		} else if err != nil {
+			return nil, 0, err
+		}
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	answer := &conductordv1.OfferStepResponse{}
+	select {
+	case got := <-o.answer:
+		if answer.Lost = got.Lost; got.Worker != (jobs.SessionID{}) {
+			answer.Worker = got.Worker.String()
+		}
+		if got.Outcome != nil {
+			answer.Outcome = command.StepOutcomeToProto(got.Outcome)
+		}
+	case <-timer.C:
+	case <-current.over:
+		return nil, 0, s.leader.ended()
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	}
+	return answer, s.machine.AppliedIndex(), nil
+}
+
+// begin waits until this node's state has all that was acknowledged.
+func (s *workerService) begin(ctx context.Context) (*leadership, error) {
+	current, err := s.leader.serving()
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.reads.wait(ctx)
+	return current, err
+}
+
+func (s *workerService) offerOf(message *conductordv1.OfferStepRequest) (*stepOffer, time.Duration, error) {
+	wait, err := pollTime("wait", message.Wait)
+	if err != nil {
+		return nil, 0, err
+	}
+	o := &stepOffer{work: message.Work, size: command.SizeOf(message.Work), answer: make(chan steps.Answer, 1)}
+	if o.offer.Work, err = command.StepWorkFromProto(message.Work); err != nil {
+		return nil, 0, err
+	}
+	if o.offer.Session, err = jobs.ParseSessionID(message.Session); err != nil {
+		return nil, 0, err
+	}
+	if message.Worker != "" {
+		if o.offer.Worker, err = jobs.ParseSessionID(message.Worker); err != nil {
+			return nil, 0, err
+		}
+	}
+	if o.offer.Since, err = command.TimeFromProto("since", message.Since); err != nil {
+		return nil, 0, err
+	}
+	o.offer.Stop = message.Stop
+	if err := s.limits.CheckName("type", o.offer.Work.Type); err != nil {
+		return nil, 0, err
+	}
+	for _, label := range o.offer.Work.Labels {
+		if err := s.limits.CheckName("label", label); err != nil {
+			return nil, 0, err
+		}
+	}
+	if n := len(o.offer.Work.Labels); n > jobs.MaxOffered {
+		return nil, 0, &logbook.LimitError{Field: "labels", Limit: jobs.MaxOffered, Size: int64(n), Unit: "labels"}
+	}
+	return o, wait, nil
+}
+
+// checkOffer compares an offer with the state: only the owner of the flow offers its steps, and
+// only an attempt that the logbook has for a worker is given to that worker.
+func (s *workerService) checkOffer(o *stepOffer) error {
+	work := &o.offer.Work
+	job, err := s.machine.Job(work.Job)
+	if err != nil {
+		return err
+	}
+	if job.Claim == nil || job.Claim.Token != work.Token || job.Claim.Session != o.offer.Session || job.Flow != work.Flow {
+		return fmt.Errorf("cannot offer %s: %w: session %s does not hold job %s under token %s", work.ID, jobs.ErrFenced, o.offer.Session, work.Job, work.Token)
+	}
+	o.board = job.Board
+	attempt, latest, err := s.machine.Attempt(work.Flow, work.Step, work.Action, work.Attempt)
+	if err != nil {
+		return err
+	}
+	worker := ""
+	if o.offer.Worker != (jobs.SessionID{}) {
+		worker = o.offer.Worker.String()
+	}
+	if !latest || attempt.Ended() || !attempt.Offered || attempt.Asked != work.Asked || attempt.Worker != worker {
+		return fmt.Errorf("cannot offer %s: %w: the logbook does not have it as open, and offered to worker %q", work.ID, jobs.ErrFenced, worker)
+	}
+	return nil
+}
+
+func (s *workerService) pull(ctx context.Context, message *conductordv1.PullStepsRequest) (*conductordv1.PullStepsResponse, uint64, error) {
+	wait, err := pollTime("wait", message.Wait)
+	if err != nil {
+		return nil, 0, err
+	}
+	guard := s.router.guard
+	if p := guard.hidesValuesFrom(ctx); p != "" {
+		return nil, 0, fmt.Errorf("%w: principal %q may not see values, and workers are given them", jobs.ErrNotAllowed, p)
+	}
+	p, err := pullOf(message)
+	if err != nil {
+		return nil, 0, err
+	}
+	current, err := s.begin(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	if p.worker, err = s.worker(p.session); err != nil {
+		return nil, 0, err
+	}
+	principal, err := guard.restricted(ctx, command.Work)
+	if err != nil {
+		return nil, 0, err
+	}
+	p.sees = func(board string) bool { return principal == nil || may(principal, command.Work, board) }
+	over, err := s.over(p)
+	if err != nil || len(over) > 0 {
+		return &conductordv1.PullStepsResponse{Stop: over}, s.machine.AppliedIndex(), err
+	}
+	release, err := guard.holdPoll(ctx, wait, false)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer release()
+	s.offers.pull(p)
+	defer s.offers.leave(p)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for promised := p.promised; ; {
+		select {
+		case answer := <-p.answer:
+			return answer, s.machine.AppliedIndex(), nil
+		case <-promised:
+			promised = nil
+			timer.Reset(promiseTime)
+		case <-timer.C:
+			return &conductordv1.PullStepsResponse{}, s.machine.AppliedIndex(), nil
+		case <-current.over:
+			return nil, 0, s.leader.ended()
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
+		}
+	}
+}
+
+func pullOf(message *conductordv1.PullStepsRequest) (*stepPull, error) {
+	session, err := jobs.ParseSessionID(message.Session)
+	if err != nil {
+		return nil, err
+	}
+	if message.Slots > steps.MaxSlots {
+		return nil, &logbook.LimitError{Field: "slots", Limit: steps.MaxSlots, Size: int64(message.Slots), Unit: "attempts"}
+	}
+	if n := len(message.Holds); n > steps.MaxHeld {
+		return nil, &logbook.LimitError{Field: "holds", Limit: steps.MaxHeld, Size: int64(n), Unit: "attempts"}
+	}
+	p := &stepPull{
+		session: session, free: int(message.Slots), holds: make(map[steps.ID]bool, len(message.Holds)),
+		promised: make(chan struct{}), answer: make(chan *conductordv1.PullStepsResponse, 1),
+	}
+	for _, held := range message.Holds {
+		id, err := command.StepIDFromProto(held.GetId())
+		if err != nil {
+			return nil, err
+		}
+		p.holds[id] = held.Stopping
+	}
+	return p, nil
+}
+
+// worker is the worker that a session has registered.
+func (s *workerService) worker(session jobs.SessionID) (jobs.Entity, error) {
+	if _, err := s.machine.Session(session); err != nil {
+		return jobs.Entity{}, err
+	}
+	workers, err := s.machine.Entities(jobs.EntityWorker)
+	for i := range workers {
+		if workers[i].Session == session {
+			return workers[i], nil
+		}
+	}
+	if err == nil {
+		err = &logbook.InvalidError{Field: "session", Reason: fmt.Sprintf("%s has registered no entity of the kind %q: call SessionService/Register first", session, jobs.EntityWorker)}
+	}
+	return jobs.Entity{}, err
+}
+
+// over returns the attempts that a worker holds and should not: they must end. Those that are
+// stopping already are left out.
+func (s *workerService) over(p *stepPull) ([]*conductordv1.StepAttempt, error) {
+	var over []*conductordv1.StepAttempt
+	for id, stopping := range p.holds {
+		if stopping {
+			continue
+		}
+		attempt, latest, err := s.machine.Attempt(id.Flow, id.Step, id.Action, id.Attempt)
+		if err != nil {
+			return nil, err
+		}
+		if !latest || attempt.Ended() || attempt.Asked != id.Asked || attempt.Worker != p.session.String() {
+			over = append(over, command.StepIDToProto(&id))
+		}
+	}
+	return over, nil
+}
+
+func (s *workerService) report(ctx context.Context, message *conductordv1.ReportStepRequest) (*conductordv1.ReportStepResponse, uint64, error) {
+	wait, err := pollTime("wait", message.Wait)
+	if err != nil {
+		return nil, 0, err
+	}
+	worker, err := jobs.ParseSessionID(message.Session)
+	if err != nil {
+		return nil, 0, err
+	}
+	outcome, err := command.StepOutcomeFromProto(message.Outcome)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := s.checkOutcome(&outcome); err != nil {
+		return nil, 0, err
+	}
+	current, err := s.begin(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	release, err := s.router.guard.holdPoll(ctx, wait, false)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer release()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	look := time.NewTicker(recordLook)
+	defer look.Stop()
+	for over := false; ; {
+		events := s.polls.nextEvents()
+		recorded, err := s.recorded(worker, &outcome)
+		if err != nil || recorded {
+			return &conductordv1.ReportStepResponse{Recorded: recorded}, s.machine.AppliedIndex(), err
+		}
+		given, arrived := s.offers.report(worker, &outcome)
+		if over || given != nil && !outcome.Done {
+			return &conductordv1.ReportStepResponse{Recorded: given != nil && !outcome.Done}, s.machine.AppliedIndex(), nil
+		}
+		select {
+		case <-events:
+		case <-arrived:
+		case <-look.C:
+		case <-timer.C:
+			over = true
+		case <-current.over:
+			return nil, 0, s.leader.ended()
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
+		}
+	}
+}
+
+func (s *workerService) checkOutcome(o *steps.Outcome) error {
+	ends := 0
+	for _, given := range []bool{o.Result != nil, o.Failure != nil, o.NotYet != 0} {
+		if given {
+			ends++
+		}
+	}
+	switch {
+	case o.Done && ends != 1:
+		return &logbook.InvalidError{Field: "outcome", Reason: fmt.Sprintf("it is done, and has %d of result, failure and not_yet; it must have one", ends)}
+	case !o.Done && ends > 0:
+		return &logbook.InvalidError{Field: "outcome", Reason: "it has a result, a failure or not_yet, and is not done"}
+	case o.NotYet < 0 || o.NotYet > flow.MaxAsk:
+		return &logbook.InvalidError{Field: "not_yet", Reason: fmt.Sprintf("%s; it must be positive, and at most %s", o.NotYet, flow.MaxAsk)}
+	case len(o.Output) > steps.MaxOutput:
+		return &logbook.LimitError{Field: "output", Limit: steps.MaxOutput, Size: int64(len(o.Output)), Unit: "bytes"}
+	case len(o.Stderr) > logbook.MaxStderr:
+		return &logbook.LimitError{Field: "stderr", Limit: logbook.MaxStderr, Size: int64(len(o.Stderr)), Unit: "bytes"}
+	}
+	if p := o.Progress; p != nil {
+		if p.Done < 0 || p.Total < 0 || p.Total > 0 && p.Done > p.Total {
+			return &logbook.InvalidError{Field: "progress", Reason: fmt.Sprintf("%d of %d", p.Done, p.Total)}
+		}
+		if err := (logbook.Limits{Value: flow.MaxDetails}).CheckValue("progress details", p.Details); err != nil {
+			return err
+		}
+	}
+	if err := s.limits.CheckFailure("failure", o.Failure); err != nil {
+		return err
+	}
+	return s.limits.CheckValue("result", o.Result)
+}
+
+// recorded reports whether the logbook has an outcome. It refuses one that is of no attempt of
+// this worker, or of one that is over in another way.
+func (s *workerService) recorded(worker jobs.SessionID, o *steps.Outcome) (bool, error) {
+	if _, err := s.machine.Session(worker); err != nil {
+		return false, err
+	}
+	attempt, latest, err := s.machine.Attempt(o.Flow, o.Step, o.Action, o.Attempt)
+	refused := ""
+	switch {
+	case err != nil:
+		return false, err
+	case !latest:
+		refused = "it is not the latest attempt at the step, or there is no such step"
+	case attempt.Asked == o.Asked+1 && o.NotYet > 0:
+		return true, nil
+	case attempt.Asked != o.Asked:
+		refused = fmt.Sprintf("it has been asked %d times", attempt.Asked)
+	case attempt.Worker != worker.String():
+		refused = fmt.Sprintf("it was not given to session %s", worker)
+	case !attempt.Ended():
+		return false, nil
+	case o.Done && (attempt.Failure != nil) == (o.Failure != nil):
+		return true, nil
+	default:
+		refused = "it has ended in another way"
+	}
+	return false, fmt.Errorf("cannot report %s: %w: %s", o.ID, jobs.ErrFenced, refused)
+}
