@@ -236,7 +236,7 @@ func (r *run) runEngine(ctx context.Context, plan *flow.Plan, detail *logbook.Fl
 		Job: r.claimed.Job.ID.String(), Token: r.token, Owner: options.Name, Begins: claim.Begins,
 		Journal: journal, Workers: options.Workers, Pool: r.loop.pool, MaxIdle: options.MaxIdle,
 		Suspend: r.suspended.Done(), Revert: r.reverting.Done(), Interrupt: r.interrupts, RevertCause: r.revertCause, Gate: r.session.admit,
-		Secrets: r.secret, Output: r.output(), Now: r.now, Limits: options.Limits, Attempt: r.trace.hook(), Logger: r.logger.Named("engine"), HideFailures: options.encrypts,
+		Secrets: r.secret, Offer: r.offerStep, Output: r.output(), Now: r.now, Limits: options.Limits, Attempt: r.trace.hook(), Logger: r.logger.Named("engine"), HideFailures: options.encrypts,
 	})
 	if err != nil && ctx.Err() != nil && !errors.Is(err, logbook.ErrFenced) {
 		err = context.Cause(ctx)

@@ -164,7 +164,8 @@ func PlanOf(detail *logbook.FlowDetail) *flow.Plan {
 	return plan
 }
 
-// Handlers are the names of all handlers that the document uses, sorted.
+// Handlers are the names of all handlers that the document uses, sorted, but for those of
+// workers.
 func (d *Document) Handlers() []string {
 	names := map[string]bool{}
 	collectHandlers(d.expanded, names)
@@ -174,7 +175,7 @@ func (d *Document) Handlers() []string {
 func collectHandlers(steps []Step, names map[string]bool) {
 	for i := range steps {
 		for _, name := range []string{steps[i].Handler, steps[i].Revert} {
-			if name != "" {
+			if name != "" && !steps[i].Worker {
 				names[name] = true
 			}
 		}
@@ -306,6 +307,9 @@ func (b Backoff) backoff() flow.Backoff {
 }
 
 func (b *builder) task(s *Step) flow.Task {
+	if s.Worker {
+		return flow.OnWorker(flow.WorkerStep{Type: s.Handler, Revert: s.Revert, Labels: s.WorkerLabels, Patience: time.Duration(s.NoWorkerTimeout)})
+	}
 	if b.handlers == nil {
 		if s.Revert == "" {
 			return absent{}

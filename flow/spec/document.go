@@ -124,16 +124,20 @@ type Part struct {
 // Step is one step of a document; if it has Steps, a flow within the flow; and
 // if it has a Flow, the use of a part.
 type Step struct {
-	Name        string         `json:"name"`
-	Description string         `json:"description,omitempty"`
-	Handler     string         `json:"handler,omitempty"`
-	Revert      string         `json:"revert,omitempty"`
-	Requires    Arguments      `json:"requires,omitempty"`
-	Optional    Arguments      `json:"optional,omitempty"`
-	Provides    Provides       `json:"provides,omitzero"`
-	Inject      logbook.Values `json:"inject,omitempty"`
-	Argv        []string       `json:"argv,omitempty"` // see handler.Argv
-	After       []string       `json:"after,omitempty"`
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	Handler     string `json:"handler,omitempty"`
+	Revert      string `json:"revert,omitempty"`
+	// Worker has the step done by a worker, to which Handler and Revert are types of steps.
+	Worker          bool           `json:"worker,omitempty"`
+	WorkerLabels    []string       `json:"worker_labels,omitempty"`
+	NoWorkerTimeout Duration       `json:"no_worker_timeout,omitzero"`
+	Requires        Arguments      `json:"requires,omitempty"`
+	Optional        Arguments      `json:"optional,omitempty"`
+	Provides        Provides       `json:"provides,omitzero"`
+	Inject          logbook.Values `json:"inject,omitempty"`
+	Argv            []string       `json:"argv,omitempty"` // see handler.Argv
+	After           []string       `json:"after,omitempty"`
 	// When are the conditions under which the step, or flow, is run: all of them.
 	When       []Condition `json:"when,omitempty"`
 	Timeout    Duration    `json:"timeout,omitzero"`

@@ -156,7 +156,7 @@ func elsewhere(t *table) map[string]string {
 	}
 	keys := map[string]string{}
 	for _, key := range []string{
-		"handler", "revert", "requires", "optional", "inject", "argv", "provides", "timeout", "deadline", "at_most_once", "uninterruptible", "wait_at_most", "concurrency", "priority", "version",
+		"handler", "revert", "worker", "worker_labels", "no_worker_timeout", "requires", "optional", "inject", "argv", "provides", "timeout", "deadline", "at_most_once", "uninterruptible", "wait_at_most", "concurrency", "priority", "version",
 	} {
 		keys[key] = "this is " + shape + " have that"
 	}
@@ -180,6 +180,7 @@ func (r *reader) claim(t *table, key, name string) {
 func (r *reader) work(t *table, s *Step) {
 	s.Handler = r.handler(t, "handler", s.Name)
 	s.Revert = r.handler(t, "revert", "")
+	r.worker(t, s)
 	s.Requires = r.arguments(t, "requires")
 	s.Optional = r.arguments(t, "optional")
 	for _, argument := range slices.Sorted(maps.Keys(s.Optional)) {
@@ -205,6 +206,30 @@ func (r *reader) work(t *table, s *Step) {
 		r.checkSymbol(t, "version", s.Version)
 	}
 }
+
+// worker reads who does the step.
+func (r *reader) worker(t *table, s *Step) {
+	s.Worker = t.truth("worker")
+	s.WorkerLabels = t.texts("worker_labels")
+	s.NoWorkerTimeout = t.duration("no_worker_timeout")
+	if len(s.WorkerLabels) > maxWorkerLabels {
+		t.fault("worker_labels", "it has %d labels, and at most %d are allowed", len(s.WorkerLabels), maxWorkerLabels)
+	}
+	for _, label := range s.WorkerLabels {
+		r.checkSymbol(t, "worker_labels", label)
+	}
+	for _, key := range []string{"worker_labels", "no_worker_timeout"} {
+		if t.has(key) && !s.Worker {
+			t.fault(key, "it is for a step of a worker: add worker = true")
+		}
+	}
+	if s.Worker && t.has("argv") {
+		t.fault("argv", "a worker gets the arguments of a step as JSON, and none on a command line")
+	}
+}
+
+// maxWorkerLabels is how many labels a step may want: far more than anybody tells apart.
+const maxWorkerLabels = 16
 
 // name reads a name that must be there.
 func (r *reader) name(t *table, key string) string {

@@ -1,0 +1,212 @@
+package conductor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/steps"
+	"github.com/conductord/conductord/logbook"
+)
+
+const (
+	// tellEvery is how often a running attempt reports progress and lines, if there are any.
+	tellEvery = 500 * time.Millisecond
+	// tellWait is how long such a report waits for the conductor: while a flow changes its owner
+	// there is none.
+	tellWait = 2 * time.Second
+	// reportWait bounds one report of an end.
+	reportWait = 10 * time.Second
+)
+
+// heldStep is an attempt that a worker has been given. stopping is under stepWorker.mu.
+type heldStep struct {
+	work     *steps.Work
+	ctx      context.Context
+	end      context.CancelCauseFunc
+	stopping bool
+
+	mu       sync.Mutex
+	output   []byte // not reported yet
+	cut      bool   // more was written than one report holds
+	progress *logbook.Progress
+}
+
+// do makes an attempt, and reports its end until that is recorded or refused.
+func (w *stepWorker) do(work context.Context, t *liveSession, h *heldStep) {
+	defer w.drop(h)
+	outcome := steps.Outcome{ID: h.work.ID, Done: true, Failure: flow.FailureOf(errToldToStop)}
+	select {
+	case w.running <- struct{}{}:
+		if t.admit(h.ctx) == nil {
+			outcome = w.run(t, h)
+		}
+		<-w.running
+	case <-h.ctx.Done():
+	}
+	if work.Err() != nil {
+		return // the session ends, and the attempt with it: nobody knows how far it came
+	}
+	w.report(work, t, outcome)
+}
+
+// run makes the attempt, and tells meanwhile how far it is.
+func (w *stepWorker) run(t *liveSession, h *heldStep) steps.Outcome {
+	task, given := w.options.Tasks[h.work.Type], h.work
+	call := &flow.Call{
+		Arguments: given.Arguments, Action: given.Action, Job: given.Job.String(), Flow: given.Flow, Step: given.Step,
+		Attempt: given.Attempt, Round: given.Round, Asked: given.Asked, Token: given.Token,
+		Result: given.Result, Failure: given.Failure, FlowFailures: given.FlowFailures,
+	}
+	call.ReportTo(h)
+	ctx := flow.WithOutput(h.ctx, h)
+	if given.TimeLeft > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, given.TimeLeft)
+		defer cancel()
+	}
+	over := make(chan struct{})
+	var telling sync.WaitGroup
+	telling.Go(func() { w.tell(t, h, over) }) // ends with over
+	result, err := act(ctx, task, call)
+	close(over)
+	telling.Wait()
+	outcome := steps.Outcome{ID: given.ID, Done: true}
+	outcome.Output, outcome.Progress = h.takeNews()
+	outcome.Stderr, _ = call.Stderr()
+	if err == nil {
+		outcome.Result, err = w.encode(result)
+	}
+	if said, notYet := flow.AsNotYet(err); notYet {
+		outcome.NotYet = said.After
+		if said.Details != nil {
+			outcome.Progress = &logbook.Progress{Details: said.Details}
+		}
+	} else if err != nil {
+		outcome.Failure = flow.FitFailure(flow.FailureOf(err), w.options.Limits)
+	}
+	return outcome
+}
+
+// act calls the task. A panic is an error.
+func act(ctx context.Context, task flow.Task, call *flow.Call) (result any, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &flow.PanicError{Value: value, Stack: string(debug.Stack())}
+		}
+	}()
+	if call.Action != logbook.ActionRevert {
+		return task.Execute(ctx, call)
+	}
+	reverter, can := task.(flow.Reverter)
+	if !can {
+		return nil, flow.Permanent(errors.New("this type of step cannot be reverted here"))
+	}
+	return nil, reverter.Revert(ctx, call)
+}
+
+func (w *stepWorker) encode(result any) (json.RawMessage, error) {
+	encoded, raw := result.(json.RawMessage)
+	var err error
+	if !raw {
+		encoded, err = json.Marshal(result)
+	}
+	if err == nil {
+		err = w.options.Limits.CheckValue("result", encoded)
+	}
+	if err != nil {
+		return nil, flow.Fail(logbook.FailureResult, fmt.Errorf("cannot encode the result: %w", err))
+	}
+	return encoded, nil
+}
+
+// tell reports lines and progress until the attempt is over. They are worth little: what
+// cannot be reported now is lost.
+func (w *stepWorker) tell(t *liveSession, h *heldStep, over <-chan struct{}) {
+	ticker := time.NewTicker(tellEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-over:
+			return
+		}
+		output, progress := h.takeNews()
+		if output == "" && progress == nil {
+			continue
+		}
+		calls, cancel := context.WithTimeout(t.alive, tellWait+callTime)
+		_, err := w.options.Client.ReportStep(calls, t.id, steps.Outcome{ID: h.work.ID, Output: output, Progress: progress}, tellWait)
+		cancel()
+		if err != nil {
+			w.logger.Debug("cannot report progress now", "step", h.work.Step, "error", err)
+		}
+	}
+}
+
+// report reports the end of an attempt until it is recorded, or refused for good.
+func (w *stepWorker) report(work context.Context, t *liveSession, outcome steps.Outcome) {
+	wait := newBackoff(boardBackoff)
+	for work.Err() == nil {
+		calls, cancel := context.WithTimeout(work, reportWait+2*callTime)
+		recorded, err := w.options.Client.ReportStep(calls, t.id, outcome, reportWait)
+		cancel()
+		switch {
+		case recorded:
+			return
+		case errors.Is(err, jobs.ErrSessionExpired):
+			t.lose(err)
+			return
+		case errors.Is(err, jobs.ErrFenced), errors.Is(err, jobs.ErrNotAllowed):
+			w.logger.Warn("the end of a step is not wanted any more", "attempt", outcome.ID.String(), "error", err)
+			return
+		case (errors.Is(err, jobs.ErrInvalid) || errors.Is(err, jobs.ErrLimit)) && (outcome.Failure == nil || outcome.Failure.Kind != logbook.FailureResult):
+			failure := &logbook.Failure{Kind: logbook.FailureResult, Message: err.Error()}
+			outcome = steps.Outcome{ID: outcome.ID, Done: true, Failure: flow.FitFailure(failure, w.options.Limits)}
+		case err != nil:
+			w.logger.Warn("cannot report the end of a step now", "attempt", outcome.ID.String(), "error", err)
+			sleep(work, wait.NextBackOff())
+		}
+	}
+}
+
+// Write takes lines of the step; see flow.Output.
+func (h *heldStep) Write(line []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	left := steps.MaxOutput - len(cutMark) - len(h.output)
+	if len(line) > left {
+		h.cut = true
+	}
+	h.output = append(h.output, line[:min(len(line), max(0, left))]...)
+	return len(line), nil
+}
+
+// cutMark ends lines that were more than one report holds.
+const cutMark = "\n[more was written than a report holds]\n"
+
+// Report takes the progress of the step; see flow.Reporter.
+func (h *heldStep) Report(_ *flow.Call, progress logbook.Progress) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.progress = &progress
+	return nil
+}
+
+// takeNews returns what was not reported yet.
+func (h *heldStep) takeNews() (output string, progress *logbook.Progress) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	output, progress = string(h.output), h.progress
+	if h.cut {
+		output += cutMark
+	}
+	h.output, h.cut, h.progress = nil, false, nil
+	return output, progress
+}

@@ -1,0 +1,199 @@
+package conductor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/steps"
+	"github.com/conductord/conductord/logbook"
+)
+
+// offerWait bounds one call, so that a connection that died silently is noticed.
+const offerWait = 30 * time.Second
+
+// offering is an attempt that is offered to workers, from its start or its adoption by this
+// run to its end. It keeps what an offer says; the leader keeps it only while a call waits.
+type offering struct {
+	run     *run
+	offerer steps.Offerer
+	call    *flow.Call
+	offer   steps.Offer
+}
+
+// offerStep implements flow.Offer for the steps of the job.
+func (r *run) offerStep(ctx context.Context, call *flow.Call, step flow.WorkerStep) (json.RawMessage, error) {
+	offerer, can := r.loop.options.Client.(steps.Offerer)
+	if !can {
+		return nil, &logbook.Failure{Kind: logbook.FailureNoWorker, Message: "the board of this conductor takes no offers for workers", Permanent: true}
+	}
+	o := &offering{run: r, offerer: offerer, call: call, offer: steps.Offer{Session: r.session.id, Work: r.workOf(call, step), Since: r.now(), Wait: offerWait}}
+	if call.Worker != "" {
+		worker, err := jobs.ParseSessionID(call.Worker)
+		if err != nil {
+			return nil, fmt.Errorf("the logbook names a worker that is none: %w", err)
+		}
+		o.offer.Worker = worker
+		r.logger.Info("step adopted", "step", call.Step, "action", string(call.Action), "attempt", call.Attempt, "worker", call.Worker)
+	}
+	patient, cancel := ctx, context.CancelFunc(func() {})
+	if step.Patience > 0 {
+		patient, cancel = context.WithTimeoutCause(ctx, step.Patience, errNoWorker)
+	}
+	defer cancel()
+	if o.offer.Worker == (jobs.SessionID{}) {
+		if err := o.find(patient); err != nil {
+			if errors.Is(err, errNoWorker) && ctx.Err() == nil {
+				return nil, &logbook.Failure{Kind: logbook.FailureNoWorker, Message: fmt.Sprintf("no worker that does %q has taken it in %s", o.offer.Work.Type, step.Patience)}
+			}
+			return nil, err
+		}
+	}
+	return o.follow(ctx)
+}
+
+// errNoWorker: the patience of a step that waits for a worker is over.
+var errNoWorker = errors.New("no worker has taken the step in its time")
+
+func (r *run) workOf(call *flow.Call, step flow.WorkerStep) steps.Work {
+	kind := step.Type
+	if call.Action == logbook.ActionRevert {
+		kind = step.Revert
+	}
+	return steps.Work{
+		ID:  steps.ID{Flow: call.Flow, Step: call.Step, Action: call.Action, Attempt: call.Attempt, Asked: call.Asked},
+		Job: r.claimed.Job.ID, Type: kind, Labels: step.Labels, Key: call.Key(), Round: call.Round, Token: call.Token,
+		Arguments: call.Arguments, Result: call.Result, Failure: call.Failure, FlowFailures: call.FlowFailures,
+	}
+}
+
+// find waits until a worker takes the attempt, and records which. Before that is durable the
+// worker gets nothing, so after any crash the record names whoever may have the attempt.
+func (o *offering) find(ctx context.Context) error {
+	for {
+		answer, err := o.ask(ctx, ctx)
+		if err != nil {
+			return err
+		}
+		if answer.Worker == (jobs.SessionID{}) {
+			continue
+		}
+		if err := o.call.Taken(ctx, answer.Worker.String()); err != nil {
+			return err
+		}
+		o.offer.Worker = answer.Worker
+		return nil
+	}
+}
+
+// follow waits for the outcome from the worker that has the attempt. When the attempt must end,
+// it has the worker stop, and waits for that until the grace is over.
+func (o *offering) follow(ctx context.Context) (json.RawMessage, error) {
+	calls := ctx
+	for {
+		answer, err := o.ask(calls, ctx)
+		switch {
+		case err != nil && o.offer.Stop || err != nil && !mustStop(ctx):
+			return nil, err
+		case err != nil:
+			o.offer.Stop = true
+			var cancel context.CancelFunc
+			calls, cancel = o.stopTime(ctx)
+			defer cancel()
+		case answer.Lost:
+			return nil, &logbook.Failure{Kind: logbook.FailureWorkerLost, Message: fmt.Sprintf("the session %s of its worker has ended", o.offer.Worker)}
+		case answer.Outcome != nil:
+			o.tell(ctx, answer.Outcome)
+			if answer.Outcome.Done {
+				return ending(answer.Outcome)
+			}
+		}
+	}
+}
+
+// mustStop reports whether the worker must stop: the step's time is up, or it was interrupted.
+// Otherwise the context has ended because this conductor lets the flow go, and the worker goes
+// on for the next one.
+func mustStop(ctx context.Context) bool {
+	return flow.InterruptionOf(ctx) != nil || errors.Is(ctx.Err(), context.DeadlineExceeded)
+}
+
+// stopTime is a context for the time that the worker has to stop.
+func (o *offering) stopTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	until := time.Now().Add(flow.DefaultGrace)
+	if i := flow.InterruptionOf(ctx); i != nil {
+		until, _ = i.Deadline()
+	}
+	stopping, cancel := context.WithDeadlineCause(o.run.working, until, context.Cause(ctx))
+	forget := context.AfterFunc(o.run.loop.stepping, cancel)
+	return stopping, func() {
+		forget()
+		cancel()
+	}
+}
+
+// ask makes one call, and repeats it after errors until ctx ends. The time that is left is
+// that of step.
+func (o *offering) ask(ctx, step context.Context) (steps.Answer, error) {
+	wait := newBackoff(boardBackoff)
+	for ctx.Err() == nil {
+		if until, bounded := step.Deadline(); bounded {
+			o.offer.Work.TimeLeft = max(time.Millisecond, time.Until(until))
+		}
+		calls, cancel := context.WithTimeout(ctx, offerWait+2*callTime)
+		answer, err := o.offerer.OfferStep(calls, o.offer)
+		cancel()
+		if err == nil {
+			return answer, nil
+		}
+		if ctx.Err() == nil {
+			// Also when it is fenced: then the run ends as soon as it hears that its claim has.
+			o.run.logger.Warn("cannot offer a step to workers now", "step", o.call.Step, "error", o.run.loop.options.loggable(err))
+		}
+		sleep(ctx, wait.NextBackOff())
+	}
+	return steps.Answer{}, context.Cause(ctx)
+}
+
+// tell passes on what people may want to know.
+func (o *offering) tell(ctx context.Context, outcome *steps.Outcome) {
+	if outcome.Output != "" {
+		_, _ = io.WriteString(flow.Output(ctx), strings.TrimSuffix(outcome.Output, "\n")+"\n")
+	}
+	if p := outcome.Progress; p != nil && outcome.NotYet == 0 {
+		var details any
+		if p.Details != nil {
+			details = p.Details
+		}
+		_ = o.call.Progress(p.Done, p.Total, details) // the leader has checked it
+	}
+	if outcome.Done {
+		o.call.KeepStderr(outcome.Stderr, false)
+	}
+}
+
+// ending is what a Task returns for the outcome of a worker. Some kinds of failure are the
+// conductor's word alone.
+func ending(outcome *steps.Outcome) (json.RawMessage, error) {
+	switch {
+	case outcome.NotYet > 0:
+		if p := outcome.Progress; p != nil && p.Details != nil {
+			return nil, flow.NotYet(outcome.NotYet, p.Details)
+		}
+		return nil, flow.NotYet(outcome.NotYet)
+	case outcome.Failure != nil:
+		failure := *outcome.Failure
+		switch failure.Kind {
+		case "", logbook.FailureWorkerLost, logbook.FailureNoWorker, logbook.FailureInterrupted, logbook.FailureAtMostOnce:
+			failure.Kind = logbook.FailureError
+		}
+		return nil, &failure
+	}
+	return outcome.Result, nil
+}

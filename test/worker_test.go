@@ -1,0 +1,187 @@
+package test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/cmd/local"
+	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard"
+)
+
+// field is a cluster of three nodes without handlers, and a directory of handlers for workers.
+// Each start of a handler writes a line to starts.
+type field struct {
+	*testing.T
+	cluster                *local.Cluster
+	client                 *raftboard.Client
+	all                    string // the flag that names the servers
+	handlers, starts, free string
+}
+
+func openField(t *testing.T) *field {
+	t.Helper()
+	dir := t.TempDir()
+	f := &field{T: t, handlers: filepath.Join(dir, "handlers"), starts: filepath.Join(dir, "starts"), free: filepath.Join(dir, "free")}
+	note := `read -r line; echo "$CONDUCTORD_STEP $CONDUCTORD_ACTION $CONDUCTORD_ATTEMPT $CONDUCTORD_KEY" >> '` + f.starts + `'; `
+	writeHandler(t, f.handlers, "quick", note+`echo "$line"`)
+	writeHandler(t, f.handlers, "slow", note+`while [ ! -e '`+f.free+`' ]; do echo "at it" >&2; sleep 0.1; done; echo '"done"'`)
+	writeHandler(t, f.handlers, "fails", note+`exit 65`)
+	writeHandler(t, f.handlers, "undo", note)
+	if err := os.WriteFile(f.starts, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.cluster, f.client = startCluster(t, func(*config.Config) {})
+	f.all = "--server=" + strings.Join(f.cluster.Endpoints(), ",")
+	return f
+}
+
+// worker runs a worker as a process.
+func (f *field) worker(more ...string) *following {
+	f.Helper()
+	return follow(f.T, append([]string{"worker", "--handlers", f.handlers, "--ttl", "3s", f.all}, more...)...)
+}
+
+// run posts a flow of steps that workers do, one after the other.
+func (f *field) run(steps ...string) (job string) {
+	f.Helper()
+	text := "name = \"f\"\npattern = \"linear\"\n"
+	for _, step := range steps {
+		text += "[[steps]]\nworker = true\n" + step + "\n"
+	}
+	path := filepath.Join(f.TempDir(), "flow.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		f.Fatal(err)
+	}
+	job, _, _ = strings.Cut(ran(f.T, "flow", "run", path, f.all), "\n")
+	return job
+}
+
+// started are the lines of the handlers so far, without the flow's id in the key.
+func (f *field) started() string {
+	f.Helper()
+	data, err := os.ReadFile(f.starts)
+	if err != nil {
+		f.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(data)) {
+		words := strings.Fields(line)
+		lines = append(lines, strings.Join(words[:3], " "))
+	}
+	return strings.Join(lines, ", ")
+}
+
+func (f *field) release() {
+	if err := os.WriteFile(f.free, nil, 0o600); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *field) ends(job string, outcome jobs.Outcome) {
+	f.Helper()
+	id, err := jobs.ParseJobID(job)
+	if err != nil {
+		f.Fatal(err)
+	}
+	finished, err := f.client.Wait(within(f.T), id)
+	if err != nil || finished.Outcome != outcome {
+		f.Fatalf("the job ended %s (%v), want %s: %s", finished.Outcome, err, outcome, ran(f.T, "flow", "show", finished.Flow.String(), f.all))
+	}
+}
+
+const threeSteps = "name = \"one\"\nhandler = \"quick\"\n[[steps]]\nworker = true\nname = \"two\"\nhandler = \"slow\"\nat_most_once = true\n[[steps]]\nworker = true\nname = \"three\"\nhandler = \"quick\""
+
+// TestWorkerOutlivesConductors holds that a step goes on when the node of its conductor is
+// killed, twice, though it must run at most once; and that the flow ends.
+func TestWorkerOutlivesConductors(t *testing.T) {
+	t.Parallel()
+	f := openField(t)
+	f.worker()
+	job := f.run(threeSteps)
+	eventually(t, "the second step runs", func() bool { return strings.Contains(f.started(), "two execute 1") })
+	holder, _ := runsAt(t, f.cluster, job, f.all)
+	for range 2 {
+		holder.Kill()
+		before := holder
+		eventually(t, "another conductor has the job", func() bool {
+			holder, _ = runsAt(t, f.cluster, job, f.all)
+			return holder != before
+		})
+		if err := before.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := before.WaitReady(within(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.release()
+	f.ends(job, jobs.OutcomeSuccess)
+	if got, want := f.started(), "one execute 1, two execute 1, three execute 1"; got != want {
+		t.Errorf("started: %s; want %s", got, want)
+	}
+}
+
+// TestWorkerDies holds that another worker gets the step of one that is killed, soon after its
+// TTL; and that a step which must run at most once fails then, and the flow is undone.
+func TestWorkerDies(t *testing.T) {
+	t.Parallel()
+	f := openField(t)
+	first := f.worker()
+	job := f.run("name = \"two\"\nhandler = \"slow\"")
+	eventually(t, "the step runs", func() bool { return strings.Contains(f.started(), "two execute 1") })
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	f.worker()
+	died := time.Now()
+	eventually(t, "another worker has the step", func() bool { return strings.Contains(f.started(), "two execute 2") })
+	if took := time.Since(died); took > 20*time.Second {
+		t.Errorf("the next worker got the step after %s", took)
+	}
+	f.release()
+	f.ends(job, jobs.OutcomeSuccess)
+}
+
+func TestWorkerDiesAtMostOnce(t *testing.T) {
+	t.Parallel()
+	f := openField(t)
+	first := f.worker()
+	job := f.run("name = \"one\"\nhandler = \"quick\"\nrevert = \"undo\"", "name = \"two\"\nhandler = \"slow\"\nat_most_once = true")
+	eventually(t, "the step runs", func() bool { return strings.Contains(f.started(), "two execute 1") })
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	f.worker()
+	f.ends(job, jobs.OutcomeReverted)
+	if got, want := f.started(), "one execute 1, two execute 1, one revert 1"; got != want {
+		t.Errorf("started: %s; want %s", got, want)
+	}
+}
+
+// TestWorkerStops holds that a worker which is told to end finishes its step, and that its lines
+// are read at any node.
+func TestWorkerStops(t *testing.T) {
+	t.Parallel()
+	f := openField(t)
+	worker := f.worker()
+	job := f.run("name = \"two\"\nhandler = \"slow\"", "name = \"no\"\nhandler = \"absent\"\nno_worker_timeout = \"500ms\"")
+	eventually(t, "lines are read", func() bool {
+		return strings.Contains(ran(t, "job", "logs", job, "--server", f.cluster.Nodes[0].API), "at it")
+	})
+	if err := worker.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	f.release()
+	if err := worker.Wait(); err != nil {
+		t.Errorf("%v: %s", err, worker.said())
+	}
+	f.ends(job, jobs.OutcomeReverted)
+	if got, want := f.started(), "two execute 1"; got != want {
+		t.Errorf("started: %s; want %s", got, want)
+	}
+}
