@@ -1,6 +1,7 @@
 package test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/steps"
+	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
 )
 
@@ -160,6 +163,83 @@ func TestWorkerDiesAtMostOnce(t *testing.T) {
 	f.ends(job, jobs.OutcomeReverted)
 	if got, want := f.started(), "one execute 1, two execute 1, one revert 1"; got != want {
 		t.Errorf("started: %s; want %s", got, want)
+	}
+}
+
+// TestBadWorker holds that a worker which lies, repeats itself, or is not the one that has the
+// attempt is refused by name, and changes nothing; that what an answer was lost for is given
+// again; and that a step whose worker never answers ends with its time.
+func TestBadWorker(t *testing.T) {
+	t.Parallel()
+	f, ctx := openField(t), within(t)
+	register := func(types ...string) jobs.SessionID {
+		session := jobs.Opening{ID: jobs.NewSessionID(), Name: "bad", TTL: time.Minute}
+		if _, err := f.client.OpenSession(ctx, session); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.client.Register(ctx, session.ID, jobs.Entity{Kind: jobs.EntityWorker, Name: "bad", JobKinds: types}); err != nil {
+			t.Fatal(err)
+		}
+		return session.ID
+	}
+	job := f.run("name = \"a\"\nhandler = \"odd\"\nworker_labels = [\"x\"]\nno_worker_timeout = \"3s\"\nretry = {attempts = 1}")
+	eventually(t, "explain says what it waits for", func() bool {
+		return strings.Contains(ran(t, "job", "explain", job, f.all), `for a worker that does "odd" and offers "x", and none is live`)
+	})
+	one, other := register("odd"), register("even")
+	f.ends(job, jobs.OutcomeReverted)
+	job = f.run("name = \"a\"\nhandler = \"odd\"\n[[steps]]\nworker = true\nname = \"b\"\nhandler = \"odd\"\ntimeout = \"1s\"")
+	pull := func() steps.ID {
+		t.Helper()
+		for {
+			pulled, err := f.client.PullSteps(ctx, steps.Pull{Session: one, Slots: 1, Wait: 10 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(pulled.Work) > 0 {
+				return pulled.Work[0].ID
+			}
+		}
+	}
+	id := pull()
+	if again := pull(); again != id {
+		t.Errorf("a lost answer is followed by %s, want %s", again, id)
+	}
+	if pulled, err := f.client.PullSteps(ctx, steps.Pull{Session: other, Slots: 9, Wait: time.Second}); err != nil || len(pulled.Work) > 0 {
+		t.Errorf("a worker of another type gets %v, %v", pulled, err)
+	}
+	good, later := steps.Outcome{ID: id, Done: true, Result: []byte("1")}, steps.Outcome{ID: id, Done: true, Result: []byte("1")}
+	later.Attempt++
+	for _, bad := range []struct {
+		name    string
+		worker  jobs.SessionID
+		outcome steps.Outcome
+		want    error
+	}{
+		{"another worker's", other, good, jobs.ErrFenced},
+		{"of an attempt that is none", one, later, jobs.ErrFenced},
+		{"of a session that is none", jobs.NewSessionID(), good, jobs.ErrSessionExpired},
+		{"without an end", one, steps.Outcome{ID: id, Done: true}, jobs.ErrInvalid},
+		{"too many lines", one, steps.Outcome{ID: id, Output: strings.Repeat("x", steps.MaxOutput+1)}, jobs.ErrLimit},
+		{"too large", one, steps.Outcome{ID: id, Done: true, Result: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)}, jobs.ErrLimit},
+	} {
+		if _, err := f.client.ReportStep(ctx, bad.worker, bad.outcome, time.Second); !errors.Is(err, bad.want) {
+			t.Errorf("a report that is %s: %v, want %v", bad.name, err, bad.want)
+		}
+	}
+	for range 2 {
+		if recorded, err := f.client.ReportStep(ctx, one, good, 10*time.Second); err != nil || !recorded {
+			t.Errorf("a good report, and its repeat: %t, %v", recorded, err)
+		}
+	}
+	contrary := steps.Outcome{ID: id, Done: true, Failure: &logbook.Failure{Kind: "error", Message: "no"}}
+	if _, err := f.client.ReportStep(ctx, one, contrary, time.Second); !errors.Is(err, jobs.ErrFenced) {
+		t.Errorf("another end of the same attempt: %v", err)
+	}
+	id = pull() // and never answers
+	f.ends(job, jobs.OutcomeReverted)
+	if _, err := f.client.ReportStep(ctx, one, steps.Outcome{ID: id, Done: true, Result: []byte("1")}, time.Second); !errors.Is(err, jobs.ErrFenced) {
+		t.Errorf("a late report: %v", err)
 	}
 }
 

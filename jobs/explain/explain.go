@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/steps"
 )
 
 // Situation is everything that decides whether a job runs, at one moment.
@@ -24,6 +25,10 @@ type Situation struct {
 	Drains     map[string]jobs.Drain  // by the names of conductors
 	Ahead      int                    // jobs of its board, kind and labels that are claimed before it
 	First      jobs.Priority          // of the first of these
+	// Untaken are the steps of a claimed job that no worker has taken, and Workers the live
+	// ones, as only the leader knows.
+	Untaken []steps.Offer
+	Workers []jobs.Entity
 	// Holder is how the claim of a claimed job stands, as only the leader
 	// knows; nil: not known.
 	Holder *jobs.HeldClaim
@@ -100,6 +105,9 @@ func (e *explanation) finished(s *Situation) {
 func (e *explanation) claimed(s *Situation) {
 	claim := s.Job.Claim
 	e.say(jobs.CauseClaimed, "%s has it since %s, under token %s", claim.Owner, moment(claim.Since), claim.Token)
+	if len(s.Untaken) > 0 {
+		e.untaken(s)
+	}
 	if s.Job.StopRequest != nil {
 		e.Text += fmt.Sprintf(", and is told to %s it", s.Job.StopRequest.Kind)
 		if s.Job.StopRequest.Interrupts() {
@@ -119,6 +127,29 @@ func (e *explanation) claimed(s *Situation) {
 }
 
 // kept explains a job that waits for a time or for a person.
+// untaken says which step has waited longest for a worker, and why.
+func (e *explanation) untaken(s *Situation) {
+	first := &s.Untaken[0]
+	e.Text += fmt.Sprintf("; step %q has waited since %s for a worker that does %q", first.Work.Step, moment(first.Since), first.Work.Type)
+	if len(first.Work.Labels) > 0 {
+		e.Text += " and offers " + quoted(first.Work.Labels)
+	}
+	able := 0
+	for i := range s.Workers {
+		if steps.Suits(&s.Workers[i], s.Job.Board, first.Work.Type, first.Work.Labels) {
+			able++
+		}
+	}
+	if able == 0 {
+		e.Text += ", and none is live"
+	} else {
+		e.Text += fmt.Sprintf(", and %s with all the steps that they do at once", plural(able, "worker is busy", "workers are busy"))
+	}
+	if more := len(s.Untaken) - 1; more > 0 {
+		e.Text += fmt.Sprintf("; so do %s", plural(more, "other step", "other steps"))
+	}
+}
+
 func (e *explanation) kept(s *Situation) {
 	switch s.Job.State {
 	case jobs.StateSuspended:

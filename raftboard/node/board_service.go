@@ -21,6 +21,7 @@ type boardService struct {
 	reads   *readRounds
 	polls   *longPolls
 	submit  *submitter
+	offers  *stepOffers
 }
 
 func (s *boardService) getJob(message *conductordv1.GetJobRequest) (*conductordv1.GetJobResponse, error) {
@@ -52,6 +53,11 @@ func (s *boardService) explain(message *conductordv1.ExplainRequest) (*conductor
 	if job := &situation.Job; job.Claim != nil {
 		situation.Holder = &jobs.HeldClaim{Job: job.ID, Claim: *job.Claim}
 		s.leader.timeHolder(situation.Holder)
+		if situation.Untaken = s.offers.waiting(job.ID); len(situation.Untaken) > 0 {
+			if situation.Workers, err = s.machine.Entities(jobs.EntityWorker); err != nil {
+				return nil, err
+			}
+		}
 	}
 	explanation := explain.Job(&situation)
 	return command.ExplanationToProto(&explanation), nil
