@@ -60,8 +60,8 @@ func (l *loop) perform(ctx context.Context, s start) {
 		ctx = flow.WithOffer(ctx, l.options.Offer)
 		s.call.TakenBy(l.marks.recorder(s.call))
 	}
-	if isTimeUp(ctx) || flow.InterruptionOf(ctx) != nil {
-		err = context.Cause(ctx) // before it began
+	if s.call.Worker == "" && (isTimeUp(ctx) || flow.InterruptionOf(ctx) != nil) {
+		err = context.Cause(ctx) // before it began; a worker that has begun must be told to stop
 	}
 	if err == nil {
 		r.result, err = l.act(ctx, step, s.call)

@@ -1,0 +1,99 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/logbook"
+)
+
+// TestAdoption: what the next owner of a flow does with a step of a worker, for each point at
+// which the owner before has died: the offers that it makes, and what is recorded at the end.
+func TestAdoption(t *testing.T) {
+	died := errors.New("the conductor dies")
+	lost := &logbook.Failure{Kind: logbook.FailureWorkerLost, Message: "gone"}
+	for _, row := range []struct {
+		name    string
+		taken   bool // the first owner dies after the worker was recorded, and not before
+		options []flow.StepOption
+		undone  bool               // it was cancelled since
+		answers []*logbook.Failure // of the worker, to the next owner; nil: success
+		offers  string
+		atoms   string
+	}{
+		{"no worker was recorded", false, nil, false, []*logbook.Failure{nil}, "execute 1 of none", "a success e1\n"},
+		{"no worker, and at most once", false, []flow.StepOption{flow.AtMostOnce()}, false, []*logbook.Failure{nil}, "execute 1 of none", "a success e1\n"},
+		{"a worker has it", true, nil, false, []*logbook.Failure{nil}, "execute 1 of w", "a success e1\n"},
+		{"a worker has it, and at most once", true, []flow.StepOption{flow.AtMostOnce()}, false, []*logbook.Failure{nil}, "execute 1 of w", "a success e1\n"},
+		{"the worker is lost", true, nil, false, []*logbook.Failure{lost, nil}, "execute 1 of w, execute 2 of none", "a success e1-gone e2\n"},
+		{"the worker is lost, and at most once", true, []flow.StepOption{flow.AtMostOnce()}, false, []*logbook.Failure{lost, nil}, "execute 1 of w, revert 1 of none",
+			"a reverted e1-its worker was lost while it ran, and it must not be started twice r1\n"},
+		{"workers are lost for ever", true, nil, false, []*logbook.Failure{lost, lost, lost, lost, lost, lost, nil},
+			"execute 1 of w, execute 2 of none, execute 3 of none, execute 4 of none, execute 5 of none, execute 6 of none, revert 1 of none",
+			"a reverted e1-gone e2-gone e3-gone e4-gone e5-gone e6-gone r1\n"},
+		{"a worker has it, and it is to be undone", true, nil, true, []*logbook.Failure{lost, nil}, "execute 1 of w, interrupted, revert 1 of none", "a reverted e1-it was interrupted: the flow is undone r1\n"},
+		{"no worker has it, and it is to be undone", false, nil, true, []*logbook.Failure{nil}, "revert 1 of none", "a reverted e1 r1\n"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			plan := compile(t, flow.NewStep("a", flow.OnWorker(flow.WorkerStep{Type: "do", Revert: "undo"}), row.options...))
+			j := newJournal(newDetail())
+			ctx, die := context.WithCancelCause(t.Context())
+			first := func(ctx context.Context, call *flow.Call, _ flow.WorkerStep) (json.RawMessage, error) {
+				if row.taken {
+					if err := call.Taken(ctx, "w"); err != nil {
+						t.Error(err)
+					}
+				}
+				die(died)
+				<-ctx.Done()
+				return nil, context.Cause(ctx)
+			}
+			o := engine.Options{Plan: plan, Detail: j.snapshot(), Journal: j, Begins: true, Token: logbook.Token{Index: 5}, Offer: first}
+			if _, err := engine.Run(ctx, o); !errors.Is(err, died) {
+				t.Fatal(err)
+			}
+			var offers []string
+			next := o
+			next.Detail, next.Token = j.snapshot(), logbook.Token{Index: 7}
+			if row.undone {
+				next.Detail.State, next.Detail.Cause = logbook.FlowReverting, &logbook.Failure{Kind: logbook.FailureOperator, Message: "no"}
+				j.detail.State, j.detail.Cause = next.Detail.State, next.Detail.Cause
+			}
+			next.Offer = func(ctx context.Context, call *flow.Call, _ flow.WorkerStep) (json.RawMessage, error) {
+				worker := call.Worker
+				if worker == "" {
+					worker = "none"
+				}
+				offers = append(offers, fmt.Sprintf("%s %d of %s", call.Action, call.Attempt, worker))
+				if row.undone && call.Action == logbook.ActionExecute {
+					<-ctx.Done()
+					if flow.InterruptionOf(ctx) != nil {
+						offers = append(offers, "interrupted")
+					}
+				}
+				answer := row.answers[0]
+				row.answers = row.answers[1:]
+				if answer != nil {
+					return nil, answer
+				}
+				return json.RawMessage("1"), nil
+			}
+			end, err := engine.Run(t.Context(), next)
+			if err == nil && end.Update != nil {
+				err = j.apply(*end.Update)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(offers, ", "); got != row.offers || dump(j.snapshot()) != row.atoms {
+				t.Errorf("offers: %s; want %s\nrecord:\n%swant\n%s", got, row.offers, dump(j.snapshot()), row.atoms)
+			}
+		})
+	}
+}
