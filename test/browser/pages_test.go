@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/schedules"
 )
 
 // seeded opens a site with jobs in several states, and gives one that waits and one whose second step runs.
@@ -20,6 +21,9 @@ func seeded(t *testing.T) (s *site, idle, flowing jobs.Job) {
 	if err := s.cluster.Client.Cancel(t.Context(), jobs.JobCommand{Job: ended.ID}); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := s.cluster.Client.SaveSchedule(t.Context(), schedules.Schedule{Board: "quiet", Name: "nightly", Rule: "@daily", Posting: jobs.Posting{Kind: "other"}}); err != nil {
+		t.Fatal(err)
+	}
 	return s, idle, flowing
 }
 
@@ -28,6 +32,7 @@ func pages(idle, flowing jobs.Job) map[string]string {
 	return map[string]string{
 		"overview": "", "jobs": "jobs", "job": fmt.Sprintf("jobs/%s", idle.ID), "flow": fmt.Sprintf("flows/%s", flowing.ID), "step": fmt.Sprintf("flows/%s?step=ship", flowing.ID),
 		"boards": "boards", "board": "boards/quiet", "conductors": "conductors", "conductor": "conductors/worker", "sessions": "sessions", "cluster": "cluster",
+		"trash": "trash", "parked": "parked", "schedules": "schedules", "schedule": "schedules/quiet/nightly",
 	}
 }
 

@@ -41,6 +41,7 @@ func pages() []page {
 		{pattern: "parked", section: "trash", name: "trash", load: loadParked},
 		{pattern: "schedules", menu: "Schedules", name: "schedules", load: loadSchedules},
 		{pattern: "schedules/{board}/{name}", section: "schedules", name: "schedule", load: loadSchedule},
+		{pattern: "errors/{code}", name: "code", still: true, load: loadCode},
 		{pattern: "boards", menu: "Boards", name: "boards", load: loadBoards},
 		{pattern: "boards/{name}", section: "boards", name: "board", load: loadBoard},
 		{pattern: "conductors", menu: "Conductors", name: "conductors", load: loadConductors},

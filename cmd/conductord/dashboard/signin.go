@@ -111,5 +111,5 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, v *visit, err e
 		v = &visit{request: r, board: d}
 	}
 	status := statusOf(err)
-	d.show(w, v, page{name: "error"}, view{Title: http.StatusText(status), Data: err.Error()}, status)
+	d.show(w, v, page{name: "error"}, view{Title: http.StatusText(status), Data: failureOf(err)}, status)
 }
