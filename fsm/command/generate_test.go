@@ -559,6 +559,7 @@ var entities = rapid.Custom(func(t *rapid.T) jobs.Entity {
 		Metadata:     values.Draw(t, "metadata"),
 		Session:      jobs.SessionID{UUID: ids.Draw(t, "session")},
 		RegisteredAt: times.Draw(t, "registered"),
+		Held:         counts.Draw(t, "held"),
 	}
 })
 
