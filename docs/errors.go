@@ -1,5 +1,5 @@
-// Package docs holds the page of error codes, so that the binary shows it on a machine that has
-// nothing else.
+// Package docs holds the pages of error codes and of the protocol, so that the binary shows them on a
+// machine that has nothing else.
 package docs
 
 import (

@@ -49,6 +49,7 @@ func pages() []page {
 		{pattern: "sessions", section: "conductors", name: "sessions", load: loadSessions},
 		{pattern: "claims", section: "conductors", name: "claims", still: true, load: loadClaims},
 		{pattern: "cluster", menu: "Cluster", name: "cluster", load: loadCluster},
+		{pattern: "api", menu: "API", name: "api", still: true, load: loadAPI},
 	}
 }
 
