@@ -33,7 +33,9 @@ func TestAccessible(t *testing.T) {
 		}
 		for _, width := range []int64{400, 1280} {
 			p.do(chromedp.EmulateViewport(width, 900))
-			for name, path := range pages(idle, flowing) {
+			all := pages(idle, flowing)
+			all["API"], all["error code"], all["bulk"] = "api", "errors/not_found", "bulk/cancel?board=quiet"
+			for name, path := range all {
 				p.visit(path)
 				if found := p.checked(string(rules)); found != "" {
 					t.Errorf("page %s, %s, %d pixels wide:\n%s", name, scheme, width, found)

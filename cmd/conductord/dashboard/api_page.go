@@ -103,7 +103,7 @@ func (v *visit) curl(name, request string, streams bool) string {
 		line, scheme = line+" --cacert ca.pem", "https://"
 	}
 	if v.board.options.AccessControl {
-		line += ` -H "Authorization: Bearer $CONDUCTOR_TOKEN"`
+		line += ` -H "Authorization: Bearer $CONDUCTORD_TOKEN"`
 	}
 	line += " -H 'Content-Type: application/json' " + cli.Quoted(scheme+v.request.Host+wire.Prefix+name) + " -d " + cli.Quoted(request)
 	if name == "ClusterService/Backup" { // its answer is a file

@@ -46,7 +46,7 @@ func TestAPIPageShowsEveryCall(t *testing.T) {
 			t.Errorf("%s does not show the permission %q:\n%s", name, call.Permission, has)
 		case !json.Valid([]byte(call.Request)):
 			t.Errorf("%s: the example is not JSON: %s", name, call.Request)
-		case !strings.HasPrefix(curlOf(has), `curl -sS `) || !strings.Contains(curlOf(has), ` --cacert ca.pem -H "Authorization: Bearer $CONDUCTOR_TOKEN" `) ||
+		case !strings.HasPrefix(curlOf(has), `curl -sS `) || !strings.Contains(curlOf(has), ` --cacert ca.pem -H "Authorization: Bearer $CONDUCTORD_TOKEN" `) ||
 			!strings.Contains(curlOf(has), "'"+s.url+"/conductord.v1."+name+"' -d '{"):
 			t.Errorf("%s has no command line: %q", name, curlOf(has))
 		}
