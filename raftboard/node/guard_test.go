@@ -189,6 +189,7 @@ func (o *tenant) requests() map[string]string {
 	session := fmt.Sprintf(`{"session": %q}`, o.session)
 	token := fmt.Sprintf(`"job": %q, "token": %q`, o.claimed, o.token)
 	nonce := fmt.Sprintf(`"nonce": %q`, jobs.NewNonce())
+	attempt := fmt.Sprintf(`"id": {"flow": %q, "step": "s", "action": "execute", "attempt": 1}`, o.flow)
 	return map[string]string{
 		"BoardService/Post":          fmt.Sprintf(`{"postings": [{"board": %q, "name": "n", "kind": "k"}]}`, o.board),
 		"BoardService/GetJob":        id(`{"id": %q}`),
@@ -237,6 +238,9 @@ func (o *tenant) requests() map[string]string {
 		"BoardService/Trash":         `{` + token + `}`,
 		"BoardService/Consume":       `{` + token + `, "outcome": "success"}`,
 		"SessionService/Close":       session,
+		"WorkerService/Pull":         fmt.Sprintf(`{"session": %q, "slots": 1, "wait": "0.001s"}`, o.session),
+		"WorkerService/Report":       fmt.Sprintf(`{"session": %q, "outcome": {"done": true, "result": 1, %s}}`, o.session, attempt),
+		"WorkerService/Offer":        fmt.Sprintf(`{"session": %q, "work": {"type": "s", "job": %q, "token": %q, %s}}`, o.session, o.claimed, o.token, attempt),
 	}
 }
 
