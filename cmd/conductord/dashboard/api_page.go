@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"regexp"
 	"strings"
 
@@ -21,17 +22,14 @@ type apiService struct {
 	Calls []apiCall
 }
 
-// apiCall is a call of the API: its fields from the .proto files, the rest from docs/protocol.md.
+// apiCall is a call of the API: its name and fields from the .proto files, the rest from docs/protocol.md.
 type apiCall struct {
 	Name, Permission string
 	Text             []textPart
-	Fields           []apiField
-	Example          string // of a request, in JSON
-	Curl             string // empty: curl cannot make the call
+	Fields           []string // of the request
+	Example          string   // of a request, in JSON
+	Curl             string   // empty: curl cannot make the call
 }
-
-// apiField is a field of a request.
-type apiField struct{ Name, Kind string }
 
 // textPart is a part of a paragraph.
 type textPart struct {
@@ -41,56 +39,45 @@ type textPart struct {
 
 // loadAPI shows each call of the API, with a command line that makes it at the address that the browser has used.
 func loadAPI(_ context.Context, v *visit) (view, error) {
-	known := docs.Calls()
-	var services []apiService
-	for service := range all(v1.File_conductord_v1_service_proto.Services()) {
-		shown := apiService{Name: string(service.Name())}
-		for method := range all(service.Methods()) {
+	services := v1.File_conductord_v1_service_proto.Services()
+	all := make([]apiService, services.Len())
+	for i := range all {
+		shown, methods := &all[i], services.Get(i).Methods()
+		shown.Name = string(services.Get(i).Name())
+		for j := range methods.Len() {
+			method := methods.Get(j)
 			name := shown.Name + "/" + string(method.Name())
-			said := known[name]
-			call := apiCall{Name: string(method.Name()), Permission: said.Permission, Text: textParts(said.Text), Fields: apiFields(method.Input())}
+			said := docs.Calls()[name]
+			call := apiCall{Name: string(method.Name()), Permission: said.Permission, Text: textParts(said.Text), Fields: apiFields(method.Input().Fields())}
 			if said.Request != "" {
 				var example, line bytes.Buffer
-				if err := json.Compact(&line, []byte(said.Request)); err != nil {
+				if err := errors.Join(json.Compact(&line, []byte(said.Request)), json.Indent(&example, []byte(said.Request), "", "  ")); err != nil {
 					return view{}, err
 				}
-				_ = json.Indent(&example, line.Bytes(), "", "  ")
 				call.Example, call.Curl = example.String(), v.curl(name, line.String(), method.IsStreamingServer())
 			}
 			shown.Calls = append(shown.Calls, call)
 		}
-		services = append(services, shown)
 	}
-	return view{Title: "API", Data: services}, nil
+	return view{Title: "API", Data: all}, nil
 }
 
-// all are the items of a list of descriptors.
-func all[D any](list interface {
-	Len() int
-	Get(i int) D
-},
-) func(yield func(D) bool) {
-	return func(yield func(D) bool) {
-		for i := 0; i < list.Len() && yield(list.Get(i)); i++ {
-		}
-	}
-}
-
-func apiFields(message protoreflect.MessageDescriptor) (fields []apiField) {
-	for field := range all(message.Fields()) {
+// apiFields are the fields of a request, each with its type.
+func apiFields(fields protoreflect.FieldDescriptors) (shown []string) {
+	for i := range fields.Len() {
+		field := fields.Get(i)
 		kind := field.Kind().String()
-		switch {
-		case field.IsMap():
+		if field.IsMap() {
 			kind = "map"
-		case field.Message() != nil:
+		} else if field.Message() != nil {
 			kind = string(field.Message().Name())
 		}
 		if field.IsList() {
 			kind = "list of " + kind
 		}
-		fields = append(fields, apiField{string(field.Name()), kind})
+		shown = append(shown, string(field.Name())+" ("+kind+")")
 	}
-	return fields
+	return shown
 }
 
 // curl is the command line of a call.

@@ -51,7 +51,7 @@ func TestAPIPageShowsEveryCall(t *testing.T) {
 			t.Errorf("%s has no command line: %q", name, curlOf(has))
 		}
 	}
-	s.holds(text, "api", []string{"<code>stale</code> bool", "list of Posting", `aria-current="page">API`}, []string{"](", "**", "data-live"})
+	s.holds(text, "api", []string{"stale (bool)", "postings (list of Posting)", `aria-current="page">API`}, []string{"](", "**", "data-live"})
 }
 
 // The command lines of the page work as they are: these are run in this order.
