@@ -7,15 +7,18 @@ import (
 	"net/http"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs/access"
 )
 
 // page is a row of the table of pages.
 type page struct {
-	pattern string // of http.ServeMux, below Options.Path
-	menu    string // its text in the navigation; empty: it is not there
-	section string // the pattern of the navigation's entry that is current; empty: its own
-	name    string // of templates/NAME.html, which defines "main"
-	still   bool   // it has no live stream: its calls are the leader's, or a person fills its form
+	pattern string             // of http.ServeMux, below Options.Path
+	menu    string             // its text in the navigation; empty: it is not there
+	section string             // the pattern of the navigation's entry that is current; empty: its own
+	name    string             // of templates/NAME.html, which defines "main"
+	still   bool               // it has no live stream: its calls are the leader's, or a person fills its form
+	needs   command.Permission // on all boards, without which the navigation leaves it out; empty: none
 	load    loader
 }
 
@@ -49,6 +52,8 @@ func pages() []page {
 		{pattern: "sessions", section: "conductors", name: "sessions", load: loadSessions},
 		{pattern: "claims", section: "conductors", name: "claims", still: true, load: loadClaims},
 		{pattern: "cluster", menu: "Cluster", name: "cluster", load: loadCluster},
+		{pattern: "access", menu: "Access", needs: command.Administer, name: "access", load: loadAccess},
+		{pattern: "audit", menu: "Audit", needs: command.Administer, name: "audit", load: loadAudit},
 		{pattern: "api", menu: "API", name: "api", still: true, load: loadAPI},
 	}
 }
@@ -70,6 +75,7 @@ func actions() []action {
 		{"boards/{name}/{verb}", operate(boardOperations)},
 		{"conductors/{name}/{verb}", operate(conductorOperations)},
 		{"cluster/{verb}", operate(clusterOperations)},
+		{"access/{name}/{verb}", operate(principalOperations)},
 	}
 }
 
@@ -104,7 +110,7 @@ func (d *Dashboard) shown(v *visit, p page, content view) *shown {
 		section = p.pattern
 	}
 	for _, other := range pages() {
-		if other.menu != "" {
+		if other.menu != "" && (other.needs == "" || v.allowed(other.needs, access.AllBoards)) {
 			path := other.pattern
 			if path == "{$}" {
 				path = ""

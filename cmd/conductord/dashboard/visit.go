@@ -50,10 +50,12 @@ func (v *visit) person() string {
 // may reports whether to offer what needs a permission on a board, or on access.AllBoards. The
 // API decides when it is done.
 func (v *visit) may(needed command.Permission, board string) bool {
-	switch {
-	case needed != command.Read && v.board.options.ReadOnly:
-		return false
-	case !v.who.GetEnforced():
+	return (needed == command.Read || !v.board.options.ReadOnly) && v.allowed(needed, board)
+}
+
+// allowed is may of a dashboard that is not read-only.
+func (v *visit) allowed(needed command.Permission, board string) bool {
+	if !v.who.GetEnforced() {
 		return true
 	}
 	for _, grant := range command.GrantsFromProto(v.who.GetGrants()) {

@@ -1,0 +1,59 @@
+package dashboard
+
+import (
+	"context"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs/access"
+)
+
+// accessData is what the list of principals shows.
+type accessData struct {
+	Enforced   bool // without access control everybody may do everything
+	Principals []principalRow
+	More       pager
+}
+
+// principalRow is a principal with what may be done to it.
+type principalRow struct {
+	*v1.Principal
+	Operations []operation
+}
+
+// loadAccess lists the principals, their grants and their tokens, by name.
+func loadAccess(ctx context.Context, v *visit) (view, error) {
+	answer, err := ask(ctx, v.api.access.ListPrincipals, &v1.ListPrincipalsRequest{After: v.query("after"), Stale: true})
+	data := accessData{Enforced: v.who.GetEnforced(), More: v.more(answer.GetNext())}
+	for _, p := range answer.GetPrincipals() {
+		data.Principals = append(data.Principals, principalRow{p, v.offered(principalOperations(p.GetName(), p), access.AllBoards, "access", p.GetName())})
+	}
+	return view{Title: "Access", Command: "conductord access list", Data: data}, err
+}
+
+// principalOperations is the table of what can be done to a principal; p is nil when it is done.
+func principalOperations(name string, p *v1.Principal) []operation {
+	var tokens []string
+	for _, token := range p.GetTokens() {
+		tokens = append(tokens, token.GetId())
+	}
+	quoted := cli.Quoted(name)
+	return []operation{
+		{
+			Verb: "revoke", Of: name, Text: "Revoke a token", Command: "conductord token revoke " + quoted + " TOKEN", Help: "Calls with it are refused from now on.", Danger: true,
+			Inputs:     []input{{Name: "token", Label: "Token", Choices: tokens}},
+			permission: command.Administer, unfit: len(tokens) == 0, do: func(ctx context.Context, v *visit) (string, error) {
+				_, err := ask(ctx, v.api.access.RevokeAccessToken, &v1.RevokeAccessTokenCommand{Principal: name, Id: v.form("token")})
+				return "access", err
+			},
+		},
+		{
+			Verb: "delete", Of: name, Text: "Delete", Command: "conductord access delete " + quoted, Help: "It may do nothing any more, and its tokens are gone.", Danger: true,
+			permission: command.Administer, do: func(ctx context.Context, v *visit) (string, error) {
+				_, err := ask(ctx, v.api.access.DeletePrincipal, &v1.DeletePrincipalCommand{Name: name})
+				return "access", err
+			},
+		},
+	}
+}
