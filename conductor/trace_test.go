@@ -128,7 +128,7 @@ func TestTraceOfAFlow(t *testing.T) {
 	}
 }
 
-// TestTraceOverOwners: a job without a traceparent has one trace whoever owns it, which
+// TestTraceOverOwners: a job without a traceparent has one trace under all its owners, which
 // follows from its id, and all owners decide alike whether it is traced.
 func TestTraceOverOwners(t *testing.T) {
 	for name, sampler := range map[string]sdktrace.Sampler{"traced": sdktrace.AlwaysSample(), "not traced": sdktrace.NeverSample()} {

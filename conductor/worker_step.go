@@ -74,7 +74,7 @@ func (r *run) workOf(call *flow.Call, step flow.WorkerStep) steps.Work {
 }
 
 // find waits until a worker takes the attempt, and records which. Before that is durable the
-// worker gets nothing, so after any crash the record names whoever may have the attempt.
+// worker gets nothing, so after any crash the record names the worker that may have the attempt.
 func (o *offering) find(ctx context.Context) error {
 	for {
 		answer, err := o.ask(ctx, ctx)

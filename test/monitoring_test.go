@@ -274,7 +274,7 @@ type ruleStates struct {
 	firing    map[string][]string
 }
 
-// rules reads the rules, none of which may have failed.
+// rules reads the rules. All of them must be healthy.
 func (p prometheus) rules(t *testing.T) ruleStates {
 	t.Helper()
 	var answer struct {

@@ -28,7 +28,7 @@ const (
 func Argv(elements ...string) Option { return func(s *settings) { s.argv = elements } }
 
 // CheckArgv refuses elements that cannot be an argument vector, and those that name an
-// argument of which the step has none.
+// argument that the step does not have.
 func CheckArgv(elements []string, has func(argument string) bool) error {
 	if len(elements) > MaxArgv {
 		return &logbook.LimitError{Field: "argv", Limit: MaxArgv, Size: int64(len(elements)), Unit: "arguments"}

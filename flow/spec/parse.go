@@ -207,7 +207,7 @@ func (r *reader) work(t *table, s *Step) {
 	}
 }
 
-// worker reads who does the step.
+// worker reads what a step says of workers.
 func (r *reader) worker(t *table, s *Step) {
 	s.Worker = t.truth("worker")
 	s.WorkerLabels = t.texts("worker_labels")

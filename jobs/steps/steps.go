@@ -3,7 +3,7 @@
 //
 // A conductor offers an attempt (Offer). A worker pulls (Pull), gets Work, and reports its
 // Outcome. The leader brings them together in memory. The logbook names the worker's session
-// before the worker gets the attempt, so whoever owns the flow next finds the same worker.
+// before the worker gets the attempt, so the next owner of the flow finds the same worker.
 package steps
 
 import (

@@ -147,7 +147,7 @@ func (s *stepOffers) leave(p *stepPull) {
 	}
 }
 
-// promise gives an attempt to a worker as soon as the conductor has recorded that.
+// promise tells the conductor which worker gets an attempt. The worker gets it once that is recorded.
 func promise(p *stepPull, o *stepOffer) {
 	p.free--
 	if !p.isPromise {

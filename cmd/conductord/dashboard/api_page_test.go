@@ -27,7 +27,7 @@ func TestAPIPageShowsEveryCall(t *testing.T) {
 		t.Fatalf("status %d, %d calls: %s", response.StatusCode, len(calls), text)
 	}
 	if response, _ := s.request(http.MethodGet, "", "/dashboard/api", nil); response.StatusCode == http.StatusOK {
-		t.Error("the page is shown to a person who has not signed in")
+		t.Error("the page is shown to a person without a sign-in")
 	}
 	sections := sectionsOf(text)
 	if len(sections) != len(calls) {

@@ -139,7 +139,7 @@ func (s *stream) watch(ctx context.Context, calls *api, wanted *v1.WatchRequest)
 	}
 }
 
-// authenticate asks again who the person is and what they may do. Its error ends the stream.
+// authenticate reads the person's principal and grants again. Its error ends the stream.
 func (s *stream) authenticate() error {
 	if time.Since(s.known) < authenticateEvery {
 		return nil
