@@ -39,7 +39,7 @@ func TestPagesLive(t *testing.T) {
 	p.visit(fmt.Sprintf("jobs/%s", idle.ID))
 	p.wait(live)
 	p.click("#do-cancel summary")
-	p.do(chromedp.SendKeys(chromedp.CSS("#reason-cancel"), "no longer"))
+	p.write("#reason-cancel", "no longer")
 	if err := s.cluster.Client.Suspend(t.Context(), jobs.JobCommand{Job: idle.ID}); err != nil {
 		t.Fatal(err)
 	}
@@ -69,10 +69,7 @@ func TestCancelByButton(t *testing.T) {
 			p := s.browse()
 			p.script(script)
 			p.visit("jobs")
-			if script {
-				p.wait(live) // what the script adds moves the button
-			}
-			p.do(chromedp.SendKeys(chromedp.CSS("[name=name]"), "waiting"))
+			p.write("[name=name]", "waiting")
 			p.click(".filters button.primary")
 			p.wait(`location.search.includes("name=waiting") && document.querySelectorAll("tbody tr").length === 1`)
 			p.click("tbody a")
@@ -89,6 +86,7 @@ func TestCancelByButton(t *testing.T) {
 // script lets pages run scripts, or not.
 func (p *tab) script(runs bool) {
 	p.Helper()
+	p.silent = !runs
 	if _, err := chromedp.Call(p.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !runs}); err != nil {
 		p.Fatal(err)
 	}

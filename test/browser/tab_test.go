@@ -48,8 +48,9 @@ func run(m *testing.M) int {
 // to the console or load anything from another host.
 type tab struct {
 	*testing.T
-	ctx  context.Context
-	site *site
+	ctx    context.Context
+	site   *site
+	silent bool // its pages run no script
 
 	mu       sync.Mutex
 	problems []string
@@ -115,9 +116,37 @@ func (p *tab) visit(path string) {
 	p.do(chromedp.Navigate(p.site.url + path))
 }
 
+// click presses an element once the page is live and the element stands still. It names the element by its
+// place: the browser's own ids of elements become void while a page loads.
 func (p *tab) click(selector string) {
 	p.Helper()
-	p.do(chromedp.Click(chromedp.CSS(selector)))
+	place := fmt.Sprintf(`(() => {
+		const element = document.querySelector(%q);
+		if (!element || %t && document.body.dataset.live && document.getElementById("live").hidden) return "";
+		element.scrollIntoView({block: "center", behavior: "instant"});
+		const box = element.getClientRects()[0];
+		if (!box) return "";
+		const x = box.x + box.width / 2, y = box.y + box.height / 2;
+		return element.contains(document.elementFromPoint(x, y)) ? x + " " + y : "";
+	})()`, selector, !p.silent)
+	p.wait(fmt.Sprintf(`(() => {
+		const place = %s, stands = place !== "" && place === window.stood;
+		window.stood = place;
+		return stands;
+	})()`, place))
+	var x, y float64
+	if _, err := fmt.Sscan(p.text(place), &x, &y); err != nil {
+		p.Fatalf("%s has no place in the window: %v", selector, err)
+	}
+	p.do(chromedp.MouseClickXY(x, y))
+}
+
+// write types text into a field.
+func (p *tab) write(selector, text string) {
+	p.Helper()
+	p.click(selector)
+	p.key(text)
+	p.want(fmt.Sprintf("document.querySelector(%q).value", selector), text)
 }
 
 func (p *tab) key(keys string) {
