@@ -22,19 +22,25 @@ const (
 	startKind = "bench-start"
 )
 
+func nothing(context.Context, struct{}) (struct{}, error) { return struct{}{}, nil }
+
 // openFlow posts jobs with a flow of three steps that do nothing, one after the
 // other, so that what remains is the cost of running them durably.
 func openFlow(ctx context.Context, at *place, load measure.Load) (*doing, error) {
-	nothing := func(context.Context, struct{}) (struct{}, error) { return struct{}{}, nil }
-	stop, err := startConductor(ctx, at.dial, flowKind, load.Callers, func(json.RawMessage) (*flow.Flow, error) {
-		return flow.Linear("bench", flow.Func("first", nothing), flow.Func("second", nothing), flow.Func("third", nothing)), nil
+	return openFlows(ctx, at, load, flowKind, flow.Func("first", nothing), flow.Func("second", nothing), flow.Func("third", nothing))
+}
+
+// openFlows posts jobs with a flow of steps, one after the other, and waits for each.
+func openFlows(ctx context.Context, at *place, load measure.Load, kind string, steps ...flow.Node) (*doing, error) {
+	stop, err := startConductor(ctx, at.dial, kind, load.Callers, func(json.RawMessage) (*flow.Flow, error) {
+		return flow.Linear("bench", steps...), nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &doing{
 		call: timed(func(ctx context.Context) error {
-			job, err := postFlow(ctx, at.client, flowKind)
+			job, err := postFlow(ctx, at.client, kind)
 			if err != nil {
 				return err
 			}

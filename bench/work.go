@@ -93,6 +93,7 @@ const (
 	replaceName  = "replace"
 	hostileName  = "hostile"
 	guardedName  = "guarded"
+	workersName  = "workers"
 )
 
 // names are all that can be asked for.
@@ -104,7 +105,7 @@ func names() []string {
 	for _, w := range works() {
 		all = append(all, fillPrefix+w.name)
 	}
-	return append(all, idleName, hostileName, guardedName, memoryName, backupName, replaceName, snapshotName, restartName)
+	return append(all, idleName, hostileName, guardedName, workersName, memoryName, backupName, replaceName, snapshotName, restartName)
 }
 
 // wanted are the names of the works to do.
