@@ -87,7 +87,9 @@ func openWorkerFlow(ctx context.Context, at *place, load measure.Load) (*doing, 
 		<-done
 		client.Close()
 	}
-	step := func(name string) *flow.Step { return flow.NewStep(name, flow.OnWorker(flow.WorkerStep{Type: workerStep})) }
+	step := func(name string) *flow.Step {
+		return flow.NewStep(name, flow.OnWorker(flow.WorkerStep{Type: workerStep}))
+	}
 	flows, err := openFlows(ctx, at, load, workerKind, step("first"), step("second"), step("third"))
 	if err != nil {
 		stop()

@@ -56,9 +56,11 @@ type stepWorker struct {
 	logger  hclog.Logger
 	running chan struct{} // a token for each attempt that runs
 
-	mu    sync.Mutex
-	held  map[steps.ID]*heldStep
-	freed chan struct{} // holds one: an attempt has ended
+	freed chan struct{} // holds one: the call that asks for steps must be made again
+
+	mu       sync.Mutex
+	held     map[steps.ID]*heldStep
+	draining bool
 }
 
 // RunWorker does steps until ctx ends. Then it takes no more, finishes those that it has, closes
@@ -149,6 +151,9 @@ func (w *stepWorker) serve(ctx context.Context, t *liveSession) {
 	defer attempts.Wait()
 	defer stop(errClosed)
 	drain := context.AfterFunc(ctx, func() {
+		w.mu.Lock()
+		w.draining = true
+		w.mu.Unlock()
 		w.wake()
 		if w.options.Drain > 0 {
 			time.AfterFunc(w.options.Drain, func() { stop(errHandOver) })
@@ -157,7 +162,7 @@ func (w *stepWorker) serve(ctx context.Context, t *liveSession) {
 	defer drain()
 	wait := newBackoff(boardBackoff)
 	for work.Err() == nil && (ctx.Err() == nil || w.holdsAny()) {
-		pulled, err := w.pull(work, t, ctx.Err() != nil)
+		pulled, err := w.pull(work, t)
 		switch {
 		case errors.Is(err, jobs.ErrSessionExpired):
 			t.lose(err)
@@ -181,9 +186,10 @@ func (w *stepWorker) serve(ctx context.Context, t *liveSession) {
 	}
 }
 
-// pull asks for as many attempts as there are free slots. It is cut short when an attempt ends,
-// to name the new number; what such a call may have given, the next one gives again.
-func (w *stepWorker) pull(work context.Context, t *liveSession, draining bool) (steps.Pulled, error) {
+// pull asks for as many attempts as there are free slots. The leader counts the slot of an attempt as
+// free when its end is recorded. When an attempt ends otherwise, the call is cut short, to name the new
+// number; what such a call may have given, the next one gives again.
+func (w *stepWorker) pull(work context.Context, t *liveSession) (steps.Pulled, error) {
 	if err := t.admit(work); err != nil {
 		return steps.Pulled{}, err
 	}
@@ -196,10 +202,10 @@ func (w *stepWorker) pull(work context.Context, t *liveSession, draining bool) (
 	for id, h := range w.held {
 		pull.Holds = append(pull.Holds, steps.Held{ID: id, Stopping: h.stopping})
 	}
-	w.mu.Unlock()
-	if !draining {
+	if !w.draining {
 		pull.Slots = max(0, w.options.Slots-len(pull.Holds))
 	}
+	w.mu.Unlock()
 	calls, cancel := context.WithTimeout(work, pullWait+2*callTime)
 	defer cancel()
 	done := make(chan struct{})
@@ -260,10 +266,13 @@ func (w *stepWorker) stop(id steps.ID) {
 }
 
 // drop forgets an attempt whose end is recorded, or refused.
-func (w *stepWorker) drop(h *heldStep) {
+func (w *stepWorker) drop(h *heldStep, recorded bool) {
 	w.mu.Lock()
 	delete(w.held, h.work.ID)
+	draining := w.draining
 	w.mu.Unlock()
 	h.end(nil)
-	w.wake()
+	if !recorded || draining {
+		w.wake()
+	}
 }

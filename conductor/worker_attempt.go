@@ -25,7 +25,8 @@ const (
 	reportWait = 10 * time.Second
 )
 
-// heldStep is an attempt that a worker has been given. stopping is under stepWorker.mu.
+// heldStep is an attempt that a worker has been given. stopping, which is also true of one that has ended
+// and is being reported, is under stepWorker.mu.
 type heldStep struct {
 	work     *steps.Work
 	ctx      context.Context
@@ -40,7 +41,8 @@ type heldStep struct {
 
 // do makes an attempt, and reports its end until that is recorded or refused.
 func (w *stepWorker) do(work context.Context, t *liveSession, h *heldStep) {
-	defer w.drop(h)
+	recorded := false
+	defer func() { w.drop(h, recorded) }()
 	outcome := steps.Outcome{ID: h.work.ID, Done: true, Failure: flow.FailureOf(errToldToStop)}
 	select {
 	case w.running <- struct{}{}:
@@ -53,7 +55,10 @@ func (w *stepWorker) do(work context.Context, t *liveSession, h *heldStep) {
 	if work.Err() != nil {
 		return // the session ends, and the attempt with it: nobody knows how far it came
 	}
-	w.report(work, t, outcome)
+	w.mu.Lock()
+	h.stopping = true
+	w.mu.Unlock()
+	recorded = w.report(work, t, outcome)
 }
 
 // run makes the attempt, and tells meanwhile how far it is.
@@ -151,7 +156,7 @@ func (w *stepWorker) tell(t *liveSession, h *heldStep, over <-chan struct{}) {
 }
 
 // report reports the end of an attempt until it is recorded, or refused for good.
-func (w *stepWorker) report(work context.Context, t *liveSession, outcome steps.Outcome) {
+func (w *stepWorker) report(work context.Context, t *liveSession, outcome steps.Outcome) (recorded bool) {
 	wait := newBackoff(boardBackoff)
 	for work.Err() == nil {
 		calls, cancel := context.WithTimeout(work, reportWait+2*callTime)
@@ -159,13 +164,13 @@ func (w *stepWorker) report(work context.Context, t *liveSession, outcome steps.
 		cancel()
 		switch {
 		case recorded:
-			return
+			return true
 		case errors.Is(err, jobs.ErrSessionExpired):
 			t.lose(err)
-			return
+			return false
 		case errors.Is(err, jobs.ErrFenced), errors.Is(err, jobs.ErrNotAllowed):
 			w.logger.Warn("the end of a step is not wanted any more", "attempt", outcome.ID.String(), "error", err)
-			return
+			return false
 		case (errors.Is(err, jobs.ErrInvalid) || errors.Is(err, jobs.ErrLimit)) && (outcome.Failure == nil || outcome.Failure.Kind != logbook.FailureResult):
 			failure := &logbook.Failure{Kind: logbook.FailureResult, Message: err.Error()}
 			outcome = steps.Outcome{ID: outcome.ID, Done: true, Failure: flow.FitFailure(failure, w.options.Limits)}
@@ -174,6 +179,7 @@ func (w *stepWorker) report(work context.Context, t *liveSession, outcome steps.
 			sleep(work, wait.NextBackOff())
 		}
 	}
+	return false
 }
 
 // Write takes lines of the step; see flow.Output.

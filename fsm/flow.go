@@ -3,6 +3,7 @@ package fsm
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -276,8 +277,13 @@ func (t *txn) writeUpdate(plan *flowUpdate, j *jobRecord) {
 	if plan.definition != nil {
 		t.saveDefinition(plan.flow.ID, plan.definition)
 	}
+	worked := false
 	for _, atom := range plan.atoms {
 		t.saveAtom(plan.flow.ID, atom)
+		worked = worked || slices.ContainsFunc(atom.detail.Attempts, func(a logbook.Attempt) bool { return a.Worker != "" })
+	}
+	if worked {
+		t.changes.Worked = append(t.changes.Worked, plan.flow.ID)
 	}
 	if j != nil {
 		t.flowEvent(plan, j)

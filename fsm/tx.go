@@ -9,6 +9,7 @@ import (
 	"github.com/conductord/conductord/fsm/tables"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/schedules"
+	"github.com/conductord/conductord/logbook"
 )
 
 // Changes are what a commit changed, for those who wait for something.
@@ -23,6 +24,7 @@ type Changes struct {
 	Failed    int              // how many of the Finished were trashed, failed or reverted
 	Retried   int              // how many attempts have failed that others follow, by the policies of their jobs
 	Skipped   uint64           // how many slots of schedules were skipped
+	Worked    []logbook.FlowID // flows whose attempts of step workers have changed, in order
 	Undrained bool             // conductors may claim again that could not before
 	NextDue   time.Time        // as Machine.NextDue answers now
 	NextSlot  time.Time        // as Machine.NextSlot answers now

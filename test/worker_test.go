@@ -168,7 +168,8 @@ func TestWorkerDiesAtMostOnce(t *testing.T) {
 
 // TestBadWorker holds that a worker which lies, repeats itself, or is not the one that has the
 // attempt is refused by name, and changes nothing; that what an answer was lost for is given
-// again; and that a step whose worker never answers ends with its time.
+// again; that a call which waits gets the slot of an attempt once its end is recorded; and that a step
+// whose worker never answers ends with its time.
 func TestBadWorker(t *testing.T) {
 	t.Parallel()
 	f, ctx := openField(t), within(t)
@@ -227,10 +228,18 @@ func TestBadWorker(t *testing.T) {
 			t.Errorf("a report that is %s: %v, want %v", bad.name, err, bad.want)
 		}
 	}
+	next := make(chan steps.Pulled, 1)
+	go func() { // ends with its call
+		pulled, _ := f.client.PullSteps(ctx, steps.Pull{Session: one, Holds: []steps.Held{{ID: id, Stopping: true}}, Wait: time.Minute})
+		next <- pulled
+	}()
 	for range 2 {
 		if recorded, err := f.client.ReportStep(ctx, one, good, 10*time.Second); err != nil || !recorded {
 			t.Errorf("a good report, and its repeat: %t, %v", recorded, err)
 		}
+	}
+	if pulled := <-next; len(pulled.Work) != 1 || pulled.Work[0].Step != "b" {
+		t.Errorf("the slot of a recorded attempt is not given to the call that waits: it got %v", pulled)
 	}
 	contrary := steps.Outcome{ID: id, Done: true, Failure: &logbook.Failure{Kind: "error", Message: "no"}}
 	if _, err := f.client.ReportStep(ctx, one, contrary, time.Second); !errors.Is(err, jobs.ErrFenced) {

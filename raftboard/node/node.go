@@ -365,7 +365,7 @@ func (n *Node) newServices() *services {
 			limits: o.Limits, checks: o.CheckFlow, machine: n.machine, polls: n.polls, proposer: n.proposer, submit: submit,
 		},
 		claims:    &claimService{limits: o.Limits, machine: n.machine, leader: n.leader, polls: n.polls, proposer: n.proposer, submit: submit},
-		workers:   &workerService{limits: o.Limits, machine: n.machine, leader: n.leader, reads: n.reads, polls: n.polls, offers: n.offers, router: router},
+		workers:   &workerService{limits: o.Limits, machine: n.machine, leader: n.leader, reads: n.reads, offers: n.offers, router: router},
 		board:     &boardService{machine: n.machine, clock: n.clock, leader: n.leader, reads: n.reads, polls: n.polls, submit: submit, offers: n.offers},
 		watches:   &watchService{machine: n.machine, polls: n.polls, leader: n.leader, ready: n.ready, guard: guard},
 		sessions:  &sessionService{machine: n.machine, leader: n.leader, reads: n.reads, submit: submit},
@@ -457,6 +457,7 @@ func (n *Node) changed(changes fsm.Changes) {
 	n.polls.changed(changes)
 	n.shares.ended(changes.Ended)
 	n.offers.ended(changes.Ended)
+	n.offers.recorded(changes.Worked)
 	if n.ready.caughtUp.Load() { // what a node applies before that happened earlier
 		n.activity.add(changes)
 	}

@@ -9,6 +9,7 @@ import (
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/steps"
+	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -24,8 +25,8 @@ type stepOffers struct {
 	mu      sync.Mutex
 	offers  map[steps.ID]*stepOffer
 	pulls   map[jobs.SessionID]*stepPull
-	pulled  uint64        // calls so far
-	arrived chan struct{} // closed and replaced when an offer arrives
+	pulled  uint64 // calls so far
+	reports map[logbook.FlowID]map[*stepReport]struct{}
 }
 
 // stepOffer is a call of Offer that waits.
@@ -55,8 +56,12 @@ type stepPull struct {
 	done      bool
 }
 
+// stepReport is a call of Report that waits. news holds one: an offer of the flow has arrived, or an
+// attempt of the flow was recorded.
+type stepReport struct{ news chan struct{} }
+
 func newStepOffers() *stepOffers {
-	return &stepOffers{offers: map[steps.ID]*stepOffer{}, pulls: map[jobs.SessionID]*stepPull{}, arrived: make(chan struct{})}
+	return &stepOffers{offers: map[steps.ID]*stepOffer{}, pulls: map[jobs.SessionID]*stepPull{}, reports: map[logbook.FlowID]map[*stepReport]struct{}{}}
 }
 
 // offer adds an offer. It takes the place of an earlier call for the same attempt, whose
@@ -70,8 +75,7 @@ func (s *stepOffers) offer(o *stepOffer) error {
 		return fmt.Errorf("%w: %d steps wait for workers, which is the limit", jobs.ErrOverloaded, steps.MaxOffers)
 	}
 	s.offers[o.offer.Work.ID] = o
-	close(s.arrived)
-	s.arrived = make(chan struct{})
+	s.wakeReportsLocked(o.offer.Work.Flow)
 	if o.offer.Worker != (jobs.SessionID{}) {
 		if p := s.pulls[o.offer.Worker]; p != nil {
 			s.giveLocked(p, o)
@@ -110,31 +114,65 @@ func (s *stepOffers) pull(p *stepPull) {
 	s.pulled++
 	p.number = s.pulled
 	s.pulls[p.session] = p
-	waiting := make([]*stepOffer, 0, len(s.offers))
 	var own []*stepOffer
+	for id, o := range s.offers {
+		if o.offer.Worker != p.session {
+			continue
+		}
+		own = append(own, o)
+		if _, held := p.holds[id]; !held {
+			p.free--
+		}
+	}
+	s.promiseLocked(p)
+	s.giveLocked(p, own...)
+}
+
+// promiseLocked promises a worker those of the waiting attempts that suit it, the oldest first.
+func (s *stepOffers) promiseLocked(p *stepPull) {
+	if p.free <= 0 {
+		return
+	}
+	var waiting []*stepOffer
 	for _, o := range s.offers {
-		switch {
-		case o.offer.Worker == p.session:
-			own = append(own, o)
-		case !o.done && o.offer.Worker == (jobs.SessionID{}) && o.suits(p):
+		if !o.done && o.offer.Worker == (jobs.SessionID{}) && o.suits(p) {
 			waiting = append(waiting, o)
 		}
 	}
 	slices.SortFunc(waiting, func(a, b *stepOffer) int {
 		return cmp.Or(a.offer.Since.Compare(b.offer.Since), cmp.Compare(a.offer.Work.Step, b.offer.Work.Step))
 	})
-	for _, o := range own {
-		if _, held := p.holds[o.offer.Work.ID]; !held {
-			p.free--
-		}
-	}
-	for _, o := range waiting {
-		if p.free <= 0 {
-			break
-		}
+	for _, o := range waiting[:min(p.free, len(waiting))] {
 		promise(p, o)
 	}
-	s.giveLocked(p, own...)
+}
+
+// followed are the attempts of a worker that conductors wait for now: the worker rightly holds them.
+func (s *stepOffers) followed(session jobs.SessionID) map[steps.ID]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	followed := map[steps.ID]bool{}
+	for id, o := range s.offers {
+		if o.offer.Worker == session && !o.done {
+			followed[id] = true
+		}
+	}
+	return followed
+}
+
+// freed gives the slot of an attempt, whose end is recorded, to the call of its worker that waits.
+func (s *stepOffers) freed(session jobs.SessionID, id steps.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.pulls[session]
+	if p == nil || p.done {
+		return
+	}
+	if _, held := p.holds[id]; held {
+		delete(p.holds, id)
+		p.free++
+		s.promiseLocked(p)
+	}
 }
 
 // leave removes a worker whose call ends.
@@ -179,15 +217,52 @@ func (s *stepOffers) giveLocked(p *stepPull, own ...*stepOffer) {
 	}
 }
 
-// report passes an outcome on to the conductor that offers the attempt. It returns the offer
-// that has got it, nil if there is none, and what is closed when another offer arrives.
-func (s *stepOffers) report(worker jobs.SessionID, outcome *steps.Outcome) (to *stepOffer, arrived <-chan struct{}) {
+// report passes an outcome on to the conductor that follows the attempt, if there is one.
+func (s *stepOffers) report(worker jobs.SessionID, outcome *steps.Outcome) (passed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if o := s.offers[outcome.ID]; o != nil && o.offer.Worker == worker && o.reply(steps.Answer{Outcome: outcome}) {
-		to = o
+	o := s.offers[outcome.ID]
+	return o != nil && o.offer.Worker == worker && o.reply(steps.Answer{Outcome: outcome})
+}
+
+// awaitReport adds a report that waits, and returns what removes it.
+func (s *stepOffers) awaitReport(flow logbook.FlowID) (r *stepReport, leave func()) {
+	r = &stepReport{news: make(chan struct{}, 1)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reports[flow] == nil {
+		s.reports[flow] = map[*stepReport]struct{}{}
 	}
-	return to, s.arrived
+	s.reports[flow][r] = struct{}{}
+	return r, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.reports[flow], r)
+		if len(s.reports[flow]) == 0 {
+			delete(s.reports, flow)
+		}
+	}
+}
+
+// recorded wakes the reports of flows whose attempts have changed.
+func (s *stepOffers) recorded(flows []logbook.FlowID) {
+	if len(flows) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, flow := range flows {
+		s.wakeReportsLocked(flow)
+	}
+}
+
+func (s *stepOffers) wakeReportsLocked(flow logbook.FlowID) {
+	for r := range s.reports[flow] {
+		select {
+		case r.news <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // ended tells the conductors that workers are lost, because their sessions have ended.

@@ -19,8 +19,8 @@ const (
 	// promiseTime bounds how long a worker's call waits for an attempt that it was promised: a
 	// conductor records it within milliseconds, or has died.
 	promiseTime = 2 * time.Second
-	// recordLook is how often a report looks whether it is recorded, besides at events: a few
-	// ends of attempts make none.
+	// recordLook is how often a report looks whether it is recorded, besides when its flow
+	// changes: a restored snapshot names no flows.
 	recordLook = time.Second
 )
 
@@ -32,7 +32,6 @@ type workerService struct {
 	machine *fsm.Machine
 	leader  *leaderState
 	reads   *readRounds
-	polls   *longPolls
 	offers  *stepOffers
 	router  *router
 }
@@ -185,10 +184,6 @@ func (s *workerService) pull(ctx context.Context, message *conductordv1.PullStep
 		return nil, 0, err
 	}
 	p.sees = func(board string) bool { return principal == nil || may(principal, command.Work, board) }
-	over, err := s.over(p)
-	if err != nil || len(over) > 0 {
-		return &conductordv1.PullStepsResponse{Stop: over}, s.machine.AppliedIndex(), err
-	}
 	release, err := guard.holdPoll(ctx, wait, false)
 	if err != nil {
 		return nil, 0, err
@@ -196,6 +191,10 @@ func (s *workerService) pull(ctx context.Context, message *conductordv1.PullStep
 	defer release()
 	s.offers.pull(p)
 	defer s.offers.leave(p)
+	// After the call has become visible, so that no end of an attempt is missed.
+	if over, err := s.over(p.session, message.Holds); err != nil || len(over) > 0 {
+		return &conductordv1.PullStepsResponse{Stop: over}, s.machine.AppliedIndex(), err
+	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for promised := p.promised; ; {
@@ -257,20 +256,31 @@ func (s *workerService) worker(session jobs.SessionID) (jobs.Entity, error) {
 	return jobs.Entity{}, err
 }
 
-// over returns the attempts that a worker holds and should not: they must end. Those that are
-// stopping already are left out.
-func (s *workerService) over(p *stepPull) ([]*conductordv1.StepAttempt, error) {
+// over returns the attempts that a worker holds and should not: they must end. It leaves out those that
+// are stopping already, and frees the slots of those whose end is recorded.
+func (s *workerService) over(session jobs.SessionID, holds []*conductordv1.HeldStep) ([]*conductordv1.StepAttempt, error) {
+	if len(holds) == 0 {
+		return nil, nil
+	}
+	followed := s.offers.followed(session)
 	var over []*conductordv1.StepAttempt
-	for id, stopping := range p.holds {
-		if stopping {
+	for _, held := range holds {
+		id, err := command.StepIDFromProto(held.Id)
+		if err != nil {
+			return nil, err
+		}
+		if followed[id] {
 			continue
 		}
 		attempt, latest, err := s.machine.Attempt(id.Flow, id.Step, id.Action, id.Attempt)
 		if err != nil {
 			return nil, err
 		}
-		if !latest || attempt.Ended() || attempt.Asked != id.Asked || attempt.Worker != p.session.String() {
-			over = append(over, command.StepIDToProto(&id))
+		open := latest && !attempt.Ended() && attempt.Asked == id.Asked && attempt.Worker == session.String()
+		if !open && held.Stopping {
+			s.offers.freed(session, id)
+		} else if !open {
+			over = append(over, held.Id)
 		}
 	}
 	return over, nil
@@ -305,19 +315,22 @@ func (s *workerService) report(ctx context.Context, message *conductordv1.Report
 	defer timer.Stop()
 	look := time.NewTicker(recordLook)
 	defer look.Stop()
+	waiting, leave := s.offers.awaitReport(outcome.Flow)
+	defer leave()
 	for over := false; ; {
-		events := s.polls.nextEvents()
 		recorded, err := s.recorded(worker, &outcome)
+		if recorded {
+			s.offers.freed(worker, outcome.ID)
+		}
 		if err != nil || recorded {
 			return &conductordv1.ReportStepResponse{Recorded: recorded}, s.machine.AppliedIndex(), err
 		}
-		given, arrived := s.offers.report(worker, &outcome)
-		if over || given != nil && !outcome.Done {
-			return &conductordv1.ReportStepResponse{Recorded: given != nil && !outcome.Done}, s.machine.AppliedIndex(), nil
+		passed := s.offers.report(worker, &outcome)
+		if over || passed && !outcome.Done {
+			return &conductordv1.ReportStepResponse{Recorded: passed && !outcome.Done}, s.machine.AppliedIndex(), nil
 		}
 		select {
-		case <-events:
-		case <-arrived:
+		case <-waiting.news:
 		case <-look.C:
 		case <-timer.C:
 			over = true
