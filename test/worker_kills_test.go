@@ -1,0 +1,187 @@
+package test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/flow/spec"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+var (
+	killJobs    = flag.Int("worker-jobs", 40, "jobs of TestWorkersAreKilled")
+	killSteps   = flag.Int("worker-steps", 5, "steps of each")
+	killWorkers = flag.Int("workers", 3, "workers that do them")
+	killEvery   = flag.Duration("kill-every", 700*time.Millisecond, "how often a worker or a node is killed")
+	killTime    = flag.Duration("kill-time", 3*time.Minute, "how long all may take")
+)
+
+// TestWorkersAreKilled holds, while workers and nodes (with their conductors) are killed at random and
+// started again, that every flow succeeds, that no attempt is started twice, that a step is started again only
+// after the attempt before has lost its worker, and that what was recorded does not change. The flags make it
+// larger: -worker-jobs 1000 -worker-steps 10 -workers 10 -kill-every 3s -kill-time 1h.
+func TestWorkersAreKilled(t *testing.T) {
+	t.Parallel()
+	f := openField(t)
+	ctx, cancel := context.WithTimeout(t.Context(), *killTime)
+	defer cancel()
+	workers := make([]*exec.Cmd, *killWorkers)
+	start := func(i int) {
+		workers[i] = exec.CommandContext(ctx, binary, "worker", "--handlers", f.handlers, "--ttl", "3s", f.all)
+		if err := workers[i].Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range workers {
+		start(i)
+	}
+	var posted []jobs.Job
+	for range *killJobs {
+		posted = append(posted, postWorkerFlow(ctx, f, *killSteps))
+	}
+	kills := map[string]int{}
+	recorded := map[logbook.FlowID]map[string]string{} // results by step, as they were seen first
+	ticker := time.NewTicker(*killEvery)
+	defer ticker.Stop()
+	for done := 0; done < len(posted); {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			t.Fatalf("%d of %d jobs have ended after %s", done, len(posted), *killTime)
+		}
+		seen := posted[rand.IntN(len(posted))].Flow
+		f.compare(ctx, seen, recorded)
+		if victim := rand.IntN(len(workers) + len(f.cluster.Nodes)); victim < len(workers) {
+			_ = workers[victim].Process.Kill()
+			_ = workers[victim].Wait()
+			start(victim)
+			kills["workers"]++
+		} else {
+			node := f.cluster.Nodes[victim-len(workers)]
+			node.Kill()
+			if err := node.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if err := node.WaitReady(ctx); err != nil {
+				t.Fatal(err)
+			}
+			kills["nodes"]++
+		}
+		for done < len(posted) {
+			job, err := f.client.Job(ctx, posted[done].ID)
+			if err != nil || !job.State.Finished() {
+				break
+			}
+			if job.Outcome != jobs.OutcomeSuccess {
+				t.Fatalf("job %s ended %s: %s", job.ID, job.Outcome, ran(t, "flow", "show", job.Flow.String(), f.all))
+			}
+			done++
+		}
+	}
+	again := map[string]int{}
+	starts := f.startsByAttempt()
+	for _, job := range posted {
+		f.compare(ctx, job.Flow, recorded)
+		f.checkAttempts(ctx, job.Flow, starts, again)
+	}
+	t.Logf("%d jobs of %d steps, %d workers: killed %v; steps started again: %v", *killJobs, *killSteps, *killWorkers, kills, again)
+}
+
+func postWorkerFlow(ctx context.Context, f *field, steps int) jobs.Job {
+	text := "name = \"killed\"\npattern = \"linear\"\n"
+	for i := range steps {
+		text += fmt.Sprintf("[[steps]]\nname = \"s%d\"\nhandler = \"quick\"\nworker = true\n", i+1)
+	}
+	document, err := spec.Parse([]byte(text), "killed.toml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	book := logbook.NewBookID()
+	detail := document.Detail(logbook.NewFlowID(), book, document.Store)
+	job, err := jobs.PostOne(ctx, f.client, jobs.Posting{Name: "killed", Book: &logbook.Book{ID: book, Name: "killed", Flows: []logbook.FlowDetail{detail}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return job
+}
+
+// compare reads a flow, and compares its results with those that were recorded before.
+func (f *field) compare(ctx context.Context, id logbook.FlowID, recorded map[logbook.FlowID]map[string]string) {
+	f.Helper()
+	detail, err := f.client.FlowDetail(ctx, id)
+	if err != nil {
+		f.Fatal(err)
+	}
+	if recorded[id] == nil {
+		recorded[id] = map[string]string{}
+	}
+	now := map[string]string{}
+	for i := range detail.Atoms {
+		if result, has := detail.Atoms[i].Result(); has {
+			now[detail.Atoms[i].Name] = string(result)
+		}
+	}
+	for step, result := range recorded[id] {
+		if now[step] != result {
+			f.Errorf("the result of step %s of flow %s was %s and is %q", step, id, result, now[step])
+		}
+	}
+	recorded[id] = now
+}
+
+// startsByAttempt counts the starts of the handlers, by key and attempt.
+func (f *field) startsByAttempt() map[string]int {
+	data, err := os.ReadFile(f.starts)
+	if err != nil {
+		f.Fatal(err)
+	}
+	starts := map[string]int{}
+	for line := range strings.Lines(string(data)) {
+		words := strings.Fields(line)
+		starts[words[3]+" "+words[2]]++
+	}
+	return starts
+}
+
+// checkAttempts compares the attempts of a flow with the starts of its handlers.
+func (f *field) checkAttempts(ctx context.Context, id logbook.FlowID, starts map[string]int, again map[string]int) {
+	f.Helper()
+	detail, err := f.client.FlowDetail(ctx, id)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for i := range detail.Atoms {
+		atom := &detail.Atoms[i]
+		for j := range atom.Attempts {
+			attempt := &atom.Attempts[j]
+			name := fmt.Sprintf("%s/%s/execute %d", id, atom.Name, attempt.Number)
+			last := j == len(atom.Attempts)-1
+			switch started := starts[name]; {
+			case started > 1:
+				f.Errorf("%s was started %d times", name, started)
+			case last && (started != 1 || attempt.Failure != nil):
+				f.Errorf("%s, the last, was started %d times and has the failure %v", name, started, attempt.Failure)
+			case !last && (attempt.Failure == nil || attempt.Failure.Kind != logbook.FailureWorkerLost):
+				f.Errorf("%s is followed by another, and its failure is %v", name, attempt.Failure)
+			case !last && started == 1:
+				again["its worker was killed while it ran, or before its end was recorded"]++
+			case !last:
+				again["its worker was killed before the step began"]++
+			}
+			delete(starts, name)
+		}
+	}
+	if left := slices.DeleteFunc(slices.Collect(maps.Keys(starts)), func(name string) bool { return !strings.HasPrefix(name, id.String()) }); len(left) > 0 {
+		f.Errorf("started, and in no record: %v", left)
+	}
+}
