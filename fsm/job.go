@@ -228,14 +228,31 @@ func (v *view) job(sequence uint64) *jobRecord {
 
 // jobByID reads a job that somebody asks for. ErrNotFound.
 func (v *view) jobByID(id jobs.JobID) (*jobRecord, error) {
+	sequence, err := v.sequenceOf(id)
+	if err != nil {
+		return nil, err
+	}
+	return v.job(sequence), nil
+}
+
+// sequenceOf finds the row of a job. ErrNotFound.
+func (v *view) sequenceOf(id jobs.JobID) (uint64, error) {
 	value := v.get(tableJobID, id.UUID[:])
 	if value == nil {
-		return nil, fmt.Errorf("job %s: %w", id, jobs.ErrNotFound)
+		return 0, fmt.Errorf("job %s: %w", id, jobs.ErrNotFound)
 	}
 	if len(value) < sequenceSize {
 		panic(corrupt("the entry of job %s has %d bytes", id, len(value)))
 	}
-	return v.job(binary.BigEndian.Uint64(value)), nil
+	return binary.BigEndian.Uint64(value), nil
+}
+
+// storedState is the place in jobs.States of the state of a job's row.
+func storedState(sequence uint64, row []byte) byte {
+	if len(row) < jobPrefixSize || row[1] >= stateCount {
+		panic(corrupt("job %d is stored without its state", sequence))
+	}
+	return row[1]
 }
 
 // savePosting writes what is known from the posting and never changes.

@@ -184,10 +184,7 @@ func (v *view) walkClaimable(query *jobs.Query) (rows iter.Seq2[place, []byte], 
 // listed reads a job for a listing, and how many bytes it takes as stored; 0 if
 // the listing does not ask for it.
 func (v *view) listed(query *jobs.Query, sequence uint64, value []byte, wanted [stateCount]bool) (jobs.Job, int) {
-	if len(value) < jobPrefixSize || int(value[1]) >= len(wanted) {
-		panic(corrupt("job %d is stored without its state", sequence))
-	}
-	if !wanted[value[1]] {
+	if !wanted[storedState(sequence, value)] {
 		return jobs.Job{}, 0
 	}
 	j := decodeJob(value)

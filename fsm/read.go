@@ -19,6 +19,18 @@ func (m *Machine) Job(id jobs.JobID) (jobs.Job, error) {
 	return found[0], nil
 }
 
+// HasFinished reports whether a job has finished, without reading the rest of it. ErrNotFound.
+func (m *Machine) HasFinished(id jobs.JobID) (finished bool, err error) {
+	err = m.read(func(v *view) error {
+		sequence, err := v.sequenceOf(id)
+		if err == nil {
+			finished = jobs.States[storedState(sequence, v.get(tableJob, sequenceKey(sequence)))].Finished()
+		}
+		return err
+	})
+	return finished, err
+}
+
 // JobAt is Job, with what the job counts for at a time.
 func (m *Machine) JobAt(id jobs.JobID, now time.Time) (job jobs.Job, err error) {
 	err = m.read(func(v *view) error {

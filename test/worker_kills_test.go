@@ -45,10 +45,7 @@ func TestWorkersAreKilled(t *testing.T) {
 	for i := range workers {
 		start(i)
 	}
-	var posted []jobs.Job
-	for range *killJobs {
-		posted = append(posted, postWorkerFlow(ctx, f, *killSteps))
-	}
+	posted := postWorkerFlows(ctx, f, *killJobs, *killSteps)
 	kills := map[string]int{}
 	recorded := map[logbook.FlowID]map[string]string{} // results by step, as they were seen first
 	ticker := time.NewTicker(*killEvery)
@@ -97,7 +94,30 @@ func TestWorkersAreKilled(t *testing.T) {
 	t.Logf("%d jobs of %d steps, %d workers: killed %v; steps started again: %v", *killJobs, *killSteps, *killWorkers, kills, again)
 }
 
-func postWorkerFlow(ctx context.Context, f *field, steps int) jobs.Job {
+// postWorkerFlows posts jobs with a flow each, all but at once.
+func postWorkerFlows(ctx context.Context, f *field, count, steps int) (posted []jobs.Job) {
+	const together = 100
+	for count > 0 {
+		postings := make([]jobs.Posting, min(count, together))
+		for i := range postings {
+			postings[i] = workerFlow(f, steps)
+		}
+		results, err := f.client.Post(ctx, postings...)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, result := range results {
+			if result.Err != nil {
+				f.Fatal(result.Err)
+			}
+			posted = append(posted, result.Job)
+		}
+		count -= len(postings)
+	}
+	return posted
+}
+
+func workerFlow(f *field, steps int) jobs.Posting {
 	text := "name = \"killed\"\npattern = \"linear\"\n"
 	for i := range steps {
 		text += fmt.Sprintf("[[steps]]\nname = \"s%d\"\nhandler = \"quick\"\nworker = true\n", i+1)
@@ -108,11 +128,7 @@ func postWorkerFlow(ctx context.Context, f *field, steps int) jobs.Job {
 	}
 	book := logbook.NewBookID()
 	detail := document.Detail(logbook.NewFlowID(), book, document.Store)
-	job, err := jobs.PostOne(ctx, f.client, jobs.Posting{Name: "killed", Book: &logbook.Book{ID: book, Name: "killed", Flows: []logbook.FlowDetail{detail}}})
-	if err != nil {
-		f.Fatal(err)
-	}
-	return job
+	return jobs.Posting{ID: jobs.NewJobID(), Name: "killed", Book: &logbook.Book{ID: book, Name: "killed", Flows: []logbook.FlowDetail{detail}}}
 }
 
 // compare reads a flow, and compares its results with those that were recorded before.

@@ -99,15 +99,17 @@ func (s *boardService) wait(ctx context.Context, message *conductordv1.WaitJobRe
 	if err != nil {
 		return nil, 0, err
 	}
-	job, err := s.job(message.Id)
-	if err != nil || jobs.State(job.State).Finished() {
-		return &conductordv1.WaitJobResponse{Job: job}, index, err
-	}
-	if err := s.leader.linger(ctx, current, timeout, finished); err != nil {
+	over, err := s.machine.HasFinished(id)
+	if err != nil {
 		return nil, 0, err
 	}
-	index = s.machine.AppliedIndex()
-	job, err = s.job(message.Id)
+	if !over {
+		if err := s.leader.linger(ctx, current, timeout, finished); err != nil {
+			return nil, 0, err
+		}
+		index = s.machine.AppliedIndex()
+	}
+	job, err := s.job(message.Id)
 	return &conductordv1.WaitJobResponse{Job: job}, index, err
 }
 
