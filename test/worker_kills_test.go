@@ -2,6 +2,7 @@ package test
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -96,11 +97,15 @@ func TestWorkersAreKilled(t *testing.T) {
 
 // postWorkerFlows posts jobs with a flow each, all but at once.
 func postWorkerFlows(ctx context.Context, f *field, count, steps int) (posted []jobs.Job) {
+	text := "name = \"killed\"\npattern = \"linear\"\n"
+	for i := range steps {
+		text += fmt.Sprintf("[[steps]]\nname = \"s%d\"\nhandler = \"quick\"\nworker = true\n", i+1)
+	}
 	const together = 100
 	for count > 0 {
 		postings := make([]jobs.Posting, min(count, together))
 		for i := range postings {
-			postings[i] = workerFlow(f, steps)
+			postings[i] = workerFlow(f, text)
 		}
 		results, err := f.client.Post(ctx, postings...)
 		if err != nil {
@@ -117,18 +122,14 @@ func postWorkerFlows(ctx context.Context, f *field, count, steps int) (posted []
 	return posted
 }
 
-func workerFlow(f *field, steps int) jobs.Posting {
-	text := "name = \"killed\"\npattern = \"linear\"\n"
-	for i := range steps {
-		text += fmt.Sprintf("[[steps]]\nname = \"s%d\"\nhandler = \"quick\"\nworker = true\n", i+1)
-	}
-	document, err := spec.Parse([]byte(text), "killed.toml")
+func workerFlow(f *field, text string) jobs.Posting {
+	document, err := spec.Parse([]byte(text), "flow.toml")
 	if err != nil {
 		f.Fatal(err)
 	}
 	book := logbook.NewBookID()
 	detail := document.Detail(logbook.NewFlowID(), book, document.Store)
-	return jobs.Posting{ID: jobs.NewJobID(), Name: "killed", Book: &logbook.Book{ID: book, Name: "killed", Flows: []logbook.FlowDetail{detail}}}
+	return jobs.Posting{ID: jobs.NewJobID(), Name: document.Name, Book: &logbook.Book{ID: book, Name: document.Name, Flows: []logbook.FlowDetail{detail}}}
 }
 
 // compare reads a flow, and compares its results with those that were recorded before.
@@ -199,5 +200,51 @@ func (f *field) checkAttempts(ctx context.Context, id logbook.FlowID, starts map
 	}
 	if left := slices.DeleteFunc(slices.Collect(maps.Keys(starts)), func(name string) bool { return !strings.HasPrefix(name, id.String()) }); len(left) > 0 {
 		f.Errorf("started, and in no record: %v", left)
+	}
+}
+
+// TestWorkersDoOneGraph holds that many workers do the steps of one flow, a hundred of them with up to
+// ten dependencies each: each step is started once, and with the results of the steps that it requires.
+func TestWorkersDoOneGraph(t *testing.T) {
+	t.Parallel()
+	f := openField(t)
+	const steps, most = 100, 10
+	writeHandler(t, f.handlers, "node", `read -r line; echo "$CONDUCTORD_STEP $line" >> '`+f.starts+`'; echo "\"result of $CONDUCTORD_STEP\""`)
+	for range *killWorkers {
+		f.worker()
+	}
+	text := "name = \"graph\"\n"
+	want := map[string]map[string]string{}
+	for i := range steps {
+		name := fmt.Sprintf("s%d", i)
+		want[name] = map[string]string{}
+		for _, earlier := range rand.Perm(i)[:min(i, most)] {
+			want[name][fmt.Sprintf("v%d", earlier)] = fmt.Sprintf("result of s%d", earlier)
+		}
+		requires, err := json.Marshal(slices.Sorted(maps.Keys(want[name])))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += fmt.Sprintf("[[steps]]\nname = %q\nhandler = \"node\"\nworker = true\nprovides = \"v%d\"\nrequires = %s\n", name, i, strings.ReplaceAll(string(requires), "null", "[]"))
+	}
+	job, err := jobs.PostOne(within(t), f.client, workerFlow(f, text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.ends(job.ID.String(), jobs.OutcomeSuccess)
+	data, err := os.ReadFile(f.starts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		name, arguments, _ := strings.Cut(line, " ")
+		var got map[string]string
+		if err := json.Unmarshal([]byte(arguments), &got); err != nil || !maps.Equal(got, want[name]) {
+			t.Errorf("step %s was started with %s (%v), want %v, once", name, arguments, err, want[name])
+		}
+		delete(want, name)
+	}
+	if len(want) > 0 {
+		t.Errorf("never started: %v", slices.Sorted(maps.Keys(want)))
 	}
 }
