@@ -5,20 +5,21 @@ import (
 	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/steps"
 )
 
 // pollOperation is that of a call that waits at the leader, and may be repeated.
-func pollOperation(name string, wait time.Duration) operation {
-	return operation{name: name, reads: true, try: wait + pollGrace}
+func pollOperation(name, procedure string, wait time.Duration) operation {
+	return operation{name: name, over: procedure, reads: true, try: wait + pollGrace}
 }
 
 // OfferStep implements steps.Offerer.
 func (c *Client) OfferStep(ctx context.Context, offer steps.Offer) (steps.Answer, error) {
 	wait := min(offer.Wait, pollTime)
-	op := pollOperation("offer "+offer.Work.ID.String(), wait)
+	op := pollOperation("offer "+offer.Work.ID.String(), conductordv1connect.WorkerServiceOfferProcedure, wait)
 	request := &v1.OfferStepRequest{
 		Session: offer.Session.String(), Work: command.StepWorkToProto(&offer.Work), Stop: offer.Stop,
 		Since: command.TimeToProto(offer.Since), Wait: command.DurationToProto(wait),
@@ -50,7 +51,7 @@ func (c *Client) OfferStep(ctx context.Context, offer steps.Offer) (steps.Answer
 // PullSteps implements steps.Client.
 func (c *Client) PullSteps(ctx context.Context, pull steps.Pull) (steps.Pulled, error) {
 	wait := min(pull.Wait, pollTime)
-	op := pollOperation("pull steps for session "+pull.Session.String(), wait)
+	op := pollOperation("pull steps for session "+pull.Session.String(), conductordv1connect.WorkerServicePullProcedure, wait)
 	request := &v1.PullStepsRequest{Session: pull.Session.String(), Slots: uint32(max(0, pull.Slots)), Wait: command.DurationToProto(wait)}
 	for i := range pull.Holds {
 		request.Holds = append(request.Holds, &v1.HeldStep{Id: command.StepIDToProto(&pull.Holds[i].ID), Stopping: pull.Holds[i].Stopping})
@@ -70,7 +71,7 @@ func (c *Client) PullSteps(ctx context.Context, pull steps.Pull) (steps.Pulled, 
 // ReportStep implements steps.Client.
 func (c *Client) ReportStep(ctx context.Context, worker jobs.SessionID, outcome steps.Outcome, wait time.Duration) (recorded bool, err error) {
 	wait = min(wait, pollTime)
-	op := pollOperation("report "+outcome.ID.String(), wait)
+	op := pollOperation("report "+outcome.ID.String(), conductordv1connect.WorkerServiceReportProcedure, wait)
 	request := &v1.ReportStepRequest{Session: worker.String(), Outcome: command.StepOutcomeToProto(&outcome), Wait: command.DurationToProto(wait)}
 	c.core.encrypt(request)
 	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ReportStepRequest, v1.ReportStepResponse] { return p.workers.Report })
