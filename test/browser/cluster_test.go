@@ -27,7 +27,7 @@ func TestTransferByButton(t *testing.T) {
 	p.visit("cluster")
 	p.wait(live)
 	p.click("#do-transfer summary")
-	p.text(fmt.Sprintf(`document.querySelector("#transfer-node").value = %q`, names[0]))
+	p.text(fmt.Sprintf(`document.querySelector("#do-transfer select").value = %q`, names[0]))
 	p.click("#do-transfer button")
 	p.wait(fmt.Sprintf("%s === %q", leads, names[0]))
 	other.wait(fmt.Sprintf("%s === %q", leads, names[0]))

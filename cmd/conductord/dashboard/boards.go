@@ -112,9 +112,9 @@ func boardOperations(name string, of *v1.Board) []operation {
 		{
 			Verb: "limit", Text: "Set limits", Command: "conductord board limit " + quoted + " --jobs N", Help: "A posting over a limit is refused. 0 is no limit.",
 			Inputs: []input{
-				{"jobs", "Unfinished jobs", "number", number(limits.GetJobs(), 10), nil},
-				{"bytes", "Bytes of their postings", "number", number(limits.GetBytes(), 10), nil},
-				{"rate", "Postings a second", "number", number(limits.GetPostingsPerSecond(), 10), nil},
+				{Name: "jobs", Label: "Unfinished jobs", Kind: "number", Value: number(limits.GetJobs(), 10)},
+				{Name: "bytes", Label: "Bytes of their postings", Kind: "number", Value: number(limits.GetBytes(), 10)},
+				{Name: "rate", Label: "Postings a second", Kind: "number", Value: number(limits.GetPostingsPerSecond(), 10)},
 			},
 			permission: command.Administer, do: func(ctx context.Context, v *visit) (string, error) { return shown, v.limitBoard(ctx, name) },
 		},

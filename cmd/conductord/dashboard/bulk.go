@@ -1,9 +1,9 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -16,19 +16,19 @@ import (
 // does the rest.
 const maxBulkCalls = 25
 
-// bulkAction is something that can be done to all jobs of a filter.
-type bulkAction struct{ Verb, Text, Address string }
+// bulkOperations are what the list of jobs offers to do to all jobs of a filter.
+var bulkOperations = []operation{
+	{Verb: string(jobs.ActionRetry), Text: "Retry", Inputs: []input{why}, permission: command.Operate},
+	{Verb: string(jobs.ActionResume), Text: "Resume", Inputs: []input{why}, permission: command.Operate},
+	{Verb: string(jobs.ActionSuspend), Text: "Suspend", Inputs: []input{why}, permission: command.Operate},
+	{Verb: string(jobs.ActionCancel), Text: "Cancel", Inputs: []input{why, keep}, permission: command.Operate},
+	{Verb: string(jobs.ActionPurge), Text: "Purge", Inputs: []input{why}, permission: command.Operate},
+}
 
-// bulkTexts are the actions that the list of jobs offers, with the text of their buttons.
-var bulkTexts = []struct {
-	action jobs.Action
-	text   string
-}{{jobs.ActionRetry, "Retry"}, {jobs.ActionResume, "Resume"}, {jobs.ActionSuspend, "Suspend"}, {jobs.ActionCancel, "Cancel"}, {jobs.ActionPurge, "Purge"}}
-
-// bulkActions are those that mean something for a filter and that the person may do. Without a filter
+// offeredBulk are those that mean something for a filter and that the person may do. Without a filter
 // there are none: as on the command line, nothing is done to all jobs by mistake.
-func (v *visit) bulkActions(f *jobFilter) (actions []bulkAction) {
-	if f.flags() == "" || !v.may(command.Operate, boardOr(f.Board, access.AllBoards)) {
+func (v *visit) offeredBulk(f *jobFilter) (offered []operation) {
+	if f.flags() == "" {
 		return nil
 	}
 	address := v.request.URL.Query()
@@ -39,19 +39,13 @@ func (v *visit) bulkActions(f *jobFilter) (actions []bulkAction) {
 			address.Set(name, value)
 		}
 	}
-	for _, of := range bulkTexts {
-		if _, err := (&jobs.Bulk{Action: of.action, Query: f.query()}).Narrowed(); err == nil {
-			actions = append(actions, bulkAction{string(of.action), of.text, v.board.views.address("bulk", string(of.action)) + "?" + address.Encode()})
+	for _, o := range v.offered(bulkOperations, cmp.Or(f.Board, access.AllBoards), "bulk") {
+		if _, err := (&jobs.Bulk{Action: jobs.Action(o.Verb), Query: f.query()}).Narrowed(); err == nil {
+			o.Address += "?" + address.Encode()
+			offered = append(offered, o)
 		}
 	}
-	return actions
-}
-
-func boardOr(board, otherwise string) string {
-	if board == "" {
-		return otherwise
-	}
-	return board
+	return offered
 }
 
 // query is the part of a filter that says whether an action means something.
@@ -68,33 +62,32 @@ func (f *jobFilter) query() (q jobs.Query) {
 
 // bulkData is what the page shows that asks before a bulk.
 type bulkData struct {
-	Verb, Text, Address, Back string
-	Count                     int
-	More                      bool // there are more than were counted
-	Revert                    bool // the form asks whether to undo
-	Limit                     int
+	operation
+	Back  string
+	Count int
+	More  bool // there are more than were counted
+	Limit int
 }
 
 // bulkOf reads the request for a bulk from the page's address.
-func (v *visit) bulkOf() (*v1.BulkRequest, *jobFilter, error) {
-	verb := v.request.PathValue("verb")
-	if !slices.Contains(jobs.Actions, jobs.Action(verb)) {
-		return nil, nil, fmt.Errorf("%w: there is no action %.64q", jobs.ErrNotFound, verb)
+func (v *visit) bulkOf() (o operation, request *v1.BulkRequest, filter jobFilter, err error) {
+	if o, err = v.chosen(bulkOperations); err != nil {
+		return o, nil, filter, err
 	}
 	filter, query, err := v.jobQuery()
 	if err == nil && filter.flags() == "" {
 		err = fmt.Errorf("%w: say which jobs: at least one filter is needed", jobs.ErrInvalid)
 	}
 	if err != nil {
-		return nil, nil, err
+		return o, nil, filter, err
 	}
 	query.Limit, query.After, query.Order, query.Stale = jobs.MaxBulk, "", "", false
-	return &v1.BulkRequest{Action: verb, Query: query, By: dashboardName}, &filter, nil
+	return o, &v1.BulkRequest{Action: o.Verb, Query: query, By: dashboardName}, filter, nil
 }
 
 // loadBulk counts the jobs to which something would be done, and asks.
 func loadBulk(ctx context.Context, v *visit) (view, error) {
-	request, filter, err := v.bulkOf()
+	o, request, filter, err := v.bulkOf()
 	if err == nil && v.board.options.ReadOnly {
 		err = errReadOnly
 	}
@@ -102,9 +95,8 @@ func loadBulk(ctx context.Context, v *visit) (view, error) {
 		return view{}, err
 	}
 	request.DryRun, request.Query.Limit = true, 0
-	data := bulkData{Verb: request.Action, Address: v.request.URL.RequestURI(), Limit: maxBulkCalls * jobs.MaxBulk}
-	data.Back = v.board.views.address("jobs") + "?" + v.request.URL.Query().Encode()
-	data.Text = bulkText(request.Action)
+	o.Address = v.request.URL.RequestURI()
+	data := bulkData{operation: o, Back: v.board.views.address("jobs") + "?" + v.request.URL.Query().Encode(), Limit: maxBulkCalls * jobs.MaxBulk}
 	for range maxBulkCalls {
 		report, err := ask(ctx, v.api.board.Bulk, request)
 		if err != nil {
@@ -116,22 +108,12 @@ func loadBulk(ctx context.Context, v *visit) (view, error) {
 			break
 		}
 	}
-	data.Revert = request.Action == string(jobs.ActionCancel)
 	return view{Title: data.Text + " jobs", Command: "conductord bulk " + request.Action + filter.flags(), Data: data}, nil
-}
-
-func bulkText(action string) string {
-	for _, of := range bulkTexts {
-		if string(of.action) == action {
-			return of.text
-		}
-	}
-	return action
 }
 
 // doBulk does what loadBulk has asked for. What was done to some jobs stays done if others are refused.
 func doBulk(ctx context.Context, v *visit) (string, error) {
-	request, _, err := v.bulkOf()
+	_, request, _, err := v.bulkOf()
 	if err != nil {
 		return "", err
 	}

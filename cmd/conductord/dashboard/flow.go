@@ -23,22 +23,22 @@ import (
 
 // flowData is what the page of a flow shows: its picture, its steps, and one of them.
 type flowData struct {
-	ID       string    // as in the page's address: of the job, or of the flow
-	Job      *jobs.Job // nil: the page is that of a flow by its own id
-	Flow     logbook.FlowDetail
-	Steps    string // how many, by state
-	Cause    string
-	Picture  template.HTML
-	Planned  bool // the picture knows what each step waits for
-	Rows     []flowRow
-	Began    time.Time // of the timeline
-	Ended    time.Time
-	Step     *stepData // nil: none is chosen
-	Undo     string    // where the plan of a revert is shown, or hidden
-	Planning string    // the command that shows it; empty: it is not shown
-	Problem  string    // why there is none
-	Undos    []string
-	Offers   []offer
+	ID         string    // as in the page's address: of the job, or of the flow
+	Job        *jobs.Job // nil: the page is that of a flow by its own id
+	Flow       logbook.FlowDetail
+	Steps      string // how many, by state
+	Cause      string
+	Picture    template.HTML
+	Planned    bool // the picture knows what each step waits for
+	Rows       []flowRow
+	Began      time.Time // of the timeline
+	Ended      time.Time
+	Step       *stepData // nil: none is chosen
+	Undo       string    // where the plan of a revert is shown, or hidden
+	Planning   string    // the command that shows it; empty: it is not shown
+	Problem    string    // why there is none
+	Undos      []string
+	Operations []operation
 
 	message *v1.Job // of Job
 	plan    *flow.Plan
@@ -59,19 +59,6 @@ type flowRow struct {
 type bar struct {
 	X, Width   int
 	Class, Say string
-}
-
-// offer is a button that the person may press: an intervention, or what is done to the job.
-type offer struct {
-	Address string // of the page
-	Do      string
-	Step    string
-	Text    string
-	Help    string // what happens
-	Command string // that does the same
-	ID      string // of the intervention: pressing twice is harmless
-	Result  bool   // it takes a result
-	Danger  bool
 }
 
 // loadFlow shows a flow, by its own id or by that of its job.
@@ -107,7 +94,7 @@ func loadFlow(ctx context.Context, v *visit) (view, error) {
 		data.Undo = v.flowAddress("undo") + "#undo"
 		data.planRevert()
 	}
-	data.Offers = append(v.interventions(data, "", logbook.InterveneRetryRevert, logbook.InterveneRerun, logbook.InterveneTakeBack), v.stops(data)...)
+	data.Operations = append(v.interventions(data, "", logbook.InterveneRetryRevert, logbook.InterveneRerun, logbook.InterveneTakeBack), v.stops(data)...)
 	watch := &v1.WatchRequest{Flows: true}
 	if data.Job != nil {
 		watch.Job = data.Job.ID.String()

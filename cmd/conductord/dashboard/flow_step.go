@@ -31,22 +31,22 @@ const (
 
 // stepData is one step, or the instances of one.
 type stepData struct {
-	Name      string
-	Close     string // the page without it
-	Part      *graph.Part
-	Status    graph.Status
-	Atom      *logbook.AtomDetail // nil: it has not begun, or has instances
-	Instances []stepLink
-	More      int // instances that are not shown
-	Waits     []stepLink
-	Arguments []argument
-	Attempts  []attempt // the latest first
-	Earlier   int       // attempts that are not shown
-	Hidden    bool      // the person may not see values
-	Log       string
-	NoLog     string // why there is none
-	Follow    string // the command that follows the log
-	Offers    []offer
+	Name       string
+	Close      string // the page without it
+	Part       *graph.Part
+	Status     graph.Status
+	Atom       *logbook.AtomDetail // nil: it has not begun, or has instances
+	Instances  []stepLink
+	More       int // instances that are not shown
+	Waits      []stepLink
+	Arguments  []argument
+	Attempts   []attempt // the latest first
+	Earlier    int       // attempts that are not shown
+	Hidden     bool      // the person may not see values
+	Log        string
+	NoLog      string // why there is none
+	Follow     string // the command that follows the log
+	Operations []operation
 }
 
 type stepLink struct {
@@ -81,7 +81,7 @@ func (v *visit) loadStep(ctx context.Context, d *flowData, name string) error {
 	if s.Atom != nil {
 		s.attempts()
 	}
-	s.Offers = v.interventions(d, name, logbook.InterveneSkip, logbook.InterveneComplete, logbook.InterveneRerun)
+	s.Operations = v.interventions(d, name, logbook.InterveneSkip, logbook.InterveneComplete, logbook.InterveneRerun)
 	if d.Job != nil && len(part.Parts) == 0 {
 		return v.loadLog(ctx, d, s)
 	}
@@ -194,7 +194,7 @@ func (v *visit) loadLog(ctx context.Context, d *flowData, s *stepData) error {
 }
 
 // interventions are those of some kinds that the flow takes now and the person may do.
-func (v *visit) interventions(d *flowData, step string, kinds ...logbook.InterventionKind) (offers []offer) {
+func (v *visit) interventions(d *flowData, step string, kinds ...logbook.InterventionKind) (offered []operation) {
 	if !v.may(command.Operate, d.board()) {
 		return nil
 	}
@@ -203,20 +203,30 @@ func (v *visit) interventions(d *flowData, step string, kinds ...logbook.Interve
 		if _, err := d.Flow.Admit(&said); err != nil {
 			continue
 		}
-		how := map[logbook.InterventionKind]offer{
+		o := map[logbook.InterventionKind]operation{
 			logbook.InterveneRetryRevert: {Text: "Retry the failed undos", Help: "Each is tried again as if for the first time.", Command: "retry-revert " + d.ID},
 			logbook.InterveneSkip:        {Text: "Skip its undo", Help: "Nothing of it is left to undo; the flow undoes the rest.", Command: "skip " + d.ID + " " + cli.Quoted(step)},
-			logbook.InterveneComplete:    {Text: "Complete it by hand", Help: "Its work is done; the flow goes on forwards.", Command: "complete " + d.ID + " " + cli.Quoted(step) + " --result JSON", Result: true},
-			logbook.InterveneRerun:       {Text: "Run all of it again", Help: "Nothing is undone first.", Command: "rerun " + d.ID},
-			logbook.InterveneTakeBack:    {Text: "Take back what waits", Help: "Interventions that no conductor has carried out yet are dropped.", Command: "take-back " + d.ID},
+			logbook.InterveneComplete: {
+				Text: "Complete it by hand", Help: "Its work is done; the flow goes on forwards.", Command: "complete " + d.ID + " " + cli.Quoted(step) + " --result JSON",
+				Inputs: []input{{Name: "result", Label: "Result, as JSON", Kind: "lines"}},
+			},
+			logbook.InterveneRerun:    {Text: "Run all of it again", Help: "Nothing is undone first.", Command: "rerun " + d.ID},
+			logbook.InterveneTakeBack: {Text: "Take back what waits", Help: "Interventions that no conductor has carried out yet are dropped.", Command: "take-back " + d.ID},
 		}[kind]
 		if kind == logbook.InterveneRerun && step != "" {
-			how.Text, how.Help, how.Command = "Run again from here", "It runs again, and all steps that wait for it. Nothing is undone first.", how.Command+" --from "+cli.Quoted(step)
+			o.Text, o.Help, o.Command = "Run again from here", "It runs again, and all steps that wait for it. Nothing is undone first.", o.Command+" --from "+cli.Quoted(step)
 		}
-		how.Address, how.Do, how.Step, how.ID, how.Command = v.flowAddress(""), string(kind), step, said.ID.String(), "conductord flow "+how.Command
-		offers = append(offers, how)
+		o.Verb, o.Of, o.Command, o.Inputs = string(kind), step, "conductord flow "+o.Command, append(o.Inputs, why)
+		offered = append(offered, v.onFlow(o, said.ID.String()))
 	}
-	return offers
+	return offered
+}
+
+// onFlow has the page of the flow carry out an operation. The id of an intervention makes pressing twice harmless.
+func (v *visit) onFlow(o operation, id string) operation {
+	o.Address = v.flowAddress("")
+	o.Inputs = append([]input{{Name: "do", Kind: "hidden", Value: o.Verb}, {Name: "step", Kind: "hidden", Value: o.Of}, {Name: "id", Kind: "hidden", Value: id}}, o.Inputs...)
+	return o
 }
 
 // interventionID is the same until the flow changes.
@@ -225,13 +235,16 @@ func (d *flowData) interventionID(kind logbook.InterventionKind, step string) uu
 }
 
 // stops are what the person may do to the flow's job.
-func (v *visit) stops(d *flowData) (offers []offer) {
-	for _, a := range jobActions() {
-		if d.message != nil && stopVerbs[a.Verb] && a.fits(d.message) && v.may(a.permission, d.board()) {
-			offers = append(offers, offer{Address: v.flowAddress(""), Do: a.Verb, Text: a.Text, Help: a.Help, Command: "conductord " + a.Command + " " + d.ID, Danger: a.Danger})
+func (v *visit) stops(d *flowData) (offered []operation) {
+	if d.Job == nil {
+		return nil
+	}
+	for _, o := range v.offered(jobOperations(d.ID, jobData{Job: d.message}), d.board()) {
+		if stopVerbs[o.Verb] {
+			offered = append(offered, v.onFlow(o, ""))
 		}
 	}
-	return offers
+	return offered
 }
 
 // stopVerbs are the actions on jobs that the page of a flow offers too.
@@ -252,7 +265,8 @@ func changeFlow(ctx context.Context, v *visit) (next string, err error) {
 	}
 	if next = "flows/" + data.ID + "?" + v.request.URL.RawQuery; stopVerbs[v.form("do")] {
 		v.request.SetPathValue("verb", v.form("do"))
-		_, err = actOnJob(ctx, v)
+		v.request.SetPathValue("name", data.ID)
+		_, err = operate(jobOperations)(ctx, v)
 		return next, err
 	}
 	said := &v1.Intervention{

@@ -19,17 +19,16 @@ const shownErrors = 20
 
 // jobData is what the page of a job shows.
 type jobData struct {
-	Job     *v1.Job
-	Why     *v1.ExplainResponse
-	Story   []happening
-	Errors  []*v1.JobError
-	More    bool // there are more errors
-	Values  []namedText
-	Left    int         // values that are left out
-	Actions []jobAction // that may be done to it now
-	Change  bool        // it may be changed
-	Boards  []string    // to which it could be moved
-	Hidden  bool        // its values are hidden from the person
+	Job        *v1.Job
+	Why        *v1.ExplainResponse
+	Story      []happening
+	Errors     []*v1.JobError
+	More       bool // there are more errors
+	Values     []namedText
+	Left       int      // values that are left out
+	Hidden     bool     // its values are hidden from the person
+	Boards     []string // to which it could be moved
+	Operations []operation
 }
 
 // happening is a line in the story of a job.
@@ -58,16 +57,13 @@ func loadJob(ctx context.Context, v *visit) (view, error) {
 	data.Errors, data.More = failed.GetErrors(), failed.GetNext() != ""
 	data.Story = storyOf(data.Job, data.Errors)
 	data.Values, data.Left = valuesOf(data.Job)
-	for _, a := range jobActions() {
-		if v.may(a.permission, data.Job.GetBoard()) && a.fits(data.Job) {
-			data.Actions = append(data.Actions, a)
-		}
-	}
-	if data.Change = v.may(command.Operate, data.Job.GetBoard()) && !finished(data.Job); data.Change {
+	if board := data.Job.GetBoard(); v.may(command.Operate, board) && !finished(data.Job) {
 		if data.Boards, err = v.boards(ctx); err != nil {
 			return view{}, err
 		}
+		data.Boards = slices.DeleteFunc(data.Boards, func(other string) bool { return other == board })
 	}
+	data.Operations = v.offered(jobOperations(id, data), data.Job.GetBoard(), "jobs", id)
 	title := cmp.Or(data.Job.GetName(), data.Job.GetKind(), "Job") + " …" + short(id)
 	return view{Title: title, Command: "conductord job get " + id, Data: data, Watch: &v1.WatchRequest{Job: id, Flows: true}}, nil
 }
@@ -148,7 +144,7 @@ func failureText(reason string, failure *v1.Failure) string {
 
 // changeJob sets what the form of a job's page says: priority, due time, board and front.
 func changeJob(ctx context.Context, v *visit) (string, error) {
-	id := v.request.PathValue("id")
+	id := v.request.PathValue("name")
 	change := &v1.Change{Job: id, Board: v.form("board"), Front: v.form("front") != "", By: dashboardName, Reason: v.form("reason")}
 	if text := v.form("priority"); text != "" {
 		priority, err := jobs.ParsePriority(text)
@@ -171,7 +167,7 @@ func changeJob(ctx context.Context, v *visit) (string, error) {
 
 // repost posts a new job with the same work as a finished one.
 func repost(ctx context.Context, v *visit) (string, error) {
-	id := v.request.PathValue("id")
+	id := v.request.PathValue("name")
 	got, err := ask(ctx, v.api.board.GetJob, &v1.GetJobRequest{Id: id})
 	if err != nil {
 		return "", err

@@ -25,8 +25,8 @@ type jobsData struct {
 	Next    string // address of the next page; empty: none follows
 	First   string // address of the first page; empty: this is the first
 	Scans   bool
-	Actions []bulkAction // that the person may do to what is filtered
-	Done    string       // to how many jobs a bulk has just been done; empty: there was none
+	Actions []operation // that the person may do to what is filtered
+	Done    string      // to how many jobs a bulk has just been done; empty: there was none
 }
 
 // jobFilter is the filter in the page's address.
@@ -135,7 +135,7 @@ func loadJobs(ctx context.Context, v *visit) (view, error) {
 	if query.After != "" {
 		data.First = v.with()
 	}
-	data.Actions = v.bulkActions(&filter)
+	data.Actions = v.offeredBulk(&filter)
 	if done, err := strconv.ParseUint(v.query("done"), 10, 32); err == nil {
 		data.Done = countText(done)
 	}

@@ -9,9 +9,10 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// operation is a row of what can be done to a board, to conductors or to members.
+// operation is a row of what can be done: to a job, a flow, a board, a conductor or a member.
 type operation struct {
 	Verb, Text string // of its address, and of its button
+	Sure       string // of the button in its form; empty: Text
 	Command    string // of the command line
 	Help       string // what happens
 	Danger     bool   // it needs a look before it is done
@@ -35,13 +36,17 @@ func (o operation) ID() string {
 // input is a field of the form of an operation.
 type input struct {
 	Name, Label string
-	Kind        string // check, number or datetime-local; empty: text
+	Kind        string // check, hidden, lines, number or datetime-local; empty: text
 	Value       string
 	Choices     []string // empty: it is no choice
+	Unchosen    string   // the choice that sends nothing; empty: one must be chosen
 }
 
-// why asks for the reason of an operation.
-var why = input{Name: "reason", Label: "Reason, for those who ask later"}
+// why asks for the reason of an operation, and keep whether a cancellation undoes nothing.
+var (
+	why  = input{Name: "reason", Label: "Reason, for those who ask later"}
+	keep = input{Name: "keep", Label: "leave what was done as it is", Kind: "check"}
+)
 
 // offered are the operations that mean something and that the person may do.
 func (v *visit) offered(all []operation, board string, address ...string) (offered []operation) {
@@ -58,12 +63,21 @@ func (v *visit) offered(all []operation, board string, address ...string) (offer
 func operate[T any](table func(name string, of T) []operation) func(context.Context, *visit) (string, error) {
 	return func(ctx context.Context, v *visit) (string, error) {
 		var unknown T // the API decides whether it means something
-		all, verb := table(v.request.PathValue("name"), unknown), v.request.PathValue("verb")
-		if i := slices.IndexFunc(all, func(o operation) bool { return o.Verb == verb }); i >= 0 {
-			return all[i].do(ctx, v)
+		o, err := v.chosen(table(v.request.PathValue("name"), unknown))
+		if err != nil {
+			return "", err
 		}
-		return "", fmt.Errorf("%w: there is no action %.64q", jobs.ErrNotFound, verb)
+		return o.do(ctx, v)
 	}
+}
+
+// chosen is the row that the address names.
+func (v *visit) chosen(all []operation) (operation, error) {
+	verb := v.request.PathValue("verb")
+	if i := slices.IndexFunc(all, func(o operation) bool { return o.Verb == verb }); i >= 0 {
+		return all[i], nil
+	}
+	return operation{}, fmt.Errorf("%w: there is no action %.64q", jobs.ErrNotFound, verb)
 }
 
 // pager holds the addresses of the first and the next page of a list; empty where there is none.

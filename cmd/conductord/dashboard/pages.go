@@ -68,8 +68,7 @@ type action struct {
 func actions() []action {
 	return []action{
 		{"bulk/{verb}", doBulk},
-		{"jobs/{id}/change", changeJob},
-		{"jobs/{id}/{verb}", actOnJob},
+		{"jobs/{name}/{verb}", operate(jobOperations)},
 		{"flows/{id}", changeFlow},
 		{"schedules/{board}/{name}/{verb}", operate(scheduleOperations)},
 		{"boards/{name}/{verb}", operate(boardOperations)},

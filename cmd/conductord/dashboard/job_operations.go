@@ -1,0 +1,116 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/valuekeys"
+)
+
+// dashboardName stands for who did something where access control names nobody.
+const dashboardName = "dashboard"
+
+// jobOperations is the table of what can be done to a job; of is zero when it is done.
+func jobOperations(id string, of jobData) []operation {
+	job, state, said := of.Job, jobs.State(of.Job.GetState()), func(command string) string { return "conductord " + command + " " + id }
+	done, stop, outcome := finished(job), jobs.RequestKind(job.GetStopRequest().GetKind()), jobs.Outcome(job.GetOutcome())
+	failed := state == jobs.StateTrashed || job.GetParked() || outcome == jobs.OutcomeFailed || outcome == jobs.OutcomeReverted
+	return []operation{
+		{
+			Verb: "retry", Text: "Retry", Command: said("job retry"), Help: "It begins again: what was recorded is kept or done anew, as its state needs.",
+			permission: command.Operate, unfit: !failed, do: onJob(id, func(a *api) jobCall { return a.board.Retry }),
+		},
+		{
+			Verb: "release", Text: "Release", Command: said("job release"), Help: "It may be claimed.",
+			permission: command.Operate, unfit: !job.GetHeld() || job.GetParked() || done, do: func(ctx context.Context, v *visit) (string, error) {
+				_, err := ask(ctx, v.api.board.Change, &v1.Change{Job: id, Release: true, By: dashboardName})
+				return "jobs/" + id, err
+			},
+		},
+		{
+			Verb: "resume", Text: "Resume", Command: said("job resume"), Help: "It goes on where it stands.",
+			permission: command.Operate, unfit: done || stop != jobs.RequestSuspend, do: onJob(id, func(a *api) jobCall { return a.board.Resume }),
+		},
+		{
+			Verb: "suspend", Text: "Suspend", Sure: "Suspend this job", Command: said("job suspend"), Help: "Running steps finish, and no more begin until it is resumed.", Danger: true,
+			Inputs: []input{why}, permission: command.Operate, unfit: done || stop != "", do: onJob(id, func(a *api) jobCall { return a.board.Suspend }),
+		},
+		{
+			Verb: "cancel", Text: "Cancel", Sure: "Cancel this job", Command: said("job cancel"), Help: "Running steps are interrupted, and what it has done is undone.", Danger: true,
+			Inputs: []input{why, keep}, permission: command.Operate, unfit: done || stop == jobs.RequestCancel, do: onJob(id, func(a *api) jobCall { return a.board.Cancel }),
+		},
+		{
+			Verb: "repost", Text: "Post again", Command: said("job repost"), Help: "A new job does the same work from its beginning. This one stays.",
+			permission: command.Post, unfit: !done, do: repost,
+		},
+		{
+			Verb: "purge", Text: "Purge", Sure: "Purge this job", Command: said("trash purge"), Help: "It is removed for ever, with its book.", Danger: true,
+			permission: command.Operate, unfit: !done, do: onJob(id, func(a *api) jobCall { return a.board.Purge }),
+		},
+		{
+			Verb: "change", Text: "Change", Command: said("job change"), Help: "Its priority, when it is due, its board.",
+			Inputs: []input{
+				{Name: "priority", Label: fmt.Sprintf("Priority (now %d): very-low, low, normal, high, very-high, or a number", job.GetPriority())},
+				{Name: "delay", Label: "Due in, such as 10m; 0s: at once"},
+				{Name: "board", Label: "Board", Choices: of.Boards, Unchosen: "stays on " + job.GetBoard()},
+				{Name: "front", Label: "before the others of its priority", Kind: "check"},
+				why,
+			},
+			permission: command.Operate, unfit: done, do: changeJob,
+		},
+	}
+}
+
+// jobCall is a call of the API about one job.
+type jobCall func(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
+
+// onJob makes an action of a call.
+func onJob(id string, of func(*api) jobCall) func(context.Context, *visit) (string, error) {
+	return func(ctx context.Context, v *visit) (string, error) {
+		verb := v.request.PathValue("verb")
+		request := &v1.JobCommand{Job: id, By: dashboardName, Reason: v.form("reason"), Revert: verb == "cancel" && v.form("keep") == ""}
+		next := "jobs/" + id
+		if verb == "purge" {
+			next = "jobs"
+		}
+		_, err := ask(ctx, of(v.api), request)
+		return next, err
+	}
+}
+
+// again makes the posting of the same work. It refuses values that are hidden or encrypted, which would
+// be posted as they look.
+func (v *visit) again(ctx context.Context, message *v1.Job) (*v1.Posting, error) {
+	job, err := command.JobFromProto(message)
+	if err != nil {
+		return nil, err
+	}
+	if v.who.GetHideValues() {
+		return nil, fmt.Errorf("%w: its values are hidden from principal %q", jobs.ErrNotAllowed, v.who.GetName())
+	}
+	var flow *logbook.FlowDetail
+	if !job.Flow.IsZero() {
+		got, err := ask(ctx, v.api.logbook.GetFlow, &v1.GetFlowRequest{Id: job.Flow.String()})
+		if err != nil {
+			return nil, fmt.Errorf("its flow is gone with its book: %w", err)
+		}
+		detail, err := command.FlowDetailFromProto(got.GetFlow())
+		if err != nil {
+			return nil, err
+		}
+		flow = &detail
+	}
+	again := job.Again(flow)
+	posting := command.PostingToProto(&again)
+	if text := protojson.Format(posting); valuekeys.Shown(text) != text {
+		return nil, fmt.Errorf("%w: its values are encrypted; use the command line with --value-keys", jobs.ErrInvalid)
+	}
+	return posting, nil
+}
