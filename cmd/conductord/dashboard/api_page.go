@@ -89,7 +89,7 @@ func (v *visit) curl(name, request string, streams bool) string {
 	if v.request.TLS != nil {
 		line, scheme = line+" --cacert ca.pem", "https://"
 	}
-	if v.board.options.AccessControl {
+	if v.dashboard.options.AccessControl {
 		line += ` -H "Authorization: Bearer $CONDUCTORD_TOKEN"`
 	}
 	line += " -H 'Content-Type: application/json' " + cli.Quoted(scheme+v.request.Host+wire.Prefix+name) + " -d " + cli.Quoted(request)

@@ -12,24 +12,21 @@ type badge struct {
 	Tone  string // of the style sheet: good, bad, busy, wait, stop or calm
 }
 
-// looks are the shapes and tones of the states and outcomes of jobs, flows and steps. Nouns share
-// words, so a word may stand in several rows of one look.
+// looks are the shapes and tones of the states and outcomes of jobs and flows; graph.States has those of steps.
 var looks = []struct {
 	shape, tone string
 	words       []string
 }{
-	{"○", "wait", []string{string(jobs.StateClaimable), string(logbook.FlowPending), string(logbook.AtomPending)}},
+	{"○", "wait", []string{string(jobs.StateClaimable), string(logbook.FlowPending)}},
 	{"◷", "wait", []string{string(jobs.StateDelayed), string(jobs.StateCooling)}},
-	{"▶", "busy", []string{string(jobs.StateClaimed), string(logbook.FlowRunning), string(logbook.AtomRunning)}},
-	{"↻", "busy", []string{string(logbook.AtomRetrying)}},
-	{"◀", "busy", []string{string(logbook.FlowReverting), string(logbook.AtomReverting)}},
+	{"▶", "busy", []string{string(jobs.StateClaimed), string(logbook.FlowRunning)}},
+	{"◀", "busy", []string{string(logbook.FlowReverting)}},
 	{"‖", "stop", []string{string(jobs.StateHeld), string(jobs.StateSuspended), string(logbook.FlowSuspended), parked}},
-	{"✓", "good", []string{string(jobs.OutcomeSuccess), string(logbook.FlowSuccess), string(logbook.AtomSuccess)}},
-	{"↶", "calm", []string{string(jobs.OutcomeReverted), string(logbook.FlowReverted), string(logbook.AtomReverted)}},
-	{"⊘", "calm", []string{string(jobs.OutcomeCancelled), string(logbook.AtomIgnored)}},
+	{"✓", "good", []string{string(jobs.OutcomeSuccess), string(logbook.FlowSuccess)}},
+	{"↶", "calm", []string{string(jobs.OutcomeReverted), string(logbook.FlowReverted)}},
+	{"⊘", "calm", []string{string(jobs.OutcomeCancelled)}},
 	{"✕", "bad", []string{
-		string(jobs.StateTrashed), string(jobs.OutcomeFailed), string(logbook.FlowFailure), string(logbook.AtomFailure),
-		string(logbook.AtomRevertFailure), string(jobs.HowCrashed), string(jobs.HowAbandoned),
+		string(jobs.StateTrashed), string(jobs.OutcomeFailed), string(logbook.FlowFailure), string(jobs.HowCrashed), string(jobs.HowAbandoned),
 	}},
 }
 

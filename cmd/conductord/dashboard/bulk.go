@@ -88,7 +88,7 @@ func (v *visit) bulkOf() (o operation, request *v1.BulkRequest, filter jobFilter
 // loadBulk counts the jobs to which something would be done, and asks.
 func loadBulk(ctx context.Context, v *visit) (view, error) {
 	o, request, filter, err := v.bulkOf()
-	if err == nil && v.board.options.ReadOnly {
+	if err == nil && v.dashboard.options.ReadOnly {
 		err = errReadOnly
 	}
 	if err != nil {
@@ -96,7 +96,7 @@ func loadBulk(ctx context.Context, v *visit) (view, error) {
 	}
 	request.DryRun, request.Query.Limit = true, 0
 	o.Address = v.request.URL.RequestURI()
-	data := bulkData{operation: o, Back: v.board.views.address("jobs") + "?" + v.request.URL.Query().Encode(), Limit: maxBulkCalls * jobs.MaxBulk}
+	data := bulkData{operation: o, Back: v.dashboard.views.address("jobs") + "?" + v.request.URL.Query().Encode(), Limit: maxBulkCalls * jobs.MaxBulk}
 	for range maxBulkCalls {
 		report, err := ask(ctx, v.api.board.Bulk, request)
 		if err != nil {

@@ -143,12 +143,7 @@ func loadClaims(ctx context.Context, v *visit) (view, error) {
 	if request.Board, err = v.listedBoard(ctx, request.Board); err != nil {
 		return view{}, err
 	}
-	said := "conductord claim list"
-	for _, of := range []struct{ flag, value string }{{"session", request.Session}, {"owner", request.Owner}, {"board", request.Board}} {
-		if of.value != "" {
-			said += " --" + of.flag + " " + cli.Quoted(of.value)
-		}
-	}
+	said := "conductord claim list" + flags("session", request.Session, "owner", request.Owner, "board", request.Board)
 	answer, err := ask(ctx, v.api.board.ListClaims, request)
 	data := struct {
 		Query  *v1.ListClaimsRequest

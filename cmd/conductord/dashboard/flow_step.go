@@ -278,11 +278,3 @@ func changeFlow(ctx context.Context, v *visit) (next string, err error) {
 	_, err = ask(ctx, v.api.board.Intervene, said)
 	return next, err
 }
-
-// cut shortens a text.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "\n… cut; the command line shows the rest"
-}

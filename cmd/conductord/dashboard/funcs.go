@@ -73,10 +73,10 @@ func (t *templates) funcs() template.FuncMap {
 		"gib":     func(bytes uint64) string { return fmt.Sprintf("%.0f GiB", float64(bytes)/(1<<30)) },
 		"waiting": waiting,
 		"limits":  limitsText,
-		"names":   func(all []string) string { return cutText(strings.Join(all, ", ")) },
+		"names":   func(all []string) string { return cut(strings.Join(all, ", "), maxLine) },
 		"length":  func(d *durationpb.Duration) string { return durationText(d.AsDuration()) },
-		"failure": func(e *v1.JobError) string { return cutText(failureText(e.GetReason(), e.GetFailure())) },
-		"reason":  func(j *v1.Job) string { return cutText(failureText(j.GetReason(), j.GetFailure())) },
+		"failure": func(e *v1.JobError) string { return cut(failureText(e.GetReason(), e.GetFailure()), maxLine) },
+		"reason":  func(j *v1.Job) string { return cut(failureText(j.GetReason(), j.GetFailure()), maxLine) },
 		"remedy":  remedyText,
 		"command": func(remedy string) bool { return strings.HasPrefix(remedy, "conductord ") },
 		"outcome": func(job *v1.Job) badge { return stateOf(job.GetState(), job.GetOutcome()) },
@@ -168,15 +168,18 @@ func waiting(c *v1.BoardCounts) string {
 	return countText(n)
 }
 
-// maxLine bounds a text in a list, in characters.
+// maxLine bounds a text in a list, in bytes.
 const maxLine = 200
 
-// cutText is the beginning of a text.
-func cutText(text string) string {
-	if letters := []rune(text); len(letters) > maxLine {
-		return string(letters[:maxLine]) + "…"
+// cut is a text, or its beginning if it has more bytes than most.
+func cut(text string, most int) string {
+	switch {
+	case len(text) <= most:
+		return text
+	case most > maxLine:
+		return strings.ToValidUTF8(text[:most], "") + "\n… cut; the command line shows the rest"
 	}
-	return text
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // short is the end of an id, in which ids that were made together differ.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/fsm/command"
@@ -22,8 +24,7 @@ type jobsData struct {
 	Filter  jobFilter
 	Boards  []string // that the person may see
 	Jobs    []*v1.Job
-	Next    string // address of the next page; empty: none follows
-	First   string // address of the first page; empty: this is the first
+	More    pager
 	Scans   bool
 	Actions []operation // that the person may do to what is filtered
 	Done    string      // to how many jobs a bulk has just been done; empty: there was none
@@ -71,32 +72,29 @@ func (v *visit) jobQuery() (jobFilter, *v1.ListJobsRequest, error) {
 	default:
 		q.States = []string{f.State}
 	}
-	for _, at := range []struct {
-		name, text string
-		set        func(time.Time)
-	}{
-		{"from", f.From, func(t time.Time) { q.PostedFrom = command.TimeToProto(t) }},
-		{"to", f.To, func(t time.Time) { q.PostedTo = command.TimeToProto(t) }},
-	} {
-		if at.text == "" {
-			continue
-		}
-		stamp, err := parseDate(at.name, at.text)
-		if err != nil {
-			return f, nil, err
-		}
-		at.set(stamp)
+	var err error
+	q.PostedFrom, q.PostedTo, err = v.between()
+	return f, q, err
+}
+
+// between are the times "from" and "to" of a filter; nil: none.
+func (v *visit) between() (from, to *timestamppb.Timestamp, err error) {
+	if text := v.query("from"); text != "" {
+		from, err = parseDate("from", text)
 	}
-	return f, q, nil
+	if text := v.query("to"); text != "" && err == nil {
+		to, err = parseDate("to", text)
+	}
+	return from, to, err
 }
 
 // parseDate reads a time as browsers write it; it is UTC.
-func parseDate(name, text string) (time.Time, error) {
+func parseDate(name, text string) (*timestamppb.Timestamp, error) {
 	stamp, err := time.Parse(dateForm, text)
 	if err != nil {
-		return stamp, fmt.Errorf("%w: field %s is %.64q, and must be a time in UTC such as 2026-01-31T18:30", jobs.ErrInvalid, name, text)
+		return nil, fmt.Errorf("%w: field %s is %.64q, and must be a time in UTC such as 2026-01-31T18:30", jobs.ErrInvalid, name, text)
 	}
-	return stamp, nil
+	return command.TimeToProto(stamp), nil
 }
 
 func stateIsOutcome(word string) bool { return slices.Contains(outcomes, jobs.Outcome(word)) }
@@ -128,13 +126,7 @@ func loadJobs(ctx context.Context, v *visit) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	data.Jobs, data.Scans = answer.GetJobs(), answer.GetScans()
-	if answer.GetNext() != "" {
-		data.Next = v.with("after", answer.GetNext())
-	}
-	if query.After != "" {
-		data.First = v.with()
-	}
+	data.Jobs, data.Scans, data.More = answer.GetJobs(), answer.GetScans(), v.more(answer.GetNext())
 	data.Actions = v.offeredBulk(&filter)
 	if done, err := strconv.ParseUint(v.query("done"), 10, 32); err == nil {
 		data.Done = countText(done)
@@ -146,23 +138,22 @@ func loadJobs(ctx context.Context, v *visit) (view, error) {
 
 // flags is the filter as flags of the command line.
 func (f *jobFilter) flags() string {
-	var text strings.Builder
-	for _, flag := range []struct{ name, value string }{
-		{"board", f.Board}, {"kind", f.Kind}, {"name", f.Name}, {"key", f.Key}, {"tag", f.Tag}, {"error", f.Error},
-		{"posted-since", utc(f.From)}, {"posted-until", utc(f.To)},
-	} {
-		if flag.value != "" {
-			text.WriteString(" --" + flag.name + " " + cli.Quoted(flag.value))
+	state, outcome := f.State, ""
+	if stateIsOutcome(f.State) {
+		state, outcome = "", f.State
+	}
+	return flags("board", f.Board, "kind", f.Kind, "name", f.Name, "key", f.Key, "tag", f.Tag, "error", f.Error,
+		"posted-since", utc(f.From), "posted-until", utc(f.To), "outcome", outcome, "state", state)
+}
+
+// flags are those of the command line that have a value: name, value, name, value.
+func flags(pairs ...string) (text string) {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			text += " --" + pairs[i] + " " + cli.Quoted(pairs[i+1])
 		}
 	}
-	switch {
-	case f.State == "":
-	case stateIsOutcome(f.State):
-		text.WriteString(" --outcome " + f.State)
-	default:
-		text.WriteString(" --state " + f.State)
-	}
-	return text.String()
+	return text
 }
 
 // boards are the names of the first boards that the person may see.

@@ -144,7 +144,7 @@ func (s *stream) authenticate() error {
 	if time.Since(s.known) < authenticateEvery {
 		return nil
 	}
-	fresh, err := s.visit.board.visit(s.request)
+	fresh, err := s.visit.dashboard.visit(s.request)
 	switch {
 	case err == nil:
 		fresh.api.index = s.visit.api.index
@@ -170,7 +170,7 @@ func (s *stream) look(ctx context.Context) (view, error) {
 	began := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	d := s.visit.board
+	d := s.visit.dashboard
 	content, err := s.page.load(bounded, s.visit)
 	if err != nil {
 		s.last = "" // the page is sent again when the problem is over, to take the message away

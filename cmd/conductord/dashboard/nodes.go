@@ -65,15 +65,15 @@ func (v *visit) nodes(ctx context.Context) (data nodesData, err error) {
 				n.Status = data.Status
 				return
 			}
-			calls := newAPI(&v.board.options, v.request)
+			calls := newAPI(&v.dashboard.options, v.request)
 			status, err := ask(ctx, calls.cluster.Status, &v1.StatusRequest{Node: member.GetName()})
 			switch n.Status = status; {
 			case errors.Is(err, jobs.ErrNotAllowed):
-				n.Error, n.Refused = "it refuses you: "+cutText(err.Error()), true
+				n.Error, n.Refused = "it refuses you: "+cut(err.Error(), maxLine), true
 			case ctx.Err() != nil:
 				n.Error = fmt.Sprintf("no answer within %v", statusTime)
 			case err != nil:
-				n.Error = cutText(err.Error())
+				n.Error = cut(err.Error(), maxLine)
 			}
 		}()
 	}

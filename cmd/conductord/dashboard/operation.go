@@ -52,7 +52,7 @@ var (
 func (v *visit) offered(all []operation, board string, address ...string) (offered []operation) {
 	for _, o := range all {
 		if !o.unfit && v.may(o.permission, board) {
-			o.Address = v.board.views.address(append(slices.Clip(address), o.Verb)...)
+			o.Address = v.dashboard.views.address(append(slices.Clip(address), o.Verb)...)
 			offered = append(offered, o)
 		}
 	}

@@ -72,10 +72,10 @@ func (v *visit) addBoards(ctx context.Context, data *overviewData) error {
 	}
 	data.States = countStates(counts)
 	if n := counts[parked]; n > 0 {
-		data.advise("Parked jobs, which wait for a person: "+countText(n), "Show held jobs", v.board.views.address("jobs")+"?state=held")
+		data.advise("Parked jobs, which wait for a person: "+countText(n), "Show held jobs", v.dashboard.views.address("jobs")+"?state=held")
 	}
 	if n := counts[string(jobs.StateTrashed)]; n > 0 {
-		data.advise("Trashed jobs, which no conductor could do: "+countText(n), "Show them", v.board.views.address("jobs")+"?state=trashed")
+		data.advise("Trashed jobs, which no conductor could do: "+countText(n), "Show them", v.dashboard.views.address("jobs")+"?state=trashed")
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func (v *visit) addActivity(ctx context.Context, data *overviewData) error {
 		return err
 	}
 	if len(unresolved.GetJobs()) > 0 {
-		data.advise("Flows have failed and could not be undone", "Show them", v.board.views.address("jobs")+"?state=failed")
+		data.advise("Flows have failed and could not be undone", "Show them", v.dashboard.views.address("jobs")+"?state=failed")
 	}
 	planned, err := ask(ctx, v.api.schedules.List, &v1.ListSchedulesRequest{Limit: shownSchedules, Stale: true})
 	if err != nil {

@@ -142,15 +142,13 @@ func scheduleOperations(name string, s *v1.Schedule) []operation {
 // backfill posts the slots of a time that have no job. One call posts as many as fit into one write.
 func backfill(ctx context.Context, v *visit, board string) error {
 	request := &v1.BackfillScheduleRequest{Board: board, Name: v.request.PathValue("name"), By: dashboardName, Nonce: jobs.NewNonce().String()}
-	from, err := parseDate("from", v.form("from"))
-	if err != nil {
+	var err error
+	if request.From, err = parseDate("from", v.form("from")); err != nil {
 		return err
 	}
-	to, err := parseDate("to", v.form("to"))
-	if err != nil {
+	if request.To, err = parseDate("to", v.form("to")); err != nil {
 		return err
 	}
-	request.From, request.To = command.TimeToProto(from), command.TimeToProto(to)
 	for range maxBulkCalls {
 		answer, err := ask(ctx, v.api.schedules.Backfill, request)
 		if request.From = answer.GetNext(); err != nil || request.From == nil {

@@ -53,7 +53,7 @@ func (d *Dashboard) askToken(w http.ResponseWriter, r *http.Request, refused err
 		Next  string
 		Error error
 	}{next, refused}
-	d.show(w, &visit{request: r, board: d}, signInPage, view{Title: "Sign in", Data: data}, status)
+	d.show(w, &visit{request: r, dashboard: d}, signInPage, view{Title: "Sign in", Data: data}, status)
 }
 
 // signIn keeps a token that the API knows.
@@ -108,7 +108,7 @@ func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, v *visit, err e
 		return
 	}
 	if v == nil {
-		v = &visit{request: r, board: d}
+		v = &visit{request: r, dashboard: d}
 	}
 	status := statusOf(err)
 	d.show(w, v, page{name: "error"}, view{Title: http.StatusText(status), Data: failureOf(err)}, status)

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
-	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
@@ -73,9 +72,4 @@ func (v *visit) listedBoard(ctx context.Context, asked string) (string, error) {
 	return names[0], nil
 }
 
-func boardFlag(board string) string {
-	if board == "" {
-		return ""
-	}
-	return " --board " + cli.Quoted(board)
-}
+func boardFlag(board string) string { return flags("board", board) }

@@ -17,11 +17,11 @@ import (
 
 // visit is one request of a person: the API in their name, and what they may do.
 type visit struct {
-	api     *api
-	request *http.Request
-	who     *v1.WhoAmIResponse
-	board   *Dashboard
-	plan    *flow.Plan // of the flow that a live page shows; nil: not made yet, or unknown here
+	api       *api
+	request   *http.Request
+	who       *v1.WhoAmIResponse
+	dashboard *Dashboard
+	plan      *flow.Plan // of the flow that a live page shows; nil: not made yet, or unknown here
 }
 
 // visit reads the caller of a request. Its error is errSignIn if nobody has signed in.
@@ -29,7 +29,7 @@ func (d *Dashboard) visit(r *http.Request) (*visit, error) {
 	if d.options.AccessControl && tokenOf(r) == "" && !local(r) && (r.TLS == nil || len(r.TLS.PeerCertificates) == 0) {
 		return nil, errSignIn
 	}
-	v := &visit{api: newAPI(&d.options, r), request: r, board: d}
+	v := &visit{api: newAPI(&d.options, r), request: r, dashboard: d}
 	var err error
 	v.who, err = ask(r.Context(), v.api.access.WhoAmI, &v1.WhoAmIRequest{})
 	if errors.Is(err, jobs.ErrNotAllowed) { // only callers that the node does not know are refused this
@@ -50,7 +50,7 @@ func (v *visit) person() string {
 // may reports whether to offer what needs a permission on a board, or on access.AllBoards. The
 // API decides when it is done.
 func (v *visit) may(needed command.Permission, board string) bool {
-	return (needed == command.Read || !v.board.options.ReadOnly) && v.allowed(needed, board)
+	return (needed == command.Read || !v.dashboard.options.ReadOnly) && v.allowed(needed, board)
 }
 
 // allowed is may of a dashboard that is not read-only.
