@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -55,7 +56,9 @@ func (f *jobFilter) query() (q jobs.Query) {
 	case stateIsOutcome(f.State):
 		q.Outcomes, q.States = []jobs.Outcome{jobs.Outcome(f.State)}, []jobs.State{jobs.StateCompleted}
 	default:
-		q.States = []jobs.State{jobs.State(f.State)}
+		for _, state := range strings.Split(f.State, ",") {
+			q.States = append(q.States, jobs.State(state))
+		}
 	}
 	return q
 }

@@ -33,7 +33,7 @@ type jobsData struct {
 // jobFilter is the filter in the page's address.
 type jobFilter struct {
 	Board, Kind, Name, Key, Tag, Error, State, From, To string
-	States                                              []string // to choose from
+	States                                              []string // to choose from; State may have several, by commas
 }
 
 // stateChoices are what the filter offers: states and, of completed jobs, outcomes.
@@ -70,7 +70,10 @@ func (v *visit) jobQuery() (jobFilter, *v1.ListJobsRequest, error) {
 	case stateIsOutcome(f.State):
 		q.Outcomes = []string{f.State}
 	default:
-		q.States = []string{f.State}
+		q.States = strings.Split(f.State, ",")
+	}
+	if len(q.States) > 1 {
+		f.States = append(f.States, f.State) // the list keeps what another page has asked for
 	}
 	var err error
 	q.PostedFrom, q.PostedTo, err = v.between()

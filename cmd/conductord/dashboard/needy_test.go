@@ -44,6 +44,13 @@ func TestTrashPages(t *testing.T) {
 	if err := s.operator.Consume(ctx, jobs.Ending{Job: parked.ID, Token: parked.Token, Outcome: jobs.OutcomeFailed, Reason: "mail is down"}); err != nil {
 		t.Fatal(err)
 	}
+	suspended := s.claimed("one", "weary too", &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 1}, OnFailure: jobs.FailureParks})
+	if err := s.operator.Consume(ctx, jobs.Ending{Job: suspended.ID, Token: suspended.Token, Outcome: jobs.OutcomeFailed, Reason: "mail is down"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.operator.Suspend(ctx, jobs.JobCommand{Job: suspended.ID}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := jobs.PostOne(ctx, s.operator, jobs.Posting{Board: "one", Name: "merely held", Kind: "work", Hold: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +62,7 @@ func TestTrashPages(t *testing.T) {
 		{"operator", "trash", []string{"broken on one", "/retry\"", "bulk/purge?", "state=trashed"}, []string{"broken on two", "bulk/cancel"}},
 		{"blind", "trash", []string{"broken on one", "broken on two"}, nil},
 		{"blind", "trash?board=two", []string{"broken on two"}, []string{"broken on one"}},
-		{"operator", "parked", []string{"weary", "mail is down", "bulk/retry?", "--state held,suspended"}, []string{"merely held", "bulk/cancel", "broken"}},
+		{"operator", "parked", []string{"weary", "mail is down", "weary too", "bulk/retry?board=one&amp;state=held%2Csuspended", "--state held,suspended"}, []string{"merely held", "bulk/cancel", "broken"}},
 		{"viewer", "parked", []string{"weary"}, []string{"merely held", `method="post" action="/dashboard/jobs`}},
 	} {
 		response, text := s.request(http.MethodGet, row.who, "/dashboard/"+row.path, nil)
@@ -64,11 +71,13 @@ func TestTrashPages(t *testing.T) {
 		}
 		s.holds(text, row.path+" of "+row.who, row.has, row.not)
 	}
-	if response, text := s.request(http.MethodPost, "operator", "/dashboard/bulk/retry?board=one&state=held", nil); response.StatusCode != http.StatusSeeOther {
+	if response, text := s.request(http.MethodPost, "operator", "/dashboard/bulk/retry?board=one&state=held,suspended", nil); response.StatusCode != http.StatusSeeOther {
 		t.Errorf("status %d: %s", response.StatusCode, text)
 	}
-	if now, err := s.operator.Job(ctx, parked.ID); err != nil || now.State != jobs.StateClaimable {
-		t.Errorf("the parked job is %s after its retry (%v)", now.State, err)
+	for _, id := range []jobs.JobID{parked.ID, suspended.ID} {
+		if now, err := s.operator.Job(ctx, id); err != nil || now.Parked {
+			t.Errorf("job %s is parked after its retry (%v)", now.Name, err)
+		}
 	}
 }
 

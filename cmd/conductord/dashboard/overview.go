@@ -72,7 +72,7 @@ func (v *visit) addBoards(ctx context.Context, data *overviewData) error {
 	}
 	data.States = countStates(counts)
 	if n := counts[parked]; n > 0 {
-		data.advise("Parked jobs, which wait for a person: "+countText(n), "Show held jobs", v.dashboard.views.address("jobs")+"?state=held")
+		data.advise("Parked jobs, which wait for a person: "+countText(n), "Show them", v.dashboard.views.address("parked"))
 	}
 	if n := counts[string(jobs.StateTrashed)]; n > 0 {
 		data.advise("Trashed jobs, which no conductor could do: "+countText(n), "Show them", v.dashboard.views.address("jobs")+"?state=trashed")

@@ -32,7 +32,7 @@ func loadTrash(ctx context.Context, v *visit) (view, error) {
 func loadParked(ctx context.Context, v *visit) (view, error) {
 	data, watch, err := v.needy(ctx, jobs.StateHeld, jobs.StateSuspended)
 	data.Parked = true
-	data.Bulk = slices.DeleteFunc(data.Bulk, func(a operation) bool { return a.Verb != string(jobs.ActionRetry) }) // the others mean all that are held
+	data.Bulk = slices.DeleteFunc(data.Bulk, func(a operation) bool { return a.Verb != string(jobs.ActionRetry) }) // the others mean also those that are not parked
 	data.Jobs = slices.DeleteFunc(data.Jobs, func(j *v1.Job) bool { return !j.GetParked() })
 	return view{Title: "Parked jobs", Command: "conductord job list --state held,suspended" + boardFlag(data.Board), Data: data, Watch: watch}, err
 }
@@ -50,7 +50,7 @@ func (v *visit) needy(ctx context.Context, states ...jobs.State) (data trashData
 	for _, job := range data.Jobs {
 		data.Operable[job.GetBoard()] = v.may(command.Operate, job.GetBoard())
 	}
-	data.Bulk = v.offeredBulk(&jobFilter{Board: query.Board, State: string(states[0])})
+	data.Bulk = v.offeredBulk(&jobFilter{Board: query.Board, State: strings.Join(query.States, ",")})
 	return data, &v1.WatchRequest{Board: query.Board}, err
 }
 
