@@ -121,6 +121,7 @@ type Dashboard struct {
 	Enabled  bool
 	ReadOnly bool   // its pages change nothing
 	Path     string // begins and ends with a /
+	Origin   string // of a reverse proxy; empty: there is none
 }
 
 // Conductor is the conductor inside the daemon.

@@ -187,6 +187,8 @@ func dashboardSettings() []setting {
 			doc: "Whether these pages only show, whatever the caller may do"},
 		{key: "dashboard.path", target: func(c *Config) any { return &c.Dashboard.Path },
 			doc: "The path of these pages; a reverse proxy must pass it on unchanged"},
+		{key: "dashboard.origin", target: func(c *Config) any { return &c.Dashboard.Origin },
+			doc: "The address at which a reverse proxy has these pages, such as `https://conductord.example.org`; empty: there is no proxy"},
 	}
 }
 

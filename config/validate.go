@@ -234,7 +234,13 @@ func checkConductor(c *Config, blame func(key, message string)) {
 // pagePath has no name that is one of the API's, or has a meaning in a URL.
 var pagePath = regexp.MustCompile(`^(/[A-Za-z0-9_-]{1,63}){1,4}/$`)
 
+// pageOrigin is the address of a site as browsers write it: the scheme, the host in small letters, and a port if it is not the usual one.
+var pageOrigin = regexp.MustCompile(`^https?://([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:]{2,39}\])(:[0-9]{1,5})?$`)
+
 func checkDashboard(c *Config, blame func(key, message string)) {
+	if origin := c.Dashboard.Origin; origin != "" && !pageOrigin.MatchString(origin) {
+		blame("dashboard.origin", fmt.Sprintf("must be an address without a path, such as https://conductord.example.org, not %.128q", origin))
+	}
 	if !pagePath.MatchString(c.Dashboard.Path) {
 		blame("dashboard.path", fmt.Sprintf("must be 1 to 4 names of letters, digits, dashes and underscores, each after a /, and end with a /, not %.128q", c.Dashboard.Path))
 	}

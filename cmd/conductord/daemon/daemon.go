@@ -160,7 +160,7 @@ func pagesOf(c config.Config, secure bool, logger hclog.Logger) func(api http.Ha
 	return func(api http.Handler) http.Handler {
 		return dashboard.New(dashboard.Options{
 			API: api, Path: c.Dashboard.Path, ReadOnly: c.Dashboard.ReadOnly, AccessControl: c.AccessControl && secure,
-			Hosts: hosts, Node: c.Node, Logger: logger.Named("dashboard"),
+			Hosts: hosts, Origin: c.Dashboard.Origin, Node: c.Node, Logger: logger.Named("dashboard"),
 		})
 	}
 }

@@ -82,17 +82,17 @@ func apiFields(fields protoreflect.FieldDescriptors) (shown []string) {
 
 // curl is the command line of a call.
 func (v *visit) curl(name, request string, streams bool) string {
-	line, scheme := "curl -sS", "http://"
+	line := "curl -sS"
 	if streams {
 		line += " -N"
 	}
-	if v.request.TLS != nil {
-		line, scheme = line+" --cacert ca.pem", "https://"
+	if v.request.TLS != nil && !v.dashboard.proxied(v.request.Host) {
+		line += " --cacert ca.pem"
 	}
 	if v.dashboard.options.AccessControl {
 		line += ` -H "Authorization: Bearer $CONDUCTORD_TOKEN"`
 	}
-	line += " -H 'Content-Type: application/json' " + cli.Quoted(scheme+v.request.Host+wire.Prefix+name) + " -d " + cli.Quoted(request)
+	line += " -H 'Content-Type: application/json' " + cli.Quoted(v.dashboard.origin(v.request)+wire.Prefix+name) + " -d " + cli.Quoted(request)
 	if name == "ClusterService/Backup" { // its answer is a file
 		line += " > backup.tar"
 	}

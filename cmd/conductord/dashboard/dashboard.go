@@ -60,7 +60,10 @@ type Options struct {
 	AccessControl bool
 	// Hosts are the names by which browsers reach the node in plain text. Addresses and localhost
 	// need not be named. Requests to other names are refused: an attacker's name may lead here (DNS rebinding).
-	Hosts  []string
+	Hosts []string
+	// Origin is the address of a reverse proxy under which browsers reach the node, such as
+	// "https://conductord.example.org"; empty: there is none. Requests to its host are the proxy's.
+	Origin string
 	Node   string // name of the node, for people
 	Logger hclog.Logger
 }
@@ -97,6 +100,11 @@ func New(options Options) *Dashboard {
 		d.fail(w, r, nil, &statusError{http.StatusNotFound, "there is no page at " + r.URL.Path})
 	})
 	origins := http.NewCrossOriginProtection()
+	if options.Origin != "" {
+		if err := origins.AddTrustedOrigin(options.Origin); err != nil {
+			panic("internal error: dashboard.origin was not checked: " + err.Error())
+		}
+	}
 	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.fail(w, r, nil, &statusError{http.StatusForbidden, "this form was sent from another site's page; nothing was done"})
 	}))
@@ -129,12 +137,30 @@ func (d *Dashboard) guarded(next http.Handler) http.Handler {
 }
 
 // ownHost reports whether a host is an address, localhost, or a name of this node.
-func (d *Dashboard) ownHost(host string) bool {
+func (d *Dashboard) ownHost(whole string) bool {
+	host := whole
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
 	host = strings.Trim(host, "[]")
-	return host == "localhost" || net.ParseIP(host) != nil || slices.Contains(d.options.Hosts, host)
+	return d.proxied(whole) || host == "localhost" || net.ParseIP(host) != nil || slices.Contains(d.options.Hosts, host)
+}
+
+// proxied reports whether a host is that of Options.Origin.
+func (d *Dashboard) proxied(host string) bool {
+	_, of, _ := strings.Cut(d.options.Origin, "://")
+	return of != "" && strings.EqualFold(host, of)
+}
+
+// origin is the address under which the browser has reached the node.
+func (d *Dashboard) origin(r *http.Request) string {
+	switch {
+	case d.proxied(r.Host):
+		return d.options.Origin
+	case r.TLS != nil:
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
 }
 
 // local reports whether a request has come by the socket of the machine's operators.

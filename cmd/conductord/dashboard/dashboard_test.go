@@ -132,6 +132,12 @@ func (s *site) post(board, name string) jobs.JobID {
 // request is a browser's, of a principal; form: a change.
 func (s *site) request(method, who, path string, form url.Values, header ...string) (*http.Response, string) {
 	s.t.Helper()
+	return s.from("", method, who, path, form, header...)
+}
+
+// from is request to a name of the node.
+func (s *site) from(host, method, who, path string, form url.Values, header ...string) (*http.Response, string) {
+	s.t.Helper()
 	request, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(form.Encode()))
 	if err != nil {
 		s.t.Fatal(err)
@@ -142,8 +148,11 @@ func (s *site) request(method, who, path string, form url.Values, header ...stri
 		request.Header.Set("Sec-Fetch-Site", "same-origin")
 	}
 	for i := 0; i+1 < len(header); i += 2 {
-		request.Header.Set(header[i], header[i+1])
+		if request.Header.Set(header[i], header[i+1]); header[i+1] == "" {
+			request.Header.Del(header[i])
+		}
 	}
+	request.Host = host
 	if who != "" {
 		request.AddCookie(&http.Cookie{Name: "conductord-token", Value: s.tokens[who]})
 	}
@@ -156,6 +165,7 @@ func (s *site) request(method, who, path string, form url.Values, header ...stri
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	commandsExist(s.t, string(text))
 	return response, string(text)
 }
 
@@ -441,10 +451,10 @@ func TestLivePagesOfAPerson(t *testing.T) {
 
 // In plain text, a name that may be an attacker's is refused.
 func TestForeignHost(t *testing.T) {
-	d := dashboard.New(dashboard.Options{API: http.NotFoundHandler(), Path: "/dashboard/", Hosts: []string{"node.example"}, Logger: hclog.NewNullLogger()})
+	d := dashboard.New(dashboard.Options{API: http.NotFoundHandler(), Path: "/dashboard/", Hosts: []string{"node.example"}, Origin: "https://proxy.example", Logger: hclog.NewNullLogger()})
 	server := newServer(t, d)
 	for host, status := range map[string]int{
-		"evil.example": 421, "evil.example:7070": 421, "node.example:7070": 200, "localhost:7070": 200, "127.0.0.1:7070": 200, "[::1]:7070": 200,
+		"evil.example": 421, "proxy.example": 200, "proxy.example:7070": 421, "evil.example:7070": 421, "node.example:7070": 200, "localhost:7070": 200, "127.0.0.1:7070": 200, "[::1]:7070": 200,
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server+"/dashboard/static/style.css", nil)
 		if err != nil {

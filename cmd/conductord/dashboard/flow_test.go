@@ -115,6 +115,7 @@ func (p *flowPages) body(answer *http.Response, err error) string {
 	if err != nil || answer.StatusCode != http.StatusOK {
 		p.t.Fatalf("%s: %s %v\n%s", answer.Request.URL, answer.Status, err, text)
 	}
+	commandsExist(p.t, string(text))
 	return string(text)
 }
 

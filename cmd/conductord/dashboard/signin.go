@@ -30,7 +30,7 @@ func tokenOf(r *http.Request) string {
 // setToken has the browser keep a token until it ends; an empty one: forget it.
 func (d *Dashboard) setToken(w http.ResponseWriter, r *http.Request, token string) {
 	cookie := &http.Cookie{
-		Name: tokenCookie, Value: token, Path: d.options.Path, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
+		Name: tokenCookie, Value: token, Path: d.options.Path, HttpOnly: true, Secure: strings.HasPrefix(d.origin(r), "https:"), SameSite: http.SameSiteStrictMode,
 	}
 	if token == "" {
 		cookie.MaxAge = -1

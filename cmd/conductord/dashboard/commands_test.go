@@ -1,0 +1,81 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"html"
+	"io"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/conductord/daemon"
+	"github.com/conductord/conductord/cmd/conductord/demo"
+)
+
+var (
+	shownCommand = regexp.MustCompile(`<code[^>]*>(conductord [^<]*)</code>`)
+	shellWord    = regexp.MustCompile(`('[^']*'|[^\s'])+`)
+)
+
+// newTree is the tree of all commands.
+func newTree() *cobra.Command {
+	program := &cli.Program{Out: io.Discard, Err: io.Discard}
+	program.Commands = append(daemon.Commands(program), demo.Command(program))
+	return program.Root()
+}
+
+// commandFault says what is wrong with a command line; empty: its command and its flags exist.
+func commandFault(line string) string {
+	var words []string
+	for _, word := range shellWord.FindAllString(line, -1) {
+		if word = strings.ReplaceAll(word, "'", ""); word == "N" {
+			word = "1" // it stands for a number
+		}
+		words = append(words, word)
+	}
+	cmd, rest, err := newTree().Find(words[1:])
+	switch {
+	case err != nil:
+		return err.Error()
+	case cmd.HasSubCommands():
+		return fmt.Sprintf("%s has no such command", cmd.CommandPath())
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// checked are the command lines that were found right.
+var checked sync.Map
+
+// commandsExist checks the commands that a page shows. Each page that a test asks for is checked.
+func commandsExist(t *testing.T, page string) {
+	t.Helper()
+	for _, found := range shownCommand.FindAllStringSubmatch(page, -1) {
+		line := html.UnescapeString(found[1])
+		if _, known := checked.Load(line); known {
+			continue
+		}
+		if fault := commandFault(line); fault != "" {
+			t.Errorf("a page shows the command %q: %s", line, fault)
+		}
+		checked.Store(line, true)
+	}
+}
+
+// TestCommandFaults holds that the check of shown commands finds what does not exist.
+func TestCommandFaults(t *testing.T) {
+	for line, wrong := range map[string]bool{
+		"conductord job change 1 --priority high": false, "conductord audit search --from '2030-01-02T03:04:00Z'": false,
+		"conductord job alter 1": true, "conductord job list --colour red": true, "conductord jobs": true,
+	} {
+		if fault := commandFault(line); (fault != "") != wrong {
+			t.Errorf("%s: fault %q", line, fault)
+		}
+	}
+}
