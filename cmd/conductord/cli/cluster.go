@@ -174,7 +174,17 @@ func (p *Program) writeNodes(nodes []raftboard.NodeStatus) error {
 	if err := p.WriteTable(header, rows); err != nil {
 		return err
 	}
-	return p.WriteLines(compactable(nodes))
+	return p.WriteLines(append(silent(nodes), compactable(nodes)...))
+}
+
+// silent says why nodes do not answer: in the table, it would widen each row.
+func silent(nodes []raftboard.NodeStatus) (lines []string) {
+	for i := range nodes {
+		if err := nodes[i].Err; err != nil {
+			lines = append(lines, fmt.Sprintf("%s does not answer: %v", nodes[i].Endpoint, err))
+		}
+	}
+	return lines
 }
 
 // Freed space that is worth a stop of the node: a part of its log's file, and at least so many
@@ -207,7 +217,7 @@ func offsetText(offset *time.Duration) string {
 func readiness(node *raftboard.NodeStatus) string {
 	switch {
 	case node.Err != nil:
-		return "no answer: " + node.Err.Error()
+		return "no answer"
 	case node.Status.Ready:
 		return "yes"
 	}

@@ -522,7 +522,7 @@ func TestClusterStatus(t *testing.T) {
 		code  int
 		out   string
 	}{
-		{"led", []raftboard.NodeStatus{leader, down}, 0, header + "a:1 n1 c leader n1 3 17 2 wal -TOOK 1 claimable, 5 completed yes\nb:1 - - - - 0 0 0 - - - no answer: connection refused\n"},
+		{"led", []raftboard.NodeStatus{leader, down}, 0, header + "a:1 n1 c leader n1 3 17 2 wal -TOOK 1 claimable, 5 completed yes\nb:1 - - - - 0 0 0 - - - no answer\nb:1 does not answer: connection refused\n"},
 		{"a log that is mostly free", []raftboard.NodeStatus{free}, 0, header + "d:1 n4 c leader n4 0 0 0 - - - yes\n" +
 			"300 of 600 MiB of n4's raft log are free; to shrink it, stop the node: conductord log-store compact --data-dir DIR\n"},
 		{"a log in use", []raftboard.NodeStatus{busy}, 0, header + "e:1 n5 c leader n5 0 0 0 - - - yes\n"},
