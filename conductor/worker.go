@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -28,6 +30,9 @@ const (
 	DefaultWorkerTTL = 15 * time.Second
 	// pullWait bounds one call for steps.
 	pullWait = 30 * time.Second
+	// lastWait bounds the last call of a worker that stops: an attempt that was promised to the
+	// call before has been recorded by then, as a rule.
+	lastWait = 500 * time.Millisecond
 )
 
 // WorkerOptions say what a step worker does.
@@ -41,6 +46,12 @@ type WorkerOptions struct {
 	Labels []string
 	Slots  int           // attempts at once, at most steps.MaxSlots; 0: DefaultSlots
 	TTL    time.Duration // of its session; 0: DefaultWorkerTTL
+	// MaxSteps is how many attempts it asks for, however many at once. Then it finishes those that it
+	// has, and returns. One that was promised to a call whose answer was lost is done too. 0: any number.
+	MaxSteps int
+	// MaxDuration is for how long it takes attempts. Then it finishes those that it has, and
+	// returns. 0: for ever.
+	MaxDuration time.Duration
 	// Drain is how long a worker that stops waits for its running attempts. Then it stops them,
 	// and other workers get the steps. 0: as long as they take.
 	Drain  time.Duration
@@ -56,11 +67,15 @@ type stepWorker struct {
 	logger  hclog.Logger
 	running chan struct{} // a token for each attempt that runs
 
-	freed chan struct{} // holds one: the call that asks for steps must be made again
+	taking context.Context // ends when no more attempts are taken
+	stop   func()          // ends taking
+	left   int             // how many may yet be taken; only serve and its calls touch it
+	freed  chan struct{}   // holds one: the call that asks for steps must be made again
+	// refills: the leader may give an attempt for each one whose end is recorded.
+	refills atomic.Bool
 
-	mu       sync.Mutex
-	held     map[steps.ID]*heldStep
-	draining bool
+	mu   sync.Mutex
+	held map[steps.ID]*heldStep
 }
 
 // RunWorker does steps until ctx ends. Then it takes no more, finishes those that it has, closes
@@ -80,15 +95,24 @@ func RunWorker(ctx context.Context, o WorkerOptions) error {
 	if err := o.validate(); err != nil {
 		return fmt.Errorf("cannot run a worker: %w", err)
 	}
-	w := &stepWorker{options: o, logger: o.Logger, running: make(chan struct{}, o.Slots), held: make(map[steps.ID]*heldStep), freed: make(chan struct{}, 1)}
-	for ctx.Err() == nil {
-		t := w.open(ctx)
+	w := &stepWorker{options: o, logger: o.Logger, running: make(chan struct{}, o.Slots), held: make(map[steps.ID]*heldStep), freed: make(chan struct{}, 1), left: math.MaxInt}
+	w.taking, w.stop = context.WithCancel(ctx)
+	defer w.stop()
+	if o.MaxSteps > 0 {
+		w.left = o.MaxSteps
+	}
+	if o.MaxDuration > 0 {
+		over := time.AfterFunc(o.MaxDuration, w.stop)
+		defer over.Stop()
+	}
+	for w.taking.Err() == nil {
+		t := w.open(w.taking)
 		if t == nil {
 			break
 		}
 		w.logger.Info("session opened", "session", t.id, "types", w.options.entity().JobKinds)
 		w.serve(ctx, t)
-		if err := t.close(closeTime); err != nil && ctx.Err() != nil {
+		if err := t.close(closeTime); err != nil && w.taking.Err() != nil {
 			return err
 		}
 	}
@@ -106,6 +130,10 @@ func (o *WorkerOptions) validate() error {
 		return fmt.Errorf("slots is %d; it must be 1 to %d", o.Slots, steps.MaxSlots)
 	case o.TTL < jobs.MinTTL || o.TTL > jobs.MaxTTL:
 		return fmt.Errorf("ttl is %s; it must be %s to %s", o.TTL, jobs.MinTTL, jobs.MaxTTL)
+	case o.MaxSteps < 0:
+		return fmt.Errorf("max steps is %d; it must not be negative", o.MaxSteps)
+	case o.MaxDuration < 0:
+		return fmt.Errorf("max duration is %s; it must not be negative", o.MaxDuration)
 	case o.Drain < 0:
 		return fmt.Errorf("drain is %s; it must not be negative", o.Drain)
 	}
@@ -143,26 +171,28 @@ func (w *stepWorker) open(ctx context.Context) *liveSession {
 	return nil
 }
 
-// serve does steps under a session until it is lost, or ctx has ended and nothing is held. It
+// serve does steps under a session until it is lost, or no more are taken and nothing is held. It
 // returns when all its attempts have ended.
 func (w *stepWorker) serve(ctx context.Context, t *liveSession) {
 	var attempts sync.WaitGroup
 	work, stop := context.WithCancelCause(t.working())
 	defer attempts.Wait()
 	defer stop(errClosed)
+	defer context.AfterFunc(w.taking, w.wake)()
 	drain := context.AfterFunc(ctx, func() {
-		w.mu.Lock()
-		w.draining = true
-		w.mu.Unlock()
-		w.wake()
 		if w.options.Drain > 0 {
 			time.AfterFunc(w.options.Drain, func() { stop(errHandOver) })
 		}
 	})
 	defer drain()
 	wait := newBackoff(boardBackoff)
-	for work.Err() == nil && (ctx.Err() == nil || w.holdsAny()) {
-		pulled, err := w.pull(work, t)
+	for last := false; work.Err() == nil && (!last || w.holdsAny()); {
+		select { // before the look at what is taken and held
+		case <-w.freed:
+		default:
+		}
+		last = w.taking.Err() != nil
+		pulled, err := w.pull(work, t, last)
 		switch {
 		case errors.Is(err, jobs.ErrSessionExpired):
 			t.lose(err)
@@ -174,11 +204,14 @@ func (w *stepWorker) serve(ctx context.Context, t *liveSession) {
 		}
 		for i := range pulled.Work {
 			if h := w.take(work, &pulled.Work[i]); h != nil {
+				if w.left--; w.left <= 0 {
+					w.stop()
+				}
 				attempts.Go(func() { w.do(work, t, h) }) // ends when it is reported, or with work
 			}
 		}
 		for _, id := range pulled.Stop {
-			w.stop(id)
+			w.halt(id)
 		}
 	}
 	if work.Err() != nil {
@@ -187,25 +220,26 @@ func (w *stepWorker) serve(ctx context.Context, t *liveSession) {
 }
 
 // pull asks for as many attempts as there are free slots. The leader counts the slot of an attempt as
-// free when its end is recorded. When an attempt ends otherwise, the call is cut short, to name the new
-// number; what such a call may have given, the next one gives again.
-func (w *stepWorker) pull(work context.Context, t *liveSession) (steps.Pulled, error) {
+// free when its end is recorded, if it may. Otherwise the call is cut short when an attempt ends, to name
+// the new number; what such a call may have given, the next one gives again.
+func (w *stepWorker) pull(work context.Context, t *liveSession, draining bool) (steps.Pulled, error) {
 	if err := t.admit(work); err != nil {
 		return steps.Pulled{}, err
-	}
-	select {
-	case <-w.freed:
-	default:
 	}
 	pull := steps.Pull{Session: t.id, Wait: pullWait}
 	w.mu.Lock()
 	for id, h := range w.held {
 		pull.Holds = append(pull.Holds, steps.Held{ID: id, Stopping: h.stopping})
 	}
-	if !w.draining {
-		pull.Slots = max(0, w.options.Slots-len(pull.Holds))
-	}
 	w.mu.Unlock()
+	if draining {
+		if len(pull.Holds) == 0 {
+			pull.Wait = lastWait
+		}
+	} else {
+		pull.Slots, pull.Refill = max(0, min(w.options.Slots-len(pull.Holds), w.left)), w.left > w.options.Slots
+	}
+	w.refills.Store(pull.Refill)
 	calls, cancel := context.WithTimeout(work, pullWait+2*callTime)
 	defer cancel()
 	done := make(chan struct{})
@@ -256,7 +290,7 @@ func (w *stepWorker) take(work context.Context, given *steps.Work) *heldStep {
 // errToldToStop: the conductor wants the attempt ended.
 var errToldToStop = errors.New("the conductor has ended the attempt")
 
-func (w *stepWorker) stop(id steps.ID) {
+func (w *stepWorker) halt(id steps.ID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if h := w.held[id]; h != nil {
@@ -269,10 +303,9 @@ func (w *stepWorker) stop(id steps.ID) {
 func (w *stepWorker) drop(h *heldStep, recorded bool) {
 	w.mu.Lock()
 	delete(w.held, h.work.ID)
-	draining := w.draining
 	w.mu.Unlock()
 	h.end(nil)
-	if !recorded || draining {
+	if !recorded || !w.refills.Load() {
 		w.wake()
 	}
 }

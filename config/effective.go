@@ -15,7 +15,7 @@ type Value struct {
 
 // Effective is Load, and tells the value of every key and where it comes from.
 func Effective(path string, env []string, flags map[string]string) ([]Value, error) {
-	l, err := load(path, env, flags)
+	l, err := load(table(), path, env, flags)
 	if err != nil {
 		return nil, err
 	}

@@ -28,16 +28,20 @@ const maxFile = 1 << 20
 // left alone, since the environment is not ours. The error is Faults, or another one
 // for a file that cannot be read.
 func Load(path string, env []string, flags map[string]string) (Config, error) {
-	l, err := load(path, env, flags)
+	return loadRows(table(), path, env, flags)
+}
+
+func loadRows(rows []setting, path string, env []string, flags map[string]string) (Config, error) {
+	l, err := load(rows, path, env, flags)
 	if err != nil {
 		return Config{}, err
 	}
 	return l.config, nil
 }
 
-// load is Load, and keeps the origins of the values.
-func load(path string, env []string, flags map[string]string) (*loader, error) {
-	l := &loader{config: Default(), origins: make(map[string]origin)}
+// load is Load for some rows of the table, and keeps the origins of the values.
+func load(rows []setting, path string, env []string, flags map[string]string) (*loader, error) {
+	l := &loader{rows: rows, config: Default(), origins: make(map[string]origin)}
 	if path != "" {
 		if err := l.loadFile(path); err != nil {
 			return nil, err
@@ -46,7 +50,11 @@ func load(path string, env []string, flags map[string]string) (*loader, error) {
 	l.loadEnv(env)
 	l.loadFlags(flags)
 	l.checkRanges()
-	checkTogether(&l.config, l.blame)
+	checkTogether(&l.config, func(key, message string) {
+		if slices.ContainsFunc(rows, func(row setting) bool { return row.key == settingOf(key) }) {
+			l.blame(key, message)
+		}
+	})
 	if len(l.faults) > 0 {
 		// As a person reads the file; what it does not hold comes last.
 		slices.SortStableFunc(l.faults, func(a, b Fault) int { return cmp.Compare(uint(a.Line-1), uint(b.Line-1)) })
@@ -57,7 +65,7 @@ func load(path string, env []string, flags map[string]string) (*loader, error) {
 
 // Validate checks a Config that was made in code. Its faults have no place.
 func (c *Config) Validate() error {
-	l := loader{config: *c}
+	l := loader{rows: table(), config: *c}
 	l.checkRanges()
 	checkTogether(&l.config, l.blame)
 	if len(l.faults) > 0 {
@@ -75,6 +83,7 @@ type origin struct {
 
 // loader gathers values and faults.
 type loader struct {
+	rows    []setting // the keys that there are for this program
 	config  Config
 	file    string
 	places  tomlpos.Index     // of the keys in the file
@@ -99,7 +108,7 @@ func (l *loader) loadFile(path string) error {
 		return fmt.Errorf("cannot read the configuration %s: %w", path, err)
 	}
 	l.places = *tomlpos.New(text)
-	for _, row := range table() {
+	for _, row := range l.rows {
 		if value, found := take(document, row.key); found {
 			l.origins[row.key] = origin{path, l.places.Of(row.key).Line, row.key}
 			l.setAny(row, value)
@@ -143,7 +152,7 @@ func take(document map[string]any, key string) (any, bool) {
 // refuseRest blames every key that no setting has taken.
 func (l *loader) refuseRest(prefix string, document map[string]any) {
 	sections := make(map[string]bool)
-	for _, row := range table() {
+	for _, row := range l.rows {
 		if section, _, nested := strings.Cut(row.key, "."); nested {
 			sections[section] = true
 		}
@@ -157,23 +166,27 @@ func (l *loader) refuseRest(prefix string, document map[string]any) {
 		case prefix == "" && sections[key]:
 			l.addInFile(path, "must be a table: ["+key+"]")
 		default:
-			l.addInFile(path, "there is no such key"+similar(path, key))
+			l.addInFile(path, l.similar(path, key))
 		}
 	}
 }
 
-// similar names the key that was perhaps meant: one that ends in the same word, since one in
-// the wrong table is the common mistake, or one that is spelt alike.
-func similar(path, key string) string {
+// similar says that there is no such key, and names the one that was perhaps meant: one that ends
+// in the same word, since one in the wrong table is the common mistake, or one that is spelt alike.
+func (l *loader) similar(path, key string) string {
+	const unknown = "there is no such key"
+	if slices.ContainsFunc(table(), func(row setting) bool { return row.key == path || strings.HasPrefix(row.key, path+".") }) {
+		return unknown + " here: it is one of nodes"
+	}
 	var known []string
-	for _, row := range table() {
+	for _, row := range l.rows {
 		if row.key == key || strings.HasSuffix(row.key, "."+key) {
-			return "; is it " + row.key + "?"
+			return unknown + "; is it " + row.key + "?"
 		}
 		section, _, _ := strings.Cut(row.key, ".")
 		known = append(known, row.key, section)
 	}
-	return meant.Hint(path, known)
+	return unknown + meant.Hint(path, known)
 }
 
 func (l *loader) addInFile(key, message string) {
@@ -186,7 +199,7 @@ func (l *loader) loadEnv(env []string) {
 		name, value, _ := strings.Cut(item, "=")
 		values[name] = value
 	}
-	for _, row := range table() {
+	for _, row := range l.rows {
 		if value := values[row.env()]; value != "" {
 			l.setText(row, value, origin{place: "environment", key: row.env()})
 		}
@@ -195,7 +208,7 @@ func (l *loader) loadEnv(env []string) {
 
 func (l *loader) loadFlags(flags map[string]string) {
 	known := make(map[string]bool, len(flags))
-	for _, row := range table() {
+	for _, row := range l.rows {
 		known[row.flag()] = true
 		if value, given := flags[row.flag()]; given {
 			l.setText(row, value, origin{place: "flags", key: "--" + row.flag()})
@@ -358,7 +371,7 @@ func settingOf(key string) string {
 }
 
 func (l *loader) checkRanges() {
-	for _, row := range table() {
+	for _, row := range l.rows {
 		if message := row.outOfRange(&l.config); message != "" {
 			l.blame(row.key, message)
 		}

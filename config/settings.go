@@ -30,6 +30,7 @@ type Setting struct {
 // setting is a row of the table: where the value lives and what it may be.
 type setting struct {
 	key    string
+	short  string            // the flag, if it is not made of the key
 	target func(*Config) any // *string, *int, *bool, *time.Duration, *[]string or *[]Member
 	low    int64             // of *int and *time.Duration: the least value
 	high   int64             // of *int and *time.Duration: the largest
@@ -270,9 +271,10 @@ func logSettings() []setting {
 }
 
 // Settings lists every key there is, in the order of the example file.
-func Settings() []Setting {
+func Settings() []Setting { return listed(table()) }
+
+func listed(rows []setting) []Setting {
 	defaults := Default()
-	rows := table()
 	settings := make([]Setting, 0, len(rows))
 	for _, row := range rows {
 		target := row.target(&defaults)
@@ -284,6 +286,9 @@ func Settings() []Setting {
 }
 
 func (s setting) flag() string {
+	if s.short != "" {
+		return s.short
+	}
 	return strings.NewReplacer(".", "-", "_", "-").Replace(s.key)
 }
 

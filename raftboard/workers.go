@@ -52,7 +52,7 @@ func (c *Client) OfferStep(ctx context.Context, offer steps.Offer) (steps.Answer
 func (c *Client) PullSteps(ctx context.Context, pull steps.Pull) (steps.Pulled, error) {
 	wait := min(pull.Wait, pollTime)
 	op := pollOperation("pull steps for session "+pull.Session.String(), conductordv1connect.WorkerServicePullProcedure, wait)
-	request := &v1.PullStepsRequest{Session: pull.Session.String(), Slots: uint32(max(0, pull.Slots)), Wait: command.DurationToProto(wait)}
+	request := &v1.PullStepsRequest{Session: pull.Session.String(), Slots: uint32(max(0, pull.Slots)), Wait: command.DurationToProto(wait), Refill: pull.Refill}
 	for i := range pull.Holds {
 		request.Holds = append(request.Holds, &v1.HeldStep{Id: command.StepIDToProto(&pull.Holds[i].ID), Stopping: pull.Holds[i].Stopping})
 	}

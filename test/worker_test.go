@@ -52,15 +52,21 @@ func (f *field) worker(more ...string) *following {
 // run posts a flow of steps that workers do, one after the other.
 func (f *field) run(steps ...string) (job string) {
 	f.Helper()
-	text := "name = \"f\"\npattern = \"linear\"\n"
+	text := ""
 	for _, step := range steps {
 		text += "[[steps]]\nworker = true\n" + step + "\n"
 	}
+	return f.runFlow(text)
+}
+
+// runFlow posts a flow of these steps, one after the other.
+func (f *field) runFlow(steps string, more ...string) (job string) {
+	f.Helper()
 	path := filepath.Join(f.TempDir(), "flow.toml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("name = \"f\"\npattern = \"linear\"\n"+steps), 0o600); err != nil {
 		f.Fatal(err)
 	}
-	job, _, _ = strings.Cut(ran(f.T, "flow", "run", path, f.all), "\n")
+	job, _, _ = strings.Cut(ran(f.T, append([]string{"flow", "run", path, f.all}, more...)...), "\n")
 	return job
 }
 
@@ -230,7 +236,7 @@ func TestBadWorker(t *testing.T) {
 	}
 	next := make(chan steps.Pulled, 1)
 	go func() { // ends with its call
-		pulled, _ := f.client.PullSteps(ctx, steps.Pull{Session: one, Holds: []steps.Held{{ID: id, Stopping: true}}, Wait: time.Minute})
+		pulled, _ := f.client.PullSteps(ctx, steps.Pull{Session: one, Refill: true, Holds: []steps.Held{{ID: id, Stopping: true}}, Wait: time.Minute})
 		next <- pulled
 	}()
 	for range 2 {
@@ -272,5 +278,35 @@ func TestWorkerStops(t *testing.T) {
 	f.ends(job, jobs.OutcomeReverted)
 	if got, want := f.started(), "two execute 1"; got != want {
 		t.Errorf("started: %s; want %s", got, want)
+	}
+}
+
+// TestWorkerLimits holds that a worker takes no more than its limits allow, finishes what it has,
+// and ends with exit code 0; and that it refuses a type that it does not have, and names those
+// that it has.
+func TestWorkerLimits(t *testing.T) {
+	t.Parallel()
+	f := openField(t)
+	one := f.worker("--max-steps", "1", "--types", "quick,slow")
+	job := f.run("name = \"a\"\nhandler = \"slow\"", "name = \"b\"\nhandler = \"quick\"")
+	eventually(t, "the first step runs", func() bool { return f.started() == "a execute 1" })
+	f.release()
+	if err := one.Wait(); err != nil {
+		t.Errorf("with --max-steps: %v: %s", err, one.said())
+	}
+	if got := f.started(); got != "a execute 1" {
+		t.Errorf("started with --max-steps 1: %s", got)
+	}
+	if spent := f.worker("--max-duration", "1s", "--types", "fails"); spent.Wait() != nil {
+		t.Errorf("with --max-duration: %s", spent.said())
+	}
+	f.worker("--handlers-open-files", "64", "--steps-dir", t.TempDir())
+	f.ends(job, jobs.OutcomeSuccess)
+	if got, want := f.started(), "a execute 1, b execute 1"; got != want {
+		t.Errorf("started: %s; want %s", got, want)
+	}
+	wrong := f.worker("--types", "quik")
+	if err := wrong.Wait(); err == nil || !strings.Contains(wrong.said(), "the types are fails, quick, slow, undo; did you mean") {
+		t.Errorf("a type that is none: %v: %s", err, wrong.said())
 	}
 }

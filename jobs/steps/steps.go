@@ -103,6 +103,7 @@ type Pull struct {
 	Slots   int            // how many more attempts it can make
 	Holds   []Held
 	Wait    time.Duration
+	Refill  bool // give one more attempt for each in Holds whose end is recorded while the call waits
 }
 
 // Held is an attempt that a worker has, and whose end is not recorded.

@@ -44,6 +44,7 @@ type stepPull struct {
 	number   uint64 // order of arrival
 	session  jobs.SessionID
 	worker   jobs.Entity
+	refill   bool                    // see steps.Pull.Refill
 	sees     func(board string) bool // its principal may work there
 	holds    map[steps.ID]bool       // true: it is stopping
 	promised chan struct{}           // closed when it was promised an attempt
@@ -165,7 +166,7 @@ func (s *stepOffers) freed(session jobs.SessionID, id steps.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.pulls[session]
-	if p == nil || p.done {
+	if p == nil || p.done || !p.refill {
 		return
 	}
 	if _, held := p.holds[id]; held {

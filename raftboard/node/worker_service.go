@@ -226,7 +226,7 @@ func pullOf(message *conductordv1.PullStepsRequest) (*stepPull, error) {
 		return nil, &logbook.LimitError{Field: "holds", Limit: steps.MaxHeld, Size: int64(n), Unit: "attempts"}
 	}
 	p := &stepPull{
-		session: session, free: int(message.Slots), holds: make(map[steps.ID]bool, len(message.Holds)),
+		session: session, free: int(message.Slots), refill: message.Refill, holds: make(map[steps.ID]bool, len(message.Holds)),
 		promised: make(chan struct{}), answer: make(chan *conductordv1.PullStepsResponse, 1),
 	}
 	for _, held := range message.Holds {

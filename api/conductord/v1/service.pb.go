@@ -6208,6 +6208,7 @@ type PullStepsRequest struct {
 	Slots         uint32                 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`    // how many more attempts it can make
 	Holds         []*HeldStep            `protobuf:"bytes,3,rep,name=holds,proto3" json:"holds,omitempty"`     // all that it has and whose end is not recorded
 	Wait          *durationpb.Duration   `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`
+	Refill        bool                   `protobuf:"varint,5,opt,name=refill,proto3" json:"refill,omitempty"` // give one more attempt for each in holds whose end is recorded while the call waits
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6270,10 +6271,17 @@ func (x *PullStepsRequest) GetWait() *durationpb.Duration {
 	return nil
 }
 
+func (x *PullStepsRequest) GetRefill() bool {
+	if x != nil {
+		return x.Refill
+	}
+	return false
+}
+
 type HeldStep struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            *StepAttempt           `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Stopping      bool                   `protobuf:"varint,2,opt,name=stopping,proto3" json:"stopping,omitempty"` // it was told to stop
+	Stopping      bool                   `protobuf:"varint,2,opt,name=stopping,proto3" json:"stopping,omitempty"` // it was told to stop, or has ended and is being reported
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7063,12 +7071,13 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\fraft_address\x18\x03 \x01(\tR\vraftAddress\x12\x1f\n" +
 	"\vapi_address\x18\x04 \x01(\tR\n" +
 	"apiAddress\x12\x14\n" +
-	"\x05voter\x18\x05 \x01(\bR\x05voter\"\xa0\x01\n" +
+	"\x05voter\x18\x05 \x01(\bR\x05voter\"\xb8\x01\n" +
 	"\x10PullStepsRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\x12-\n" +
 	"\x05holds\x18\x03 \x03(\v2\x17.conductord.v1.HeldStepR\x05holds\x12-\n" +
-	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"R\n" +
+	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x16\n" +
+	"\x06refill\x18\x05 \x01(\bR\x06refill\"R\n" +
 	"\bHeldStep\x12*\n" +
 	"\x02id\x18\x01 \x01(\v2\x1a.conductord.v1.StepAttemptR\x02id\x12\x1a\n" +
 	"\bstopping\x18\x02 \x01(\bR\bstopping\"p\n" +

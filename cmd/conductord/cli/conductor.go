@@ -16,9 +16,8 @@ import (
 )
 
 func (p *Program) conductorCommand() *cobra.Command {
-	return Noun("conductor", "List and drain conductors",
-		p.conductorListCommand(), p.conductorGetCommand(), p.conductorDrainCommand(), p.conductorUndrainCommand(),
-	)
+	return Noun("conductor", "Run, list and drain conductors", append(p.ConductorVerbs,
+		p.conductorListCommand(), p.conductorGetCommand(), p.conductorDrainCommand(), p.conductorUndrainCommand())...)
 }
 
 // liveConductor is a conductor as conductor list and get show it.

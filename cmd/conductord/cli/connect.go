@@ -161,6 +161,11 @@ func (p *Program) waiting(ctx context.Context, do func(ctx context.Context, clus
 	return p.within(ctx, 0, waitPatience, do)
 }
 
+// Running is With for a command of another package that runs until it is told to end.
+func (p *Program) Running(ctx context.Context, do func(ctx context.Context, cluster Cluster) error) error {
+	return p.waiting(ctx, do)
+}
+
 // within bounds the time by --timeout, or else by a usual time; 0: no bound.
 func (p *Program) within(ctx context.Context, usual, patience time.Duration, do func(ctx context.Context, cluster Cluster) error) error {
 	first := firstPatience

@@ -58,6 +58,8 @@ type Program struct {
 	// Commands are added to those of this package: the ones that run nodes
 	// instead of calling them.
 	Commands []*cobra.Command
+	// ConductorVerbs are added to the verbs of conductor.
+	ConductorVerbs []*cobra.Command
 
 	// The global flags, as given.
 	servers   []string
@@ -196,7 +198,7 @@ func (p *Program) Root() *cobra.Command {
 	flags.DurationVar(&p.timeout, "timeout", 0, "give up after this long (default 30s; commands that wait for a job: never)")
 	flags.BoolVar(&p.utc, "utc", false, "show times in UTC, not in the zone of this machine (JSON has always UTC)")
 	root.AddCommand(
-		p.boardCommand(), p.jobCommand(), p.trashCommand(), p.bulkCommand(), p.flowCommand(), p.bookCommand(), p.scheduleCommand(), p.conductorCommand(), p.workerCommand(),
+		p.boardCommand(), p.jobCommand(), p.trashCommand(), p.bulkCommand(), p.flowCommand(), p.bookCommand(), p.scheduleCommand(), p.conductorCommand(),
 		p.sessionCommand(), p.claimCommand(), p.eventsCommand(),
 		p.selftestCommand(), p.certCommand(), p.valueKeyCommand(), p.accessCommand(), p.tokenCommand(), p.quotaCommand(), p.auditCommand(), p.benchCommand(), p.errorCommand(), p.versionCommand(),
 	)

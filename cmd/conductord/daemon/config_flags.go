@@ -10,8 +10,9 @@ import (
 // configFlags are the flags of a command that takes a configuration: --config,
 // and one for every key.
 type configFlags struct {
-	path  string
-	flags *pflag.FlagSet
+	path     string
+	flags    *pflag.FlagSet
+	settings []config.Setting
 }
 
 // settingFlag is the flag of a key; package config reads its text.
@@ -27,10 +28,12 @@ func (f *settingFlag) Set(text string) error {
 }
 
 // addConfigFlags gives a command the flags of a configuration.
-func addConfigFlags(cmd *cobra.Command) *configFlags {
-	c := &configFlags{flags: cmd.Flags()}
+func addConfigFlags(cmd *cobra.Command) *configFlags { return addSettingFlags(cmd, config.Settings()) }
+
+func addSettingFlags(cmd *cobra.Command, settings []config.Setting) *configFlags {
+	c := &configFlags{flags: cmd.Flags(), settings: settings}
 	c.flags.StringVar(&c.path, "config", "", "the configuration file")
-	for _, setting := range config.Settings() {
+	for _, setting := range settings {
 		flag := c.flags.VarPF(&settingFlag{setting.Default, setting.Type}, setting.Flag, "", setting.Doc)
 		if setting.Type == "bool" {
 			flag.NoOptDefVal = "true"
@@ -42,7 +45,7 @@ func addConfigFlags(cmd *cobra.Command) *configFlags {
 // given are the flags of keys that were given.
 func (c *configFlags) given() map[string]string {
 	given := make(map[string]string)
-	for _, setting := range config.Settings() {
+	for _, setting := range c.settings {
 		if flag := c.flags.Lookup(setting.Flag); flag.Changed {
 			given[setting.Flag] = flag.Value.String()
 		}

@@ -1,5 +1,5 @@
-// Package daemon runs a node with its conductor, and has the commands that run
-// nodes or work on what stopped nodes leave.
+// Package daemon runs a node with its conductor, and has the commands that run nodes, or conductors
+// and workers beside them, or work on what stopped nodes leave.
 package daemon
 
 import (
@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -22,10 +23,8 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/cmd/conductord/dashboard"
 	"github.com/conductord/conductord/conductor"
-	"github.com/conductord/conductord/conductor/secrets"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/flow"
-	"github.com/conductord/conductord/flow/handler"
 	"github.com/conductord/conductord/flow/spec"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
@@ -52,9 +51,10 @@ const (
 	stepsDir = "steps"
 )
 
-// Commands are the commands of this package.
+// Commands are the commands of this package. It gives p the verb that is in a noun of package cli.
 func Commands(p *cli.Program) []*cobra.Command {
-	return []*cobra.Command{serverCommand(p), devCommand(p), logStoreCommand(p), configCommand(p), backupCommand(p), nodeCommand(p), clusterCommand(p), doctorCommand(p)}
+	p.ConductorVerbs = []*cobra.Command{runConductorCommand(p)}
+	return []*cobra.Command{serverCommand(p), workerCommand(p), devCommand(p), logStoreCommand(p), configCommand(p), backupCommand(p), nodeCommand(p), clusterCommand(p), doctorCommand(p)}
 }
 
 // daemon is a node and the conductor beside it.
@@ -63,14 +63,12 @@ type daemon struct {
 	logger    hclog.Logger
 	node      *node.Node
 	metrics   *prometheus.Registry
-	secure    *credentials.Store   // nil: none
-	client    *raftboard.Client    // of the conductor; nil if there is none
-	conductor *conductor.Conductor // nil if there is none
-	secrets   *secrets.Source      // nil if there is no conductor
+	secure    *credentials.Store // nil: none
+	client    *raftboard.Client  // of the conductor; nil if there is none
+	conductor *flowRunner        // nil if there is none
 	traces    *traces
-	working   sync.WaitGroup     // the conductor's Run, and the reaping of orphans
-	spent     chan struct{}      // closed when the conductor has reached a limit and ended
-	unreap    context.CancelFunc // ends the reaping; nil if there is no conductor
+	working   sync.WaitGroup // the conductor's Run
+	spent     chan struct{}  // closed when the conductor has reached a limit and ended
 }
 
 // startDaemon opens the node and sets its conductor to work. first says that
@@ -230,35 +228,22 @@ func limitsOf(c config.Config) logbook.Limits {
 	return logbook.Limits{Name: c.Limits.Name, Value: c.Limits.Value, Command: c.Limits.Command, Steps: c.Limits.Steps}
 }
 
-// startConductor opens the handlers and runs a conductor against the daemon's
-// own node; through it the client learns of the others.
+// startConductor runs a conductor against the daemon's own node; through it the client
+// learns of the others.
 func (d *daemon) startConductor(ctx context.Context) error {
-	handlers, err := handler.Open(d.config.Conductor.Handlers...)
-	if err != nil {
-		return err
-	}
 	steps, err := filepath.Abs(filepath.Join(d.config.DataDir, stepsDir))
 	if err != nil {
 		return err
 	}
-	confined, err := d.confine(steps)
-	if err != nil {
+	if err := os.MkdirAll(steps, 0o700); err != nil { // the node holds the data directory
 		return err
+	}
+	if d.config.Handlers.User != "" {
+		if err := os.Chmod(d.config.DataDir, passable); err != nil {
+			return err
+		}
 	}
 	keys, err := valueKeysOf(d.config)
-	if err != nil {
-		return err
-	}
-	registry := flow.NewRegistry()
-	factory := spec.Factory(handlers, handler.Limits(keys.PlainLimits(limitsOf(d.config))), handler.Grace(handlerGrace), confined)
-	if err := registry.Register(spec.Kind, factory); err != nil {
-		return err
-	}
-	offered := offer{node: d.config.Node, handlers: handlers, logger: d.logger}
-	sources := d.config.Secrets
-	d.secrets, err = secrets.Open(secrets.Options{
-		Directory: sources.Directory, Environment: sources.Environment, Command: sources.Command, Run: handlers.Run,
-	})
 	if err != nil {
 		return err
 	}
@@ -278,19 +263,13 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.conductor, err = conductor.New(conductor.Options{
-		Client: ownClient{d.client, d.node}, Registry: registry,
-		Name: d.config.ConductorName(), Boards: d.config.Conductor.Boards, Labels: d.config.Conductor.Labels,
-		MaxJobs: d.config.Conductor.MaxJobs, Workers: d.config.Conductor.Workers, Steps: d.config.Conductor.Steps,
-		MaxDispatches: d.config.Conductor.MaxDispatches, MaxDuration: d.config.Conductor.MaxDuration,
-		TTL: d.config.Sessions.TTL, Grace: max(d.config.DrainTimeout, time.Millisecond),
-		Metadata: offered.metadata, Elsewhere: hasHandlers, Secrets: d.secrets.Secret, Logs: d.node.Logs(), Notify: countClaims(d.metrics), Tracer: tracer,
-		Limits: limitsOf(d.config), Logger: d.logger.Named("conductor"),
-	})
+	d.conductor, err = newFlowRunner(d.config, steps, conductor.Options{
+		Client: ownClient{d.client, d.node}, Logs: d.node.Logs(), Notify: countClaims(d.metrics), Tracer: tracer,
+	}, d.logger)
 	if err != nil {
 		return err
 	}
-	registerSteps(d.metrics, d.conductor, d.config.Conductor)
+	registerSteps(d.metrics, d.conductor.Conductor, d.config.Conductor)
 	d.working.Go(func() { // ends with stop
 		if alone(d.config) { // it will lead in a moment: its conductor has nothing to warn of until then
 			waiting, cancel := context.WithTimeout(context.WithoutCancel(ctx), leadPatience)
@@ -302,13 +281,6 @@ func (d *daemon) startConductor(ctx context.Context) error {
 		}
 		if limits := d.config.Conductor; limits.MaxDispatches > 0 || limits.MaxDuration > 0 {
 			close(d.spent)
-		}
-	})
-	reaping, cancelReaping := context.WithCancel(context.WithoutCancel(ctx))
-	d.unreap = cancelReaping
-	d.working.Go(func() { // ends with stop
-		if err := handlers.ReapOrphans(reaping); err != nil {
-			d.logger.Warn("orphans of handlers are not waited for", "error", err)
 		}
 	})
 	return nil
@@ -347,14 +319,11 @@ func (d *daemon) stop() error {
 		ctx, cancel := context.WithTimeout(context.Background(), d.config.DrainTimeout+stopMargin)
 		defer cancel()
 		errs = append(errs, d.conductor.Drain(ctx))
-		d.unreap()
 		d.working.Wait()
+		errs = append(errs, d.conductor.close())
 	}
 	if d.client != nil {
 		d.client.Close()
-	}
-	if d.secrets != nil {
-		errs = append(errs, d.secrets.Close())
 	}
 	errs = append(errs, d.node.Close())
 	d.traces.stop()

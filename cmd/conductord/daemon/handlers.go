@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -30,23 +32,15 @@ func confinement(c config.Handlers) handler.Confinement {
 	}
 }
 
-// confine ends what handlers of a killed daemon have left, and empties the
-// directory for working directories: this process holds the data directory.
-func (d *daemon) confine(steps string) (handler.Option, error) {
-	if err := os.MkdirAll(steps, 0o700); err != nil {
-		return nil, err
-	}
-	confined, err := handler.Confine(confinement(d.config.Handlers), steps)
+// confine ends what handlers of a killed process have left, and empties the directory for working
+// directories, which this process holds.
+func confine(c config.Handlers, steps string, logger hclog.Logger) (handler.Option, error) {
+	confined, err := handler.Confine(confinement(c), steps)
 	if err != nil {
 		return nil, err
 	}
-	if d.config.Handlers.User != "" {
-		if err := os.Chmod(d.config.DataDir, passable); err != nil {
-			return nil, err
-		}
-	}
 	if err := scratch.Sweep(steps, ""); err != nil {
-		d.logger.Warn("cannot empty the directory for the working directories of steps", "directory", steps, "error", err)
+		logger.Warn("cannot empty the directory for the working directories of steps", "directory", steps, "error", err)
 	}
 	return confined, nil
 }
@@ -55,11 +49,38 @@ func (d *daemon) confine(steps string) (handler.Option, error) {
 // in the data directory has modes of its own.
 const passable = 0o711
 
+// stepsPrefix begins the names of temporary directories for working directories.
+const stepsPrefix = "conductord-steps-"
+
+// holdSteps makes the directory for the working directories of steps of a program that is no node,
+// and holds it until release. An empty path stands for a temporary one.
+func holdSteps(path string) (held string, release func(), err error) {
+	if path == "" {
+		_ = scratch.Sweep("", stepsPrefix) // what cannot be removed is in nobody's way
+		temporary, err := scratch.Make("", stepsPrefix)
+		if err != nil {
+			return "", nil, err
+		}
+		return temporary.Path, func() { _ = temporary.Remove() }, nil
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return "", nil, err
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return "", nil, err
+	}
+	kept, err := scratch.Hold(path)
+	if err != nil {
+		return "", nil, fmt.Errorf("cannot use the directory for working directories: %w", err)
+	}
+	return path, kept.Release, nil
+}
+
 // relist is how long the list of handlers may be older than the last look at the files
 // themselves: a change of their modes leaves the modification times of directories alone.
 const relist = 10 * time.Second
 
-// offer is what the conductor's entity says of the daemon: its node, and its handlers. One
+// offer is what a conductor's entity says: its node, if it is in one, and its handlers. One
 // goroutine at a time uses it.
 type offer struct {
 	node     string
@@ -89,8 +110,10 @@ func (o *offer) metadata() logbook.Values {
 	if now.Sub(o.changed) < relist || now.Sub(o.listed) >= relist {
 		o.list(now)
 	}
-	at, _ := json.Marshal(o.node) // texts have JSON
-	offered := logbook.Values{node.NodeKey: at}
+	offered := logbook.Values{}
+	if o.node != "" {
+		offered[node.NodeKey], _ = json.Marshal(o.node) // texts have JSON
+	}
 	if named, _ := json.Marshal(o.names); len(named) <= maxHandlersBytes {
 		offered[cli.HandlersKey] = named
 	}

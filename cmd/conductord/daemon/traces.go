@@ -3,6 +3,7 @@ package daemon
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -93,7 +94,7 @@ func (t *traces) start(c config.Config) (trace.Tracer, error) {
 	t.provider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(t), sdktrace.WithIDGenerator(conductor.SpanIDs{}),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(1/float64(c.Traces.OneIn)))),
 		sdktrace.WithResource(resource.NewSchemaless(attribute.String("service.name", "conductord"),
-			attribute.String("service.instance.id", c.Node), attribute.String("service.version", cli.ProgramVersion().Version))))
+			attribute.String("service.instance.id", cmp.Or(c.Node, c.Conductor.Name)), attribute.String("service.version", cli.ProgramVersion().Version))))
 	return t.provider.Tracer("github.com/conductord/conductord/conductor"), nil
 }
 

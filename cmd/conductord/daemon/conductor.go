@@ -1,0 +1,151 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/conductor"
+	"github.com/conductord/conductord/conductor/secrets"
+	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/handler"
+	"github.com/conductord/conductord/flow/spec"
+	"github.com/conductord/conductord/logbook"
+)
+
+// flowRunner is a conductor, in a node or in a process of its own, with the handlers and the
+// secrets of its steps.
+type flowRunner struct {
+	*conductor.Conductor
+	secrets *secrets.Source
+	unreap  context.CancelFunc
+	reaping sync.WaitGroup
+}
+
+// newFlowRunner makes the conductor of a configuration. steps is the directory for working
+// directories, which this process holds. own are the options that the configuration does not give.
+func newFlowRunner(c config.Config, steps string, own conductor.Options, logger hclog.Logger) (*flowRunner, error) {
+	handlers, err := handler.Open(c.Conductor.Handlers...)
+	if err != nil {
+		return nil, err
+	}
+	confined, err := confine(c.Handlers, steps, logger)
+	if err != nil {
+		return nil, err
+	}
+	own.Registry = flow.NewRegistry()
+	factory := spec.Factory(handlers, handler.Limits(logbook.PlainLimits(own.Client, limitsOf(c))), handler.Grace(handlerGrace), confined)
+	if err := own.Registry.Register(spec.Kind, factory); err != nil {
+		return nil, err
+	}
+	source, err := secrets.Open(secrets.Options{
+		Directory: c.Secrets.Directory, Environment: c.Secrets.Environment, Command: c.Secrets.Command, Run: handlers.Run,
+	})
+	if err != nil {
+		return nil, err
+	}
+	offered := offer{node: c.Node, handlers: handlers, logger: logger}
+	own.Name, own.Boards, own.Labels = c.ConductorName(), c.Conductor.Boards, c.Conductor.Labels
+	own.MaxJobs, own.Workers, own.Steps = c.Conductor.MaxJobs, c.Conductor.Workers, c.Conductor.Steps
+	own.MaxDispatches, own.MaxDuration = c.Conductor.MaxDispatches, c.Conductor.MaxDuration
+	own.TTL, own.Grace = c.Sessions.TTL, max(c.DrainTimeout, time.Millisecond)
+	own.Metadata, own.Elsewhere, own.Secrets = offered.metadata, hasHandlers, source.Secret
+	own.Limits, own.Logger = limitsOf(c), logger.Named("conductor")
+	made, err := conductor.New(own)
+	if err != nil {
+		return nil, errors.Join(err, source.Close())
+	}
+	reaping, cancel := context.WithCancel(context.Background())
+	r := &flowRunner{Conductor: made, secrets: source, unreap: cancel}
+	r.reaping.Go(func() { // ends with close
+		if err := handlers.ReapOrphans(reaping); err != nil {
+			logger.Warn("orphans of handlers are not waited for", "error", err)
+		}
+	})
+	return r, nil
+}
+
+// close frees what the conductor has used, which has ended.
+func (r *flowRunner) close() error {
+	r.unreap()
+	r.reaping.Wait()
+	return r.secrets.Close()
+}
+
+func runConductorCommand(p *cli.Program) *cobra.Command {
+	var flags *configFlags
+	var steps string
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run the flows of jobs on this machine, beside the cluster",
+		Long: "Run the flows of jobs with the handlers of this machine, which need not be a node, and which nothing needs to reach.\n" +
+			"It is what a node's conductor is: it claims jobs, and when it dies others go on with their flows.\n\n" +
+			"SIGTERM and ctrl-C hand its jobs over within a second, or after --drain-timeout. It ends with exit code 0 also\n" +
+			"when --max-dispatches or --max-duration is reached. The file of --config has the settings of the flags, in the\n" +
+			"sections that the file of a node has: [conductor], [handlers], [secrets] and so on.\n\n" +
+			"What its steps write can be read with job logs when they have ended, not while they run.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := config.ConductorPart.Load(flags.path, p.Env, flags.given())
+			if err != nil {
+				return cli.UsageError(err)
+			}
+			return p.Running(cmd.Context(), func(ctx context.Context, cluster cli.Cluster) error {
+				if err := runConductor(ctx, c, steps, cluster, daemonLogger(c, p.Err)); err != nil {
+					return fmt.Errorf("cannot run the conductor: %w", err)
+				}
+				return nil
+			})
+		},
+	}
+	flags = addSettingFlags(cmd, config.ConductorPart.Settings())
+	addStepsFlag(cmd, &steps)
+	return cmd
+}
+
+func addStepsFlag(cmd *cobra.Command, steps *string) {
+	cmd.Flags().StringVar(steps, "steps-dir", "", "make the working directories of steps here; no other process may use it, and what it holds is deleted (default a temporary one)")
+}
+
+// runConductor runs a conductor that is in no node until ctx ends, or it reaches a limit.
+func runConductor(ctx context.Context, c config.Config, steps string, cluster cli.Cluster, logger hclog.Logger) error {
+	tightenUmask()
+	if c.Conductor.Name == "" {
+		host, _ := os.Hostname() // the process id is a name too
+		c.Conductor.Name = fmt.Sprintf("%s:%d", cmp.Or(host, "unknown-host"), os.Getpid())
+	}
+	steps, release, err := holdSteps(steps)
+	if err != nil {
+		return err
+	}
+	defer release()
+	spans := newTraces(prometheus.NewRegistry(), logger) // nobody reads its metrics
+	tracer, err := spans.start(c)
+	if err != nil {
+		return err
+	}
+	defer spans.stop()
+	runner, err := newFlowRunner(c, steps, conductor.Options{Client: cluster, Tracer: tracer}, logger)
+	if err != nil {
+		return err
+	}
+	logger.Info("starting", "conductor", c.Conductor.Name, "version", cli.ProgramVersion().Version)
+	stopping := tellSystemd(func(context.Context) error { return nil }, logger)
+	defer stopping()
+	if err := errors.Join(runner.Run(ctx), runner.close()); err != nil {
+		logger.Warn("stopped, but not cleanly", "error", err)
+		return nil // a stop on request is no failure: the jobs are claimable when the session has expired
+	}
+	logger.Info("stopped")
+	return nil
+}

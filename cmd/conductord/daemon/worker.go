@@ -1,0 +1,126 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/conductor"
+	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/handler"
+	"github.com/conductord/conductord/internal/meant"
+	"github.com/conductord/conductord/jobs/steps"
+	"github.com/conductord/conductord/logbook"
+)
+
+// workerFlags are the flags of worker.
+type workerFlags struct {
+	directories, types []string
+	level, steps       string
+	confinement        *configFlags
+	worker             conductor.WorkerOptions
+}
+
+func workerCommand(p *cli.Program) *cobra.Command {
+	var f workerFlags
+	cmd := &cobra.Command{
+		Use:   "worker",
+		Short: "Do steps of flows with the handlers of this machine, beside the cluster",
+		Long: "Do steps of flows with the handlers of this machine, which need not be a node, and which nothing needs to reach.\n" +
+			"It does the steps with worker = true whose handler it has. A step goes on when its conductor or a node dies.\n\n" +
+			"SIGTERM and ctrl-C end it when its running steps have finished; a second one ends it at once, and other workers\n" +
+			"get the steps. Without a node that answers for 0.8 of --ttl it stops its steps, for the same reason. It also ends\n" +
+			"with exit code 0 when --max-steps or --max-duration is reached and its running steps have finished.\n\n" +
+			"The --handlers-… flags confine handlers as the settings [handlers] of a node do, which --config reads from a file.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := config.WorkerPart.Load(f.confinement.path, p.Env, f.confinement.given())
+			if err != nil {
+				return cli.UsageError(err)
+			}
+			return f.run(cmd.Context(), p, c.Handlers)
+		},
+	}
+	flags := cmd.Flags()
+	f.confinement = addSettingFlags(cmd, config.WorkerPart.Settings())
+	addStepsFlag(cmd, &f.steps)
+	flags.StringSliceVar(&f.directories, "handlers", nil, "directory with handlers; repeat it or separate several by commas")
+	flags.StringSliceVar(&f.types, "types", nil, "do only steps with these handlers (default all in the directories)")
+	flags.StringSliceVar(&f.worker.Labels, "labels", nil, "labels to offer to steps that want them")
+	flags.StringSliceVar(&f.worker.Boards, "boards", nil, "do only steps of jobs of these boards (default all)")
+	flags.IntVar(&f.worker.Slots, "slots", conductor.DefaultSlots, "how many steps to do at once")
+	flags.IntVar(&f.worker.MaxSteps, "max-steps", 0, "take no more than so many attempts at steps, finish them, and end (default any number)")
+	flags.DurationVar(&f.worker.MaxDuration, "max-duration", 0, "take nothing after this time, finish what runs, and end (default never)")
+	flags.StringVar(&f.worker.Name, "name", "", "name of the worker, for people (default host name and process id)")
+	flags.DurationVar(&f.worker.TTL, "ttl", conductor.DefaultWorkerTTL, "how long after its death its steps go to other workers")
+	flags.DurationVar(&f.worker.Drain, "drain-timeout", 0, "stop running steps this long after SIGTERM (default when they have finished)")
+	flags.StringVar(&f.level, "log-level", "info", "trace, debug, info, warn or error")
+	_ = cmd.MarkFlagRequired("handlers")
+	return cmd
+}
+
+// run is the worker.
+func (f *workerFlags) run(ctx context.Context, p *cli.Program, confined config.Handlers) error {
+	set, names, err := f.open()
+	if err != nil {
+		return err
+	}
+	tightenUmask()
+	logger := hclog.New(&hclog.LoggerOptions{Name: "worker", Level: hclog.LevelFromString(f.level), Output: cli.CleanLog(p.Err, false)})
+	held, release, err := holdSteps(f.steps)
+	if err != nil {
+		return err
+	}
+	defer release()
+	confinement, err := confine(confined, held, logger)
+	if err != nil {
+		return err
+	}
+	go func() { _ = set.ReapOrphans(context.WithoutCancel(ctx)) }() // ends with the process
+	return p.Running(ctx, func(ctx context.Context, cluster cli.Cluster) error {
+		client, can := cluster.(steps.Client)
+		if !can {
+			return errors.New("cannot do steps: this cluster gives none to workers")
+		}
+		f.worker.Client, f.worker.Logger = client, logger
+		f.worker.Limits = logbook.PlainLimits(cluster, logbook.MaxLimits)
+		f.worker.Tasks = make(map[string]flow.Task, len(names))
+		for _, name := range names {
+			f.worker.Tasks[name] = set.Task(name, name, handler.Grace(workerGrace), handler.Limits(f.worker.Limits), confinement)
+		}
+		return conductor.RunWorker(ctx, f.worker)
+	})
+}
+
+// open opens the directories, and names the handlers to use, which are types of steps.
+func (f *workerFlags) open() (*handler.Set, []string, error) {
+	set, err := handler.Open(f.directories...)
+	if err != nil {
+		return nil, nil, err
+	}
+	found := set.Names()
+	if len(found) == 0 {
+		return nil, nil, fmt.Errorf("cannot do steps: there is no handler in %s", strings.Join(f.directories, ", "))
+	}
+	for _, name := range f.types {
+		if !slices.Contains(found, name) {
+			return nil, nil, cli.UsageError(fmt.Errorf("--types names %.64q, and there is no such handler: the types are %s%s", name, strings.Join(found, ", "), meant.Hint(name, found)))
+		}
+	}
+	if len(f.types) > 0 {
+		return set, f.types, nil
+	}
+	return set, found, nil
+}
+
+// workerGrace is what a handler gets between SIGTERM and SIGKILL. With the default TTL it has
+// ended before another worker can get the step.
+const workerGrace = 2 * time.Second
