@@ -55,7 +55,7 @@ func (r *run) offerStep(ctx context.Context, call *flow.Call, step flow.WorkerSt
 			return nil, err
 		}
 	}
-	return o.follow(ctx)
+	return o.follow(o.call.Bound(ctx))
 }
 
 // errNoWorker: the patience of a step that waits for a worker is over.
@@ -143,6 +143,7 @@ func (o *offering) stopTime(ctx context.Context) (context.Context, context.Cance
 func (o *offering) ask(ctx, step context.Context) (steps.Answer, error) {
 	wait := newBackoff(boardBackoff)
 	for ctx.Err() == nil {
+		o.offer.Work.TimeLeft = 0
 		if until, bounded := step.Deadline(); bounded {
 			o.offer.Work.TimeLeft = max(time.Millisecond, time.Until(until))
 		}

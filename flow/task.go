@@ -59,6 +59,7 @@ type Call struct {
 	stderrTruncated bool
 	reporter        Reporter // of its progress; nil: nobody hears it
 	taken           func(ctx context.Context, worker string) error
+	bound           func() context.Context
 }
 
 // Key is equal in all attempts at the same action of the same step of the same flow, also after

@@ -95,5 +95,16 @@ func (c *Call) Taken(ctx context.Context, worker string) error {
 	return c.taken(ctx, worker)
 }
 
-// TakenBy sets what Taken calls. It is for code that makes calls.
-func (c *Call) TakenBy(record func(ctx context.Context, worker string) error) { c.taken = record }
+// Bound is the context of the attempt from when a worker has it: it ends at the step's timeout too,
+// which counts from then. It is for an Offer, which calls it once at most.
+func (c *Call) Bound(ctx context.Context) context.Context {
+	if c.bound == nil {
+		return ctx
+	}
+	return c.bound()
+}
+
+// TakenBy sets what Taken and Bound call. It is for code that makes calls.
+func (c *Call) TakenBy(record func(ctx context.Context, worker string) error, bound func() context.Context) {
+	c.taken, c.bound = record, bound
+}

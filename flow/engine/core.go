@@ -96,7 +96,8 @@ type start struct {
 	call   *flow.Call
 	permit *permit
 
-	deadline time.Time // zero: none
+	deadline time.Time     // zero: none
+	spent    time.Duration // of the step's timeout, since a worker has the attempt
 }
 
 // outcome is how an attempt ended.
@@ -223,9 +224,9 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	call.Arguments = arguments
 	if action == logbook.ActionRevert {
 		call.Result, call.Failure, call.FlowFailures = v.result, v.failure, c.failuresFor(step)
-		return start{plan: c.plan, step: step, call: call}, true
+		return start{plan: c.plan, step: step, call: call, spent: v.spent(now)}, true
 	}
-	return start{plan: c.plan, step: step, call: call, deadline: c.deadline(step, now)}, true
+	return start{plan: c.plan, step: step, call: call, deadline: c.deadline(step, now), spent: v.spent(now)}, true
 }
 
 // execute notes that an execution begins. After a revert it begins another round.

@@ -48,7 +48,7 @@ func (l *loop) perform(ctx context.Context, s start) {
 		ctx, end = l.options.Attempt(ctx, s.call)
 	}
 	step := s.plan.Step(s.step)
-	ctx, cancel := l.bound(ctx, s)
+	ctx, cancel := l.bound(ctx, s, false)
 	defer cancel()
 	hidden, err := l.resolveSecrets(ctx, s)
 	s.call.ReportTo(hidden.reporter(l.progress))
@@ -58,7 +58,12 @@ func (l *loop) perform(ctx context.Context, s start) {
 	}
 	if _, offered := step.WorkerStep(); offered && l.options.Offer != nil {
 		ctx = flow.WithOffer(ctx, l.options.Offer)
-		s.call.TakenBy(l.marks.recorder(s.call))
+		stop := cancel
+		defer func() { stop() }()
+		s.call.TakenBy(l.marks.recorder(s.call), func() context.Context {
+			ctx, stop = l.bound(ctx, s, true)
+			return ctx
+		})
 	}
 	if s.call.Worker == "" && (isTimeUp(ctx) || flow.InterruptionOf(ctx) != nil) {
 		err = context.Cause(ctx) // before it began; a worker that has begun must be told to stop
@@ -82,19 +87,23 @@ func (l *loop) perform(ctx context.Context, s start) {
 	returned = true
 }
 
-// bound ends the context of an attempt at the step's timeout, or at its deadline.
-func (l *loop) bound(ctx context.Context, s start) (context.Context, context.CancelFunc) {
+// bound ends the context of an attempt at the step's timeout, less what is spent of it already, or at
+// its deadline. The timeout of an attempt for a worker counts once it is taken.
+func (l *loop) bound(ctx context.Context, s start, taken bool) (context.Context, context.CancelFunc) {
 	step := s.plan.Step(s.step)
 	most := step.Timeout()
+	if _, offered := step.WorkerStep(); offered && !taken {
+		most = 0
+	}
 	if !s.deadline.IsZero() {
-		if left := s.deadline.Sub(l.options.Now()); most == 0 || left < most {
+		if left := s.deadline.Sub(l.options.Now()); most == 0 || left < most-s.spent {
 			return context.WithTimeoutCause(ctx, left, timeUp(fmt.Sprintf("its deadline is over, %s after it began", step.Deadline())))
 		}
 	}
 	if most == 0 {
 		return ctx, func() {}
 	}
-	return context.WithTimeoutCause(ctx, most, timeUp(fmt.Sprintf("it took longer than %s", most)))
+	return context.WithTimeoutCause(ctx, most-s.spent, timeUp(fmt.Sprintf("it took longer than %s", most)))
 }
 
 func isTimeUp(ctx context.Context) bool {

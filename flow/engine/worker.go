@@ -54,7 +54,18 @@ func (c *core) afterLoss(step int, failure *logbook.Failure) *logbook.Failure {
 		Message: "its worker was lost while it ran, and it must not be started twice"}
 }
 
-// assign records which worker gets an attempt. It reports whether the attempt still runs.
+// spent is for how long a worker has had the attempt that this run adopts. An attempt that has said
+// "not yet" began before its worker got it, so its time begins anew.
+func (v *vertex) spent(now time.Time) time.Duration {
+	if v.attempt.Worker == "" || v.attempt.Asked > 0 {
+		return 0
+	}
+	return max(0, now.Sub(v.attempt.StartedAt))
+}
+
+// assign records which worker gets an attempt, which begins now: the step's timeout does not count
+// the wait, and the next owner of the flow goes on with the same time. It reports whether the
+// attempt still runs.
 func (c *core) assign(m *workerMark, now time.Time) bool {
 	step, found := c.plan.Find(m.step)
 	if !found || !c.vertices[step].open {
@@ -66,6 +77,9 @@ func (c *core) assign(m *workerMark, now time.Time) bool {
 	}
 	attempt := *v.attempt
 	attempt.Worker = m.worker
+	if attempt.Asked == 0 {
+		attempt.StartedAt = now
+	}
 	marked := c.attempts.one(attempt)
 	v.attempt = &marked[0]
 	c.change(step, logbook.AtomChange{Attempts: marked}, now)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/engine"
@@ -96,4 +98,56 @@ func TestAdoption(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTimeOfAWorker: a step's timeout counts from when a worker gets the attempt, and the next owner
+// of the flow goes on with what is left of it. At its end the failure is the timeout, whatever the
+// worker says.
+func TestTimeOfAWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		died := errors.New("the conductor dies")
+		plan := compile(t, flow.NewStep("a", flow.OnWorker(flow.WorkerStep{Type: "do"}), flow.Timeout(10*time.Minute)))
+		j := newJournal(newDetail())
+		ctx, die := context.WithCancelCause(t.Context())
+		left := func(ctx context.Context) string {
+			until, bounded := ctx.Deadline()
+			return fmt.Sprint(bounded, " ", time.Until(until).Round(time.Minute))
+		}
+		o := engine.Options{Plan: plan, Detail: j.snapshot(), Journal: j, Begins: true, Token: logbook.Token{Index: 5}}
+		o.Offer = func(ctx context.Context, call *flow.Call, _ flow.WorkerStep) (json.RawMessage, error) {
+			time.Sleep(time.Hour) // no worker is free
+			if _, bounded := ctx.Deadline(); bounded || ctx.Err() != nil {
+				t.Errorf("the wait for a worker is bounded, or over: %v", ctx.Err())
+			}
+			if err := call.Taken(ctx, "w"); err != nil {
+				t.Error(err)
+			}
+			if ctx = call.Bound(ctx); left(ctx) != "true 10m0s" {
+				t.Errorf("time of the worker: %s", left(ctx))
+			}
+			time.Sleep(4 * time.Minute)
+			die(died)
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}
+		if _, err := engine.Run(ctx, o); !errors.Is(err, died) {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // until another has the flow
+		o.Detail, o.Token = j.snapshot(), logbook.Token{Index: 7}
+		o.Offer = func(ctx context.Context, call *flow.Call, _ flow.WorkerStep) (json.RawMessage, error) {
+			if ctx = call.Bound(ctx); call.Worker != "w" || left(ctx) != "true 5m0s" {
+				t.Errorf("time of the worker %q with the next owner: %s", call.Worker, left(ctx))
+			}
+			<-ctx.Done()
+			return nil, &logbook.Failure{Kind: logbook.FailureError, Message: "stopped"}
+		}
+		end, err := engine.Run(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end.Cause == nil || end.Cause.Kind != logbook.FailureTimeout || !strings.Contains(end.Cause.Message, "it took longer than 10m0s: stopped") {
+			t.Errorf("the flow ends with %+v", end.Cause)
+		}
+	})
 }
