@@ -152,6 +152,32 @@ func (m *Machine) Attempt(flow logbook.FlowID, step string, action logbook.Actio
 	return attempt, latest, err
 }
 
+// FailedWorkers are the sessions of the workers whose attempts at a step have failed, or were
+// lost, in the present round: since the step was last reset or the other action was begun.
+func (m *Machine) FailedWorkers(flow logbook.FlowID, step string, action logbook.Action) (workers []string, err error) {
+	if step == "" || len(step) > maxKeyName {
+		return nil, nil
+	}
+	err = m.read(func(v *view) error {
+		value := v.get(tableAtom, atomKey(flow, step))
+		if value == nil {
+			return nil
+		}
+		stored := v.earlierAttempts(flow, decodeAtom(value))
+		for i := len(stored) - 1; i >= 0; i-- {
+			_, attempt := decodeAttempt(stored[i])
+			if attempt.Action != action {
+				break
+			}
+			if attempt.Failure != nil && attempt.Worker != "" {
+				workers = append(workers, attempt.Worker)
+			}
+		}
+		return nil
+	})
+	return workers, err
+}
+
 // wholeFlow reads a flow with its atoms in the order in which they were first
 // recorded: after those to skip, as many as fit, but not fewer than least,
 // where the rest of the flow fits. They are stored by name, so their places are

@@ -258,6 +258,58 @@ func TestBadWorker(t *testing.T) {
 	}
 }
 
+// TestRetryElsewhere holds that the attempt after a failed one is kept from the worker that
+// failed, and goes to another; and that without another, the same worker gets it.
+func TestRetryElsewhere(t *testing.T) {
+	t.Parallel()
+	f, ctx := openField(t), within(t)
+	register := func(name string) jobs.SessionID {
+		session := jobs.Opening{ID: jobs.NewSessionID(), Name: name, TTL: time.Minute}
+		if _, err := f.client.OpenSession(ctx, session); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.client.Register(ctx, session.ID, jobs.Entity{Kind: jobs.EntityWorker, Name: name, JobKinds: []string{"odd"}}); err != nil {
+			t.Fatal(err)
+		}
+		return session.ID
+	}
+	pull := func(worker jobs.SessionID, wait time.Duration) []steps.Work {
+		pulled, err := f.client.PullSteps(ctx, steps.Pull{Session: worker, Slots: 1, Wait: wait})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pulled.Work
+	}
+	report := func(worker jobs.SessionID, outcome steps.Outcome) {
+		outcome.Done = true
+		// Once it is recorded and the next attempt has begun, it is refused as fenced.
+		if recorded, err := f.client.ReportStep(ctx, worker, outcome, 30*time.Second); !recorded && !errors.Is(err, jobs.ErrFenced) {
+			t.Fatalf("a report is recorded: %t, %v", recorded, err)
+		}
+	}
+	broken := &logbook.Failure{Kind: "error", Message: "no"}
+	one := register("one")
+	job := f.run("name = \"a\"\nhandler = \"odd\"\nretry = {attempts = 3}")
+	work := pull(one, 30*time.Second)
+	if len(work) != 1 {
+		t.Fatal("no worker got the first attempt")
+	}
+	report(one, steps.Outcome{ID: work[0].ID, Failure: broken})
+	if work := pull(one, time.Second); len(work) > 0 {
+		t.Errorf("the worker that failed got %s at once", work[0].ID)
+	}
+	if work = pull(one, 30*time.Second); len(work) != 1 || work[0].Attempt != 2 {
+		t.Fatalf("the only worker got %v, want the second attempt", work)
+	}
+	report(one, steps.Outcome{ID: work[0].ID, Failure: broken})
+	two := register("two")
+	if work = pull(two, 30*time.Second); len(work) != 1 || work[0].Attempt != 3 {
+		t.Fatalf("the other worker got %v, want the third attempt", work)
+	}
+	report(two, steps.Outcome{ID: work[0].ID, Result: []byte("1")})
+	f.ends(job, jobs.OutcomeSuccess)
+}
+
 // TestWorkerStops holds that a worker which is told to end finishes its step, and that its lines
 // are read at any node.
 func TestWorkerStops(t *testing.T) {

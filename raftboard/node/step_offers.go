@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
@@ -25,6 +26,7 @@ type stepOffers struct {
 	mu      sync.Mutex
 	offers  map[steps.ID]*stepOffer
 	pulls   map[jobs.SessionID]*stepPull
+	workers stepWorkers
 	pulled  uint64 // calls so far
 	reports map[logbook.FlowID]map[*stepReport]struct{}
 }
@@ -35,8 +37,14 @@ type stepOffer struct {
 	work   *conductordv1.StepWork
 	size   int
 	board  string
+	failed []jobs.SessionID  // workers whose earlier attempts of this round have failed
 	answer chan steps.Answer // holds one
-	done   bool              // it has its answer; under stepOffers.mu
+
+	// Under stepOffers.mu.
+
+	arrived time.Time
+	kept    bool // from a worker that suits and is free
+	done    bool // it has its answer
 }
 
 // stepPull is a call of Pull that waits.
@@ -62,7 +70,10 @@ type stepPull struct {
 type stepReport struct{ news chan struct{} }
 
 func newStepOffers() *stepOffers {
-	return &stepOffers{offers: map[steps.ID]*stepOffer{}, pulls: map[jobs.SessionID]*stepPull{}, reports: map[logbook.FlowID]map[*stepReport]struct{}{}}
+	return &stepOffers{
+		offers: map[steps.ID]*stepOffer{}, pulls: map[jobs.SessionID]*stepPull{}, workers: newStepWorkers(),
+		reports: map[logbook.FlowID]map[*stepReport]struct{}{},
+	}
 }
 
 // offer adds an offer. It takes the place of an earlier call for the same attempt, whose
@@ -70,7 +81,9 @@ func newStepOffers() *stepOffers {
 func (s *stepOffers) offer(o *stepOffer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	o.arrived = time.Now()
 	if earlier := s.offers[o.offer.Work.ID]; earlier != nil {
+		o.arrived = earlier.arrived
 		earlier.reply(steps.Answer{})
 	} else if len(s.offers) >= steps.MaxOffers {
 		return fmt.Errorf("%w: %d steps wait for workers, which is the limit", jobs.ErrOverloaded, steps.MaxOffers)
@@ -83,16 +96,31 @@ func (s *stepOffers) offer(o *stepOffer) error {
 		}
 		return nil
 	}
+	s.placeLocked(o)
+	return nil
+}
+
+// place looks again for a worker, because a reason to keep the attempt from one may be over.
+func (s *stepOffers) place(o *stepOffer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o.kept && !o.done {
+		s.placeLocked(o)
+	}
+}
+
+// placeLocked promises an attempt to the worker that has waited longest.
+func (s *stepOffers) placeLocked(o *stepOffer) {
 	var first *stepPull
+	o.kept = false
 	for _, p := range s.pulls {
-		if p.free > 0 && !p.done && o.suits(p) && (first == nil || p.number < first.number) {
+		if p.free > 0 && !p.done && o.suits(p) && s.workers.admits(o, p) && (first == nil || p.number < first.number) {
 			first = p
 		}
 	}
 	if first != nil {
-		promise(first, o)
+		s.promise(first, o)
 	}
-	return nil
 }
 
 // withdraw removes an offer whose call ends.
@@ -115,6 +143,7 @@ func (s *stepOffers) pull(p *stepPull) {
 	s.pulled++
 	p.number = s.pulled
 	s.pulls[p.session] = p
+	s.workers.hear(p)
 	var own []*stepOffer
 	for id, o := range s.offers {
 		if o.offer.Worker != p.session {
@@ -143,8 +172,13 @@ func (s *stepOffers) promiseLocked(p *stepPull) {
 	slices.SortFunc(waiting, func(a, b *stepOffer) int {
 		return cmp.Or(a.offer.Since.Compare(b.offer.Since), cmp.Compare(a.offer.Work.Step, b.offer.Work.Step))
 	})
-	for _, o := range waiting[:min(p.free, len(waiting))] {
-		promise(p, o)
+	for _, o := range waiting {
+		if p.free <= 0 {
+			break
+		}
+		if s.workers.admits(o, p) {
+			s.promise(p, o)
+		}
 	}
 }
 
@@ -187,7 +221,7 @@ func (s *stepOffers) leave(p *stepPull) {
 }
 
 // promise tells the conductor which worker gets an attempt. The worker gets it once that is recorded.
-func promise(p *stepPull, o *stepOffer) {
+func (s *stepOffers) promise(p *stepPull, o *stepOffer) {
 	p.free--
 	if !p.isPromise {
 		p.isPromise = true
@@ -279,6 +313,7 @@ func (s *stepOffers) ended(sessions []jobs.SessionID) {
 		}
 	}
 	for _, session := range sessions {
+		s.workers.end(session)
 		if p := s.pulls[session]; p != nil {
 			p.reply(&conductordv1.PullStepsResponse{}) // the next call is refused
 		}

@@ -22,6 +22,8 @@ const (
 	// recordLook is how often a report looks whether it is recorded, besides when its flow
 	// changes: a restored snapshot names no flows.
 	recordLook = time.Second
+	// placeLook is how often an attempt that was kept from a worker looks for one again.
+	placeLook = 500 * time.Millisecond
 )
 
 // workerService answers the calls of step workers, and those of conductors that offer steps
@@ -70,22 +72,29 @@ func (s *workerService) offer(ctx context.Context, message *conductordv1.OfferSt
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
+	look := time.NewTicker(placeLook)
+	defer look.Stop()
 	answer := &conductordv1.OfferStepResponse{}
-	select {
-	case got := <-o.answer:
-		if answer.Lost = got.Lost; got.Worker != (jobs.SessionID{}) {
-			answer.Worker = got.Worker.String()
+	for {
+		select {
+		case got := <-o.answer:
+			if answer.Lost = got.Lost; got.Worker != (jobs.SessionID{}) {
+				answer.Worker = got.Worker.String()
+			}
+			if got.Outcome != nil {
+				answer.Outcome = command.StepOutcomeToProto(got.Outcome)
+			}
+			return answer, s.machine.AppliedIndex(), nil
+		case <-look.C:
+			s.offers.place(o)
+		case <-timer.C:
+			return answer, s.machine.AppliedIndex(), nil
+		case <-current.over:
+			return nil, 0, s.leader.ended()
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
 		}
-		if got.Outcome != nil {
-			answer.Outcome = command.StepOutcomeToProto(got.Outcome)
-		}
-	case <-timer.C:
-	case <-current.over:
-		return nil, 0, s.leader.ended()
-	case <-ctx.Done():
-		return nil, 0, ctx.Err()
 	}
-	return answer, s.machine.AppliedIndex(), nil
 }
 
 // begin waits until this node's state has all that was acknowledged.
@@ -155,6 +164,24 @@ func (s *workerService) checkOffer(o *stepOffer) error {
 	}
 	if !latest || attempt.Ended() || !attempt.Offered || attempt.Asked != work.Asked || attempt.Worker != worker {
 		return fmt.Errorf("cannot offer %s: %w: the logbook does not have it as open, and offered to worker %q", work.ID, jobs.ErrFenced, worker)
+	}
+	return s.findFailed(o)
+}
+
+// findFailed finds the workers that have failed at the step, for a new attempt to avoid.
+func (s *workerService) findFailed(o *stepOffer) error {
+	work := &o.offer.Work
+	if o.offer.Worker != (jobs.SessionID{}) || work.Attempt == 1 {
+		return nil
+	}
+	failed, err := s.machine.FailedWorkers(work.Flow, work.Step, work.Action)
+	if err != nil {
+		return err
+	}
+	for _, text := range failed {
+		if session, err := jobs.ParseSessionID(text); err == nil {
+			o.failed = append(o.failed, session)
+		}
 	}
 	return nil
 }
