@@ -48,7 +48,7 @@ type Explanation struct {
 type Remedy struct {
 	Verb   RemedyVerb
 	Target string // what it is done to, as RemedyVerb says
-	Value  string // of RemedyReprioritise: the priority
+	Value  string // of RemedyReprioritise: the priority; of RemedyStartWorker: the labels, by commas
 }
 
 // RemedyVerb is what a remedy does.
@@ -69,10 +69,11 @@ const (
 	RemedyStart        RemedyVerb = "start_conductor"   // none
 	RemedyOfferLabels  RemedyVerb = "offer_labels"      // none
 	RemedyAddCapacity  RemedyVerb = "add_capacity"      // none
+	RemedyStartWorker  RemedyVerb = "start_worker"      // a type of step
 )
 
 // RemedyVerbs are all verbs.
 var RemedyVerbs = []RemedyVerb{
 	RemedyRetry, RemedyCancel, RemedyResume, RemedyRelease, RemedyMakeDue, RemedyReprioritise, RemedyShowFlow, RemedyRerunFlow,
-	RemedyResumeBoard, RemedyUndrain, RemedyStart, RemedyOfferLabels, RemedyAddCapacity,
+	RemedyResumeBoard, RemedyUndrain, RemedyStart, RemedyOfferLabels, RemedyAddCapacity, RemedyStartWorker,
 }

@@ -119,6 +119,10 @@ func (e *explanation) claimed(s *Situation) {
 	if e.Remedy = e.does(jobs.RemedyCancel); !s.Job.Flow.IsZero() {
 		e.Remedy = showFlow(&s.Job)
 	}
+	if len(s.Untaken) > 0 {
+		first := &s.Untaken[0].Work
+		e.Remedy = jobs.Remedy{Verb: jobs.RemedyStartWorker, Target: first.Type, Value: strings.Join(first.Labels, ",")}
+	}
 	if s.Holder != nil && s.Holder.Suspect {
 		e.Cause, e.Until, e.Remedy = jobs.CauseSuspect, s.Now.Add(s.Holder.Left), jobs.Remedy{}
 		e.Text += fmt.Sprintf(", but its session has been silent for %s; the job is free again soon after %s unless it is heard before",
@@ -130,7 +134,8 @@ func (e *explanation) claimed(s *Situation) {
 // untaken says which step has waited longest for a worker, and why.
 func (e *explanation) untaken(s *Situation) {
 	first := &s.Untaken[0]
-	e.Text += fmt.Sprintf("; step %q has waited since %s for a worker that does %q", first.Work.Step, moment(first.Since), first.Work.Type)
+	e.Text += fmt.Sprintf("; step %q has waited for %s, since %s, for a worker that does %q", first.Work.Step,
+		max(0, s.Now.Sub(first.Since)).Round(time.Second), moment(first.Since), first.Work.Type)
 	if len(first.Work.Labels) > 0 {
 		e.Text += " and offers " + quoted(first.Work.Labels)
 	}

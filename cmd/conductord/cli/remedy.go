@@ -32,6 +32,12 @@ func RemedyText(remedy jobs.Remedy) string {
 		return "start a conductor that offers them (conductor.labels); those that live: conductord conductor list"
 	case jobs.RemedyAddCapacity:
 		return "start another conductor, or let these take more jobs (conductor.max_jobs)"
+	case jobs.RemedyStartWorker:
+		command += "worker --handlers DIRECTORY --types " + quoted(remedy.Target)
+		if remedy.Value != "" {
+			command += " --labels " + quoted(remedy.Value)
+		}
+		return command
 	default: // none, or one of a newer server
 		return string(remedy.Verb)
 	}
