@@ -423,7 +423,9 @@ func ExampleClient_PullSteps() {
 	_, reported := client.ReportStep(ctx, session.ID, steps.Outcome{ID: id, Done: true, Result: []byte("1")}, 0)
 	_, offered := client.OfferStep(ctx, steps.Offer{Session: session.ID, Work: steps.Work{ID: id, Type: "resize", Job: jobs.NewJobID()}})
 	fmt.Println(len(pulled.Work), errors.Is(reported, jobs.ErrFenced), errors.Is(offered, jobs.ErrNotFound))
+	fmt.Println(value(client.Workers(ctx, jobs.DefaultBoard))[0].Name)
 	// Output: 0 true true
+	// w
 }
 
 // On a board whose jobs age, nothing waits for ever: here an hour counts as much

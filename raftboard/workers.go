@@ -77,3 +77,21 @@ func (c *Client) ReportStep(ctx context.Context, worker jobs.SessionID, outcome 
 	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ReportStepRequest, v1.ReportStepResponse] { return p.workers.Report })
 	return answer.GetRecorded(), err
 }
+
+// Workers lists the workers that live, those of a board or all, with as many calls as it takes.
+func (c *Client) Workers(ctx context.Context, board string) (workers []steps.Live, err error) {
+	op := operation{name: "list workers", reads: true}
+	for after := ""; ; {
+		request := &v1.ListWorkersRequest{Board: board, After: after}
+		answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListWorkersRequest, v1.ListWorkersResponse] { return p.workers.List })
+		if err != nil {
+			return nil, err
+		}
+		if workers, err = listed(op, workers, answer.GetWorkers(), command.LiveWorkerFromProto); err != nil {
+			return nil, err
+		}
+		if after, err = onward(op, len(answer.GetWorkers()), answer.GetNext()); err != nil || after == "" {
+			return workers, err
+		}
+	}
+}

@@ -191,7 +191,9 @@ func TestBadWorker(t *testing.T) {
 	}
 	job := f.run("name = \"a\"\nhandler = \"odd\"\nworker_labels = [\"x\"]\nno_worker_timeout = \"3s\"\nretry = {attempts = 1}")
 	eventually(t, "explain says what it waits for", func() bool {
-		return strings.Contains(ran(t, "job", "explain", job, f.all), `for a worker that does "odd" and offers "x", and none is live`)
+		said := ran(t, "job", "explain", job, f.all)
+		return strings.Contains(said, `for a worker that does "odd" and offers "x", and none is live`) &&
+			strings.Contains(said, "conductord worker --handlers DIRECTORY --types odd --labels x")
 	})
 	one, other := register("odd"), register("even")
 	f.ends(job, jobs.OutcomeReverted)
@@ -308,6 +310,39 @@ func TestRetryElsewhere(t *testing.T) {
 	}
 	report(two, steps.Outcome{ID: work[0].ID, Result: []byte("1")})
 	f.ends(job, jobs.OutcomeSuccess)
+}
+
+// TestWorkerIsSetAside holds that a worker on which all steps fail is set aside and shown as
+// that, and that the flow ends on another worker.
+func TestWorkerIsSetAside(t *testing.T) {
+	t.Parallel()
+	f := openField(t)
+	broken, sound := filepath.Join(f.TempDir(), "broken"), filepath.Join(f.TempDir(), "sound")
+	writeHandler(t, broken, "job", "exit 1")
+	writeHandler(t, sound, "job", "echo 1")
+	follow(t, "worker", "--handlers", broken, "--name", "broken", "--slots", "5", f.all)
+	var flow strings.Builder
+	flow.WriteString("name = \"f\"\npattern = \"unordered\"\n")
+	for _, step := range []string{"a", "b", "c", "d", "e"} {
+		flow.WriteString("[[steps]]\nworker = true\nhandler = \"job\"\nretry = {attempts = 50}\nname = \"" + step + "\"\n")
+	}
+	path := filepath.Join(f.TempDir(), "flow.toml")
+	if err := os.WriteFile(path, []byte(flow.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	job, _, _ := strings.Cut(ran(t, "flow", "run", path, f.all), "\n")
+	eventually(t, "the worker is set aside", func() bool {
+		return strings.Contains(ran(t, "worker", "list", f.all), ": 5 steps failed")
+	})
+	follow(t, "worker", "--handlers", sound, "--name", "sound", f.all)
+	f.ends(job, jobs.OutcomeSuccess)
+	workers := ran(t, "worker", "list", "--board", "default", f.all)
+	if !strings.Contains(workers, "sound") || strings.Count(workers, "aside ") != 1 {
+		t.Errorf("the list of workers is\n%s", workers)
+	}
+	if other := ran(t, "worker", "list", "-o", "json", f.all); !strings.Contains(other, `"failed": 5`) {
+		t.Errorf("as JSON it is\n%s", other)
+	}
 }
 
 // TestWorkerStops holds that a worker which is told to end finishes its step, and that its lines

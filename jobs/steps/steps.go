@@ -118,6 +118,16 @@ type Pulled struct {
 	Stop []ID
 }
 
+// Live is a worker that lives, with what the leader remembers of it.
+type Live struct {
+	jobs.Entity
+	Holds  int       // attempts that it named when it asked last
+	Heard  time.Time // when it asked last; zero: not since this leader leads
+	Failed int       // different steps that have failed, with no success between
+	Aside  time.Time // since when it is set aside; zero: it is not
+	Trial  time.Time // when it gets the next attempt on trial
+}
+
 // Offerer is the conductor's side. A method may be called concurrently and repeated.
 type Offerer interface {
 	// OfferStep waits until a worker takes the attempt, or until the one that has it reports.

@@ -78,6 +78,7 @@ func (s *services) calls() []call {
 		streamed("WorkerService/Pull", command.Work, leading(r, s.workers.pull)),
 		streamed("WorkerService/Report", command.Work, leading(r, s.workers.report)),
 		streamed("WorkerService/Offer", command.Work, leading(r, s.workers.offer)),
+		plain("WorkerService/List", command.Read, leading(r, s.workers.list)),
 		plain("LogbookService/UpdateFlows", command.Work, leading(r, books.updateFlows)),
 		plain("ScheduleService/Save", command.Operate, leading(r, schedules.save)),
 		plain("ScheduleService/Get", command.Read, reading(r, schedules.get)),

@@ -282,6 +282,7 @@ var ofAll = map[string]string{
 	"SessionService/ListSessions": `{}`,
 	"SessionService/ListEntities": `{}`,
 	"SessionService/ListDrains":   `{}`,
+	"WorkerService/List":          `{}`,
 	"SessionService/Open":         "", // below: by a worker of any board
 }
 

@@ -146,7 +146,7 @@ func (g *guard) scopeOf(message any) (scope, error) {
 		return g.scopeOf(m.Message)
 	case *conductordv1.PostRequest, *conductordv1.ExecuteRequest, *conductordv1.UpdateFlowsRequest, *conductordv1.StatusRequest,
 		*conductordv1.ListBoardsRequest, *conductordv1.FindIDsRequest, *conductordv1.ListSessionsRequest, *conductordv1.ListEntitiesRequest, *conductordv1.ListDrainsRequest,
-		*conductordv1.WatchRequest, *conductordv1.WhoAmIRequest:
+		*conductordv1.ListWorkersRequest, *conductordv1.WatchRequest, *conductordv1.WhoAmIRequest:
 		return scope{parts: true}, nil
 	case *conductordv1.KeepAliveRequest, *conductordv1.PullStepsRequest, *conductordv1.ReportStepRequest, *conductordv1.OfferStepRequest:
 		return scope{session: m.(interface{ GetSession() string }).GetSession()}, nil

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/steps"
@@ -49,14 +51,16 @@ type stepOffer struct {
 
 // stepPull is a call of Pull that waits.
 type stepPull struct {
-	number   uint64 // order of arrival
-	session  jobs.SessionID
-	worker   jobs.Entity
-	refill   bool                    // see steps.Pull.Refill
-	sees     func(board string) bool // its principal may work there
-	holds    map[steps.ID]bool       // true: it is stopping
-	promised chan struct{}           // closed when it was promised an attempt
-	answer   chan *conductordv1.PullStepsResponse
+	number  uint64 // order of arrival
+	session jobs.SessionID
+	worker  jobs.Entity
+	// principal opened the session; with the name of the worker, it says which process it is.
+	principal string
+	refill    bool                    // see steps.Pull.Refill
+	sees      func(board string) bool // its principal may work there
+	holds     map[steps.ID]bool       // true: it is stopping
+	promised  chan struct{}           // closed when it was promised an attempt
+	answer    chan *conductordv1.PullStepsResponse
 
 	// Under stepOffers.mu.
 
@@ -69,9 +73,9 @@ type stepPull struct {
 // attempt of the flow was recorded.
 type stepReport struct{ news chan struct{} }
 
-func newStepOffers() *stepOffers {
+func newStepOffers(logger hclog.Logger) *stepOffers {
 	return &stepOffers{
-		offers: map[steps.ID]*stepOffer{}, pulls: map[jobs.SessionID]*stepPull{}, workers: newStepWorkers(),
+		offers: map[steps.ID]*stepOffer{}, pulls: map[jobs.SessionID]*stepPull{}, workers: newStepWorkers(logger),
 		reports: map[logbook.FlowID]map[*stepReport]struct{}{},
 	}
 }
@@ -223,6 +227,7 @@ func (s *stepOffers) leave(p *stepPull) {
 // promise tells the conductor which worker gets an attempt. The worker gets it once that is recorded.
 func (s *stepOffers) promise(p *stepPull, o *stepOffer) {
 	p.free--
+	s.workers.tried(p)
 	if !p.isPromise {
 		p.isPromise = true
 		close(p.promised)
@@ -257,7 +262,11 @@ func (s *stepOffers) report(worker jobs.SessionID, outcome *steps.Outcome) (pass
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.offers[outcome.ID]
-	return o != nil && o.offer.Worker == worker && o.reply(steps.Answer{Outcome: outcome})
+	if o == nil || o.offer.Worker != worker || !o.reply(steps.Answer{Outcome: outcome}) {
+		return false
+	}
+	s.workers.judge(worker, o, outcome)
+	return true
 }
 
 // awaitReport adds a report that waits, and returns what removes it.
@@ -307,17 +316,37 @@ func (s *stepOffers) ended(sessions []jobs.SessionID) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	lost := map[jobs.SessionID]*stepOffer{}
 	for _, o := range s.offers {
 		if slices.Contains(sessions, o.offer.Worker) {
 			o.reply(steps.Answer{Lost: true})
+			lost[o.offer.Worker] = o
 		}
 	}
 	for _, session := range sessions {
-		s.workers.end(session)
+		s.workers.end(session, lost[session])
 		if p := s.pulls[session]; p != nil {
 			p.reply(&conductordv1.PullStepsResponse{}) // the next call is refused
 		}
 	}
+}
+
+// live is a worker with what is remembered of it. The answer's times are by now.
+func (s *stepOffers) live(entity *jobs.Entity, now time.Time) steps.Live {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	live := steps.Live{Entity: *entity}
+	k := s.workers.known[entity.Session]
+	if k == nil {
+		return live
+	}
+	live.Holds, live.Heard = len(k.pull.holds), now.Add(-time.Since(k.heard))
+	if r := s.workers.records[k.pull.identity()]; r != nil {
+		if live.Failed = len(r.failed); !r.aside.IsZero() {
+			live.Aside, live.Trial = now.Add(-time.Since(r.aside)), now.Add(time.Until(r.trial))
+		}
+	}
+	return live
 }
 
 // waiting are the offers of a job that no worker has taken.

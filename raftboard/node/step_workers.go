@@ -4,7 +4,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/steps"
 )
 
 const (
@@ -14,30 +17,61 @@ const (
 	elsewhereTime = 3 * time.Second
 	// maxKnown bounds what is remembered of workers, also of those whose session has ended.
 	maxKnown = 4096
+	// asideAfter is how many different steps must fail, with no success between, until their
+	// worker is set aside. Attempts at one step count once: a bad step must set no worker aside.
+	asideAfter = 5
+	// asideFirst is how long a worker first gets nothing; each failure on trial doubles it, up
+	// to asideMost. So a worker that was repaired is found within a few minutes.
+	asideFirst = 30 * time.Second
+	asideMost  = 10 * time.Minute
+	// quietAfter is when a worker that has not asked counts for no other: a call waits 60 s at most.
+	quietAfter = 90 * time.Second
 )
 
 // stepWorkers is what the leader remembers of the workers that have asked it for steps. It is
 // under stepOffers.mu. After a change of leader, it begins empty: it is only about
 // which worker gets an attempt first, never about whether one gets it.
 type stepWorkers struct {
-	known map[jobs.SessionID]*knownWorker
+	logger  hclog.Logger
+	known   map[jobs.SessionID]*knownWorker
+	records map[workerIdentity]*workerRecord
 }
 
 // knownWorker is a session of a worker.
 type knownWorker struct {
-	entity jobs.Entity
-	heard  time.Time // when it asked last
-	ended  bool
+	pull  *stepPull // the last
+	heard time.Time // when it asked last
+	ended bool
 }
 
-func newStepWorkers() stepWorkers { return stepWorkers{known: map[jobs.SessionID]*knownWorker{}} }
+// workerIdentity is a worker over its sessions.
+type workerIdentity struct{ principal, name string }
+
+func (p *stepPull) identity() workerIdentity { return workerIdentity{p.principal, p.worker.Name} }
+
+// workerRecord is of a worker whose latest step has failed.
+type workerRecord struct {
+	failed  map[string]bool // the steps
+	changed time.Time
+
+	// Of one that is set aside; zero if it is not.
+
+	aside   time.Time     // since when
+	trial   time.Time     // when it gets the next attempt
+	pause   time.Duration // between trials
+	onTrial bool          // it has got one
+}
+
+func newStepWorkers(logger hclog.Logger) stepWorkers {
+	return stepWorkers{logger: logger, known: map[jobs.SessionID]*knownWorker{}, records: map[workerIdentity]*workerRecord{}}
+}
 
 // hear notes that a worker asks for steps.
 func (w *stepWorkers) hear(p *stepPull) {
 	if w.known[p.session] == nil && len(w.known) >= maxKnown {
 		w.forgetOldest()
 	}
-	w.known[p.session] = &knownWorker{entity: p.worker, heard: time.Now()}
+	w.known[p.session] = &knownWorker{pull: p, heard: time.Now()}
 }
 
 func (w *stepWorkers) forgetOldest() {
@@ -50,18 +84,102 @@ func (w *stepWorkers) forgetOldest() {
 	delete(w.known, oldest)
 }
 
+// end notes that a session has ended. The steps that it held are lost together, and count as one
+// failure: a machine that fails once is not set aside for its many steps.
+func (w *stepWorkers) end(session jobs.SessionID, lost *stepOffer) {
+	if k := w.known[session]; k != nil {
+		k.ended = true
+		if lost != nil {
+			w.fail(k.pull, lost)
+		}
+	}
+}
+
+// judge notes an outcome. A permanent failure is the step's word on its input, and one that
+// was told to stop is the conductor's: neither speaks for or against the worker.
+func (w *stepWorkers) judge(session jobs.SessionID, o *stepOffer, outcome *steps.Outcome) {
+	k := w.known[session]
+	switch {
+	case k == nil || !outcome.Done || outcome.NotYet > 0:
+	case outcome.Failure == nil:
+		if r := w.records[k.pull.identity()]; r != nil && !r.aside.IsZero() {
+			w.logger.Info("worker taken back after a success", "worker", k.pull.worker.Name, "session", session)
+		}
+		delete(w.records, k.pull.identity())
+	case !outcome.Failure.Permanent && !o.offer.Stop:
+		w.fail(k.pull, o)
+	}
+}
+
+// fail notes a failure of a worker.
+func (w *stepWorkers) fail(p *stepPull, o *stepOffer) {
+	now, id := time.Now(), p.identity()
+	r := w.records[id]
+	if r == nil {
+		if len(w.records) >= maxKnown {
+			w.forgetRecords(now)
+		}
+		r = &workerRecord{failed: map[string]bool{}}
+		w.records[id] = r
+	}
+	r.changed = now
+	if len(r.failed) < asideAfter {
+		r.failed[o.offer.Work.Flow.String()+"/"+o.offer.Work.Step+"/"+string(o.offer.Work.Action)] = true
+	}
+	switch {
+	case r.aside.IsZero() && len(r.failed) >= asideAfter:
+		r.aside, r.pause = now, asideFirst
+		r.trial = now.Add(r.pause)
+		w.logger.Warn("worker set aside: all its steps fail", "worker", p.worker.Name, "session", p.session, "steps", len(r.failed), "trial_in", r.pause)
+	case r.onTrial:
+		r.onTrial, r.pause = false, min(2*r.pause, asideMost)
+		r.trial = now.Add(r.pause)
+	}
+}
+
+// forgetRecords forgets those that changed long ago, or all: the worst is that a worker must
+// fail again to be set aside.
+func (w *stepWorkers) forgetRecords(now time.Time) {
+	for id, r := range w.records {
+		if now.Sub(r.changed) > 2*asideMost {
+			delete(w.records, id)
+		}
+	}
+	if len(w.records) >= maxKnown {
+		clear(w.records)
+	}
+}
+
+// tried notes that a worker gets an attempt: one that is set aside gets the next after its pause.
+func (w *stepWorkers) tried(p *stepPull) {
+	if r := w.records[p.identity()]; r != nil && !r.aside.IsZero() && !w.isAside(p) {
+		r.onTrial, r.trial = true, time.Now().Add(r.pause)
+	}
+}
+
+// isAside reports whether a worker should get nothing now.
+func (w *stepWorkers) isAside(p *stepPull) bool {
+	r := w.records[p.identity()]
+	return r != nil && !r.aside.IsZero() && time.Now().Before(r.trial)
+}
+
 // admits reports whether a worker that suits may have an attempt now.
 func (w *stepWorkers) admits(o *stepOffer, p *stepPull) bool {
-	admitted := time.Since(o.arrived) >= elsewhereTime || !w.hasFailed(o, p)
+	admitted := (time.Since(o.arrived) >= elsewhereTime || !w.hasFailed(o, p)) && (!w.isAside(p) || !w.hasOther(o))
 	o.kept = o.kept || !admitted
 	return admitted
 }
 
-// end notes that a session has ended.
-func (w *stepWorkers) end(session jobs.SessionID) {
-	if k := w.known[session]; k != nil {
-		k.ended = true
+// hasOther reports whether a worker that suits lives and is not set aside, even if it is busy.
+// If none does, those that are set aside get the attempt as ever: a slower pace would only add
+// to the pauses of the step's own retries.
+func (w *stepWorkers) hasOther(o *stepOffer) bool {
+	for _, k := range w.known {
+		if !k.ended && time.Since(k.heard) < quietAfter && o.suits(k.pull) && !w.isAside(k.pull) {
+			return true
+		}
 	}
+	return false
 }
 
 // hasFailed reports whether a worker has failed at the step of an attempt, under this session
@@ -70,6 +188,19 @@ func (w *stepWorkers) end(session jobs.SessionID) {
 func (w *stepWorkers) hasFailed(o *stepOffer, p *stepPull) bool {
 	return slices.ContainsFunc(o.failed, func(session jobs.SessionID) bool {
 		k := w.known[session]
-		return session == p.session || k != nil && k.ended && k.entity.Name == p.worker.Name
+		return session == p.session || k != nil && k.ended && k.pull.identity() == p.identity()
 	})
+}
+
+// setAside is how many workers that live are set aside.
+func (s *stepOffers) setAside() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	aside := 0
+	for _, k := range s.workers.known {
+		if r := s.workers.records[k.pull.identity()]; r != nil && !r.aside.IsZero() && !k.ended {
+			aside++
+		}
+	}
+	return aside
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
@@ -36,6 +37,7 @@ type workerService struct {
 	reads   *readRounds
 	offers  *stepOffers
 	router  *router
+	clock   *clock
 }
 
 func (s *workerService) offer(ctx context.Context, message *conductordv1.OfferStepRequest) (*conductordv1.OfferStepResponse, uint64, error) {
@@ -203,7 +205,7 @@ func (s *workerService) pull(ctx context.Context, message *conductordv1.PullStep
 	if err != nil {
 		return nil, 0, err
 	}
-	if p.worker, err = s.worker(p.session); err != nil {
+	if p.worker, p.principal, err = s.worker(p.session); err != nil {
 		return nil, 0, err
 	}
 	principal, err := guard.restricted(ctx, command.Work)
@@ -266,21 +268,43 @@ func pullOf(message *conductordv1.PullStepsRequest) (*stepPull, error) {
 	return p, nil
 }
 
-// worker is the worker that a session has registered.
-func (s *workerService) worker(session jobs.SessionID) (jobs.Entity, error) {
-	if _, err := s.machine.Session(session); err != nil {
-		return jobs.Entity{}, err
+// list shows the workers that the caller may see, as lists of entities do.
+func (s *workerService) list(ctx context.Context, message *conductordv1.ListWorkersRequest) (*conductordv1.ListWorkersResponse, uint64, error) {
+	if _, err := s.begin(ctx); err != nil {
+		return nil, 0, err
+	}
+	entities, next, err := shown(message.After, func(after string) ([]jobs.Entity, string, error) {
+		return s.machine.EntityPage(jobs.EntityWorker, "", after, logbook.MaxPage)
+	}, func(entity *jobs.Entity) bool {
+		return s.router.guard.showEntity(ctx, entity) && (message.Board == "" || len(entity.Boards) == 0 || slices.Contains(entity.Boards, message.Board))
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	answer := &conductordv1.ListWorkersResponse{Next: next}
+	for i := range entities {
+		live := s.offers.live(&entities[i], s.clock.answerTime())
+		answer.Workers = append(answer.Workers, command.LiveWorkerToProto(&live))
+	}
+	return answer, s.machine.AppliedIndex(), nil
+}
+
+// worker is the worker that a session has registered, and the principal that opened it.
+func (s *workerService) worker(session jobs.SessionID) (worker jobs.Entity, principal string, err error) {
+	opened, err := s.machine.Session(session)
+	if err != nil {
+		return jobs.Entity{}, "", err
 	}
 	workers, err := s.machine.Entities(jobs.EntityWorker)
 	for i := range workers {
 		if workers[i].Session == session {
-			return workers[i], nil
+			return workers[i], opened.Principal, nil
 		}
 	}
 	if err == nil {
 		err = &logbook.InvalidError{Field: "session", Reason: fmt.Sprintf("%s has registered no entity of the kind %q: call SessionService/Register first", session, jobs.EntityWorker)}
 	}
-	return jobs.Entity{}, err
+	return jobs.Entity{}, "", err
 }
 
 // over returns the attempts that a worker holds and should not: they must end. It leaves out those that

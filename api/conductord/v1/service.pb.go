@@ -6202,6 +6202,194 @@ func (x *Member) GetVoter() bool {
 	return false
 }
 
+type ListWorkersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"` // only those that work for it; empty: all
+	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"` // the next of the page before
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWorkersRequest) Reset() {
+	*x = ListWorkersRequest{}
+	mi := &file_conductord_v1_service_proto_msgTypes[103]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWorkersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWorkersRequest) ProtoMessage() {}
+
+func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[103]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
+func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{103}
+}
+
+func (x *ListWorkersRequest) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
+}
+
+func (x *ListWorkersRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+type ListWorkersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workers       []*LiveWorker          `protobuf:"bytes,1,rep,name=workers,proto3" json:"workers,omitempty"`
+	Next          string                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"` // empty: none follow
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWorkersResponse) Reset() {
+	*x = ListWorkersResponse{}
+	mi := &file_conductord_v1_service_proto_msgTypes[104]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWorkersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWorkersResponse) ProtoMessage() {}
+
+func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[104]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
+func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{104}
+}
+
+func (x *ListWorkersResponse) GetWorkers() []*LiveWorker {
+	if x != nil {
+		return x.Workers
+	}
+	return nil
+}
+
+func (x *ListWorkersResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+type LiveWorker struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entity        *Entity                `protobuf:"bytes,1,opt,name=entity,proto3" json:"entity,omitempty"`
+	Holds         uint32                 `protobuf:"varint,2,opt,name=holds,proto3" json:"holds,omitempty"`   // attempts that it named when it asked last
+	Heard         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=heard,proto3" json:"heard,omitempty"`    // when it asked last; unset: not since this leader leads
+	Failed        uint32                 `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"` // different steps that have failed, with no success between
+	Aside         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=aside,proto3" json:"aside,omitempty"`    // since when it is set aside; unset: it is not
+	Trial         *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=trial,proto3" json:"trial,omitempty"`    // when it gets the next attempt on trial
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LiveWorker) Reset() {
+	*x = LiveWorker{}
+	mi := &file_conductord_v1_service_proto_msgTypes[105]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LiveWorker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LiveWorker) ProtoMessage() {}
+
+func (x *LiveWorker) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[105]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LiveWorker.ProtoReflect.Descriptor instead.
+func (*LiveWorker) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{105}
+}
+
+func (x *LiveWorker) GetEntity() *Entity {
+	if x != nil {
+		return x.Entity
+	}
+	return nil
+}
+
+func (x *LiveWorker) GetHolds() uint32 {
+	if x != nil {
+		return x.Holds
+	}
+	return 0
+}
+
+func (x *LiveWorker) GetHeard() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Heard
+	}
+	return nil
+}
+
+func (x *LiveWorker) GetFailed() uint32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *LiveWorker) GetAside() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Aside
+	}
+	return nil
+}
+
+func (x *LiveWorker) GetTrial() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Trial
+	}
+	return nil
+}
+
 type PullStepsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // that has registered an entity of the kind worker
@@ -6215,7 +6403,7 @@ type PullStepsRequest struct {
 
 func (x *PullStepsRequest) Reset() {
 	*x = PullStepsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[103]
+	mi := &file_conductord_v1_service_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6227,7 +6415,7 @@ func (x *PullStepsRequest) String() string {
 func (*PullStepsRequest) ProtoMessage() {}
 
 func (x *PullStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[103]
+	mi := &file_conductord_v1_service_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6240,7 +6428,7 @@ func (x *PullStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullStepsRequest.ProtoReflect.Descriptor instead.
 func (*PullStepsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{103}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *PullStepsRequest) GetSession() string {
@@ -6288,7 +6476,7 @@ type HeldStep struct {
 
 func (x *HeldStep) Reset() {
 	*x = HeldStep{}
-	mi := &file_conductord_v1_service_proto_msgTypes[104]
+	mi := &file_conductord_v1_service_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6300,7 +6488,7 @@ func (x *HeldStep) String() string {
 func (*HeldStep) ProtoMessage() {}
 
 func (x *HeldStep) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[104]
+	mi := &file_conductord_v1_service_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6313,7 +6501,7 @@ func (x *HeldStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldStep.ProtoReflect.Descriptor instead.
 func (*HeldStep) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{104}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *HeldStep) GetId() *StepAttempt {
@@ -6340,7 +6528,7 @@ type PullStepsResponse struct {
 
 func (x *PullStepsResponse) Reset() {
 	*x = PullStepsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[105]
+	mi := &file_conductord_v1_service_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6352,7 +6540,7 @@ func (x *PullStepsResponse) String() string {
 func (*PullStepsResponse) ProtoMessage() {}
 
 func (x *PullStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[105]
+	mi := &file_conductord_v1_service_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6365,7 +6553,7 @@ func (x *PullStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullStepsResponse.ProtoReflect.Descriptor instead.
 func (*PullStepsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{105}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *PullStepsResponse) GetWork() []*StepWork {
@@ -6393,7 +6581,7 @@ type ReportStepRequest struct {
 
 func (x *ReportStepRequest) Reset() {
 	*x = ReportStepRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[106]
+	mi := &file_conductord_v1_service_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6405,7 +6593,7 @@ func (x *ReportStepRequest) String() string {
 func (*ReportStepRequest) ProtoMessage() {}
 
 func (x *ReportStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[106]
+	mi := &file_conductord_v1_service_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6418,7 +6606,7 @@ func (x *ReportStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportStepRequest.ProtoReflect.Descriptor instead.
 func (*ReportStepRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{106}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ReportStepRequest) GetSession() string {
@@ -6451,7 +6639,7 @@ type ReportStepResponse struct {
 
 func (x *ReportStepResponse) Reset() {
 	*x = ReportStepResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[107]
+	mi := &file_conductord_v1_service_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6463,7 +6651,7 @@ func (x *ReportStepResponse) String() string {
 func (*ReportStepResponse) ProtoMessage() {}
 
 func (x *ReportStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[107]
+	mi := &file_conductord_v1_service_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6476,7 +6664,7 @@ func (x *ReportStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportStepResponse.ProtoReflect.Descriptor instead.
 func (*ReportStepResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{107}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ReportStepResponse) GetRecorded() bool {
@@ -6500,7 +6688,7 @@ type OfferStepRequest struct {
 
 func (x *OfferStepRequest) Reset() {
 	*x = OfferStepRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[108]
+	mi := &file_conductord_v1_service_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6512,7 +6700,7 @@ func (x *OfferStepRequest) String() string {
 func (*OfferStepRequest) ProtoMessage() {}
 
 func (x *OfferStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[108]
+	mi := &file_conductord_v1_service_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6525,7 +6713,7 @@ func (x *OfferStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferStepRequest.ProtoReflect.Descriptor instead.
 func (*OfferStepRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{108}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *OfferStepRequest) GetSession() string {
@@ -6581,7 +6769,7 @@ type OfferStepResponse struct {
 
 func (x *OfferStepResponse) Reset() {
 	*x = OfferStepResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[109]
+	mi := &file_conductord_v1_service_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6593,7 +6781,7 @@ func (x *OfferStepResponse) String() string {
 func (*OfferStepResponse) ProtoMessage() {}
 
 func (x *OfferStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[109]
+	mi := &file_conductord_v1_service_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6606,7 +6794,7 @@ func (x *OfferStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferStepResponse.ProtoReflect.Descriptor instead.
 func (*OfferStepResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{109}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *OfferStepResponse) GetWorker() string {
@@ -7071,7 +7259,21 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\fraft_address\x18\x03 \x01(\tR\vraftAddress\x12\x1f\n" +
 	"\vapi_address\x18\x04 \x01(\tR\n" +
 	"apiAddress\x12\x14\n" +
-	"\x05voter\x18\x05 \x01(\bR\x05voter\"\xb8\x01\n" +
+	"\x05voter\x18\x05 \x01(\bR\x05voter\"@\n" +
+	"\x12ListWorkersRequest\x12\x14\n" +
+	"\x05board\x18\x01 \x01(\tR\x05board\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\tR\x05after\"^\n" +
+	"\x13ListWorkersResponse\x123\n" +
+	"\aworkers\x18\x01 \x03(\v2\x19.conductord.v1.LiveWorkerR\aworkers\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\tR\x04next\"\xff\x01\n" +
+	"\n" +
+	"LiveWorker\x12-\n" +
+	"\x06entity\x18\x01 \x01(\v2\x15.conductord.v1.EntityR\x06entity\x12\x14\n" +
+	"\x05holds\x18\x02 \x01(\rR\x05holds\x120\n" +
+	"\x05heard\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05heard\x12\x16\n" +
+	"\x06failed\x18\x04 \x01(\rR\x06failed\x120\n" +
+	"\x05aside\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05aside\x120\n" +
+	"\x05trial\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05trial\"\xb8\x01\n" +
 	"\x10PullStepsRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\x12-\n" +
@@ -7196,11 +7398,12 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\fRemoveMember\x12\".conductord.v1.RemoveMemberRequest\x1a#.conductord.v1.RemoveMemberResponse\x12H\n" +
 	"\aSetVote\x12\x1d.conductord.v1.SetVoteRequest\x1a\x1e.conductord.v1.SetVoteResponse\x12Q\n" +
 	"\n" +
-	"MoveMember\x12 .conductord.v1.MoveMemberRequest\x1a!.conductord.v1.MoveMemberResponse2\xf5\x01\n" +
+	"MoveMember\x12 .conductord.v1.MoveMemberRequest\x1a!.conductord.v1.MoveMemberResponse2\xc4\x02\n" +
 	"\rWorkerService\x12I\n" +
 	"\x04Pull\x12\x1f.conductord.v1.PullStepsRequest\x1a .conductord.v1.PullStepsResponse\x12M\n" +
 	"\x06Report\x12 .conductord.v1.ReportStepRequest\x1a!.conductord.v1.ReportStepResponse\x12J\n" +
-	"\x05Offer\x12\x1f.conductord.v1.OfferStepRequest\x1a .conductord.v1.OfferStepResponseBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
+	"\x05Offer\x12\x1f.conductord.v1.OfferStepRequest\x1a .conductord.v1.OfferStepResponse\x12M\n" +
+	"\x04List\x12!.conductord.v1.ListWorkersRequest\x1a\".conductord.v1.ListWorkersResponseBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"
 
 var (
 	file_conductord_v1_service_proto_rawDescOnce sync.Once
@@ -7214,7 +7417,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 111)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 114)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*FindIDsRequest)(nil),           // 0: conductord.v1.FindIDsRequest
 	(*FindIDsResponse)(nil),          // 1: conductord.v1.FindIDsResponse
@@ -7319,339 +7522,349 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*StatusRequest)(nil),            // 100: conductord.v1.StatusRequest
 	(*StatusResponse)(nil),           // 101: conductord.v1.StatusResponse
 	(*Member)(nil),                   // 102: conductord.v1.Member
-	(*PullStepsRequest)(nil),         // 103: conductord.v1.PullStepsRequest
-	(*HeldStep)(nil),                 // 104: conductord.v1.HeldStep
-	(*PullStepsResponse)(nil),        // 105: conductord.v1.PullStepsResponse
-	(*ReportStepRequest)(nil),        // 106: conductord.v1.ReportStepRequest
-	(*ReportStepResponse)(nil),       // 107: conductord.v1.ReportStepResponse
-	(*OfferStepRequest)(nil),         // 108: conductord.v1.OfferStepRequest
-	(*OfferStepResponse)(nil),        // 109: conductord.v1.OfferStepResponse
-	nil,                              // 110: conductord.v1.StatusResponse.JobsEntry
-	(*Board)(nil),                    // 111: conductord.v1.Board
-	(*Posting)(nil),                  // 112: conductord.v1.Posting
-	(*Job)(nil),                      // 113: conductord.v1.Job
-	(*Error)(nil),                    // 114: conductord.v1.Error
-	(*timestamppb.Timestamp)(nil),    // 115: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 116: google.protobuf.Duration
-	(*Position)(nil),                 // 117: conductord.v1.Position
-	(*Event)(nil),                    // 118: conductord.v1.Event
-	(*Claimed)(nil),                  // 119: conductord.v1.Claimed
-	(*ClaimNextCommand)(nil),         // 120: conductord.v1.ClaimNextCommand
-	(*HeldClaim)(nil),                // 121: conductord.v1.HeldClaim
-	(*JobError)(nil),                 // 122: conductord.v1.JobError
-	(*Command)(nil),                  // 123: conductord.v1.Command
-	(*Result)(nil),                   // 124: conductord.v1.Result
-	(*Drain)(nil),                    // 125: conductord.v1.Drain
-	(*Opening)(nil),                  // 126: conductord.v1.Opening
-	(*Session)(nil),                  // 127: conductord.v1.Session
-	(*Entity)(nil),                   // 128: conductord.v1.Entity
-	(*Book)(nil),                     // 129: conductord.v1.Book
-	(*FlowDetail)(nil),               // 130: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 131: conductord.v1.Update
-	(*Schedule)(nil),                 // 132: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 133: conductord.v1.SlotRecord
-	(*Principal)(nil),                // 134: conductord.v1.Principal
-	(*Quota)(nil),                    // 135: conductord.v1.Quota
-	(*AuditRecord)(nil),              // 136: conductord.v1.AuditRecord
-	(*AuditRefusal)(nil),             // 137: conductord.v1.AuditRefusal
-	(*Grant)(nil),                    // 138: conductord.v1.Grant
-	(*TableSum)(nil),                 // 139: conductord.v1.TableSum
-	(*StepAttempt)(nil),              // 140: conductord.v1.StepAttempt
-	(*StepWork)(nil),                 // 141: conductord.v1.StepWork
-	(*StepOutcome)(nil),              // 142: conductord.v1.StepOutcome
-	(*ClaimCommand)(nil),             // 143: conductord.v1.ClaimCommand
-	(*ExtendClaimCommand)(nil),       // 144: conductord.v1.ExtendClaimCommand
-	(*Ending)(nil),                   // 145: conductord.v1.Ending
-	(*JobCommand)(nil),               // 146: conductord.v1.JobCommand
-	(*Change)(nil),                   // 147: conductord.v1.Change
-	(*Intervention)(nil),             // 148: conductord.v1.Intervention
-	(*BoardCommand)(nil),             // 149: conductord.v1.BoardCommand
-	(*LimitBoardCommand)(nil),        // 150: conductord.v1.LimitBoardCommand
-	(*AgeBoardCommand)(nil),          // 151: conductord.v1.AgeBoardCommand
-	(*CloseSessionCommand)(nil),      // 152: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 153: conductord.v1.RegisterCommand
-	(*DrainCommand)(nil),             // 154: conductord.v1.DrainCommand
-	(*DestroyBookCommand)(nil),       // 155: conductord.v1.DestroyBookCommand
-	(*DeleteScheduleCommand)(nil),    // 156: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),     // 157: conductord.v1.PauseScheduleCommand
-	(*SavePrincipalCommand)(nil),     // 158: conductord.v1.SavePrincipalCommand
-	(*DeletePrincipalCommand)(nil),   // 159: conductord.v1.DeletePrincipalCommand
-	(*AddAccessTokenCommand)(nil),    // 160: conductord.v1.AddAccessTokenCommand
-	(*RevokeAccessTokenCommand)(nil), // 161: conductord.v1.RevokeAccessTokenCommand
-	(*NoteTokenUsesCommand)(nil),     // 162: conductord.v1.NoteTokenUsesCommand
-	(*SaveQuotaCommand)(nil),         // 163: conductord.v1.SaveQuotaCommand
-	(*DeleteQuotaCommand)(nil),       // 164: conductord.v1.DeleteQuotaCommand
-	(*Done)(nil),                     // 165: conductord.v1.Done
-	(*InterveneResult)(nil),          // 166: conductord.v1.InterveneResult
+	(*ListWorkersRequest)(nil),       // 103: conductord.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),      // 104: conductord.v1.ListWorkersResponse
+	(*LiveWorker)(nil),               // 105: conductord.v1.LiveWorker
+	(*PullStepsRequest)(nil),         // 106: conductord.v1.PullStepsRequest
+	(*HeldStep)(nil),                 // 107: conductord.v1.HeldStep
+	(*PullStepsResponse)(nil),        // 108: conductord.v1.PullStepsResponse
+	(*ReportStepRequest)(nil),        // 109: conductord.v1.ReportStepRequest
+	(*ReportStepResponse)(nil),       // 110: conductord.v1.ReportStepResponse
+	(*OfferStepRequest)(nil),         // 111: conductord.v1.OfferStepRequest
+	(*OfferStepResponse)(nil),        // 112: conductord.v1.OfferStepResponse
+	nil,                              // 113: conductord.v1.StatusResponse.JobsEntry
+	(*Board)(nil),                    // 114: conductord.v1.Board
+	(*Posting)(nil),                  // 115: conductord.v1.Posting
+	(*Job)(nil),                      // 116: conductord.v1.Job
+	(*Error)(nil),                    // 117: conductord.v1.Error
+	(*timestamppb.Timestamp)(nil),    // 118: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 119: google.protobuf.Duration
+	(*Position)(nil),                 // 120: conductord.v1.Position
+	(*Event)(nil),                    // 121: conductord.v1.Event
+	(*Claimed)(nil),                  // 122: conductord.v1.Claimed
+	(*ClaimNextCommand)(nil),         // 123: conductord.v1.ClaimNextCommand
+	(*HeldClaim)(nil),                // 124: conductord.v1.HeldClaim
+	(*JobError)(nil),                 // 125: conductord.v1.JobError
+	(*Command)(nil),                  // 126: conductord.v1.Command
+	(*Result)(nil),                   // 127: conductord.v1.Result
+	(*Drain)(nil),                    // 128: conductord.v1.Drain
+	(*Opening)(nil),                  // 129: conductord.v1.Opening
+	(*Session)(nil),                  // 130: conductord.v1.Session
+	(*Entity)(nil),                   // 131: conductord.v1.Entity
+	(*Book)(nil),                     // 132: conductord.v1.Book
+	(*FlowDetail)(nil),               // 133: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 134: conductord.v1.Update
+	(*Schedule)(nil),                 // 135: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 136: conductord.v1.SlotRecord
+	(*Principal)(nil),                // 137: conductord.v1.Principal
+	(*Quota)(nil),                    // 138: conductord.v1.Quota
+	(*AuditRecord)(nil),              // 139: conductord.v1.AuditRecord
+	(*AuditRefusal)(nil),             // 140: conductord.v1.AuditRefusal
+	(*Grant)(nil),                    // 141: conductord.v1.Grant
+	(*TableSum)(nil),                 // 142: conductord.v1.TableSum
+	(*StepAttempt)(nil),              // 143: conductord.v1.StepAttempt
+	(*StepWork)(nil),                 // 144: conductord.v1.StepWork
+	(*StepOutcome)(nil),              // 145: conductord.v1.StepOutcome
+	(*ClaimCommand)(nil),             // 146: conductord.v1.ClaimCommand
+	(*ExtendClaimCommand)(nil),       // 147: conductord.v1.ExtendClaimCommand
+	(*Ending)(nil),                   // 148: conductord.v1.Ending
+	(*JobCommand)(nil),               // 149: conductord.v1.JobCommand
+	(*Change)(nil),                   // 150: conductord.v1.Change
+	(*Intervention)(nil),             // 151: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 152: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 153: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 154: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 155: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 156: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 157: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 158: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 159: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 160: conductord.v1.PauseScheduleCommand
+	(*SavePrincipalCommand)(nil),     // 161: conductord.v1.SavePrincipalCommand
+	(*DeletePrincipalCommand)(nil),   // 162: conductord.v1.DeletePrincipalCommand
+	(*AddAccessTokenCommand)(nil),    // 163: conductord.v1.AddAccessTokenCommand
+	(*RevokeAccessTokenCommand)(nil), // 164: conductord.v1.RevokeAccessTokenCommand
+	(*NoteTokenUsesCommand)(nil),     // 165: conductord.v1.NoteTokenUsesCommand
+	(*SaveQuotaCommand)(nil),         // 166: conductord.v1.SaveQuotaCommand
+	(*DeleteQuotaCommand)(nil),       // 167: conductord.v1.DeleteQuotaCommand
+	(*Done)(nil),                     // 168: conductord.v1.Done
+	(*InterveneResult)(nil),          // 169: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	111, // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
-	111, // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
-	112, // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	114, // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	114, // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	115, // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	8,   // 3: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	113, // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	114, // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	113, // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	115, // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
-	115, // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
-	115, // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
-	115, // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
-	113, // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	116, // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	113, // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	115, // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	116, // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	117, // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	116, // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	118, // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	118, // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	118, // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	118, // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	116, // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	119, // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	116, // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	118, // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
 	16,  // 15: conductord.v1.ExplainResponse.remedy:type_name -> conductord.v1.Remedy
-	116, // 16: conductord.v1.ReadLogsRequest.wait:type_name -> google.protobuf.Duration
-	115, // 17: conductord.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	119, // 16: conductord.v1.ReadLogsRequest.wait:type_name -> google.protobuf.Duration
+	118, // 17: conductord.v1.LogLine.time:type_name -> google.protobuf.Timestamp
 	19,  // 18: conductord.v1.ReadLogsResponse.lines:type_name -> conductord.v1.LogLine
-	117, // 19: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	118, // 20: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	117, // 21: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	119, // 22: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	120, // 23: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
-	116, // 24: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	119, // 25: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	121, // 26: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	115, // 27: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	115, // 28: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	122, // 29: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	120, // 19: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	121, // 20: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	120, // 21: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	122, // 22: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	123, // 23: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
+	119, // 24: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	122, // 25: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	124, // 26: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	118, // 27: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	118, // 28: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	125, // 29: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
 	11,  // 30: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
 	32,  // 31: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	114, // 32: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	123, // 33: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	124, // 34: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	125, // 35: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	126, // 36: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	127, // 37: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	127, // 38: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	128, // 39: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	129, // 40: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	129, // 41: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	130, // 42: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	131, // 43: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	117, // 32: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	126, // 33: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	127, // 34: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	128, // 35: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	129, // 36: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	130, // 37: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	130, // 38: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	131, // 39: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	132, // 40: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	132, // 41: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	133, // 42: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	134, // 43: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
 	52,  // 44: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	114, // 45: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	132, // 46: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	132, // 47: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	132, // 48: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	115, // 49: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	133, // 50: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	132, // 51: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	133, // 52: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	115, // 53: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	115, // 54: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	133, // 55: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	115, // 56: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
-	134, // 57: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
-	135, // 58: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
-	115, // 59: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
-	115, // 60: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
-	136, // 61: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
-	137, // 62: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
-	138, // 63: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
-	135, // 64: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
+	117, // 45: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	135, // 46: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	135, // 47: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	135, // 48: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	118, // 49: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	136, // 50: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	135, // 51: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	136, // 52: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	118, // 53: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	118, // 54: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	136, // 55: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	118, // 56: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
+	137, // 57: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
+	138, // 58: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
+	118, // 59: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
+	118, // 60: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
+	139, // 61: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
+	140, // 62: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
+	141, // 63: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
+	138, // 64: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
 	75,  // 65: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
 	77,  // 66: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
-	114, // 67: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
-	115, // 68: conductord.v1.ActivityResponse.since:type_name -> google.protobuf.Timestamp
-	116, // 69: conductord.v1.ActivityResponse.slot:type_name -> google.protobuf.Duration
+	117, // 67: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
+	118, // 68: conductord.v1.ActivityResponse.since:type_name -> google.protobuf.Timestamp
+	119, // 69: conductord.v1.ActivityResponse.slot:type_name -> google.protobuf.Duration
 	80,  // 70: conductord.v1.ActivityResponse.slots:type_name -> conductord.v1.ActivitySlot
 	85,  // 71: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
-	139, // 72: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
+	142, // 72: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
 	102, // 73: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
 	102, // 74: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
 	102, // 75: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
 	102, // 76: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
 	102, // 77: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	115, // 78: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	110, // 79: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	116, // 80: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	116, // 81: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
-	116, // 82: conductord.v1.StatusResponse.backup_age:type_name -> google.protobuf.Duration
-	104, // 83: conductord.v1.PullStepsRequest.holds:type_name -> conductord.v1.HeldStep
-	116, // 84: conductord.v1.PullStepsRequest.wait:type_name -> google.protobuf.Duration
-	140, // 85: conductord.v1.HeldStep.id:type_name -> conductord.v1.StepAttempt
-	141, // 86: conductord.v1.PullStepsResponse.work:type_name -> conductord.v1.StepWork
-	140, // 87: conductord.v1.PullStepsResponse.stop:type_name -> conductord.v1.StepAttempt
-	142, // 88: conductord.v1.ReportStepRequest.outcome:type_name -> conductord.v1.StepOutcome
-	116, // 89: conductord.v1.ReportStepRequest.wait:type_name -> google.protobuf.Duration
-	141, // 90: conductord.v1.OfferStepRequest.work:type_name -> conductord.v1.StepWork
-	115, // 91: conductord.v1.OfferStepRequest.since:type_name -> google.protobuf.Timestamp
-	116, // 92: conductord.v1.OfferStepRequest.wait:type_name -> google.protobuf.Duration
-	142, // 93: conductord.v1.OfferStepResponse.outcome:type_name -> conductord.v1.StepOutcome
-	6,   // 94: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	9,   // 95: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	11,  // 96: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	13,  // 97: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	15,  // 98: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	18,  // 99: conductord.v1.BoardService.ReadLogs:input_type -> conductord.v1.ReadLogsRequest
-	21,  // 100: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	143, // 101: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
-	24,  // 102: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	144, // 103: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
-	26,  // 104: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	145, // 105: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
-	145, // 106: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
-	145, // 107: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
-	146, // 108: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
-	146, // 109: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
-	146, // 110: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
-	147, // 111: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	148, // 112: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	146, // 113: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
-	146, // 114: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
-	28,  // 115: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	0,   // 116: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
-	30,  // 117: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	33,  // 118: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	149, // 119: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
-	2,   // 120: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	4,   // 121: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	150, // 122: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	151, // 123: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	149, // 124: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	149, // 125: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	149, // 126: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
-	37,  // 127: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	39,  // 128: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	152, // 129: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	153, // 130: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
-	40,  // 131: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	42,  // 132: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	154, // 133: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	154, // 134: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
-	35,  // 135: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	129, // 136: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
-	44,  // 137: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	46,  // 138: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	48,  // 139: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	50,  // 140: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	155, // 141: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
-	53,  // 142: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	156, // 143: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
-	55,  // 144: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	57,  // 145: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	157, // 146: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
-	59,  // 147: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	60,  // 148: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	62,  // 149: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	158, // 150: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
-	159, // 151: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
-	160, // 152: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
-	161, // 153: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
-	162, // 154: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
-	64,  // 155: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
-	163, // 156: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
-	164, // 157: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
-	66,  // 158: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
-	68,  // 159: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
-	70,  // 160: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
-	136, // 161: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
-	72,  // 162: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
-	74,  // 163: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	100, // 164: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	98,  // 165: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
-	96,  // 166: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
-	81,  // 167: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
-	78,  // 168: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
-	83,  // 169: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
-	86,  // 170: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
-	88,  // 171: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
-	90,  // 172: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
-	92,  // 173: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
-	94,  // 174: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
-	103, // 175: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
-	106, // 176: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
-	108, // 177: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
-	7,   // 178: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	10,  // 179: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	12,  // 180: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	14,  // 181: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	17,  // 182: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	20,  // 183: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
-	22,  // 184: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	23,  // 185: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	25,  // 186: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	165, // 187: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	27,  // 188: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	165, // 189: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	165, // 190: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	165, // 191: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	165, // 192: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	165, // 193: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	165, // 194: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	165, // 195: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	166, // 196: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	165, // 197: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
-	165, // 198: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	29,  // 199: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	1,   // 200: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
-	31,  // 201: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	34,  // 202: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	165, // 203: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	3,   // 204: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	5,   // 205: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	165, // 206: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	165, // 207: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	165, // 208: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	165, // 209: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	165, // 210: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	38,  // 211: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	165, // 212: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	165, // 213: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	165, // 214: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	41,  // 215: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	43,  // 216: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	165, // 217: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	165, // 218: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	36,  // 219: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	165, // 220: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	45,  // 221: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	47,  // 222: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	49,  // 223: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	51,  // 224: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	165, // 225: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	54,  // 226: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	165, // 227: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	56,  // 228: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	58,  // 229: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	165, // 230: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	165, // 231: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	61,  // 232: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	63,  // 233: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	165, // 234: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
-	165, // 235: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
-	165, // 236: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
-	165, // 237: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
-	165, // 238: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
-	65,  // 239: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
-	165, // 240: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
-	165, // 241: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
-	67,  // 242: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
-	69,  // 243: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
-	71,  // 244: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
-	165, // 245: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
-	73,  // 246: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
-	76,  // 247: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	101, // 248: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	99,  // 249: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
-	97,  // 250: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
-	82,  // 251: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
-	79,  // 252: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
-	84,  // 253: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
-	87,  // 254: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
-	89,  // 255: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
-	91,  // 256: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
-	93,  // 257: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
-	95,  // 258: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
-	105, // 259: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
-	107, // 260: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
-	109, // 261: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
-	178, // [178:262] is the sub-list for method output_type
-	94,  // [94:178] is the sub-list for method input_type
-	94,  // [94:94] is the sub-list for extension type_name
-	94,  // [94:94] is the sub-list for extension extendee
-	0,   // [0:94] is the sub-list for field type_name
+	118, // 78: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	113, // 79: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	119, // 80: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	119, // 81: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
+	119, // 82: conductord.v1.StatusResponse.backup_age:type_name -> google.protobuf.Duration
+	105, // 83: conductord.v1.ListWorkersResponse.workers:type_name -> conductord.v1.LiveWorker
+	131, // 84: conductord.v1.LiveWorker.entity:type_name -> conductord.v1.Entity
+	118, // 85: conductord.v1.LiveWorker.heard:type_name -> google.protobuf.Timestamp
+	118, // 86: conductord.v1.LiveWorker.aside:type_name -> google.protobuf.Timestamp
+	118, // 87: conductord.v1.LiveWorker.trial:type_name -> google.protobuf.Timestamp
+	107, // 88: conductord.v1.PullStepsRequest.holds:type_name -> conductord.v1.HeldStep
+	119, // 89: conductord.v1.PullStepsRequest.wait:type_name -> google.protobuf.Duration
+	143, // 90: conductord.v1.HeldStep.id:type_name -> conductord.v1.StepAttempt
+	144, // 91: conductord.v1.PullStepsResponse.work:type_name -> conductord.v1.StepWork
+	143, // 92: conductord.v1.PullStepsResponse.stop:type_name -> conductord.v1.StepAttempt
+	145, // 93: conductord.v1.ReportStepRequest.outcome:type_name -> conductord.v1.StepOutcome
+	119, // 94: conductord.v1.ReportStepRequest.wait:type_name -> google.protobuf.Duration
+	144, // 95: conductord.v1.OfferStepRequest.work:type_name -> conductord.v1.StepWork
+	118, // 96: conductord.v1.OfferStepRequest.since:type_name -> google.protobuf.Timestamp
+	119, // 97: conductord.v1.OfferStepRequest.wait:type_name -> google.protobuf.Duration
+	145, // 98: conductord.v1.OfferStepResponse.outcome:type_name -> conductord.v1.StepOutcome
+	6,   // 99: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	9,   // 100: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	11,  // 101: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	13,  // 102: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	15,  // 103: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	18,  // 104: conductord.v1.BoardService.ReadLogs:input_type -> conductord.v1.ReadLogsRequest
+	21,  // 105: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	146, // 106: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
+	24,  // 107: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	147, // 108: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
+	26,  // 109: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	148, // 110: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
+	148, // 111: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
+	148, // 112: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
+	149, // 113: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
+	149, // 114: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
+	149, // 115: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
+	150, // 116: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	151, // 117: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	149, // 118: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
+	149, // 119: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
+	28,  // 120: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	0,   // 121: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
+	30,  // 122: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	33,  // 123: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	152, // 124: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	2,   // 125: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	4,   // 126: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	153, // 127: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	154, // 128: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	152, // 129: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	152, // 130: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	152, // 131: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	37,  // 132: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	39,  // 133: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	155, // 134: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	156, // 135: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	40,  // 136: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	42,  // 137: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	157, // 138: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	157, // 139: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	35,  // 140: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	132, // 141: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	44,  // 142: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	46,  // 143: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	48,  // 144: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	50,  // 145: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	158, // 146: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	53,  // 147: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	159, // 148: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	55,  // 149: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	57,  // 150: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	160, // 151: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	59,  // 152: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	60,  // 153: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	62,  // 154: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	161, // 155: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
+	162, // 156: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
+	163, // 157: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
+	164, // 158: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
+	165, // 159: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
+	64,  // 160: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
+	166, // 161: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
+	167, // 162: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
+	66,  // 163: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
+	68,  // 164: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
+	70,  // 165: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
+	139, // 166: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
+	72,  // 167: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
+	74,  // 168: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	100, // 169: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	98,  // 170: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
+	96,  // 171: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
+	81,  // 172: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
+	78,  // 173: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
+	83,  // 174: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
+	86,  // 175: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
+	88,  // 176: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
+	90,  // 177: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
+	92,  // 178: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
+	94,  // 179: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
+	106, // 180: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
+	109, // 181: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
+	111, // 182: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
+	103, // 183: conductord.v1.WorkerService.List:input_type -> conductord.v1.ListWorkersRequest
+	7,   // 184: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	10,  // 185: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	12,  // 186: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	14,  // 187: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	17,  // 188: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	20,  // 189: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
+	22,  // 190: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	23,  // 191: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	25,  // 192: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	168, // 193: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	27,  // 194: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	168, // 195: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	168, // 196: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	168, // 197: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	168, // 198: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	168, // 199: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	168, // 200: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	168, // 201: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	169, // 202: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	168, // 203: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
+	168, // 204: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	29,  // 205: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	1,   // 206: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
+	31,  // 207: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	34,  // 208: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	168, // 209: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	3,   // 210: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	5,   // 211: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	168, // 212: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	168, // 213: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	168, // 214: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	168, // 215: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	168, // 216: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	38,  // 217: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	168, // 218: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	168, // 219: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	168, // 220: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	41,  // 221: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	43,  // 222: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	168, // 223: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	168, // 224: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	36,  // 225: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	168, // 226: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	45,  // 227: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	47,  // 228: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	49,  // 229: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	51,  // 230: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	168, // 231: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	54,  // 232: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	168, // 233: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	56,  // 234: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	58,  // 235: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	168, // 236: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	168, // 237: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	61,  // 238: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	63,  // 239: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	168, // 240: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
+	168, // 241: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
+	168, // 242: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
+	168, // 243: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
+	168, // 244: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
+	65,  // 245: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
+	168, // 246: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
+	168, // 247: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
+	67,  // 248: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
+	69,  // 249: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
+	71,  // 250: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
+	168, // 251: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
+	73,  // 252: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
+	76,  // 253: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	101, // 254: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	99,  // 255: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
+	97,  // 256: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
+	82,  // 257: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
+	79,  // 258: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
+	84,  // 259: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
+	87,  // 260: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
+	89,  // 261: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
+	91,  // 262: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
+	93,  // 263: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
+	95,  // 264: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
+	108, // 265: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
+	110, // 266: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
+	112, // 267: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
+	104, // 268: conductord.v1.WorkerService.List:output_type -> conductord.v1.ListWorkersResponse
+	184, // [184:269] is the sub-list for method output_type
+	99,  // [99:184] is the sub-list for method input_type
+	99,  // [99:99] is the sub-list for extension type_name
+	99,  // [99:99] is the sub-list for extension extendee
+	0,   // [0:99] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -7668,7 +7881,7 @@ func file_conductord_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   111,
+			NumMessages:   114,
 			NumExtensions: 0,
 			NumServices:   8,
 		},

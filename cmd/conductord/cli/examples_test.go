@@ -39,6 +39,7 @@ func TestExamples(t *testing.T) {
 	shown := 0
 	eachCommand(newTree(), func(cmd *cobra.Command) {
 		switch {
+		case cmd.CommandPath() == "conductord worker": // does something, and has a verb too
 		case cmd.HasSubCommands() && cmd.Example != "":
 			t.Errorf("%s does nothing, and has the example %s", cmd.CommandPath(), cmd.Example)
 		case !cmd.HasSubCommands() && cmd.Example == "":

@@ -64,6 +64,7 @@ func workerCommand(p *cli.Program) *cobra.Command {
 	flags.DurationVar(&f.worker.Drain, "drain-timeout", 0, "stop running steps this long after SIGTERM (default when they have finished)")
 	flags.StringVar(&f.level, "log-level", "info", "trace, debug, info, warn or error")
 	_ = cmd.MarkFlagRequired("handlers")
+	cmd.AddCommand(p.WorkerListCommand())
 	return cmd
 }
 

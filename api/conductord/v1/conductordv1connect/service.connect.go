@@ -250,6 +250,8 @@ const (
 	WorkerServiceReportProcedure = "/conductord.v1.WorkerService/Report"
 	// WorkerServiceOfferProcedure is the fully-qualified name of the WorkerService's Offer RPC.
 	WorkerServiceOfferProcedure = "/conductord.v1.WorkerService/Offer"
+	// WorkerServiceListProcedure is the fully-qualified name of the WorkerService's List RPC.
+	WorkerServiceListProcedure = "/conductord.v1.WorkerService/List"
 )
 
 // BoardServiceClient is a client for the conductord.v1.BoardService service.
@@ -2804,6 +2806,8 @@ type WorkerServiceClient interface {
 	Report(context.Context, *connect.Request[v1.ReportStepRequest]) (*connect.Response[v1.ReportStepResponse], error)
 	// Offer is for conductors: it waits until a worker takes an attempt, or has reported.
 	Offer(context.Context, *connect.Request[v1.OfferStepRequest]) (*connect.Response[v1.OfferStepResponse], error)
+	// List says which workers live, and what the leader remembers of them.
+	List(context.Context, *connect.Request[v1.ListWorkersRequest]) (*connect.Response[v1.ListWorkersResponse], error)
 }
 
 // NewWorkerServiceClient constructs a client for the conductord.v1.WorkerService service. By
@@ -2835,6 +2839,12 @@ func NewWorkerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(workerServiceMethods.ByName("Offer")),
 			connect.WithClientOptions(opts...),
 		),
+		list: connect.NewClient[v1.ListWorkersRequest, v1.ListWorkersResponse](
+			httpClient,
+			baseURL+WorkerServiceListProcedure,
+			connect.WithSchema(workerServiceMethods.ByName("List")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -2843,6 +2853,7 @@ type workerServiceClient struct {
 	pull   *connect.Client[v1.PullStepsRequest, v1.PullStepsResponse]
 	report *connect.Client[v1.ReportStepRequest, v1.ReportStepResponse]
 	offer  *connect.Client[v1.OfferStepRequest, v1.OfferStepResponse]
+	list   *connect.Client[v1.ListWorkersRequest, v1.ListWorkersResponse]
 }
 
 // Pull calls conductord.v1.WorkerService.Pull.
@@ -2860,6 +2871,11 @@ func (c *workerServiceClient) Offer(ctx context.Context, req *connect.Request[v1
 	return c.offer.CallUnary(ctx, req)
 }
 
+// List calls conductord.v1.WorkerService.List.
+func (c *workerServiceClient) List(ctx context.Context, req *connect.Request[v1.ListWorkersRequest]) (*connect.Response[v1.ListWorkersResponse], error) {
+	return c.list.CallUnary(ctx, req)
+}
+
 // WorkerServiceHandler is an implementation of the conductord.v1.WorkerService service.
 type WorkerServiceHandler interface {
 	// Pull gives a worker attempts to make. It names those that the worker holds, so that
@@ -2870,6 +2886,8 @@ type WorkerServiceHandler interface {
 	Report(context.Context, *connect.Request[v1.ReportStepRequest]) (*connect.Response[v1.ReportStepResponse], error)
 	// Offer is for conductors: it waits until a worker takes an attempt, or has reported.
 	Offer(context.Context, *connect.Request[v1.OfferStepRequest]) (*connect.Response[v1.OfferStepResponse], error)
+	// List says which workers live, and what the leader remembers of them.
+	List(context.Context, *connect.Request[v1.ListWorkersRequest]) (*connect.Response[v1.ListWorkersResponse], error)
 }
 
 // NewWorkerServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -2897,6 +2915,12 @@ func NewWorkerServiceHandler(svc WorkerServiceHandler, opts ...connect.HandlerOp
 		connect.WithSchema(workerServiceMethods.ByName("Offer")),
 		connect.WithHandlerOptions(opts...),
 	)
+	workerServiceListHandler := connect.NewUnaryHandler(
+		WorkerServiceListProcedure,
+		svc.List,
+		connect.WithSchema(workerServiceMethods.ByName("List")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/conductord.v1.WorkerService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case WorkerServicePullProcedure:
@@ -2905,6 +2929,8 @@ func NewWorkerServiceHandler(svc WorkerServiceHandler, opts ...connect.HandlerOp
 			workerServiceReportHandler.ServeHTTP(w, r)
 		case WorkerServiceOfferProcedure:
 			workerServiceOfferHandler.ServeHTTP(w, r)
+		case WorkerServiceListProcedure:
+			workerServiceListHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -2924,4 +2950,8 @@ func (UnimplementedWorkerServiceHandler) Report(context.Context, *connect.Reques
 
 func (UnimplementedWorkerServiceHandler) Offer(context.Context, *connect.Request[v1.OfferStepRequest]) (*connect.Response[v1.OfferStepResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.WorkerService.Offer is not implemented"))
+}
+
+func (UnimplementedWorkerServiceHandler) List(context.Context, *connect.Request[v1.ListWorkersRequest]) (*connect.Response[v1.ListWorkersResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.WorkerService.List is not implemented"))
 }

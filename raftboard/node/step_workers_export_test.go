@@ -1,0 +1,112 @@
+package node
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/steps"
+	"github.com/conductord/conductord/logbook"
+)
+
+// The times of stepWorkers.
+const (
+	ElsewhereTime = elsewhereTime
+	AsideFirst    = asideFirst
+)
+
+// StepMatch is stepOffers with workers and steps that are known by one word.
+type StepMatch struct {
+	offers   *stepOffers
+	flow     logbook.FlowID
+	sessions map[string]jobs.SessionID // by the name of the worker
+	waiting  map[string]*stepOffer
+}
+
+func NewStepMatch() *StepMatch {
+	return &StepMatch{offers: newStepOffers(hclog.NewNullLogger()), flow: logbook.NewFlowID(), sessions: map[string]jobs.SessionID{}, waiting: map[string]*stepOffer{}}
+}
+
+// Pull has a worker wait for one attempt at a step of a type.
+func (m *StepMatch) Pull(name, kind string) {
+	if m.sessions[name].IsZero() {
+		m.sessions[name] = jobs.NewSessionID()
+	}
+	m.offers.pull(&stepPull{
+		session: m.sessions[name], worker: jobs.Entity{Name: name, JobKinds: []string{kind}}, free: 1, sees: func(string) bool { return true },
+		promised: make(chan struct{}), answer: make(chan *conductordv1.PullStepsResponse, 1),
+	})
+}
+
+// Offer offers an attempt at which workers have failed before.
+func (m *StepMatch) Offer(step, kind string, failed ...string) {
+	o := &stepOffer{answer: make(chan steps.Answer, 1), work: &conductordv1.StepWork{}}
+	o.offer.Work = steps.Work{ID: steps.ID{Flow: m.flow, Step: step, Action: logbook.ActionExecute, Attempt: 1 + len(failed)}, Type: kind}
+	for _, name := range failed {
+		o.failed = append(o.failed, m.sessions[name])
+	}
+	m.waiting[step] = o
+	if err := m.offers.offer(o); err != nil {
+		panic(err)
+	}
+}
+
+// Taken looks again for a worker, and returns the name of the one that gets the step.
+func (m *StepMatch) Taken(step string) string {
+	o := m.waiting[step]
+	m.offers.place(o)
+	select {
+	case answer := <-o.answer:
+		for name, session := range m.sessions {
+			if session == answer.Worker {
+				m.offers.withdraw(o)
+				return name
+			}
+		}
+	default:
+	}
+	return ""
+}
+
+// Ends has a worker end an attempt with a failure, or with none.
+func (m *StepMatch) Ends(name, step string, failure *logbook.Failure) {
+	o := *m.waiting[step]
+	o.offer.Worker, o.done, o.answer = m.sessions[name], false, make(chan steps.Answer, 1)
+	if err := m.offers.offer(&o); err != nil {
+		panic(err)
+	}
+	m.offers.report(m.sessions[name], &steps.Outcome{ID: o.offer.Work.ID, Done: true, Failure: failure})
+	m.offers.withdraw(&o)
+}
+
+// Dies ends the session of a worker, with the step that it has.
+func (m *StepMatch) Dies(name, step string) {
+	o := *m.waiting[step]
+	o.offer.Worker, o.done, o.answer = m.sessions[name], false, make(chan steps.Answer, 1)
+	if err := m.offers.offer(&o); err != nil {
+		panic(err)
+	}
+	m.offers.ended([]jobs.SessionID{m.sessions[name]})
+	m.offers.withdraw(&o)
+}
+
+// Returns gives a worker a new session under its name. Its old one keeps the name with a mark.
+func (m *StepMatch) Returns(name string) {
+	m.sessions[name+"'"], m.sessions[name] = m.sessions[name], jobs.NewSessionID()
+}
+
+// Aside are the workers that are set aside.
+func (m *StepMatch) Aside() string {
+	var names []string
+	for name, session := range m.sessions {
+		live := m.offers.live(&jobs.Entity{Session: session}, m.offers.workers.known[session].heard)
+		if !live.Aside.IsZero() {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}

@@ -1,0 +1,141 @@
+package node_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/node"
+)
+
+// TestNewAttemptsGoElsewhere holds which of the workers a and b gets an attempt, at once and
+// when the time for others is over.
+func TestNewAttemptsGoElsewhere(t *testing.T) {
+	for _, row := range []struct {
+		name, workers, failed string // a letter each
+		restarts              bool   // those that have failed
+		at, later             string
+	}{
+		{"the first attempt", "ab", "", false, "a", ""},
+		{"the other has failed", "ab", "b", false, "a", ""},
+		{"the first has failed", "ab", "a", false, "b", ""},
+		{"both have failed", "ab", "ab", false, "", "a"},
+		{"the only one has failed", "a", "a", false, "", "a"},
+		{"it comes back under its name", "ab", "a", true, "b", ""},
+		{"it comes back, and is the only one", "a", "a", true, "", "a"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := node.NewStepMatch()
+				var failed []string
+				for _, name := range row.failed {
+					m.Pull(string(name), "k")
+					failed = append(failed, string(name))
+				}
+				if row.restarts {
+					m.Offer("s", "k")
+					m.Dies(row.failed, "s")
+					m.Returns(row.failed)
+					failed = []string{row.failed + "'"}
+				}
+				for _, name := range row.workers {
+					m.Pull(string(name), "k")
+				}
+				m.Offer("s", "k", failed...)
+				if got := m.Taken("s"); got != row.at {
+					t.Errorf("%q gets it at once, want %q", got, row.at)
+				}
+				time.Sleep(node.ElsewhereTime)
+				if got := m.Taken("s"); got != row.later {
+					t.Errorf("%q gets it later, want %q", got, row.later)
+				}
+			})
+		})
+	}
+}
+
+// TestWorkersAreSetAside holds when a worker that has waited longest gets nothing, and when
+// it gets steps again.
+func TestWorkersAreSetAside(t *testing.T) {
+	broken, bad := &logbook.Failure{Kind: "error"}, &logbook.Failure{Kind: "error", Permanent: true}
+	fails := func(m *node.StepMatch, name string, steps int, failure *logbook.Failure) {
+		for i := range steps {
+			step := fmt.Sprint(name, i)
+			m.Offer(step, "k")
+			if got := m.Taken(step); got != name {
+				panic(got + " has it, want " + name)
+			}
+			m.Ends(name, step, failure)
+			m.Pull(name, "k")
+		}
+	}
+	for _, row := range []struct {
+		name   string
+		before func(m *node.StepMatch)
+		other  bool // there is another worker, b
+		wait   time.Duration
+		aside  string
+		taker  string
+	}{
+		{"four failures", func(m *node.StepMatch) { fails(m, "a", 4, broken) }, true, 0, "", "a"},
+		{"five failures", func(m *node.StepMatch) { fails(m, "a", 5, broken) }, true, 0, "a", "b"},
+		{"five failures, and alone", func(m *node.StepMatch) { fails(m, "a", 5, broken) }, false, 0, "a", "a"},
+		{"permanent failures", func(m *node.StepMatch) { fails(m, "a", 9, bad) }, true, 0, "", "a"},
+		{"a success between", func(m *node.StepMatch) {
+			fails(m, "a", 4, broken)
+			fails(m, "a", 1, nil)
+			fails(m, "a", 4, broken)
+		}, true, 0, "", "a"},
+		{"failures at one step", func(m *node.StepMatch) {
+			for range 9 {
+				fails(m, "a", 1, broken)
+			}
+		}, true, 0, "", "a"},
+		{"on trial", func(m *node.StepMatch) { fails(m, "a", 5, broken) }, true, node.AsideFirst, "a", "a"},
+		{"failed on trial", func(m *node.StepMatch) {
+			fails(m, "a", 5, broken)
+			time.Sleep(node.AsideFirst)
+			fails(m, "a", 1, broken)
+		}, true, node.AsideFirst, "a", "b"},
+		{"failed on trial, and long after", func(m *node.StepMatch) {
+			fails(m, "a", 5, broken)
+			time.Sleep(node.AsideFirst)
+			fails(m, "a", 1, broken)
+		}, true, 2 * node.AsideFirst, "a", "a"},
+		{"good on trial", func(m *node.StepMatch) {
+			fails(m, "a", 5, broken)
+			time.Sleep(node.AsideFirst)
+			fails(m, "a", 1, nil)
+		}, true, 0, "", "a"},
+		{"one session is lost with a step, five times", func(m *node.StepMatch) {
+			for i := range 5 {
+				m.Offer(fmt.Sprint(i), "k")
+				m.Dies("a", fmt.Sprint(i))
+				m.Returns("a")
+				m.Pull("a", "k")
+			}
+		}, true, 0, "a a'", "b"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := node.NewStepMatch()
+				m.Pull("a", "k")
+				row.before(m)
+				time.Sleep(row.wait)
+				m.Pull("a", "k")
+				if row.other {
+					m.Pull("b", "k")
+				}
+				if got := m.Aside(); got != row.aside {
+					t.Errorf("aside: %q, want %q", got, row.aside)
+				}
+				m.Offer("next", "k")
+				if got := m.Taken("next"); got != row.taker {
+					t.Errorf("%q gets the next step, want %q", got, row.taker)
+				}
+			})
+		})
+	}
+}
