@@ -87,6 +87,8 @@ func (w *stepWorker) run(t *liveSession, h *heldStep) steps.Outcome {
 	outcome.Stderr, _ = call.Stderr()
 	if err == nil {
 		outcome.Result, err = w.encode(result)
+	} else if h.ctx.Err() == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = flow.Fail(logbook.FailureTimeout, err) // the conductor's own time may be up a little later
 	}
 	if said, notYet := flow.AsNotYet(err); notYet {
 		outcome.NotYet = said.After

@@ -17,6 +17,7 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/cmd/conductord/daemon"
 	"github.com/conductord/conductord/cmd/conductord/demo"
+	"github.com/conductord/conductord/cmd/conductord/steptest"
 )
 
 func main() {
@@ -35,7 +36,7 @@ func main() {
 			return width
 		}
 	}
-	program.Commands = append(daemon.Commands(&program), demo.Command(&program))
+	program.Commands = append(daemon.Commands(&program), demo.Command(&program), steptest.Command(&program))
 	os.Exit(run(&program, os.Args[1:]))
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/cmd/conductord/daemon"
 	"github.com/conductord/conductord/cmd/conductord/demo"
+	"github.com/conductord/conductord/cmd/conductord/steptest"
 )
 
 func main() {
@@ -32,7 +33,7 @@ func main() {
 
 func write(dir string) error {
 	program := cli.Program{}
-	program.Commands = append(daemon.Commands(&program), demo.Command(&program))
+	program.Commands = append(daemon.Commands(&program), demo.Command(&program), steptest.Command(&program))
 	root := program.Root()
 	root.InitDefaultCompletionCmd()
 	// The date of the commit: pages built twice are the same.

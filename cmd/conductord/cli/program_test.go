@@ -18,6 +18,7 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/cmd/conductord/daemon"
 	"github.com/conductord/conductord/cmd/conductord/demo"
+	"github.com/conductord/conductord/cmd/conductord/steptest"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
@@ -64,7 +65,7 @@ func runWith(t *testing.T, ctx context.Context, cluster cli.Cluster, change func
 
 // addCommands adds the commands of the other packages, as main does.
 func addCommands(program *cli.Program) {
-	program.Commands = append(daemon.Commands(program), demo.Command(program))
+	program.Commands = append(daemon.Commands(program), demo.Command(program), steptest.Command(program))
 }
 
 // readJSON reads the document of a thing, which is an API message.

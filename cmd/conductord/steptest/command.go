@@ -1,0 +1,218 @@
+// Package steptest plays a node against a step worker, and says which rules of step workers it keeps.
+//
+// The node and its conductor are real. A tap between the node and the worker sees each call.
+package steptest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+)
+
+// ruleTime bounds the test of one rule.
+const ruleTime = 30 * time.Second
+
+// Verdicts.
+const (
+	verdictOK   = "ok"
+	verdictFail = "FAIL"
+	verdictSkip = "skip"
+)
+
+// verdict is how a worker keeps a rule.
+type verdict struct {
+	Rule     string  `json:"rule"`
+	Verdict  string  `json:"verdict"`
+	Seconds  float64 `json:"seconds,omitempty"`
+	Why      string  `json:"why,omitempty"` // it was skipped
+	Expected string  `json:"expected,omitempty"`
+	Got      string  `json:"got,omitempty"`
+	See      string  `json:"see,omitempty"` // the passage of docs/workers.md
+}
+
+// report is all verdicts.
+type report struct {
+	Passed bool      `json:"passed"`
+	Rules  []verdict `json:"rules"`
+}
+
+func (r *report) broken() (n int) {
+	for i := range r.Rules {
+		if r.Rules[i].Verdict == verdictFail {
+			n++
+		}
+	}
+	return n
+}
+
+// tester is the flags of one run.
+type tester struct {
+	program *cli.Program
+	handler string
+	only    []string
+}
+
+// Command is `conductord step`.
+func Command(p *cli.Program) *cobra.Command {
+	t := &tester{program: p}
+	cmd := &cobra.Command{
+		Use:   "test [--rule NAME] (--handler PATH | -- COMMAND…)",
+		Short: "Test a step worker, or a handler, against the rules for them",
+		Long: "Start a node in this process, run COMMAND as a step worker of it, and say which rules the worker keeps. COMMAND gets\n" +
+			"the address of the node as CONDUCTORD_SERVER, and no other variable of conductord. It does the types of steps that\n" +
+			"docs/workers.md lists under \"Conformance\". It must be the worker itself, since it gets SIGTERM; a shell uses exec.\n\n" +
+			"With --handler, test an executable. It is given the type of step as its first argument, the arguments on stdin, and\n" +
+			"all that a handler of a flow is given. Rules of the protocol are skipped then.\n\n" +
+			"The exit code is 0 only if all rules that are not skipped hold. It takes less than a minute.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := t.check(args); err != nil {
+				return cli.UsageError(err)
+			}
+			return t.run(cmd.Context(), args)
+		},
+	}
+	cmd.Flags().StringVar(&t.handler, "handler", "", "test this executable as a handler")
+	cmd.Flags().StringSliceVar(&t.only, "rule", nil, "test only this rule; repeat it or separate several by commas")
+	return cli.Noun("step", "Test the programs that do steps", cmd)
+}
+
+func (t *tester) check(command []string) error {
+	if (t.handler == "") == (len(command) == 0) {
+		return errors.New("name either a worker, as `-- COMMAND…`, or a handler, as --handler PATH")
+	}
+	var names []string
+	for _, r := range rules() {
+		names = append(names, r.name)
+	}
+	for _, name := range t.only {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("--rule names %.64q; the rules are %s", name, strings.Join(names, ", "))
+		}
+	}
+	return nil
+}
+
+func (t *tester) run(ctx context.Context, command []string) (err error) {
+	c, err := openCluster(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	var w *worker
+	if t.handler == "" {
+		w, err = startWorker(command, c.address)
+	} else if t.handler, err = filepath.Abs(t.handler); err == nil {
+		w, err = startHandler(t.handler, c)
+	}
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	entity, err := w.registered(ctx, c, registerTime)
+	if err != nil {
+		return err
+	}
+	said := t.judge(ctx, &trial{cluster: c, worker: w, entity: entity})
+	if t.program.JSON() {
+		if err := t.program.WriteJSON(said); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if !said.Passed {
+		return fmt.Errorf("rules that do not hold: %d of %d", said.broken(), len(said.Rules))
+	}
+	return nil
+}
+
+// judge tests all rules, and writes each verdict when it is known.
+func (t *tester) judge(ctx context.Context, trial *trial) report {
+	said := report{Passed: true}
+	over := false // the worker has ended
+	for _, r := range rules() {
+		v := verdict{Rule: r.name, Verdict: verdictSkip}
+		switch {
+		case len(t.only) > 0 && !slices.Contains(t.only, r.name):
+			continue
+		case trial.worker.process == nil && !r.handler:
+			v.Why = "handlers have nothing to do with it"
+		case over:
+			v.Why = "the worker has ended"
+		default:
+			v = r.judge(ctx, trial)
+		}
+		select {
+		case <-trial.worker.ended:
+			over = true
+		default:
+		}
+		if ctx.Err() != nil {
+			said.Passed = false
+			return said
+		}
+		said.Passed = said.Passed && v.Verdict != verdictFail
+		said.Rules = append(said.Rules, v)
+		if !t.program.JSON() {
+			_ = t.program.WriteLines(v.lines()) // the exit code says it too
+		} else if t.program.Terminal {
+			t.program.Note("%s", v.lines()[0])
+		}
+	}
+	return said
+}
+
+func (r *rule) judge(ctx context.Context, trial *trial) verdict {
+	began := time.Now()
+	limited, cancel := context.WithTimeoutCause(ctx, ruleTime, fmt.Errorf("the test of the rule took more than %s", ruleTime))
+	defer cancel()
+	limited, end := context.WithCancelCause(limited)
+	defer end(nil)
+	tested := make(chan struct{})
+	defer close(tested)
+	if r.name != ruleSigterm {
+		go func() { // ends with the test
+			select {
+			case <-trial.worker.ended:
+				end(trial.worker.end())
+			case <-tested:
+			}
+		}()
+	}
+	err := r.test(limited, trial)
+	v := verdict{Rule: r.name, Verdict: verdictOK, Seconds: time.Since(began).Round(time.Millisecond).Seconds()}
+	if err == nil {
+		return v
+	}
+	v.Verdict, v.See = verdictFail, r.passage
+	var fault *broken
+	switch {
+	case errors.As(err, &fault):
+		v.Expected, v.Got = fault.expected, fault.got
+	case limited.Err() != nil:
+		v.Expected, v.Got = "that the step ends", context.Cause(limited).Error()
+	default:
+		v.Expected, v.Got = "that the test can be made", err.Error()
+	}
+	return v
+}
+
+// lines are what people read.
+func (v *verdict) lines() []string {
+	switch v.Verdict {
+	case verdictOK:
+		return []string{fmt.Sprintf("ok   %-10s  %.1f s", v.Rule, v.Seconds)}
+	case verdictSkip:
+		return []string{fmt.Sprintf("skip %-10s  %s", v.Rule, v.Why)}
+	}
+	return []string{"FAIL " + v.Rule, "     expected: " + v.Expected, "     got:      " + v.Got, "     see docs/workers.md: " + v.See}
+}

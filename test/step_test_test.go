@@ -1,0 +1,67 @@
+package test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestStepTest holds that the worker in Go and a handler in shell keep all rules, and that workers
+// with a fault break the rule for it and no other.
+func TestStepTest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it tests several workers for ten seconds each")
+	}
+	worker := filepath.Join(t.TempDir(), "conformance")
+	if said, err := exec.Command("go", "build", "-o", worker, modulePath+"/test/conformance").CombinedOutput(); err != nil {
+		t.Fatalf("cannot build the worker: %v: %s", err, said)
+	}
+	page, err := os.ReadFile("../docs/workers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const several = "--rule=text,failure,logs,once,slots,sigterm" // the tests of the others take longer
+	for _, row := range []struct {
+		name   string
+		args   []string
+		broken string // rules
+	}{
+		{"worker", []string{"--", worker}, ""},
+		{"handler", []string{"--handler", "conformance/handler.sh"}, ""},
+		{"reports twice", []string{several, "--", worker, "twice"}, "once"},
+		{"drops unicode", []string{several, "--", worker, "unicode"}, "text"},
+		{"ignores stops", []string{"--rule=text,stop", "--", worker, "stop"}, "stop"},
+		{"exceeds its slots", []string{several, "--", worker, "slots"}, "slots"},
+		{"exits with 3", []string{several, "--", worker, "exit"}, "sigterm"},
+		{"keeps lines for itself", []string{several, "--", worker, "logs"}, "logs"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			command := exec.CommandContext(within(t), binary, append([]string{"step", "test", "-o", "json"}, row.args...)...)
+			output, err := command.Output()
+			var exit *exec.ExitError
+			if errors.As(err, &exit) == (row.broken == "") {
+				t.Errorf("exit code: %v", err)
+			}
+			var said struct {
+				Passed bool
+				Rules  []struct{ Rule, Verdict, Expected, Got, See string }
+			}
+			if err := json.Unmarshal(output, &said); err != nil || said.Passed != (row.broken == "") {
+				t.Fatalf("it says %s (%v)", output, err)
+			}
+			for _, r := range said.Rules {
+				if bad := slices.Contains(strings.Fields(row.broken), r.Rule); bad != (r.Verdict == "FAIL") {
+					t.Errorf("%s is %s: expected %s, got %s", r.Rule, r.Verdict, r.Expected, r.Got)
+				} else if bad && (r.See == "" || !strings.Contains(string(page), r.See)) {
+					t.Errorf("%s names %q, which the page of workers does not have", r.Rule, r.See)
+				}
+			}
+		})
+	}
+}
