@@ -1,0 +1,252 @@
+"""One attempt at a step: the function runs in a thread, and another thread watches and reports it."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Dict, Optional
+
+from . import _transport
+from .client import duration, seconds_of
+from .errors import ConductordError, Fenced, Invalid, NotAllowed, NotFound, OverLimit, SessionExpired
+from .outcome import Cancelled, Failure, FailureRecord, Stopped, clip, of_failure, of_result, plain
+
+if TYPE_CHECKING:
+    from ._session import Session
+    from .worker import Worker
+
+TICK = 0.25  # seconds between two looks at what happens
+TELL_EVERY = 0.5  # seconds between reports of progress and lines
+TELL_WAIT = 2.0  # for the conductor; while a flow changes its owner there is none
+REPORT_WAIT = 10.0  # seconds of one report of an end
+CALL_TIME = 5.0
+GRACE = 3.0  # seconds that a cancelled function has, before Stopped is raised in it
+MAX_OUTPUT = 60 << 10  # bytes of lines in one report; the limit is 64 KiB
+MAX_BUFFER = 1 << 20  # bytes of lines that are not reported yet
+DROPPED = "[lines were dropped: more was written than could be reported]\n"
+
+
+class Context:
+    """What a function knows of its attempt. It gets one for a parameter of this type."""
+
+    def __init__(self, work: Dict[str, Any], cancelled: threading.Event):
+        id = work["id"]
+        self.job: str = work.get("job", "")
+        self.flow: str = id["flow"]
+        self.step: str = id["step"]
+        self.action: str = id["action"]
+        self.type: str = work["type"]
+        self.attempt = int(id.get("attempt", 1))  # from 1
+        self.asked = int(id.get("asked", 0))  # how often it has said "not yet"
+        self.round = int(work.get("round", 0))
+        self.key: str = work.get("key", "")  # the same in all attempts of a round: show it to systems that recognise repeats
+        self.token: str = work.get("token", "")  # show it to systems that refuse older ones
+        self.cancelled = cancelled  # set when the attempt must end
+        left = seconds_of(work.get("time_left"))
+        self.deadline: Optional[float] = None if left is None else time.monotonic() + left  # by time.monotonic; None: none
+        self._lock = threading.Lock()
+        self._progress: Optional[Dict[str, Any]] = None
+        self._output = bytearray()
+        self._dropped = False
+
+    def time_left(self) -> Optional[float]:
+        """Seconds until the deadline; None: there is none."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+    def progress(self, done: int, total: int = 0, details: Any = None) -> None:
+        """Say how far the attempt is; total 0: not known."""
+        if not 0 <= done < 1 << 63 or not 0 <= total < 1 << 63 or total and done > total:
+            raise ValueError("progress is %r of %r; it must be 0 or more, and at most the total" % (done, total))
+        news: Dict[str, Any] = {"done": int(done), "total": int(total)}
+        if details is not None:
+            news["details"] = plain(details)
+            _transport.encode(news)
+        with self._lock:
+            self._progress = news
+
+    def log(self, line: str) -> None:
+        """Write a line for ``conductord job logs``. Lines that cannot be reported now may be lost."""
+        data = (str(line).rstrip("\n") + "\n").encode("utf-8", "replace")
+        with self._lock:
+            if len(self._output) + len(data) > MAX_BUFFER:
+                self._dropped = True
+            else:
+                self._output += data
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep; raises Cancelled when the attempt must end."""
+        if self.cancelled.wait(seconds):
+            raise Cancelled()
+
+    def take_news(self) -> Dict[str, Any]:
+        """What is not reported yet, as fields of an outcome."""
+        news: Dict[str, Any] = {}
+        with self._lock:
+            if self._progress is not None:
+                news["progress"], self._progress = self._progress, None
+            end = len(self._output)
+            if end > MAX_OUTPUT:
+                end = self._output.rfind(b"\n", 0, MAX_OUTPUT) + 1 or MAX_OUTPUT
+            text = self._output[:end].decode("utf-8", "replace")
+            del self._output[:end]
+            if self._dropped and not self._output:
+                text, self._dropped = text + DROPPED, False
+            if text:
+                news["output"] = text
+        return news
+
+    def has_output(self) -> bool:
+        """Whether lines wait to be reported."""
+        with self._lock:
+            return bool(self._output)
+
+
+class Attempt:
+    """An attempt that a worker has been given, until its end is recorded or refused."""
+
+    def __init__(self, worker: Worker, session: Session, work: Dict[str, Any]):
+        self.id: Dict[str, Any] = work["id"]
+        self.cancelled = threading.Event()
+        self._worker, self._session, self._work = worker, session, work
+        self._context = Context(work, self.cancelled)
+        self._outcome: Optional[Dict[str, Any]] = None
+        self._asked_to_end = 0.0
+        name = "%s %s" % (self.id["action"], self.id["step"])
+        # Daemons: a function that ignores its end must not keep the process alive.
+        self._maker = threading.Thread(target=self._make, name="conductord " + name, daemon=True)
+        self._watcher = threading.Thread(target=self._watch, name="conductord watch " + name, daemon=True)
+
+    def start(self) -> None:
+        """Begin. It ends when the end is reported, or the session is over."""
+        self._watcher.start()
+
+    def cancel(self) -> None:
+        """Tell the function to end."""
+        if not self.cancelled.is_set():
+            self._asked_to_end = time.monotonic()
+            self.cancelled.set()
+
+    def join(self, timeout: float) -> None:
+        """Wait until it is over."""
+        self._watcher.join(timeout)
+
+    def running(self) -> bool:
+        """Whether the function still runs."""
+        return self._maker.is_alive()
+
+    def _make(self) -> None:
+        try:
+            self._outcome = self._call()
+        except BaseException as error:  # also SystemExit of the function: it is no reason to end the worker
+            self._outcome = of_failure(Cancelled("the function was stopped") if isinstance(error, Stopped) else error)
+
+    def _call(self) -> Dict[str, Any]:
+        work, given = self._work, None
+        function, signature = self._worker.function_of(work["type"], self.id["action"])
+        if self.id["action"] == "revert":
+            failure = work.get("failure")
+            given = {
+                "result": work.get("result"), "failure": FailureRecord.of(failure) if failure else None,
+                "failures": {f.get("step", ""): FailureRecord.of(f) for f in work.get("failures", [])},
+            }
+        return of_result(function(**signature.bind(work.get("arguments", {}), self._context, given)))
+
+    def _watch(self) -> None:
+        try:
+            self._see_through()
+        finally:
+            self._worker.drop(self)
+
+    def _see_through(self) -> None:
+        if self._session.may_start() and not self.cancelled.is_set():
+            self._maker.start()
+            self._follow()
+        if not self._session.failing():  # otherwise others may have it already: nothing to report
+            outcome = self._outcome or of_failure(Cancelled())
+            while self._context.has_output() and self._tell():
+                pass
+            for name, news in self._context.take_news().items():
+                outcome.setdefault(name, news)
+            self._report(outcome)
+
+    def _follow(self) -> None:
+        """Watch the function until it has ended."""
+        told, stopped, abandoned = time.monotonic(), False, 0.0
+        while self._maker.is_alive():
+            self._maker.join(TICK)
+            now = time.monotonic()
+            lost = self._session.failing()
+            if lost or self._context.deadline is not None and now >= self._context.deadline:
+                self.cancel()
+            if self.cancelled.is_set():
+                if not stopped and now - self._asked_to_end >= GRACE:
+                    stopped = True
+                    _raise_in(self._maker, Stopped)
+                if lost and now - self._asked_to_end >= 2 * GRACE:
+                    self._worker.logger.warning("a function goes on after its session is lost: %s", self._maker.name)
+                    return
+                if not abandoned and now - self._asked_to_end >= 10:
+                    abandoned = now
+                    self._worker.logger.warning("a function ignores that it was cancelled: %s", self._maker.name)
+            if now - told >= TELL_EVERY and not lost:
+                told = now
+                self._tell()
+
+    def _tell(self) -> bool:
+        """Report progress and lines. They are worth little: what cannot be reported now is lost."""
+        news = self._context.take_news()
+        if not news:
+            return False
+        request = {"session": self._session.id, "wait": duration(TELL_WAIT), "outcome": dict(news, id=self.id)}
+        try:
+            self._worker.client.call("WorkerService/Report", request, reads=True, patience=0, try_time=TELL_WAIT + 1)
+            return True
+        except (OverLimit, Invalid) as error:
+            self._worker.logger.warning("progress or lines are refused: %s", error)
+        except ConductordError as error:
+            self._worker.logger.debug("cannot report progress now: %s", error)
+        return False
+
+    def _report(self, outcome: Dict[str, Any]) -> None:
+        """Report the end until it is recorded, or refused for good."""
+        refused, pause = 0, 0.1
+        while not self._session.failing():
+            request = {"session": self._session.id, "wait": duration(REPORT_WAIT), "outcome": dict(outcome, id=self.id)}
+            try:
+                answer = self._worker.client.call("WorkerService/Report", request, reads=True, patience=0, try_time=REPORT_WAIT + CALL_TIME)
+                if answer.get("recorded"):
+                    return
+            except SessionExpired:
+                self._session.lose()
+                return
+            except (Fenced, NotAllowed, NotFound) as error:
+                self._worker.logger.info("the end of a step is not wanted any more: %s: %s", self._maker.name, error)
+                return
+            except (OverLimit, Invalid) as error:
+                refused += 1
+                if refused > 2:
+                    self._worker.logger.error("the end of a step is refused: %s: %s", self._maker.name, error)
+                    return
+                outcome = refusal(outcome, error, refused)
+                continue
+            except ConductordError as error:
+                self._worker.logger.warning("cannot report the end of a step now: %s: %s", self._maker.name, error)
+            time.sleep(pause)
+            pause = min(2 * pause, 2.0)
+
+
+def refusal(outcome: Dict[str, Any], error: ConductordError, times: int) -> Dict[str, Any]:
+    """The failure to report instead of an end that the node refuses, always the same way."""
+    kind = "over_limit" if isinstance(error, OverLimit) else "error"
+    message = "the node refuses the result: %s" % error
+    failed = outcome.get("failure")
+    if failed and times == 1:  # its details or its message: what is left says most
+        kind, message = failed["kind"], "%s (the node refuses the whole failure: %s)" % (clip(failed["message"], 512), error)
+    return of_failure(Failure(message, kind=kind, permanent=True if failed is None else bool(failed["permanent"])))
+
+
+def _raise_in(thread: threading.Thread, error: type) -> None:
+    """Raise an exception in a thread, at its next instruction of Python. A call into C ends first."""
+    if thread.ident is not None and hasattr(ctypes, "pythonapi"):
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(error))

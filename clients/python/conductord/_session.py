@@ -1,0 +1,62 @@
+"""The session of a worker: what it may do, by the age of its last acknowledged keep-alive."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Callable
+
+from .errors import ConductordError, SessionExpired
+
+if TYPE_CHECKING:
+    from .client import Client
+
+
+def boot_time() -> float:
+    """A clock that goes on while the machine is suspended, and that nobody sets."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+class Session:
+    """Keeps a session alive.
+
+    The worker counts from the sending of the last keep-alive that was acknowledged, the cluster
+    from its arrival, which is later: so the worker gives up first. From 0.6 of the TTL no attempt
+    begins, and from 0.8 on all attempts must end.
+    """
+
+    def __init__(self, client: Client, id: str, ttl: float, sent: float, clock: Callable[[], float] = boot_time):
+        self.id, self.ttl, self.renewed = id, ttl, sent
+        self._client, self._clock = client, clock
+        self._over = threading.Event()
+
+    def age(self) -> float:
+        """The share of the TTL that has passed; 1 if the session is over."""
+        return 1.0 if self._over.is_set() else min(1.0, (self._clock() - self.renewed) / self.ttl)
+
+    def may_start(self) -> bool:
+        """Whether an attempt may begin now."""
+        return self.age() < 0.6
+
+    def failing(self) -> bool:
+        """Whether all attempts must end, because others may get them soon. It stays so."""
+        if self.age() >= 0.8:
+            self._over.set()
+        return self._over.is_set()
+
+    def lose(self) -> None:
+        """Take the session for over."""
+        self._over.set()
+
+    def keep_alive(self) -> None:
+        """Send keep-alives until the session is over."""
+        while not self._over.wait(self.ttl / (5 if self.age() < 0.4 else 10)):
+            sent = self._clock()
+            try:
+                # No repeats: an answer to an old one is worth less than a new one.
+                self._client.call("SessionService/KeepAlive", {"session": self.id}, patience=0, try_time=max(0.5, self.ttl / 10))
+                self.renewed = max(self.renewed, sent)
+            except SessionExpired:
+                self.lose()
+            except ConductordError:
+                self.failing()

@@ -1,0 +1,294 @@
+"""The client of a cluster: post jobs and flows, wait for them, watch events."""
+
+from __future__ import annotations
+
+import datetime
+import getpass
+import json
+import os
+import ssl
+import stat
+import time
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Union
+
+from . import _transport
+from ._ids import derive_id, new_id
+from .errors import Invalid, Unavailable, of_detail
+
+DEFAULT_SERVER = "127.0.0.1:7070"
+MAX_TOKEN = 16 << 10  # bytes of a token's file
+POLL_TIME = 30.0  # seconds of one long poll of many
+POLL_GRACE = 5.0  # for the answer to a long poll
+WATCH_SILENCE = 10.0  # nodes send a sign of life every 3 s
+
+When = Union[float, datetime.datetime]
+
+
+class Job(Dict[str, Any]):
+    """A job as the API shows it: a dict with the fields of docs/protocol.md, and short cuts."""
+
+    existed = False  # the job that a posting found, because it has the posting's id or key
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return str(self["id"])
+
+    @property
+    def state(self) -> str:
+        """Such as claimable, claimed or completed."""
+        return str(self["state"])
+
+    @property
+    def outcome(self) -> Optional[str]:
+        """Of a finished job: success, reverted, failed or cancelled."""
+        return self.get("outcome")
+
+    @property
+    def finished(self) -> bool:
+        """Whether the job has ended. A trashed one has not: a person may restore it."""
+        return self.state == "completed"
+
+
+class Client:
+    """Makes calls at a cluster, and repeats them at another node until they are settled.
+
+    ``servers`` are addresses (``host:port``, or ``unix:///path``), as a list or separated by
+    commas. What is not given comes from the environment variables of the command line:
+    CONDUCTORD_SERVER, CONDUCTORD_TOKEN or CONDUCTORD_TOKEN_FILE, CONDUCTORD_CA_FILE,
+    CONDUCTORD_CERT_FILE, CONDUCTORD_KEY_FILE. With ``ca`` the client speaks TLS. ``board`` is
+    that of new jobs; ``timeout`` is how many seconds a call is tried. Threads may share a client.
+    """
+
+    def __init__(self, servers: Union[str, Sequence[str], None] = None, token: Optional[str] = None,
+                 ca: Optional[str] = None, cert: Optional[str] = None, key: Optional[str] = None,
+                 board: Optional[str] = None, timeout: float = 30.0):
+        servers = servers or os.environ.get("CONDUCTORD_SERVER") or DEFAULT_SERVER
+        if isinstance(servers, str):
+            servers = servers.split(",")
+        servers = [s.strip() for s in servers if s.strip()]
+        if not servers:
+            raise Invalid("servers names no server")
+        context = _tls(ca or os.environ.get("CONDUCTORD_CA_FILE"), cert or os.environ.get("CONDUCTORD_CERT_FILE"),
+                       key or os.environ.get("CONDUCTORD_KEY_FILE"))
+        if context is None and any(s.startswith("https://") for s in servers):
+            context = ssl.create_default_context()
+        self._transport = _transport.Transport(servers, token or _token(), context)
+        self.board = board
+        self.timeout = timeout
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+    def call(self, method: str, request: Dict[str, Any], **how: Any) -> Dict[str, Any]:
+        """Make any call of docs/protocol.md, such as ``"BoardService/GetJob"``."""
+        how.setdefault("patience", self.timeout)
+        return self._transport.call(method, request, **how)
+
+    def post(self, name: str, kind: Optional[str] = None, **fields: Any) -> Job:
+        """Post a job. ``fields`` are those of a posting in docs/protocol.md, such as ``details``,
+        ``store``, ``priority``, ``key``, ``tags``, ``labels``, ``deadline``, ``retry``, ``book_id``.
+
+        Times are datetimes, or seconds from now; durations are seconds. Without an ``id`` the
+        client makes one. After ``Unknown``, post again with the same ``id``, which is harmless.
+        """
+        return self.post_many([dict(fields, name=name, kind=kind)])[0]
+
+    def post_many(self, postings: Iterable[Mapping[str, Any]]) -> List[Job]:
+        """Post up to 1,000 jobs in one call. If some are refused, the error is that of the first
+        one; the others are posted."""
+        wired = [self._posting(p) for p in postings]
+        answer = self.call("BoardService/Post", {"postings": wired})
+        made = []
+        for verdict in answer.get("posted", []):
+            if "error" in verdict:
+                raise of_detail(verdict["error"])
+            job = Job(verdict["job"])
+            job.existed = bool(verdict.get("existed"))
+            made.append(job)
+        return made
+
+    def post_flow(self, document: Union[str, "os.PathLike[str]", Mapping[str, Any]], store: Optional[Mapping[str, Any]] = None,
+                  only: Sequence[str] = (), **fields: Any) -> Job:
+        """Post a flow document as a job, as ``conductord flow run`` does.
+
+        The document is a mapping, or the path of a file: JSON, or TOML with Python 3.11 and later.
+        ``store`` gives inputs, ``only`` the steps to run; ``fields`` are those of ``post``. The
+        document is checked where the flow begins: check it with ``conductord flow validate``.
+        """
+        read = document if isinstance(document, Mapping) else _read_document(document)
+        name = str(read.get("name", ""))
+        job = str(fields.setdefault("id", new_id()))
+        flow: Dict[str, Any] = {
+            "id": derive_id(job, "flow"), "book": derive_id(job, "book"), "name": name,
+            "factory": {"name": "document", "args": dict(read)}, "store": {**read.get("store", {}), **(store or {})},
+            "targets": list(only or read.get("targets", ())), "on_change": read.get("on_change", ""), "state": "pending",
+        }
+        fields["book"] = {"id": derive_id(job, "book"), "name": name, "flows": [flow]}
+        return self.post(fields.pop("name", name), **fields)
+
+    def get(self, id: str) -> Job:
+        """Read a job."""
+        return Job(self.call("BoardService/GetJob", {"id": id}, reads=True)["job"])
+
+    def list(self, **query: Any) -> Iterator[Job]:
+        """List jobs, page by page, by the fields of ListJobs, such as ``board``, ``states``, ``tags``."""
+        if self.board is not None:
+            query.setdefault("board", self.board)
+        while True:
+            page = self.call("BoardService/ListJobs", query, reads=True)
+            yield from (Job(j) for j in page.get("jobs", []))
+            if not page.get("next"):
+                return
+            query["after"] = page["next"]
+
+    def cancel(self, id: str, revert: bool = True, reason: str = "") -> None:
+        """Cancel a job. With ``revert``, what its flow has done is undone first."""
+        self.call("BoardService/Cancel", {"job": id, "revert": revert, "reason": reason, "by": _user()})
+
+    def retry(self, id: str, reason: str = "") -> None:
+        """Have a job that failed, was reverted, is parked or trashed begin again."""
+        self.call("BoardService/Retry", {"job": id, "reason": reason, "by": _user()})
+
+    def wait(self, id: str, timeout: Optional[float] = None) -> Job:
+        """Wait until a job is finished. TimeoutError: it was not, in this many seconds."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = POLL_TIME if until is None else min(POLL_TIME, max(0.0, until - time.monotonic()))
+            request = {"id": id, "timeout": duration(left)}
+            job = Job(self.call("BoardService/WaitJob", request, reads=True, try_time=left + POLL_GRACE)["job"])
+            if job.finished:
+                return job
+            if until is not None and time.monotonic() >= until:
+                raise TimeoutError("job %s is %s after %g s" % (id, job.state, timeout))
+
+    def results(self, job: Union[str, Job]) -> Dict[str, Any]:
+        """The results of the steps of a job's flow, by step."""
+        if not isinstance(job, Job):
+            job = self.get(job)
+        results: Dict[str, Any] = {}
+        seen = 0
+        while job.get("flow"):
+            flow = self.call("LogbookService/GetFlow", {"id": job["flow"], "skip": seen, "atoms_only": seen > 0}, reads=True)
+            atoms = flow.get("flow", {}).get("atoms", [])
+            for atom in atoms:
+                if atom.get("state") == "success":
+                    done = [a for a in atom.get("attempts", []) if a.get("action") == "execute"]
+                    results[atom["name"]] = done[-1].get("result") if done else None
+            seen += len(atoms)
+            if not (flow.get("more") or flow.get("flow", {}).get("more")):
+                break
+        return results
+
+    def watch(self, after: Optional[str] = None, **select: Any) -> Iterator[Dict[str, Any]]:
+        """Yield events in order, without gap or repeat; see Watch in docs/protocol.md.
+
+        ``after`` is the ``position`` of an event that you have seen: without it, the events begin
+        now. ``Compacted``: those after it are no longer kept. It goes on at another node when one
+        is lost, and gives up when none has answered for the client's timeout.
+        """
+        if after is not None:
+            select["after"] = after
+        heard, pause = time.monotonic(), _transport.FIRST_PAUSE
+        while True:
+            try:
+                for message in self._transport.stream("BoardService/Watch", select, WATCH_SILENCE):
+                    heard, pause = time.monotonic(), _transport.FIRST_PAUSE
+                    for event in message.get("events", []):
+                        select["after"] = event["position"]
+                        yield event
+                    # The first position says where the stream begins, if it begins now.
+                    select["after"] = message.get("position", select.get("after"))
+            except Unavailable:
+                if time.monotonic() - heard > self.timeout:
+                    raise
+                time.sleep(pause)
+                pause = min(2 * pause, _transport.LAST_PAUSE)
+
+    def _posting(self, given: Mapping[str, Any]) -> Dict[str, Any]:
+        posting = {name: value for name, value in given.items() if value is not None}
+        posting.setdefault("id", new_id())
+        if self.board is not None:
+            posting.setdefault("board", self.board)
+        for name in ("not_before", "deadline"):
+            if name in posting:
+                posting[name] = moment(posting[name])
+        if "retention" in posting:
+            posting["retention"] = duration(posting["retention"])
+        if "retry" in posting:
+            posting["retry"] = {n: duration(v) if n in ("delay", "max_delay") else v for n, v in posting["retry"].items()}
+        return posting
+
+
+def duration(seconds: Union[float, str, datetime.timedelta]) -> str:
+    """A duration as it stands in JSON."""
+    if isinstance(seconds, str):
+        return seconds
+    if isinstance(seconds, datetime.timedelta):
+        seconds = seconds.total_seconds()
+    return "%.6fs" % seconds
+
+
+def seconds_of(text: Optional[str]) -> Optional[float]:
+    """The seconds of a duration in an answer."""
+    return None if not text else float(text.rstrip("s"))
+
+
+def moment(when: Union[When, str]) -> str:
+    """A time as it stands in JSON; a number is seconds from now."""
+    if isinstance(when, str):
+        return when
+    if not isinstance(when, datetime.datetime):
+        when = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=when)
+    return when.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return ""
+
+
+def _token() -> Optional[str]:
+    path = os.environ.get("CONDUCTORD_TOKEN_FILE")
+    if not path:
+        return os.environ.get("CONDUCTORD_TOKEN")
+    with open(path, "rb") as file:
+        found = os.fstat(file.fileno())
+        if os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o077:
+            raise Invalid("cannot use the token in %s: others can read it: chmod 600 %s" % (path, path))
+        if found.st_size > MAX_TOKEN:
+            raise Invalid("cannot use %s: a token has at most %d bytes, and this file has %d" % (path, MAX_TOKEN, found.st_size))
+        return file.read().decode("utf-8").strip()
+
+
+def _tls(ca: Optional[str], cert: Optional[str], key: Optional[str]) -> Optional[ssl.SSLContext]:
+    if not (ca or cert or key):
+        return None
+    if bool(cert) != bool(key):
+        raise Invalid("cert and key are one without the other: give both")
+    context = ssl.create_default_context(cafile=ca)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    if cert:
+        context.load_cert_chain(cert, key)
+    return context
+
+
+def _read_document(path: Union[str, "os.PathLike[str]"]) -> Mapping[str, Any]:
+    with open(path, "rb") as file:
+        text = file.read().decode("utf-8")
+    if not os.fspath(path).endswith(".toml"):
+        return json.loads(text)
+    try:
+        import tomllib
+    except ImportError as error:
+        raise Invalid("cannot read %s: TOML needs Python 3.11; write the document as JSON" % (path,)) from error
+    return tomllib.loads(text)

@@ -1,0 +1,143 @@
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+import uuid
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from conductord import (  # noqa: E402
+    Client, Conflict, Internal, Invalid, NotAllowed, NotDone, NotFound, Overloaded, OverLimit, Unavailable, Uncertain, Unclaimable,
+    Unknown, new_id,
+)
+from conductord._ids import derive_id  # noqa: E402
+from conductord._transport import SHUN_TIME, Endpoints, Retry, Unreached, encode  # noqa: E402
+from conductord.client import duration, moment, seconds_of  # noqa: E402
+from conductord.errors import of_answer  # noqa: E402
+
+
+class Errors(unittest.TestCase):
+    def test_by_code(self):
+        shown = {"code": "over_limit", "message": "result is too large", "field": "result", "limit": "10", "size": "12", "unit": "bytes"}
+        error = of_answer(429, json.dumps({"code": "resource_exhausted", "details": [{"type": "conductord.v1.Error", "debug": shown}]}).encode())
+        self.assertIs(type(error), OverLimit)
+        self.assertEqual((str(error), error.field, error.limit, error.size, error.unit), ("result is too large", "result", 10, 12, "bytes"))
+
+    def test_without_a_detail(self):
+        for status, body, want in [
+            (400, {"code": "invalid_argument", "message": "bad"}, Invalid), (401, {"code": "unauthenticated"}, NotAllowed),
+            (500, {"code": "unknown"}, Uncertain), (500, {"code": "data_loss"}, Internal), (503, {"code": "unavailable"}, Unavailable),
+            (404, "404 page not found", NotFound), (502, "<html>", Uncertain), (429, "slow down", Overloaded), (200, [], Uncertain),
+        ]:
+            with self.subTest(body):
+                self.assertIs(type(of_answer(status, (body if isinstance(body, str) else json.dumps(body)).encode())), want)
+
+    def test_kinds(self):
+        for error, kind in [(Unclaimable, Conflict), (Overloaded, Unavailable), (Unavailable, NotDone), (Uncertain, Unknown), (Internal, Unknown)]:
+            self.assertTrue(issubclass(error, kind))
+
+
+class Retries(unittest.TestCase):
+    def retry(self, servers="abc", reads=False):
+        self.now = 0.0
+        self.endpoints = Endpoints(["%s:1" % s for s in servers], clock=lambda: self.now)
+        return Retry(self.endpoints, reads, chance=lambda: 0.5)
+
+    def test_each_node_once_and_then_a_pause(self):
+        retry, seen = self.retry(), []
+        for _ in range(7):
+            server, pause = retry.next()
+            seen.append((server[0], pause))
+            self.assertIsNone(retry.failed(server, Unreached("refused")))
+        self.assertEqual(seen, [("a", 0), ("b", 0), ("c", 0), ("a", 0.05), ("b", 0), ("c", 0), ("a", 0.1)])
+
+    def test_the_leader_first(self):
+        retry = self.retry()
+        self.endpoints.heard("a:1", "c:1")
+        self.assertEqual(retry.next()[0], "c:1")
+        retry.failed("c:1", Unreached("refused"))
+        self.assertEqual(retry.next()[0], "a:1")
+
+    def test_a_learned_leader_that_is_out_of_reach_is_shunned(self):
+        retry = self.retry("a")
+        self.endpoints.heard("a:1", "x:1")
+        self.assertEqual(retry.next()[0], "x:1")
+        retry.failed("x:1", Unreached("refused"))
+        self.endpoints.heard("a:1", "x:1")
+        self.assertEqual(retry.next()[0], "a:1")
+        self.now = SHUN_TIME + 1
+        self.endpoints.heard("a:1", "x:1")
+        self.assertEqual(self.endpoints.pick(set()), "x:1")
+
+    def test_overloaded_waits_as_the_node_says(self):
+        retry, error = self.retry(), Overloaded("full")
+        error.retry_after = 2.0
+        retry.failed("a:1", error)
+        self.assertEqual(retry.next()[1], 2.0)
+        self.assertIs(type(retry.give_up()), Overloaded)
+
+    def test_what_settles_a_call(self):
+        for error in (Invalid("x"), Conflict("x"), Internal("x"), NotFound("x")):
+            self.assertIs(self.retry().failed("a:1", error), error)
+
+    def test_the_error_in_the_end(self):
+        lost, none = Uncertain("lost"), Unreached("refused")
+        for reads, failures, want in [
+            (False, [none, none], Unavailable), (False, [lost, none], Uncertain), (True, [lost, none], Unavailable), (False, [none, lost], Uncertain),
+        ]:
+            retry = self.retry(reads=reads)
+            for server, failure in zip(("a:1", "b:1"), failures):
+                self.assertIsNone(retry.failed(server, failure))
+            self.assertIs(type(retry.give_up()), want)
+            self.assertIn("a:1: " + failures[0].message, str(retry.give_up()))
+        retry = self.retry()
+        retry.stale()
+        retry.failed("a:1", none)
+        self.assertIs(type(retry.give_up()), Uncertain)
+
+
+class Values(unittest.TestCase):
+    def test_ids(self):
+        ids = [new_id() for _ in range(100)]
+        self.assertEqual(len(set(ids)), 100)
+        for text in ids:
+            parsed = uuid.UUID(text)
+            self.assertEqual((parsed.version, parsed.variant), (7, uuid.RFC_4122))
+        self.assertEqual(derive_id(ids[0], "book"), derive_id(ids[0], "book"))
+        self.assertNotEqual(derive_id(ids[0], "book"), derive_id(ids[0], "flow"))
+
+    def test_json(self):
+        self.assertEqual(encode({"ü😀": 10**30}), '{"ü😀":1000000000000000000000000000000}'.encode())
+        loop = []
+        loop.append(loop)
+        for bad in (float("nan"), b"x", "\ud800", object(), {1, 2}, loop):
+            with self.subTest(repr(bad)[:20]), self.assertRaises(Invalid):
+                encode(bad)
+
+    def test_times(self):
+        self.assertEqual((duration(1.5), duration("3s"), seconds_of("1.500s"), seconds_of(None)), ("1.500000s", "3s", 1.5, None))
+        self.assertRegex(moment(5), r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")
+
+
+class Settings(unittest.TestCase):
+    def test_servers(self):
+        for bad in ("localhost", "a:b", ":7070", ","):
+            with self.subTest(bad), self.assertRaises(Invalid):
+                Client(bad)
+        Client(["a:1", "[::1]:2", "https://b:3", "unix:///run/x"])
+
+    def test_a_token_that_others_can_read(self):
+        with tempfile.NamedTemporaryFile() as file:
+            os.chmod(file.name, 0o644)
+            os.environ["CONDUCTORD_TOKEN_FILE"] = file.name
+            try:
+                with self.assertRaises(Invalid):
+                    Client("a:1")
+            finally:
+                del os.environ["CONDUCTORD_TOKEN_FILE"]
+
+
+if __name__ == "__main__":
+    unittest.main()
