@@ -254,6 +254,55 @@ func TestPythonOutlivesConductors(t *testing.T) {
 	f.ends(job, jobs.OutcomeSuccess)
 }
 
+// TestPythonSpeaksTLS holds that client and worker take their certificates from the variables of
+// the command line, and that a call which waits is cut short on such a connection too.
+func TestPythonSpeaksTLS(t *testing.T) {
+	t.Parallel()
+	folder, dir := needPython(t), t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	ran(t, "cert", "init", "--dir", dir)
+	cluster := newClusterOf(t, 1, func(c *config.Config) {
+		ran(t, "cert", "issue", "node", c.Node, "--cluster", "local", "--host", "127.0.0.1,localhost", "--dir", dir)
+		c.TLS = config.TLS{CA: file("ca.pem"), Cert: file(c.Node + ".pem"), Key: file(c.Node + ".key")}
+	})
+	if err := cluster.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.WaitReady(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	script := file("tls.py")
+	if err := os.WriteFile(script, []byte(overTLS), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	one := cluster.Nodes[0]
+	worker := exec.CommandContext(within(t), "python3", "-B", script)
+	worker.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(folder, "examples")+":"+folder, "CONDUCTORD_SERVER="+one.API,
+		"CONDUCTORD_CA_FILE="+file("ca.pem"), "CONDUCTORD_CERT_FILE="+file(one.Name+".pem"), "CONDUCTORD_KEY_FILE="+file(one.Name+".key"))
+	if output, err := worker.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, output)
+	}
+}
+
+// overTLS runs a worker until a flow of its own has ended.
+const overTLS = `
+import threading
+from conformance import worker
+from conductord import Client, Unavailable
+
+job = worker.client.post_flow({"name": "f", "pattern": "unordered", "steps": [
+    {"name": "s%d" % i, "handler": "test.keep", "worker": True, "inject": {"value": i}} for i in range(10)]})
+ended = []
+
+def wait():
+    ended.append(worker.client.wait(job.id, timeout=60).outcome)
+    worker.stop()
+
+threading.Thread(target=wait, daemon=True).start()
+worker.run()
+assert ended == ["success"], ended
+`
+
 func sameJSON(t *testing.T, got, want string) bool {
 	t.Helper()
 	var values [2]any

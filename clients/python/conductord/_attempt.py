@@ -112,6 +112,7 @@ class Attempt:
         self._context = Context(work, self.cancelled)
         self._outcome: Optional[Dict[str, Any]] = None
         self._asked_to_end = 0.0
+        self._stopped = False
         name = "%s %s" % (self.id["action"], self.id["step"])
         # Daemons: a function that ignores its end must not keep the process alive.
         self._maker = threading.Thread(target=self._make, name="conductord " + name, daemon=True)
@@ -124,7 +125,7 @@ class Attempt:
     def cancel(self) -> None:
         """Tell the function to end."""
         if not self.cancelled.is_set():
-            self._asked_to_end = time.monotonic()
+            self._asked_to_end = time.monotonic()  # before the event, by which others know that it is set
             self.cancelled.set()
 
     def join(self, timeout: float) -> None:
@@ -159,6 +160,9 @@ class Attempt:
             self._worker.drop(self)
 
     def _see_through(self) -> None:
+        # While a keep-alive is late, the attempt waits: others may get it soon.
+        while not self._session.may_start() and not self._session.failing() and not self.cancelled.wait(TICK):
+            pass
         if self._session.may_start() and not self.cancelled.is_set():
             self._maker.start()
             self._follow()
@@ -170,27 +174,25 @@ class Attempt:
                 outcome.setdefault(name, news)
             self._report(outcome)
 
+    def look(self) -> None:
+        """Cancel the function when its time or the session is over, and raise Stopped in one that goes on."""
+        if self._session.failing() or self._context.time_left() == 0:
+            self.cancel()
+        if self.cancelled.is_set() and not self._stopped and self.running() and time.monotonic() - self._asked_to_end >= GRACE:
+            self._stopped = True
+            self._worker.logger.warning("a function goes on although it was cancelled: %s", self._maker.name)
+            _raise_in(self._maker, Stopped)
+
     def _follow(self) -> None:
-        """Watch the function until it has ended."""
-        told, stopped, abandoned = time.monotonic(), False, 0.0
+        """Report what the function says of itself, until it has ended or the session is over."""
+        told = time.monotonic()
         while self._maker.is_alive():
             self._maker.join(TICK)
-            now = time.monotonic()
-            lost = self._session.failing()
-            if lost or self._context.deadline is not None and now >= self._context.deadline:
-                self.cancel()
-            if self.cancelled.is_set():
-                if not stopped and now - self._asked_to_end >= GRACE:
-                    stopped = True
-                    _raise_in(self._maker, Stopped)
-                if lost and now - self._asked_to_end >= 2 * GRACE:
-                    self._worker.logger.warning("a function goes on after its session is lost: %s", self._maker.name)
-                    return
-                if not abandoned and now - self._asked_to_end >= 10:
-                    abandoned = now
-                    self._worker.logger.warning("a function ignores that it was cancelled: %s", self._maker.name)
-            if now - told >= TELL_EVERY and not lost:
-                told = now
+            if self._session.failing():
+                self._maker.join(2 * GRACE)
+                return
+            if time.monotonic() - told >= TELL_EVERY:
+                told = time.monotonic()
                 self._tell()
 
     def _tell(self) -> bool:

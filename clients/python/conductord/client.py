@@ -121,7 +121,7 @@ class Client:
 
         The document is a mapping, or the path of a file: JSON, or TOML with Python 3.11 and later.
         ``store`` gives inputs, ``only`` the steps to run; ``fields`` are those of ``post``. The
-        document is checked where the flow begins: check it with ``conductord flow validate``.
+        node checks the document: a faulty one is ``Invalid``.
         """
         read = document if isinstance(document, Mapping) else _read_document(document)
         name = str(read.get("name", ""))

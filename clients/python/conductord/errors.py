@@ -116,7 +116,7 @@ _BY_CONNECT: Dict[str, Type[ConductordError]] = {
     "unknown": Uncertain, "canceled": Uncertain, "deadline_exceeded": Uncertain,
 }
 
-_BY_STATUS: Dict[int, Type[ConductordError]] = {401: NotAllowed, 403: NotAllowed, 404: NotFound, 413: OverLimit, 429: Overloaded}
+_BY_STATUS: Dict[int, Type[ConductordError]] = {400: Invalid, 401: NotAllowed, 403: NotAllowed, 404: NotFound, 413: OverLimit, 429: Overloaded}
 
 
 def of_detail(detail: Dict[str, Any]) -> ConductordError:

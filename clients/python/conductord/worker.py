@@ -156,17 +156,26 @@ class Worker:
                     continue
                 pause = FIRST_PAUSE
                 self.logger.info("session opened: %s", session.id)
-                threading.Thread(target=self._keep, args=(session,), name="conductord-session", daemon=True).start()
+                closed = threading.Event()
+                threading.Thread(target=session.keep_alive, name="conductord-session", daemon=True).start()
+                threading.Thread(target=self._look, args=(session, closed), name="conductord-look", daemon=True).start()
                 try:
                     self._serve(session)
                 finally:
                     self._close(session)
+                    closed.set()
         except BaseException as error:  # it is raised by run
             failed.append(error)
 
-    def _keep(self, session: Session) -> None:
-        session.keep_alive()
-        self._wake()  # the loop finds that the session is over
+    def _look(self, session: Session, closed: threading.Event) -> None:
+        """End attempts in time. It makes no calls: while they wait, a session is over unnoticed."""
+        while not closed.wait(TICK):
+            if session.failing():
+                self._wake()  # the call for steps
+            with self._lock:
+                held = list(self._held.values())
+            for attempt in held:
+                attempt.look()
 
     def _open(self) -> Optional[Session]:
         opening = {"id": new_id(), "name": self.name, "host": socket.gethostname(), "pid": os.getpid(), "ttl": duration(self.ttl)}
