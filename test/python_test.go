@@ -25,6 +25,15 @@ func needPython(t *testing.T) (folder string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	files, err := filepath.Glob(filepath.Join(folder, "*", "*.py"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there is no Python in %s: %v", folder, err)
+	}
+	for _, file := range files {
+		if _, err := os.Stat(file); err != nil { // so that go test runs again when one changes
+			t.Fatal(err)
+		}
+	}
 	return folder
 }
 

@@ -7,10 +7,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Dict, Optional
 
-from . import _transport
 from .client import duration, seconds_of
 from .errors import ConductordError, Fenced, Invalid, NotAllowed, NotFound, OverLimit, SessionExpired
-from .outcome import Cancelled, Failure, FailureRecord, Stopped, clip, of_failure, of_result, plain
+from .outcome import Cancelled, Failure, FailureRecord, Stopped, checked_details, clip, of_failure, of_result
 
 if TYPE_CHECKING:
     from ._session import Session
@@ -60,8 +59,7 @@ class Context:
             raise ValueError("progress is %r of %r; it must be 0 or more, and at most the total" % (done, total))
         news: Dict[str, Any] = {"done": int(done), "total": int(total)}
         if details is not None:
-            news["details"] = plain(details)
-            _transport.encode(news)
+            news["details"] = checked_details(details)
         with self._lock:
             self._progress = news
 
@@ -226,6 +224,9 @@ class Attempt:
                 self._worker.logger.info("the end of a step is not wanted any more: %s: %s", self._maker.name, error)
                 return
             except (OverLimit, Invalid) as error:
+                # It may be only what was said on the way.
+                if outcome.pop("progress", None) is not None or outcome.pop("output", None) is not None:
+                    continue
                 refused += 1
                 if refused > 2:
                     self._worker.logger.error("the end of a step is refused: %s: %s", self._maker.name, error)

@@ -9,9 +9,11 @@ from typing import Any, Dict, Mapping, Optional
 from . import _transport
 from .errors import Invalid
 
-MAX_MESSAGE = 4 << 10  # bytes of a failure's message
+MAX_MESSAGE = 16 << 10  # bytes of a failure's message
 MAX_KIND = 255
 MAX_STDERR = 64 << 10
+MAX_DETAILS = 16 << 10  # bytes of the details of progress and of "not yet"
+MAX_WAIT = 30 * 86400  # seconds of "not yet"
 
 
 class Failure(Exception):
@@ -45,8 +47,8 @@ class NotYet(Exception):
 
     def __init__(self, seconds: float, details: Any = None):
         super().__init__("not yet: ask again in %g s" % seconds)
-        if not 0 < seconds <= 365 * 86400:
-            raise ValueError("seconds is %r; it must be above 0, and at most 365 days" % (seconds,))
+        if not 0 < seconds <= MAX_WAIT:
+            raise ValueError("seconds is %r; it must be above 0, and at most %d" % (seconds, MAX_WAIT))
         self.seconds, self.details = seconds, details
 
 
@@ -86,7 +88,10 @@ def of_failure(error: BaseException) -> Dict[str, Any]:
     if isinstance(error, NotYet):
         outcome: Dict[str, Any] = {"done": True, "not_yet": "%.6fs" % error.seconds}
         if error.details is not None:
-            outcome["progress"] = {"details": plain(error.details)}
+            try:
+                outcome["progress"] = {"details": checked_details(error.details)}
+            except ValueError as fault:
+                return of_failure(fault)
         return outcome
     if not isinstance(error, Failure):
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
@@ -121,6 +126,18 @@ def plain(value: Any) -> Any:
     if type(value) is dict:
         return {k: plain(v) for k, v in value.items()}
     return value
+
+
+def checked_details(details: Any) -> Any:
+    """Details as they are reported. ValueError: they are too large, or no JSON."""
+    details = plain(details)
+    try:
+        size = len(_transport.encode(details))
+    except Invalid as error:
+        raise ValueError("the details are no JSON: %s" % error) from error
+    if size > MAX_DETAILS:
+        raise ValueError("the details are %d bytes of JSON, and the limit is %d" % (size, MAX_DETAILS))
+    return details
 
 
 def _kind(kind: Any) -> str:

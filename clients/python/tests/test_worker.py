@@ -9,7 +9,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from conductord import Client, Context, Failure, Invalid, NotYet, OverLimit, Worker  # noqa: E402
 from conductord._attempt import DROPPED, MAX_BUFFER, MAX_OUTPUT, refusal  # noqa: E402
 from conductord._session import Session  # noqa: E402
-from conductord.outcome import of_failure, of_result  # noqa: E402
+from conductord.outcome import MAX_DETAILS, of_failure, of_result  # noqa: E402
 from conductord.worker import key_of  # noqa: E402
 
 ID = {"flow": "f", "step": "s", "action": "execute", "attempt": 1}
@@ -49,7 +49,8 @@ class Outcomes(unittest.TestCase):
         self.assertEqual(of_failure(NotYet(1.5, {"at": 1})), {"done": True, "not_yet": "1.500000s", "progress": {"details": {"at": 1}}})
         got = of_failure(ZeroDivisionError("oh"))
         self.assertEqual((got["failure"]["message"], got["failure"]["permanent"]), ("ZeroDivisionError: oh", False))
-        self.assertLessEqual(len(of_failure(Failure("ü" * 10000))["failure"]["message"].encode()), 4096)
+        self.assertLessEqual(len(of_failure(Failure("ü" * 10000))["failure"]["message"].encode()), 16 << 10)
+        self.assertIn("and the limit is", of_failure(NotYet(1, "x" * MAX_DETAILS))["failure"]["message"])
         self.assertEqual(of_failure(Failure("a\ud800"))["failure"]["message"], "a?")
         self.assertIn("left out", of_failure(Failure("a", details={"x": b""}))["failure"]["details"]["details"])
 
@@ -90,7 +91,7 @@ class Lines(unittest.TestCase):
         context.progress(1, 3, {"at": 1})
         context.progress(2, 3)
         self.assertEqual(context.take_news(), {"progress": {"done": 2, "total": 3}})
-        for bad in ((4, 3), (-1, 0), (1 << 63, 0)):
+        for bad in ((4, 3), (-1, 0), (1 << 63, 0), (1, 3, "x" * MAX_DETAILS), (1, 3, {1, 2})):
             with self.assertRaises(ValueError):
                 context.progress(*bad)
 
