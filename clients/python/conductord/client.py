@@ -46,8 +46,8 @@ class Job(Dict[str, Any]):
 
     @property
     def finished(self) -> bool:
-        """Whether the job has ended. A trashed one has not: a person may restore it."""
-        return self.state == "completed"
+        """Whether the job has ended; a trashed one has, without an outcome."""
+        return self.state in ("completed", "trashed")
 
 
 class Client:

@@ -9,7 +9,7 @@ import uuid
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from conductord import (  # noqa: E402
-    Client, Conflict, Internal, Invalid, NotAllowed, NotDone, NotFound, Overloaded, OverLimit, Unavailable, Uncertain, Unclaimable,
+    Client, Conflict, Internal, Invalid, Job, NotAllowed, NotDone, NotFound, Overloaded, OverLimit, Unavailable, Uncertain, Unclaimable,
     Unknown, new_id,
 )
 from conductord._ids import derive_id  # noqa: E402
@@ -119,6 +119,12 @@ class Values(unittest.TestCase):
     def test_times(self):
         self.assertEqual((duration(1.5), duration("3s"), seconds_of("1.500s"), seconds_of(None)), ("1.500000s", "3s", 1.5, None))
         self.assertRegex(moment(5), r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")
+
+
+class Jobs(unittest.TestCase):
+    def test_finished(self):
+        for state, finished in [("claimable", False), ("claimed", False), ("suspended", False), ("completed", True), ("trashed", True)]:
+            self.assertEqual(Job({"id": "x", "state": state}).finished, finished)
 
 
 class Settings(unittest.TestCase):
