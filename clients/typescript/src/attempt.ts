@@ -1,0 +1,179 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { RefusedError } from "./errors.js";
+import { encode, clip, type Json, milliseconds, seconds } from "./json.js";
+import type { Session } from "./session.js";
+import { Failure, failureOf, nameOf, NotYet, type Report, type StepContext, type StepType, type Work } from "./steps.js";
+
+/** How often progress and lines are reported, and how long such a report waits for a conductor. */
+const tellEvery = 500;
+const tellWait = 2_000;
+/** One report of an end waits so long for its record. */
+const reportWait = 10_000;
+/** The lines of one report. */
+const maxOutput = 64 << 10;
+const cutMark = "\n[more was written than a report holds]\n";
+const firstPause = 50;
+const lastPause = 2_000;
+
+/** An attempt that the worker has been given, and whose end is not recorded. */
+export class Attempt {
+	stopping = false;
+	readonly #end = new AbortController();
+	#output = "";
+	#bytes = 0;
+	#cut = false;
+	#progress: Report["progress"];
+
+	constructor(readonly session: Session, readonly work: Work, readonly step: StepType | undefined, readonly warn: (message: string) => void) {}
+
+	/** Ends the attempt: the conductor wants it. */
+	stop(): void {
+		this.stopping = true;
+		this.#end.abort(new Error("the conductor has ended the attempt"));
+	}
+
+	/** Makes the attempt, and reports its end until that is recorded, refused, or the session is over. */
+	async run(): Promise<void> {
+		if (!(await this.session.admits())) {
+			return;
+		}
+		const left = this.work.time_left === undefined ? undefined : milliseconds(this.work.time_left);
+		const time = new AbortController();
+		const timer = left === undefined ? undefined : setTimeout(() => time.abort(new Error("the time of the attempt is over")), Math.min(left, 2 ** 31 - 1));
+		const telling = setInterval(() => void this.#tell(), tellEvery);
+		const outcome = await this.#act(this.#context(AbortSignal.any([this.#end.signal, time.signal, this.session.lost]), left));
+		clearInterval(telling);
+		clearTimeout(timer);
+		if (!this.session.lost.aborted) { // otherwise the attempt is over with its session
+			await this.#report({ ...this.#news(), ...outcome });
+		}
+	}
+
+	async #act(ctx: StepContext): Promise<Report> {
+		const id = this.work.id;
+		const step = this.step;
+		try {
+			if (step === undefined) {
+				throw new Failure(`this worker cannot ${id.action} steps of the type ${JSON.stringify(this.work.type)}`, { permanent: true });
+			}
+			this.#end.signal.throwIfAborted();
+			const args = this.#arguments(step);
+			if (ctx.action === "revert") {
+				await step.revert!.run(args, ctx);
+				return { id, done: true, result: null };
+			}
+			const result = (await step.execute(args, ctx)) ?? null;
+			try {
+				encode(result);
+			} catch (problem) {
+				throw new Failure(`cannot report the result: ${(problem as Error).message}`, { permanent: true });
+			}
+			return { id, done: true, result };
+		} catch (thrown) {
+			if (!(thrown instanceof NotYet)) {
+				return { id, done: true, ...failureOf(thrown) };
+			}
+			const progress = thrown.details === undefined ? {} : { progress: { details: thrown.details } };
+			return { id, done: true, not_yet: seconds(Math.max(1, thrown.after)), ...progress };
+		}
+	}
+
+	#arguments(step: StepType): unknown {
+		const args = this.work.arguments ?? {};
+		try {
+			return step.schema ? step.schema(args) : args;
+		} catch (problem) {
+			throw new Failure(`the arguments are not those of the step: ${(problem as Error).message}`, { kind: "bad_argument", permanent: true });
+		}
+	}
+
+	#context(signal: AbortSignal, left: number | undefined): StepContext {
+		const { id, type, job, key, round, token, result, failure, failures } = this.work;
+		const deadline = left === undefined ? undefined : new Date(Date.now() + left);
+		const end = left === undefined ? undefined : performance.now() + left;
+		return {
+			type, job, flow: id.flow, step: id.step, action: id.action, attempt: id.attempt, asked: id.asked ?? 0, round: round ?? 0, key, token,
+			signal, deadline, result, failure, failures: failures ?? [],
+			timeLeft: () => (end === undefined ? undefined : Math.max(0, end - performance.now())),
+			progress: (done, total = 0, details) => this.#note(done, total, details),
+			log: (line) => this.#write(line),
+		};
+	}
+
+	#note(done: number, total: number, details: Json | undefined): void {
+		if (details !== undefined) {
+			encode(details); // it throws here, where the step can see it
+		}
+		this.#progress = { done: Math.floor(done), total: Math.floor(total), ...(details === undefined ? {} : { details }) };
+	}
+
+	#write(line: string): void {
+		const left = maxOutput - cutMark.length - this.#bytes;
+		const text = line.endsWith("\n") ? line : `${line}\n`;
+		const fits = clip(text, Math.max(0, left));
+		this.#cut ||= fits.length < text.length;
+		this.#output += fits;
+		this.#bytes += Buffer.byteLength(fits);
+	}
+
+	/** What was not reported yet. */
+	#news(): Pick<Report, "output" | "progress"> {
+		const output = this.#output + (this.#cut ? cutMark : "");
+		const progress = this.#progress;
+		this.#output = "";
+		this.#bytes = 0;
+		this.#cut = false;
+		this.#progress = undefined;
+		return { ...(output === "" ? {} : { output }), ...(progress === undefined ? {} : { progress }) };
+	}
+
+	/** Reports progress and lines. They are worth little: what cannot be reported now is lost. */
+	async #tell(): Promise<void> {
+		const news = this.#news();
+		if (news.output === undefined && news.progress === undefined) {
+			return;
+		}
+		try {
+			await this.#send({ id: this.work.id, ...news }, tellWait);
+		} catch (error) {
+			if (error instanceof RefusedError && error.code !== "fenced" && error.code !== "session_expired") {
+				this.warn(`conductord worker: ${nameOf(this.work.id)}: ${error.message}`);
+			}
+		}
+	}
+
+	async #send(outcome: Report, wait: number): Promise<boolean> {
+		const request = { session: this.session.id, outcome, wait: seconds(wait) };
+		const options = { signal: this.session.lost, name: "report the step", reads: true, wait, timeout: wait };
+		return (await this.session.client.call<{ recorded?: boolean }>("WorkerService/Report", request, options)).recorded === true;
+	}
+
+	/** Reports the end until it is recorded or refused. */
+	async #report(given: Report): Promise<void> {
+		let outcome = given;
+		for (let pause = firstPause; !this.session.lost.aborted; ) {
+			try {
+				if (await this.#send(outcome, reportWait)) {
+					return;
+				}
+				continue;
+			} catch (error) {
+				// A TypeError is of details that JSON cannot hold.
+				const code = error instanceof RefusedError ? error.code : error instanceof TypeError ? "invalid" : "";
+				if (code === "session_expired") {
+					this.session.lose(error);
+				} else if ((code === "invalid" || code === "over_limit") && outcome === given) {
+					const failure = { kind: code === "over_limit" ? code : "error", message: clip((error as Error).message, 4 << 10), permanent: true };
+					outcome = { id: given.id, done: true, failure };
+					continue;
+				} else if (code !== "") {
+					this.warn(`conductord worker: the end of ${nameOf(given.id)} is not wanted any more: ${(error as Error).message}`);
+					return;
+				} else {
+					await delay(pause * (0.5 + Math.random()), undefined, { signal: this.session.lost }).catch(() => {});
+					pause = Math.min(lastPause, pause * 2);
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,189 @@
+import { readFileSync, statSync } from "node:fs";
+import { errorOf, RefusedError, type WireError } from "./errors.js";
+import { type CallOptions, type Operation, Transport } from "./http.js";
+import { derivedID, newID } from "./ids.js";
+import { type Json, seconds } from "./json.js";
+import type { Event, FlowDocument, Job, JobPage, JobQuery, Posted, Posting, Values, WatchQuery } from "./types.js";
+
+/** One call posts so many jobs at most. */
+const maxPostings = 1000;
+/** One call waits so long. */
+const pollTime = 30_000;
+/** A node gives a sign of life every three seconds. */
+const watchSilence = 10_000;
+
+export interface ClientOptions {
+	/** host:port, or a URL with http or https. CONDUCTORD_SERVER, or else 127.0.0.1:7070. */
+	servers?: string | string[];
+	/** CONDUCTORD_TOKEN, or else the content of the file CONDUCTORD_TOKEN_FILE. */
+	token?: string;
+	/** PEM, or the path of a file with it; read once. CONDUCTORD_CA_FILE, CONDUCTORD_CERT_FILE and CONDUCTORD_KEY_FILE. */
+	ca?: string | Buffer;
+	cert?: string | Buffer;
+	key?: string | Buffer;
+	/** Of jobs that name none. Without it, `default`. */
+	board?: string;
+	/** How long a call is repeated without a usable answer, in milliseconds; 30,000. */
+	timeout?: number;
+}
+
+export interface Order {
+	by?: string;
+	reason?: string;
+}
+
+/** A connection to a cluster. Calls may run side by side. */
+export class Client {
+	readonly #transport: Transport;
+	readonly #board: string | undefined;
+
+	constructor(options: ClientOptions = {}) {
+		const env = process.env;
+		const given = options.servers ?? env["CONDUCTORD_SERVER"] ?? "";
+		const servers = (Array.isArray(given) ? given : given.split(",")).map((server) => server.trim()).filter((server) => server !== "");
+		const timeout = options.timeout ?? 30_000;
+		if (!(timeout > 0 && timeout < 2 ** 31)) {
+			throw new RefusedError("invalid", `the timeout is ${timeout}; it must be a number of milliseconds above 0 and below 2^31`, { field: "timeout" });
+		}
+		this.#board = options.board;
+		this.#transport = new Transport({
+			servers: servers.length > 0 ? servers : ["127.0.0.1:7070"],
+			token: options.token ?? tokenOf(env),
+			ca: pem(options.ca ?? env["CONDUCTORD_CA_FILE"]),
+			cert: pem(options.cert ?? env["CONDUCTORD_CERT_FILE"]),
+			key: pem(options.key ?? env["CONDUCTORD_KEY_FILE"]),
+			timeout,
+		});
+	}
+
+	/** Makes any call of docs/protocol.md, such as `BoardService/Explain`, and repeats it until it is settled. */
+	call<T = Record<string, unknown>>(path: string, request: object, options: CallOptions & Partial<Operation> = {}): Promise<T> {
+		return this.#transport.call<T>({ name: `call ${path}`, ...options }, path, request, options);
+	}
+
+	/** Posts a job. A repeat under the same id makes no second one. */
+	async post(posting: Posting, options: CallOptions = {}): Promise<Posted> {
+		const [posted] = await this.postMany([posting], options);
+		if (posted instanceof Error) {
+			throw posted;
+		}
+		return posted!;
+	}
+
+	/** Posts up to 1,000 jobs in one call; each has its own verdict, in order. */
+	async postMany(postings: Posting[], options: CallOptions = {}): Promise<(Posted | Error)[]> {
+		if (postings.length > maxPostings) {
+			throw new RefusedError("over_limit", `cannot post ${postings.length} jobs in one call: post at most ${maxPostings}`, {
+				field: "postings", limit: maxPostings, size: postings.length, unit: "postings",
+			});
+		}
+		const named = postings.map((posting) => ({
+			id: newID(), name: posting.kind ?? posting.book_id ?? "job", ...(this.#board === undefined ? {} : { board: this.#board }), ...posting,
+		}));
+		const name = named.length === 1 ? `post job ${named[0]!.id}` : `post ${named.length} jobs`;
+		const answer = await this.call<{ posted?: (Posted & { error?: WireError })[] }>("BoardService/Post", { postings: named }, { ...options, name });
+		return (answer.posted ?? []).map(({ job, existed, error }, i) => {
+			return error ? errorOf({ ...error, message: `cannot post job ${named[i]!.id}: ${error.message}` }) : { job, existed: existed === true };
+		});
+	}
+
+	/** Posts a job that runs a flow document, as `conductord flow run` does. The store of the posting goes over that of the document. */
+	async postFlow(document: FlowDocument, posting: Posting = {}, options: CallOptions = {}): Promise<Posted> {
+		return this.post(flowPosting(document, posting), options);
+	}
+
+	/** Reads a job. */
+	async get(id: string, options: CallOptions = {}): Promise<Job> {
+		const { job } = await this.call<{ job: Job }>("BoardService/GetJob", { id }, { ...options, name: `get job ${id}`, reads: true });
+		return job;
+	}
+
+	/** Lists a page of jobs, without details and store. */
+	async list(query: JobQuery = {}, options: CallOptions = {}): Promise<JobPage> {
+		const page = await this.call<Partial<JobPage>>("BoardService/ListJobs", query, { ...options, name: "list jobs", reads: true });
+		return { ...page, jobs: page.jobs ?? [] };
+	}
+
+	/** Waits until a job is finished, however long; `signal` ends the wait. */
+	async wait(id: string, options: CallOptions = {}): Promise<Job> {
+		for (;;) {
+			const { job } = await this.call<{ job: Job }>("BoardService/WaitJob", { id, timeout: seconds(pollTime) }, {
+				...options, name: `wait for job ${id}`, reads: true, wait: pollTime,
+			});
+			if (job.state === "completed" || job.state === "trashed") {
+				return job;
+			}
+		}
+	}
+
+	/** The flow of a job, with its steps as far as they have begun; a large one comes in parts, see GetFlow. */
+	async flow(id: string, options: CallOptions = {}): Promise<Record<string, Json>> {
+		const { flow } = await this.call<{ flow: Record<string, Json> }>("LogbookService/GetFlow", { id }, { ...options, name: `get flow ${id}`, reads: true });
+		return flow;
+	}
+
+	/** Ends a job; with `revert`, what it has done is undone first. */
+	async cancel(job: string, order: Order & { revert?: boolean } = {}, options: CallOptions = {}): Promise<void> {
+		await this.call("BoardService/Cancel", { job, ...order }, { ...options, name: `cancel job ${job}` });
+	}
+
+	/** Has a job begin again that failed, was reverted, trashed or parked. */
+	async retry(job: string, order: Order = {}, options: CallOptions = {}): Promise<void> {
+		await this.call("BoardService/Retry", { job, ...order }, { ...options, name: `retry job ${job}` });
+	}
+
+	/**
+	 * Yields events in order, without gap or repeat, also across nodes that die. It begins behind
+	 * `after`, or now. It ends with an error: `compacted`, or the reason of the signal.
+	 */
+	async *watch(query: WatchQuery = {}, options: { signal?: AbortSignal } = {}): AsyncGenerator<Event, void> {
+		let { after } = query;
+		const request = () => ({ ...query, ...(after === undefined ? {} : { after }) });
+		for await (const message of this.#transport.lines({ name: "watch" }, "BoardService/Watch", request, watchSilence, options.signal)) {
+			const { events, position } = message as { events?: Event[]; position?: string };
+			for (const event of events ?? []) {
+				after = event.position;
+				yield event;
+			}
+			after = position ?? after;
+		}
+	}
+
+	/** Closes the connections. Calls that are under way fail. */
+	close(): void {
+		this.#transport.close();
+	}
+}
+
+/** The posting of a job that runs a document: a book of one flow, with ids that are made of the job's. */
+export function flowPosting(document: FlowDocument, posting: Posting): Posting {
+	const id = posting.id ?? newID();
+	const store: Values = { ...document.store, ...posting.store };
+	for (const input of document.inputs ?? []) {
+		if (!(input in store)) {
+			throw new RefusedError("invalid", `cannot post the flow ${document.name}: it needs the input ${input}: give it in the store`, { field: `input ${input}` });
+		}
+	}
+	const flow = {
+		id: derivedID(id, "flow"), name: document.name, factory: { name: "document", args: document as unknown as Json }, store,
+		...(document.targets ? { targets: document.targets } : {}), ...(document.on_change ? { on_change: document.on_change } : {}),
+	};
+	const { store: _, ...rest } = posting;
+	return { name: document.name, ...rest, id, book: { id: derivedID(id, "book"), name: document.name, flows: [flow] } };
+}
+
+function pem(given: string | Buffer | undefined): string | Buffer | undefined {
+	return typeof given !== "string" || given === "" ? given || undefined : given.includes("-----BEGIN") ? given : readFileSync(given);
+}
+
+function tokenOf(env: NodeJS.ProcessEnv): string | undefined {
+	const file = env["CONDUCTORD_TOKEN_FILE"];
+	if (!file) {
+		return env["CONDUCTORD_TOKEN"] || undefined;
+	}
+	const mode = statSync(file).mode & 0o777;
+	if (mode & 0o077) {
+		throw new RefusedError("invalid", `cannot use the token in ${file}: others can read it: its mode is ${mode.toString(8)}: chmod 600 ${file}`, { field: "token" });
+	}
+	return readFileSync(file, "utf8").trim();
+}

@@ -1,0 +1,85 @@
+/** An error of a call. docs/protocol.md of conductord lists the codes; they do not change. */
+export abstract class ConductordError extends Error {
+	/** Whether the call may have had its effect. To repeat it with the same ids is harmless in any case. */
+	abstract readonly happened: "no" | "unknown";
+	/** The field that is wrong or too large. */
+	readonly field?: string;
+	readonly limit?: bigint;
+	readonly size?: bigint;
+	readonly unit?: string;
+	/** Of `compacted`: after this position every event is kept. */
+	readonly since?: string;
+
+	constructor(readonly code: string, message: string, wire: WireError = {}, cause?: unknown) {
+		super(message, cause === undefined ? {} : { cause });
+		this.name = new.target.name;
+		for (const name of ["field", "unit", "since"] as const) {
+			if (wire[name]) {
+				Object.defineProperty(this, name, { value: wire[name], enumerable: true });
+			}
+		}
+		for (const name of ["limit", "size"] as const) {
+			if (wire[name] !== undefined) {
+				Object.defineProperty(this, name, { value: BigInt(wire[name]), enumerable: true });
+			}
+		}
+	}
+}
+
+/** The cluster has refused the call: it did not happen, and would be refused again. */
+export class RefusedError extends ConductordError {
+	readonly happened = "no";
+}
+
+/** No node could do the call (`unavailable`), or none had room for it (`overloaded`): it did not happen. */
+export class UnavailableError extends ConductordError {
+	readonly happened = "no";
+}
+
+/** The answer was lost (`uncertain`), or the node has a fault (`internal`): nobody knows whether it happened. */
+export class UncertainError extends ConductordError {
+	readonly happened = "unknown";
+}
+
+/** conductord.v1.Error in JSON. */
+export interface WireError {
+	code?: string;
+	message?: string;
+	field?: string;
+	limit?: string | number;
+	size?: string | number;
+	unit?: string;
+	since?: string;
+}
+
+/** The codes of the Connect protocol, for answers that say no more. */
+const codes: Record<string, string> = {
+	invalid_argument: "invalid", out_of_range: "compacted", resource_exhausted: "over_limit", not_found: "not_found",
+	already_exists: "conflict", aborted: "conflict", failed_precondition: "fenced", permission_denied: "not_allowed",
+	unauthenticated: "not_allowed", unavailable: "unavailable", unimplemented: "invalid", internal: "internal",
+};
+
+/** The error of a call, from the body of an answer. */
+export function errorFrom(status: number, body: unknown): ConductordError {
+	const said = (typeof body === "object" && body !== null ? body : {}) as {
+		code?: string; message?: string; details?: { type?: string; debug?: WireError }[];
+	};
+	const wire = Array.isArray(said.details) ? said.details.find((detail) => detail.type === "conductord.v1.Error")?.debug : undefined;
+	// An answer that is not a node's, such as a proxy's, does not say whether a node has had the call.
+	const code = wire?.code || codes[said.code ?? ""] || "uncertain";
+	return errorOf({ ...wire, code, message: wire?.message || said.message || `the answer has the HTTP status ${status}` });
+}
+
+/** The error for a conductord.v1.Error. */
+export function errorOf(wire: WireError): ConductordError {
+	const { code = "uncertain", message = code } = wire;
+	switch (code) {
+		case "unavailable":
+		case "overloaded":
+			return new UnavailableError(code, message, wire);
+		case "uncertain":
+		case "internal":
+			return new UncertainError(code, message, wire);
+	}
+	return new RefusedError(code, message, wire);
+}

@@ -1,0 +1,299 @@
+import * as http from "node:http";
+import * as https from "node:https";
+import { setTimeout as delay } from "node:timers/promises";
+import { type ConductordError, errorFrom, RefusedError, UnavailableError, UncertainError } from "./errors.js";
+import { decode, encode } from "./json.js";
+
+/** One answer may have 4 MiB; what is larger is no answer of a node. */
+const maxAnswer = 8 << 20;
+/** One try of a call. What takes longer is repeated at another node: the same times as those of the Go client. */
+const tryTime = 3_000;
+/** For the answer to a long poll, beyond its wait. */
+const pollGrace = 5_000;
+const firstPause = 50;
+const lastPause = 1_000;
+/** How long the leader's address is not tried again after it could not be reached from here. */
+const shunTime = 10_000;
+
+export interface CallOptions {
+	/** Ends the call. Its reason is thrown, or an UncertainError if the call may have happened. */
+	signal?: AbortSignal | undefined;
+	/** The time of all tries, in milliseconds; without it, that of the client. */
+	timeout?: number | undefined;
+}
+
+/** What a call is, for its repetition. */
+export interface Operation {
+	/** As it stands in "cannot …". */
+	name: string;
+	/** It changes nothing, or its repeat is never in doubt. */
+	reads?: boolean;
+	/** Of a long poll: the wait that it asks for, in milliseconds. */
+	wait?: number;
+	/** The time of one try, in milliseconds. */
+	try?: number;
+}
+
+export interface TransportOptions {
+	servers: string[];
+	token?: string | undefined;
+	ca?: string | Buffer | undefined;
+	cert?: string | Buffer | undefined;
+	key?: string | Buffer | undefined;
+	timeout: number;
+}
+
+/** The URL of an endpoint. Without a scheme it is https where there are certificates. */
+export function baseURL(endpoint: string, secure: boolean): string {
+	const text = endpoint.includes("://") ? endpoint : `${secure ? "https" : "http"}://${endpoint}`;
+	const url = URL.canParse(text) ? new URL(text) : undefined;
+	if (url === undefined || !/^https?:$/.test(url.protocol) || url.username || url.pathname !== "/" || url.search || url.hash) {
+		throw new RefusedError("invalid", `the server ${JSON.stringify(endpoint.slice(0, 128))} is not host:port, or http or https with these`, { field: "servers" });
+	}
+	return url.origin;
+}
+
+/** One exchange that has failed. `sent` is false when no connection was made. */
+class ExchangeError extends Error {
+	constructor(readonly problem: unknown, readonly sent: boolean) {
+		super(problem instanceof Error ? problem.message || String((problem as { code?: string }).code) : String(problem));
+	}
+}
+
+/** Finds a node that answers, and repeats calls until one has settled them. */
+export class Transport {
+	readonly #servers: string[];
+	readonly #secure: boolean;
+	readonly #options: TransportOptions;
+	readonly #agents: { "http:": http.Agent; "https:": https.Agent };
+	#current = 0;
+	#leader: string | undefined;
+	#shunned = new Map<string, number>();
+
+	constructor(options: TransportOptions) {
+		this.#options = options;
+		this.#secure = options.ca !== undefined || options.cert !== undefined;
+		this.#servers = [...new Set(options.servers.map((server) => baseURL(server, this.#secure)))];
+		const { ca, cert, key } = options;
+		this.#agents = {
+			"http:": new http.Agent({ keepAlive: true }),
+			"https:": new https.Agent({ keepAlive: true, ca, cert, key, minVersion: "TLSv1.3" }),
+		};
+	}
+
+	/** Makes a call until it is settled, or its time is over. */
+	async call<T>(operation: Operation, path: string, request: unknown, options: CallOptions = {}): Promise<T> {
+		const body = encode(request);
+		const limit = operation.try ?? (operation.wait === undefined ? tryTime : operation.wait + pollGrace);
+		const deadline = performance.now() + Math.max(options.timeout ?? this.#options.timeout, operation.wait ?? 0);
+		let uncertain = false;
+		const failures = new Map<string, string>();
+		const tried = new Set<string>();
+		for (let pause = firstPause; ; ) {
+			const server = this.#pick(tried);
+			tried.add(server);
+			let after = 0;
+			try {
+				return (await this.#exchange(server, path, body, limit, options.signal)) as T;
+			} catch (failed) {
+				const { error, retryAfter, sent } = this.#classify(server, failed);
+				if (error instanceof RefusedError || error.code === "internal") {
+					error.message = `cannot ${operation.name}: ${error.message}`;
+					throw error;
+				}
+				uncertain ||= sent && error instanceof UncertainError;
+				failures.set(server, error.message);
+				after = retryAfter;
+				if (error.code === "overloaded") {
+					this.#servers.forEach((each) => tried.add(each)); // another node would only ask the same leader
+				}
+			}
+			const aborted = options.signal?.aborted === true;
+			if (aborted || performance.now() >= deadline) {
+				throw this.#giveUp(operation, uncertain, failures, aborted ? options.signal : undefined);
+			}
+			if (this.#servers.every((each) => tried.has(each))) {
+				tried.clear();
+				await delay(Math.max(after, pause * (0.5 + Math.random())), undefined, { signal: options.signal }).catch(() => {});
+				pause = Math.min(lastPause, pause * 2);
+			}
+		}
+	}
+
+	#giveUp(operation: Operation, uncertain: boolean, failures: Map<string, string>, signal?: AbortSignal): unknown {
+		if (signal && (operation.reads || !uncertain)) {
+			return signal.reason;
+		}
+		const told = [...failures].map(([server, message]) => `${server}: ${message}`).join("; ");
+		const message = `cannot ${operation.name}: ${signal ? "the caller has given up" : "the time is over"}: ${told}`;
+		return uncertain && !operation.reads
+			? new UncertainError("uncertain", message, {}, signal?.reason)
+			: new UnavailableError("unavailable", message);
+	}
+
+	/** The leader first, then the servers in order from the one that has answered last. */
+	#pick(tried: Set<string>): string {
+		const leader = this.#leader;
+		if (leader !== undefined && !tried.has(leader) && (this.#shunned.get(leader) ?? 0) <= performance.now()) {
+			return leader;
+		}
+		for (let i = 0; i < this.#servers.length; i++) {
+			const server = this.#servers[(this.#current + i) % this.#servers.length]!;
+			if (!tried.has(server)) {
+				return server;
+			}
+		}
+		return this.#servers[this.#current]!;
+	}
+
+	#classify(server: string, failed: unknown): { error: ConductordError; retryAfter: number; sent: boolean } {
+		if (failed instanceof Refusal) {
+			if (failed.error.code === "unavailable") {
+				this.#passBy(server);
+			}
+			return { error: failed.error, retryAfter: failed.retryAfter, sent: true };
+		}
+		const { message, sent } = failed instanceof ExchangeError ? failed : new ExchangeError(failed, true);
+		if (!sent) {
+			this.#shunned.set(server, performance.now() + shunTime);
+		}
+		this.#passBy(server);
+		return { error: sent ? new UncertainError("uncertain", message) : new UnavailableError("unavailable", message), retryAfter: 0, sent };
+	}
+
+	#passBy(server: string): void {
+		if (this.#leader === server) {
+			this.#leader = undefined;
+		}
+		if (this.#servers[this.#current] === server) {
+			this.#current = (this.#current + 1) % this.#servers.length;
+		}
+	}
+
+	/** One call at one node: the answer, or a Refusal or ExchangeError is thrown. */
+	async #exchange(server: string, path: string, body: string, limit: number, signal?: AbortSignal): Promise<unknown> {
+		const timer = AbortSignal.timeout(limit);
+		const answer = await this.#request(server, path, body, signal ? AbortSignal.any([signal, timer]) : timer);
+		try {
+			let size = 0;
+			const parts: Buffer[] = [];
+			for await (const part of answer as AsyncIterable<Buffer>) {
+				parts.push(part);
+				if ((size += part.length) > maxAnswer) {
+					throw new Error(`the answer has more than ${maxAnswer} bytes`);
+				}
+			}
+			return this.#read(answer, Buffer.concat(parts).toString());
+		} catch (problem) {
+			throw problem instanceof Refusal ? problem : new ExchangeError(problem, true);
+		}
+	}
+
+	#read(answer: http.IncomingMessage, text: string): unknown {
+		if (answer.statusCode === 200) {
+			return decode(text);
+		}
+		let body: unknown;
+		try {
+			body = decode(text);
+		} catch {
+			// not of a node
+		}
+		const wait = Number(answer.headers["retry-after"] ?? 0) * 1000;
+		throw new Refusal(errorFrom(answer.statusCode ?? 0, body), Math.min(5_000, wait || 0));
+	}
+
+	#request(server: string, path: string, body: string, signal: AbortSignal): Promise<http.IncomingMessage> {
+		const url = new URL(`/conductord.v1.${path}`, server);
+		const headers: http.OutgoingHttpHeaders = { "content-type": "application/json", "content-length": Buffer.byteLength(body) };
+		if (this.#options.token) {
+			headers["authorization"] = `Bearer ${this.#options.token}`;
+		}
+		const secure = url.protocol === "https:";
+		return new Promise((resolve, reject) => {
+			let sent = false;
+			const request = (secure ? https : http).request(url, { method: "POST", headers, signal, agent: this.#agents[secure ? "https:" : "http:"] });
+			request.on("socket", (socket) => {
+				sent = !socket.connecting;
+				socket.once(secure ? "secureConnect" : "connect", () => (sent = true));
+			});
+			request.on("response", (answer) => {
+				const hint = answer.headers["conductord-leader"];
+				if (typeof hint === "string" && hint !== "") {
+					this.#learn(hint, url.protocol);
+				}
+				resolve(answer);
+			});
+			request.on("error", (problem) => reject(new ExchangeError(problem, sent)));
+			request.end(body);
+		});
+	}
+
+	#learn(hint: string, protocol: string): void {
+		const leader = `${protocol}//${hint}`;
+		this.#leader = URL.canParse(leader) ? new URL(leader).origin : undefined;
+	}
+
+	/** Reads the lines of a stream at one node after another, until it is refused or the signal ends it. */
+	async *lines(operation: Operation, path: string, request: () => unknown, idle: number, signal?: AbortSignal): AsyncGenerator<unknown> {
+		let pause = firstPause;
+		while (!signal?.aborted) {
+			const server = this.#pick(new Set());
+			const silent = new AbortController();
+			let timer: NodeJS.Timeout | undefined;
+			const alive = () => {
+				clearTimeout(timer);
+				timer = setTimeout(() => silent.abort(new Error("the node is silent")), idle);
+			};
+			try {
+				alive();
+				const answer = await this.#request(server, path, encode(request()), signal ? AbortSignal.any([signal, silent.signal]) : silent.signal);
+				if (answer.statusCode !== 200) {
+					this.#read(answer, Buffer.concat(await answer.toArray()).toString());
+				}
+				let rest = "";
+				answer.setEncoding("utf8");
+				for await (const part of answer as AsyncIterable<string>) {
+					alive();
+					pause = firstPause;
+					const lines = (rest + part).split("\n");
+					rest = lines.pop()!;
+					for (const line of lines) {
+						const message = decode(line) as { error?: unknown };
+						if (message.error !== undefined) {
+							throw new Refusal(errorFrom(200, message.error), 0);
+						}
+						yield message;
+					}
+				}
+			} catch (failed) {
+				if (signal?.aborted) {
+					break;
+				}
+				const { error } = this.#classify(server, failed);
+				if (error instanceof RefusedError) {
+					error.message = `cannot ${operation.name}: ${error.message}`;
+					throw error;
+				}
+			} finally {
+				clearTimeout(timer);
+				silent.abort();
+			}
+			await delay(pause * (0.5 + Math.random()), undefined, { signal }).catch(() => {});
+			pause = Math.min(lastPause, pause * 2);
+		}
+		throw signal!.reason;
+	}
+
+	close(): void {
+		this.#agents["http:"].destroy();
+		this.#agents["https:"].destroy();
+	}
+}
+
+/** A node has answered with an error. */
+class Refusal extends Error {
+	constructor(readonly error: ConductordError, readonly retryAfter: number) {
+		super(error.message);
+	}
+}

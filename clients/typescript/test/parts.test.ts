@@ -1,0 +1,147 @@
+import assert from "node:assert/strict";
+import { createServer, type RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
+import { test } from "node:test";
+import { Client, decode, encode, Failure, flowPosting, newID, RefusedError, UnavailableError, UncertainError, Worker } from "conductord";
+import { errorFrom } from "../src/errors.js";
+import { baseURL } from "../src/http.js";
+import { clip, seconds } from "../src/json.js";
+import { failureOf, nameOf } from "../src/steps.js";
+
+test("integers keep their digits, both ways", () => {
+	for (const text of [
+		'{"a":9007199254740993}', "[-9223372036854775808,18446744073709551615]", '{"a":"9007199254740993"}', '"\\"12345678901234567890"',
+		'{"12345678901234567890":1}', "[9007199254740991,1.5]", '{"a":"x\\\\","b":12345678901234567890}',
+	]) {
+		assert.equal(encode(decode(text)), text);
+	}
+	assert.equal(decode("9007199254740993"), 9007199254740993n);
+	assert.equal(decode("9007199254740991"), 9007199254740991);
+	assert.equal(encode({ a: 2n ** 70n, b: undefined, c: "ü😀" }), '{"a":1180591620717411303424,"c":"ü😀"}');
+	assert.throws(() => decode('{"a":12345678901234567890'), SyntaxError);
+});
+
+test("what JSON cannot hold is refused by name", () => {
+	for (const [value, said] of [
+		[undefined, /the value is undefined/], [{ f: () => 1 }, /"f" is a function/], [[Number.NaN], /"0" is NaN/], [{ n: Number.POSITIVE_INFINITY }, /"n" is Infinity/],
+		[{ b: new Uint8Array(2) }, /"b" is bytes/], [{ b: Buffer.from("x") }, /"b" is bytes/], [new Map(), /the value is a Map/], [Symbol("s"), /a symbol/],
+	] as const) {
+		assert.throws(() => encode(value), said);
+	}
+	const loop: Record<string, unknown> = {};
+	loop["self"] = loop;
+	assert.throws(() => encode(loop), TypeError);
+	assert.equal(encode({ at: new Date(0) }), '{"at":"1970-01-01T00:00:00.000Z"}');
+});
+
+test("texts are cut between characters", () => {
+	assert.equal(clip("äöü", 3), "ä");
+	assert.equal(clip("😀😀", 7), "😀");
+	assert.equal(clip("abc", 3), "abc");
+	assert.equal(seconds(1500), "1.500s");
+});
+
+test("errors have the code, and say whether the call happened", () => {
+	const detail = { code: "over_limit", message: "too large", field: "result", limit: "262144", size: "9007199254740993", unit: "bytes" };
+	const refused = errorFrom(429, { code: "resource_exhausted", message: "x", details: [{ type: "conductord.v1.Error", debug: detail }] });
+	assert.ok(refused instanceof RefusedError);
+	assert.deepEqual([refused.code, refused.field, refused.limit, refused.size, refused.unit], ["over_limit", "result", 262144n, 9007199254740993n, "bytes"]);
+	for (const [body, kind, code, happened] of [
+		[{ code: "unavailable", message: "no leader" }, UnavailableError, "unavailable", "no"],
+		[{ code: "unknown", message: "lost" }, UncertainError, "uncertain", "unknown"],
+		[{ code: "internal", message: "fault" }, UncertainError, "internal", "unknown"],
+		[{ code: "invalid_argument", message: "unknown field" }, RefusedError, "invalid", "no"],
+		[undefined, UncertainError, "uncertain", "unknown"],
+		["a proxy's page", UncertainError, "uncertain", "unknown"],
+	] as const) {
+		const error = errorFrom(503, body);
+		assert.ok(error instanceof kind);
+		assert.deepEqual([error.code, error.happened], [code, happened]);
+	}
+});
+
+test("ids are of version 7, and those of a flow follow from the job's", () => {
+	const id = newID();
+	assert.match(id, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+	assert.ok(Math.abs(Number.parseInt(id.replace("-", "").slice(0, 12), 16) - Date.now()) < 60_000);
+	const document = { name: "f", inputs: ["a"], store: { b: 1 }, steps: [] };
+	const posting = flowPosting(document, { id, store: { a: 2 } });
+	assert.deepEqual(posting, flowPosting(document, { id, store: { a: 2 } }));
+	assert.equal((posting.book as { id: string }).id.slice(0, 20), id.slice(0, 20));
+	assert.throws(() => flowPosting(document, {}), /needs the input a/);
+});
+
+test("failures fit the wire", () => {
+	assert.deepEqual(failureOf(new Failure("m", { kind: "k\n", permanent: true, details: { a: 1 }, code: 3 })).failure, {
+		kind: "k ", message: "m", permanent: true, details: { a: 1 }, code: 3,
+	});
+	const { failure, stderr } = failureOf(new RangeError("ä".repeat(4096)));
+	assert.equal(Buffer.byteLength(failure.message!), 4096);
+	assert.match(stderr!, /RangeError/);
+	assert.equal(failureOf("text").failure.message, "the step has thrown text");
+	const id = { flow: "f", step: "s", action: "execute", attempt: 1 } as const;
+	assert.equal(nameOf(id), nameOf({ asked: 0, ...id }));
+});
+
+test("options are checked", () => {
+	assert.equal(baseURL("node1:7070", false), "http://node1:7070");
+	assert.equal(baseURL("node1:7070", true), "https://node1:7070");
+	for (const bad of ["", "ftp://a", "http://a/b", "http://u@a", "http://a?b"]) {
+		assert.throws(() => baseURL(bad, false), RefusedError);
+	}
+	const client = new Client({ servers: "127.0.0.1:1" });
+	assert.throws(() => new Worker(client, { slots: 1025 }), /slots is 1025/);
+	assert.throws(() => new Worker(client).step("a", { execute: () => 1 }).step("a", { execute: () => 1 }), /there already/);
+	assert.throws(() => new Client({ timeout: 0 }), /timeout/);
+});
+
+/** Runs a client against servers that answer as the listeners do. */
+async function against(listeners: RequestListener[], timeout: number, use: (client: Client) => Promise<void>): Promise<void> {
+	const servers = listeners.map((listener) => createServer(listener).listen(0, "127.0.0.1"));
+	await Promise.all(servers.map((server) => new Promise((resolve) => (server.listening ? resolve(0) : server.once("listening", resolve)))));
+	const client = new Client({ servers: servers.map((server) => `127.0.0.1:${(server.address() as AddressInfo).port}`), timeout });
+	try {
+		await use(client);
+	} finally {
+		client.close();
+		servers.forEach((server) => server.close());
+		servers.forEach((server) => server.closeAllConnections());
+	}
+}
+
+test("a lost answer is repeated at another node, under the same id", async () => {
+	const bodies: string[] = [];
+	const read: (answer: boolean) => RequestListener = (answer) => async (request, response) => {
+		bodies.push(Buffer.concat(await request.toArray()).toString());
+		if (answer) {
+			response.end('{"posted":[{"job":{"id":"x"},"existed":true}]}');
+		} else {
+			request.socket.destroy();
+		}
+	};
+	await against([read(false), read(true)], 5_000, async (client) => {
+		assert.deepEqual(await client.post({ kind: "k" }), { job: { id: "x" }, existed: true });
+		assert.equal(bodies.length, 2);
+		assert.equal(bodies[0], bodies[1]);
+	});
+});
+
+test("without an answer the error says whether the call may have happened", async () => {
+	const lost: RequestListener = (request) => request.socket.destroy();
+	await against([lost], 300, async (client) => {
+		await assert.rejects(client.post({ kind: "k" }), UncertainError);
+		await assert.rejects(client.get(newID()), UnavailableError);
+	});
+	const unavailable: RequestListener = (_, response) => response.writeHead(503).end('{"code":"unavailable","message":"no leader"}');
+	await against([unavailable, unavailable], 300, (client) => assert.rejects(client.post({ kind: "k" }), UnavailableError));
+	const nobody = new Client({ servers: "127.0.0.1:1", timeout: 200 });
+	await assert.rejects(nobody.post({ kind: "k" }), UnavailableError);
+	const reason = new Error("enough");
+	await against([() => {}], 5_000, async (client) => {
+		await assert.rejects(client.get(newID(), { signal: AbortSignal.abort(reason) }), reason);
+		const controller = new AbortController();
+		const posting = client.post({ kind: "k" }, { signal: controller.signal });
+		setTimeout(() => controller.abort(reason), 50);
+		await assert.rejects(posting, UncertainError);
+	});
+});
