@@ -166,8 +166,10 @@ export class Attempt {
 					const failure = { kind: code === "over_limit" ? code : "error", message: clip((error as Error).message, 4 << 10), permanent: true };
 					outcome = { id: given.id, done: true, failure };
 					continue;
+				} else if (code === "fenced") {
+					return; // also of a failure that is recorded, when the revert of the step has begun
 				} else if (code !== "") {
-					this.warn(`conductord worker: the end of ${nameOf(given.id)} is not wanted any more: ${(error as Error).message}`);
+					this.warn(`conductord worker: the end of ${nameOf(given.id)} is refused: ${(error as Error).message}`);
 					return;
 				} else {
 					await delay(pause * (0.5 + Math.random()), undefined, { signal: this.session.lost }).catch(() => {});

@@ -82,9 +82,7 @@ export class Client {
 		}));
 		const name = named.length === 1 ? `post job ${named[0]!.id}` : `post ${named.length} jobs`;
 		const answer = await this.call<{ posted?: (Posted & { error?: WireError })[] }>("BoardService/Post", { postings: named }, { ...options, name });
-		return (answer.posted ?? []).map(({ job, existed, error }, i) => {
-			return error ? errorOf({ ...error, message: `cannot post job ${named[i]!.id}: ${error.message}` }) : { job, existed: existed === true };
-		});
+		return (answer.posted ?? []).map(({ job, existed, error }) => (error ? errorOf(error) : { job, existed: existed === true }));
 	}
 
 	/** Posts a job that runs a flow document, as `conductord flow run` does. The store of the posting goes over that of the document. */

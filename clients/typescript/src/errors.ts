@@ -3,12 +3,12 @@ export abstract class ConductordError extends Error {
 	/** Whether the call may have had its effect. To repeat it with the same ids is harmless in any case. */
 	abstract readonly happened: "no" | "unknown";
 	/** The field that is wrong or too large. */
-	readonly field?: string;
-	readonly limit?: bigint;
-	readonly size?: bigint;
-	readonly unit?: string;
+	declare readonly field?: string;
+	declare readonly limit?: bigint;
+	declare readonly size?: bigint;
+	declare readonly unit?: string;
 	/** Of `compacted`: after this position every event is kept. */
-	readonly since?: string;
+	declare readonly since?: string;
 
 	constructor(readonly code: string, message: string, wire: WireError = {}, cause?: unknown) {
 		super(message, cause === undefined ? {} : { cause });
