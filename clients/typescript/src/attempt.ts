@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { RefusedError } from "./errors.js";
+import { linked } from "./http.js";
 import { encode, clip, type Json, milliseconds, seconds } from "./json.js";
 import type { Session } from "./session.js";
 import { Failure, failureOf, nameOf, NotYet, type Report, type StepContext, type StepType, type Work } from "./steps.js";
@@ -41,7 +42,9 @@ export class Attempt {
 		const time = new AbortController();
 		const timer = left === undefined ? undefined : setTimeout(() => time.abort(new Error("the time of the attempt is over")), Math.min(left, 2 ** 31 - 1));
 		const telling = setInterval(() => void this.#tell(), tellEvery);
-		const outcome = await this.#act(this.#context(AbortSignal.any([this.#end.signal, time.signal, this.session.lost]), left));
+		const ends = linked(this.#end.signal, time.signal, this.session.lost);
+		const outcome = await this.#act(this.#context(ends.signal, left));
+		ends.unlink();
 		clearInterval(telling);
 		clearTimeout(timer);
 		if (!this.session.lost.aborted) { // otherwise the attempt is over with its session

@@ -53,6 +53,20 @@ export function baseURL(endpoint: string, secure: boolean): string {
 	return url.origin;
 }
 
+/**
+ * A controller that is aborted with any of the signals. AbortSignal.any of Node 20 keeps memory for as
+ * long as the longest of them lives, for each call under a session.
+ */
+export function linked(...signals: (AbortSignal | undefined)[]): AbortController & { unlink(): void } {
+	const controller = new AbortController();
+	const links = signals.map((signal) => {
+		const abort = () => controller.abort(signal?.reason);
+		signal?.aborted ? abort() : signal?.addEventListener("abort", abort);
+		return () => signal?.removeEventListener("abort", abort);
+	});
+	return Object.assign(controller, { unlink: () => links.forEach((unlink) => unlink()) });
+}
+
 /** One exchange that has failed. `sent` is false when no connection was made. */
 class ExchangeError extends Error {
 	constructor(readonly problem: unknown, readonly sent: boolean) {
@@ -74,6 +88,10 @@ export class Transport {
 		this.#options = options;
 		this.#secure = options.ca !== undefined || options.cert !== undefined;
 		this.#servers = [...new Set(options.servers.map((server) => baseURL(server, this.#secure)))];
+		const plain = options.token ? this.#servers.find((server) => !server.startsWith("https:")) : undefined;
+		if (plain !== undefined) {
+			throw new RefusedError("invalid", `a token would be sent to ${plain} in plain text: name the server with https://, or give the ca`, { field: "token" });
+		}
 		const { ca, cert, key } = options;
 		this.#agents = {
 			"http:": new http.Agent({ keepAlive: true }),
@@ -172,9 +190,10 @@ export class Transport {
 
 	/** One call at one node: the answer, or a Refusal or ExchangeError is thrown. */
 	async #exchange(server: string, path: string, body: string, limit: number, signal?: AbortSignal): Promise<unknown> {
-		const timer = AbortSignal.timeout(limit);
-		const answer = await this.#request(server, path, body, signal ? AbortSignal.any([signal, timer]) : timer);
+		const bounded = linked(signal);
+		const timer = setTimeout(() => bounded.abort(new Error(`no answer within ${limit} ms`)), limit);
 		try {
+			const answer = await this.#request(server, path, body, bounded.signal);
 			let size = 0;
 			const parts: Buffer[] = [];
 			for await (const part of answer as AsyncIterable<Buffer>) {
@@ -185,22 +204,26 @@ export class Transport {
 			}
 			return this.#read(answer, Buffer.concat(parts).toString());
 		} catch (problem) {
-			throw problem instanceof Refusal ? problem : new ExchangeError(problem, true);
+			throw problem instanceof Refusal || problem instanceof ExchangeError ? problem : new ExchangeError(problem, true);
+		} finally {
+			clearTimeout(timer);
+			bounded.unlink();
 		}
 	}
 
 	#read(answer: http.IncomingMessage, text: string): unknown {
-		if (answer.statusCode === 200) {
+		const status = answer.statusCode ?? 0;
+		if (status === 200) {
 			return decode(text);
 		}
 		let body: unknown;
 		try {
 			body = decode(text);
 		} catch {
-			// not of a node
+			body = { code: status >= 400 && status < 500 ? "invalid_argument" : "", message: `the answer has the HTTP status ${status}: ${text.slice(0, 200).trim()}` };
 		}
 		const wait = Number(answer.headers["retry-after"] ?? 0) * 1000;
-		throw new Refusal(errorFrom(answer.statusCode ?? 0, body), Math.min(5_000, wait || 0));
+		throw new Refusal(errorFrom(status, body), Math.min(5_000, wait || 0));
 	}
 
 	#request(server: string, path: string, body: string, signal: AbortSignal): Promise<http.IncomingMessage> {
@@ -215,7 +238,9 @@ export class Transport {
 			const request = (secure ? https : http).request(url, { method: "POST", headers, signal, agent: this.#agents[secure ? "https:" : "http:"] });
 			request.on("socket", (socket) => {
 				sent = !socket.connecting;
-				socket.once(secure ? "secureConnect" : "connect", () => (sent = true));
+				if (!sent) {
+					socket.once(secure ? "secureConnect" : "connect", () => (sent = true));
+				}
 			});
 			request.on("response", (answer) => {
 				const hint = answer.headers["conductord-leader"];
@@ -239,7 +264,7 @@ export class Transport {
 		let pause = firstPause;
 		while (!signal?.aborted) {
 			const server = this.#pick(new Set());
-			const silent = new AbortController();
+			const silent = linked(signal);
 			let timer: NodeJS.Timeout | undefined;
 			const alive = () => {
 				clearTimeout(timer);
@@ -247,7 +272,7 @@ export class Transport {
 			};
 			try {
 				alive();
-				const answer = await this.#request(server, path, encode(request()), signal ? AbortSignal.any([signal, silent.signal]) : silent.signal);
+				const answer = await this.#request(server, path, encode(request()), silent.signal);
 				if (answer.statusCode !== 200) {
 					this.#read(answer, Buffer.concat(await answer.toArray()).toString());
 				}
@@ -277,6 +302,7 @@ export class Transport {
 				}
 			} finally {
 				clearTimeout(timer);
+				silent.unlink();
 				silent.abort();
 			}
 			await delay(pause * (0.5 + Math.random()), undefined, { signal }).catch(() => {});

@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { hostname, uptime } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Client } from "./client.js";
@@ -45,6 +46,7 @@ export class Session {
 	readonly #keeping: Promise<void>;
 
 	private constructor(readonly client: Client, readonly id: string, readonly ttl: number, sent: Moment) {
+		setMaxListeners(0, this.lost); // one for each call and attempt
 		this.#renewed = sent;
 		this.#look();
 		this.#keeping = this.#keep();

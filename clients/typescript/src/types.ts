@@ -8,72 +8,45 @@ export type JobState = "claimable" | "claimed" | "delayed" | "cooling" | "held" 
 export type Outcome = "success" | "reverted" | "failed" | "cancelled";
 
 export interface RetryPolicy {
-	attempts?: number;
-	delay?: string;
-	backoff_percent?: number;
-	max_delay?: string;
-	jitter_percent?: number;
-	priority_step?: number;
-	never?: string[];
-	on_failure?: "complete" | "retry" | "park";
+	attempts?: number; delay?: string;
+	backoff_percent?: number; max_delay?: string;
+	jitter_percent?: number; priority_step?: number;
+	never?: string[]; on_failure?: "complete" | "retry" | "park";
 }
 
 export interface Posting {
 	/** Post again under the same id, and there is no second job. Without one, the client makes one. */
 	id?: string;
 	/** For people; without one, that of the flow document, or the kind. */
-	name?: string;
-	board?: string;
-	kind?: string;
-	book_id?: string;
-	book?: Json;
-	flow?: string;
-	priority?: number;
-	front?: boolean;
-	details?: Json;
-	store?: Values;
-	not_before?: string;
-	deadline?: string;
-	hold?: boolean;
-	key?: string;
-	tags?: string[];
-	labels?: string[];
-	max_crashes?: number;
-	retry?: RetryPolicy;
-	retention?: string;
-	traceparent?: string;
+	name?: string; board?: string;
+	kind?: string; book_id?: string;
+	book?: Json; flow?: string;
+	priority?: number; front?: boolean;
+	details?: Json; store?: Values;
+	not_before?: string; deadline?: string;
+	hold?: boolean; key?: string;
+	tags?: string[]; labels?: string[];
+	max_crashes?: number; retry?: RetryPolicy;
+	retention?: string; traceparent?: string;
 }
 
 export interface Failure {
-	kind?: string;
-	message?: string;
-	step?: string;
-	code?: number;
-	permanent?: boolean;
-	stack?: string;
-	causes?: Failure[];
-	details?: Values;
+	kind?: string; message?: string;
+	step?: string; code?: number;
+	permanent?: boolean; stack?: string;
+	causes?: Failure[]; details?: Values;
 }
 
 export interface Job {
-	id: string;
-	board: string;
-	name: string;
-	kind?: string;
-	state: JobState;
-	sequence: string;
-	outcome?: Outcome;
-	reason?: string;
-	failure?: Failure;
-	priority?: number;
-	book?: string;
-	flow?: string;
-	key?: string;
-	tags?: string[];
-	details?: Json;
-	store?: Values;
-	posted_at: string;
-	finished_at?: string;
+	id: string; board: string;
+	name: string; kind?: string;
+	state: JobState; sequence: string;
+	outcome?: Outcome; reason?: string;
+	failure?: Failure; priority?: number;
+	book?: string; flow?: string;
+	key?: string; tags?: string[];
+	details?: Json; store?: Values;
+	posted_at: string; finished_at?: string;
 	[field: string]: unknown;
 }
 
@@ -84,65 +57,44 @@ export interface Posted {
 }
 
 export interface JobQuery {
-	board?: string;
-	states?: JobState[];
-	kind?: string;
-	key?: string;
-	tags?: string[];
-	name?: string;
-	outcomes?: Outcome[];
-	error_type?: string;
-	posted_from?: string;
-	posted_to?: string;
-	finished_from?: string;
-	finished_to?: string;
-	order?: "newest" | "claim";
-	limit?: number;
+	board?: string; states?: JobState[];
+	kind?: string; key?: string;
+	tags?: string[]; name?: string;
+	outcomes?: Outcome[]; error_type?: string;
+	posted_from?: string; posted_to?: string;
+	finished_from?: string; finished_to?: string;
+	order?: "newest" | "claim"; limit?: number;
 	after?: string;
 }
 
 export interface JobPage {
 	jobs: Job[];
 	/** Pass it as `after` to go on; undefined: the list ends. */
-	next?: string;
-	scans?: boolean;
+	next?: string; scans?: boolean;
 }
 
 export interface WatchQuery {
-	after?: string;
-	board?: string;
-	boards?: string[];
-	job?: string;
-	owner?: string;
-	kinds?: string[];
-	job_kind?: string;
-	key?: string;
-	tags?: string[];
-	flows?: boolean;
+	after?: string; board?: string;
+	boards?: string[]; job?: string;
+	owner?: string; kinds?: string[];
+	job_kind?: string; key?: string;
+	tags?: string[]; flows?: boolean;
 	sessions?: boolean;
 }
 
 export interface Event {
-	position: string;
-	kind: string;
-	time: string;
-	board?: string;
-	job?: string;
-	name?: string;
-	state?: string;
-	owner?: string;
-	outcome?: Outcome;
-	reason?: string;
+	position: string; kind: string;
+	time: string; board?: string;
+	job?: string; name?: string;
+	state?: string; owner?: string;
+	outcome?: Outcome; reason?: string;
 	[field: string]: unknown;
 }
 
 /** A flow document as JSON: what docs/flows.md describes in TOML. */
 export interface FlowDocument {
-	name: string;
-	store?: Values;
-	inputs?: string[];
-	targets?: string[];
-	on_change?: string;
-	steps: object[];
+	name: string; store?: Values;
+	inputs?: string[]; targets?: string[];
+	on_change?: string; steps: object[];
 	[field: string]: unknown;
 }

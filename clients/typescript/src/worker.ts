@@ -4,6 +4,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Attempt } from "./attempt.js";
 import type { Client } from "./client.js";
 import { RefusedError } from "./errors.js";
+import { linked } from "./http.js";
 import { seconds } from "./json.js";
 import { type Entity, Session } from "./session.js";
 import { type AttemptID, nameOf, type StepType, type Work } from "./steps.js";
@@ -186,17 +187,18 @@ export class Worker {
 		}
 		const slots = this.#stop.signal.aborted ? 0 : Math.max(0, this.#options.slots - this.#held.size);
 		const holds = [...this.#held.values()].map(({ work, stopping }) => ({ id: work.id, stopping }));
-		const wake = (this.#wake = new AbortController());
+		const wake = (this.#wake = linked(session.lost));
 		try {
 			return await this.#client.call("WorkerService/Pull", { session: session.id, slots, holds, wait: seconds(pullWait) }, {
-				signal: AbortSignal.any([session.lost, wake.signal]), name: "pull steps", reads: true, wait: pullWait,
+				signal: wake.signal, name: "pull steps", reads: true, wait: pullWait,
 			});
 		} catch (error) {
-			if (wake.signal.aborted || session.lost.aborted) {
+			if (wake.signal.aborted) {
 				return {};
 			}
 			throw error;
 		} finally {
+			wake.unlink();
 			this.#wake = undefined;
 		}
 	}

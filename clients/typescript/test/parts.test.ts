@@ -93,6 +93,7 @@ test("options are checked", () => {
 	assert.throws(() => new Worker(client, { slots: 1025 }), /slots is 1025/);
 	assert.throws(() => new Worker(client).step("a", { execute: () => 1 }).step("a", { execute: () => 1 }), /there already/);
 	assert.throws(() => new Client({ timeout: 0 }), /timeout/);
+	assert.throws(() => new Client({ servers: "http://a:1", token: "cdt_x" }), /plain text/);
 });
 
 /** Runs a client against servers that answer as the listeners do. */
