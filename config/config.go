@@ -36,6 +36,7 @@ type Config struct {
 	Limits    Limits
 	Retention Retention
 	Backup    Backup
+	Topology  Topology
 	Dashboard Dashboard
 	Conductor Conductor
 	Handlers  Handlers
@@ -114,6 +115,11 @@ type Backup struct {
 	Directory string // empty: it makes none
 	Interval  time.Duration
 	Keep      int
+}
+
+// Topology says which boards are in other clusters.
+type Topology struct {
+	File string // empty: none
 }
 
 // Dashboard is the web pages for people.

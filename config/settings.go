@@ -46,7 +46,7 @@ const (
 // table holds every key there is, in the order of the example file.
 func table() []setting {
 	return slices.Concat(nodeSettings(), tlsSettings(), jwtSettings(), clusterSettings(), raftSettings(), sessionSettings(),
-		limitSettings(), retentionSettings(), backupSettings(), dashboardSettings(), conductorSettings(), handlerSettings(), secretSettings(), traceSettings(), logSettings())
+		limitSettings(), retentionSettings(), backupSettings(), topologySettings(), dashboardSettings(), conductorSettings(), handlerSettings(), secretSettings(), traceSettings(), logSettings())
 }
 
 func nodeSettings() []setting {
@@ -177,6 +177,13 @@ func backupSettings() []setting {
 			doc: "The time between two of these backups"},
 		{key: "backup.keep", target: func(c *Config) any { return &c.Backup.Keep }, low: 1, high: 10_000,
 			doc: "How many of these backups are kept"},
+	}
+}
+
+func topologySettings() []setting {
+	return []setting{
+		{key: "topology.file", target: func(c *Config) any { return &c.Topology.File },
+			doc: "File that says which boards are in which cluster; the node forwards postings for boards of other clusters once; read again when it changes"},
 	}
 }
 

@@ -68,6 +68,9 @@ func checkNode(c *Config, blame func(key, message string)) {
 	case strings.ContainsFunc(c.DataDir, unicode.IsControl):
 		blame("data_dir", "holds a control character")
 	}
+	if c.Topology.File != "" && !filepath.IsAbs(c.Topology.File) {
+		blame("topology.file", fmt.Sprintf("must be an absolute path, not %.128q", c.Topology.File))
+	}
 	if !slices.Contains(LogStores, c.LogStore) {
 		blame("log_store", fmt.Sprintf("must be bolt or wal, not %.64q", c.LogStore))
 	}

@@ -306,6 +306,15 @@ func (m *Machine) BoardStatus(name string, now time.Time) (jobs.BoardStatus, err
 	return status, err
 }
 
+// HasBoard reports whether a board exists.
+func (m *Machine) HasBoard(name string) bool {
+	err := m.read(func(v *view) error {
+		_, err := v.existingBoard(name)
+		return err
+	})
+	return err == nil
+}
+
 // BoardList reads a page of up to limit boards by name, without kinds and holders. A limit of 0 or over logbook.MaxPage means logbook.MaxPage.
 func (m *Machine) BoardList(after string, limit int, now time.Time) (page jobs.Page[jobs.BoardStatus], err error) {
 	limit = pageSize(limit)

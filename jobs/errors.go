@@ -34,6 +34,9 @@ var (
 	// ErrSessionExpired: the session is unknown, closed or expired, and every
 	// claim it had is over. Its id is never good again: open a new one.
 	ErrSessionExpired = errors.New("the session has expired")
+	// ErrWrongCluster: the board is in another cluster by the topology of the node that answers.
+	// Nothing has happened. The error names the cluster.
+	ErrWrongCluster = errors.New("wrong cluster")
 	// ErrCompacted: the events that a watch asks for are no longer kept. Every
 	// such error is a *CompactedError.
 	ErrCompacted = errors.New("compacted: older events are no longer kept")

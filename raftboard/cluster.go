@@ -41,6 +41,10 @@ type Status struct {
 	// nothing.
 	MembersDiffer string
 
+	// TopologyDigest is that of the topology that the node uses, and TopologyCluster the name of
+	// its cluster there; empty: it uses none.
+	TopologyDigest, TopologyCluster string
+
 	Jobs     map[jobs.State]uint64 // how many, by state
 	Sessions uint64
 	Ready    bool
@@ -158,6 +162,7 @@ func readStatus(message *v1.StatusResponse) (Status, error) {
 		Sessions: message.GetSessions(), Ready: message.GetReady(), NotReady: message.GetNotReady(), LogStore: message.GetLogStore(),
 		Members: readMembers(message.GetMembers()), MembersDiffer: message.GetMembersDiffer(),
 		ClusterVersion: int(message.GetClusterVersion()), ProgramVersion: int(message.GetProgramVersion()),
+		TopologyDigest: message.GetTopologyDigest(), TopologyCluster: message.GetTopologyCluster(),
 		LogBytes: message.GetLogBytes(), LogFreeBytes: message.GetLogFreeBytes(),
 		Jobs: make(map[jobs.State]uint64, len(message.GetJobs())),
 	}

@@ -175,6 +175,19 @@ func Dial(ctx context.Context, endpoints ...string) (*Client, error) {
 // ErrUnavailable, after the patience or the end of the context, says which nodes
 // were tried.
 func Open(ctx context.Context, options Options) (*Client, error) {
+	client, err := newClient(options)
+	if err != nil {
+		return nil, err
+	}
+	if err := client.greet(ctx); err != nil {
+		client.Close()
+		return nil, err
+	}
+	return client, nil
+}
+
+// newClient makes a client that has heard of no node yet.
+func newClient(options Options) (*Client, error) {
 	if err := options.validate(); err != nil {
 		return nil, fmt.Errorf("cannot open a client: %w", err)
 	}
@@ -193,12 +206,7 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 		return stream.NewCaller(stream.CallerOptions{Node: node, Life: c.life, Spawn: c.spawn})
 	})
 	c.makeBatchers()
-	client := &Client{core: c}
-	if err := client.greet(ctx); err != nil {
-		client.Close()
-		return nil, err
-	}
-	return client, nil
+	return &Client{core: c}, nil
 }
 
 // newTransport makes connections of HTTP/2 only: one to each node, which all long

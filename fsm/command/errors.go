@@ -24,6 +24,7 @@ const (
 	CodeUncertain      = "uncertain"
 	CodeSessionExpired = "session_expired"
 	CodeCompacted      = "compacted"
+	CodeWrongCluster   = "wrong_cluster"
 	// CodeInternal is for every error that no caller is meant to tell apart.
 	// It says nothing about whether the call happened.
 	CodeInternal = "internal"
@@ -44,6 +45,7 @@ var codes = []struct {
 	{CodeUnclaimable, jobs.ErrUnclaimable},
 	{CodeSessionExpired, jobs.ErrSessionExpired},
 	{CodeCompacted, jobs.ErrCompacted},
+	{CodeWrongCluster, jobs.ErrWrongCluster},
 	{CodeNotAllowed, jobs.ErrNotAllowed},
 	{CodeNotFound, jobs.ErrNotFound},
 	{CodeOverLimit, jobs.ErrLimit},

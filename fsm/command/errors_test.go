@@ -34,6 +34,7 @@ var codeTable = []struct {
 	{"ErrSessionExpired", jobs.ErrSessionExpired, "session_expired"},
 	{"ErrCompacted", jobs.ErrCompacted, "compacted"},
 	{"ErrOverloaded", jobs.ErrOverloaded, "overloaded"},
+	{"ErrWrongCluster", jobs.ErrWrongCluster, "wrong_cluster"},
 }
 
 func TestErrorsCrossTheWire(t *testing.T) {

@@ -52,7 +52,7 @@ type services struct {
 func (s *services) calls() []call {
 	r, posts, claims, board, sessions, books, schedules := s.router, s.posts, s.claims, s.board, s.sessions, s.books, s.schedules
 	rows := []call{
-		streamed("BoardService/Post", command.Post, leading(r, posts.post, nameJobs)),
+		streamed("BoardService/Post", command.Post, r.guard.elsewhere.routed(leading(r, posts.post, nameJobs))),
 		streamed("BoardService/GetJob", command.Read, reading(r, board.getJob)),
 		streamed("BoardService/WaitJob", command.Read, leading(r, board.wait)),
 		streamed("BoardService/Claim", command.Work, leading(r, claims.claim)),
@@ -265,6 +265,9 @@ func forward[Req, Res any](
 	passed := connect.NewRequest(request.Msg)
 	if index := request.Header().Get(wire.HeaderMinIndex); index != "" {
 		passed.Header().Set(wire.HeaderMinIndex, index)
+	}
+	if digest := request.Header().Get(wire.HeaderTopology); digest != "" {
+		passed.Header().Set(wire.HeaderTopology, digest)
 	}
 	passed.Header().Set(wire.HeaderHops, strconv.FormatUint(hops+1, 10))
 	if r.guard.enforced {

@@ -134,6 +134,7 @@ func (s *clusterService) status(ctx context.Context, request *connect.Request[co
 
 		MembersDiffer: s.members.difference(), ClusterVersion: uint32(s.machine.Version()), ProgramVersion: command.Version,
 	}
+	status.TopologyDigest, status.TopologyCluster = s.guard.elsewhere.status()
 	if err := s.ready.check(); err != nil {
 		status.Ready, status.NotReady = false, err.Error()
 	}

@@ -70,18 +70,19 @@ func (g *guard) nameOf(ctx context.Context) string {
 // guard authenticates callers and authorizes their calls. The node that is called first
 // authenticates. The node that answers authorizes, from its own state.
 type guard struct {
-	enforced bool   // access control is on
-	cluster  string // id
-	node     string // name of this one
-	machine  *fsm.Machine
-	now      func() time.Time
-	refuse   *connect.ErrorWriter
-	logger   hclog.Logger
-	log      refusalLog
-	refused  *refusals
-	watchers watchers
-	tokens   *webTokens // nil: JSON web tokens do not count
-	uses     *tokenUses
+	enforced  bool   // access control is on
+	cluster   string // id
+	node      string // name of this one
+	machine   *fsm.Machine
+	now       func() time.Time
+	refuse    *connect.ErrorWriter
+	logger    hclog.Logger
+	log       refusalLog
+	refused   *refusals
+	watchers  watchers
+	elsewhere *elsewhere
+	tokens    *webTokens // nil: JSON web tokens do not count
+	uses      *tokenUses
 	// applied waits until this node has applied what the leader had committed.
 	applied func(ctx context.Context) error
 
@@ -94,6 +95,7 @@ func newGuard(o Options, machine *fsm.Machine, now func() time.Time, applied fun
 		enforced: o.AccessControl, cluster: o.Cluster, node: o.Name, machine: machine, now: now,
 		refuse: connect.NewErrorWriter(wire.HandlerOptions()...), logger: o.Logger, tokens: newWebTokens(o.Issuer, now),
 		refused: newRefusals(o.Metrics), uses: newTokenUses(), watchers: watchers{count: make(map[string]uint64)}, applied: applied,
+		elsewhere: newElsewhere(o, machine),
 	}
 }
 

@@ -231,6 +231,7 @@ func (n *Node) open() error {
 	}
 	guard := n.services.router.guard
 	api := guard.authenticate(n.api.exchanges.bound(n.services.handler(n.metrics, n.options.Metrics, n.logger), refusedOrigin))
+	api = guard.elsewhere.keepShown(api)
 	handler := guard.paced(n.api.withPages(api, n.options.Pages, n.options.PagesPath))
 	n.api.serve(listeners, handler, n.logger.Named("http"), &n.routines, n.fatal)
 	return nil

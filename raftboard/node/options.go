@@ -16,6 +16,7 @@ import (
 	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/topology"
 )
 
 // Member is one daemon of the cluster.
@@ -72,6 +73,10 @@ type Options struct {
 	// RemoveDeadAfter is how long a member may be silent before the leader removes it, if a
 	// majority of the others answers. 0: never
 	RemoveDeadAfter time.Duration
+
+	// Topology maps boards to clusters: the node forwards postings for boards of others. Its
+	// Options.Cluster is Cluster. nil: every board is here
+	Topology *topology.Source
 
 	// CheckFlow checks the flow of each posting that brings its book, with the job's
 	// own store, before anything is written; an error refuses the posting. It may be

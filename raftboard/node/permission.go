@@ -59,6 +59,9 @@ func (g *guard) restricted(ctx context.Context, needed command.Permission) (*acc
 // did not exist. A refusal is counted.
 func (g *guard) allow(ctx context.Context, verb string, needed command.Permission, message any) error {
 	err := g.decide(ctx, needed, message)
+	if err == nil {
+		err = g.elsewhere.refuseCall(message)
+	}
 	if errors.Is(err, jobs.ErrNotAllowed) {
 		who := callerOf(ctx)
 		g.refused.note(access.Refusal{Principal: who.name, From: who.from, Verb: verb, Error: err.Error()}, g.now())

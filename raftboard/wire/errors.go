@@ -35,6 +35,7 @@ var codes = []struct {
 	{access.ErrUnknown, connect.CodeUnauthenticated}, // one of ErrNotAllowed
 	{jobs.ErrNotAllowed, connect.CodePermissionDenied},
 	{jobs.ErrCompacted, connect.CodeOutOfRange},
+	{jobs.ErrWrongCluster, connect.CodeFailedPrecondition},
 	{context.Canceled, connect.CodeCanceled},
 	{context.DeadlineExceeded, connect.CodeDeadlineExceeded},
 }

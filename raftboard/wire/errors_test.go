@@ -19,7 +19,7 @@ import (
 // sentinels are all that can come out of ErrorFromConnect.
 var sentinels = []error{
 	jobs.ErrUncertain, jobs.ErrUnavailable, jobs.ErrNotFound, jobs.ErrUnclaimable, jobs.ErrConflict, jobs.ErrFenced,
-	jobs.ErrSessionExpired, jobs.ErrInvalid, jobs.ErrLimit, jobs.ErrNotAllowed, jobs.ErrCompacted, jobs.ErrOverloaded,
+	jobs.ErrSessionExpired, jobs.ErrInvalid, jobs.ErrLimit, jobs.ErrNotAllowed, jobs.ErrCompacted, jobs.ErrOverloaded, jobs.ErrWrongCluster,
 	context.Canceled, context.DeadlineExceeded,
 }
 
@@ -53,6 +53,7 @@ func TestErrorsCross(t *testing.T) {
 		{&logbook.LimitError{Field: "details", Limit: 10, Size: 11, Unit: "bytes"}, connect.CodeResourceExhausted},
 		{jobs.ErrNotAllowed, connect.CodePermissionDenied},
 		{jobs.ErrCompacted, connect.CodeOutOfRange},
+		{jobs.ErrWrongCluster, connect.CodeFailedPrecondition},
 		{errors.New("a fault of ours"), connect.CodeInternal},
 	}
 	for _, test := range tests {

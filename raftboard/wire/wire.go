@@ -31,6 +31,9 @@ const (
 	// HeaderHops of a request counts how often it has been forwarded. It stops
 	// two nodes that each take the other for the leader.
 	HeaderHops = "Conductord-Hops"
+	// HeaderTopology of a request is the digest of the topology by which a node of another
+	// cluster has forwarded it. Such a call is not forwarded to a third cluster.
+	HeaderTopology = "Conductord-Topology"
 	// HeaderPrincipal of a forwarded request is the caller that the first node has
 	// authenticated. It counts only from nodes, by their certificates.
 	HeaderPrincipal = "Conductord-Principal"

@@ -5903,8 +5903,11 @@ type StatusResponse struct {
 	DiskFreeBytes  uint64               `protobuf:"varint,25,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`  // of the disk of the data directory, at the last look
 	DiskShort      bool                 `protobuf:"varint,26,opt,name=disk_short,json=diskShort,proto3" json:"disk_short,omitempty"`                // less than the node needs: nothing new is accepted, see disk_reserve
 	BackupAge      *durationpb.Duration `protobuf:"bytes,27,opt,name=backup_age,json=backupAge,proto3" json:"backup_age,omitempty"`                 // of its newest scheduled backup, or since its start without one; unset where none are scheduled
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Of the topology that this node uses, and the name of its cluster there; empty: it uses none.
+	TopologyDigest  string `protobuf:"bytes,28,opt,name=topology_digest,json=topologyDigest,proto3" json:"topology_digest,omitempty"`
+	TopologyCluster string `protobuf:"bytes,29,opt,name=topology_cluster,json=topologyCluster,proto3" json:"topology_cluster,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
@@ -6124,6 +6127,20 @@ func (x *StatusResponse) GetBackupAge() *durationpb.Duration {
 		return x.BackupAge
 	}
 	return nil
+}
+
+func (x *StatusResponse) GetTopologyDigest() string {
+	if x != nil {
+		return x.TopologyDigest
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetTopologyCluster() string {
+	if x != nil {
+		return x.TopologyCluster
+	}
+	return ""
 }
 
 type Member struct {
@@ -7215,7 +7232,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x0eBackupResponse\x12\x12\n" +
 	"\x04part\x18\x01 \x01(\fR\x04part\"#\n" +
 	"\rStatusRequest\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\"\xb0\b\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"\x84\t\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1e\n" +
 	"\n" +
@@ -7249,7 +7266,9 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"disk_short\x18\x1a \x01(\bR\tdiskShort\x128\n" +
 	"\n" +
-	"backup_age\x18\x1b \x01(\v2\x19.google.protobuf.DurationR\tbackupAge\x1a7\n" +
+	"backup_age\x18\x1b \x01(\v2\x19.google.protobuf.DurationR\tbackupAge\x12'\n" +
+	"\x0ftopology_digest\x18\x1c \x01(\tR\x0etopologyDigest\x12)\n" +
+	"\x10topology_cluster\x18\x1d \x01(\tR\x0ftopologyCluster\x1a7\n" +
 	"\tJobsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x86\x01\n" +

@@ -63,6 +63,7 @@ func exitCodes() []exitRule {
 		{jobs.ErrConflict, ExitConflict},
 		{jobs.ErrSessionExpired, ExitConflict},
 		{jobs.ErrCompacted, ExitConflict},
+		{jobs.ErrWrongCluster, ExitConflict},
 		{jobs.ErrNotAllowed, ExitNotAllowed},
 		{jobs.ErrUncertain, ExitTimeout},
 		{context.Canceled, ExitInterrupted},

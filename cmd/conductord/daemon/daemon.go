@@ -32,6 +32,7 @@ import (
 	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/node"
 	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/topology"
 	"github.com/conductord/conductord/valuekeys"
 )
 
@@ -122,6 +123,13 @@ func nodeOptions(c config.Config, first bool, logger hclog.Logger, registry *pro
 	if err != nil {
 		return node.Options{}, err
 	}
+	var routes *topology.Source
+	if c.Topology.File != "" {
+		failed := func(err error) { logger.Error("cannot use a changed topology", "error", err) }
+		if routes, err = topology.Open(topology.Options{File: c.Topology.File, Cluster: c.Cluster.ID, Failed: failed}); err != nil {
+			return node.Options{}, err
+		}
+	}
 	var members []node.Member
 	for _, member := range c.Cluster.Members {
 		members = append(members, node.Member{Name: member.Name, Raft: member.Raft, API: member.API})
@@ -140,7 +148,7 @@ func nodeOptions(c config.Config, first bool, logger hclog.Logger, registry *pro
 		Limits:    limitsOf(c), DiskReserve: int64(c.DiskReserve), Memory: int64(c.Memory), VerifyInterval: c.Cluster.VerifyInterval, RemoveDeadAfter: c.Cluster.RemoveDeadAfter,
 		Backups: node.Backups{Directory: c.Backup.Directory, Interval: c.Backup.Interval, Keep: c.Backup.Keep},
 		Pages:   pagesOf(c, secure != nil, logger), PagesPath: c.Dashboard.Path,
-		Logger: logger, Metrics: registry,
+		Topology: routes, Logger: logger, Metrics: registry,
 	}, nil
 }
 
