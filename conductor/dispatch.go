@@ -86,10 +86,13 @@ func (r *run) applyStopRequest(request *jobs.OperatorRequest) {
 	}
 	r.logger.Info("job has a stop request", "request", saidOf(request))
 	r.notify(Notice{Moment: MomentStopRequested, StopRequest: request})
+	if request != nil && request.Kind == jobs.RequestTransfer {
+		r.handOver()
+	}
 }
 
 // handOver stops the run so that another conductor can claim the job, because an
-// operator has drained this one.
+// operator has drained this one, or transfers the job.
 func (r *run) handOver() { r.stopWithin(r.loop.options.Grace) }
 
 // runFlow builds the flow and runs it until it ends, stops or must be released. Without

@@ -201,3 +201,38 @@ func TestDrainedWhileAClaimIsOnItsWay(t *testing.T) {
 		}
 	})
 }
+
+// A conductor hands over the job that is transferred, and keeps the others. The one that
+// gets it goes on with the flow.
+func TestTransferredJobIsHandedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, free := openCluster(t), make(chan struct{})
+		o, _ := noticed(c, stays(t, free))
+		running(t, o)
+		job, kept := post(t, c, "work", nil), post(t, c, "work", nil)
+		synctest.Wait()
+		claims := make(chan jobs.JobID, 2)
+		other := options(c, stays(t, free))
+		other.Name = "other"
+		other.Notify = func(n conductor.Notice) {
+			if n.Moment == conductor.MomentClaimed {
+				claims <- n.Job
+			}
+		}
+		running(t, other)
+		synctest.Wait()
+		if err := c.Transfer(t.Context(), jobs.JobCommand{Job: job.ID, To: "other", By: "ann"}); err != nil {
+			t.Fatal(err)
+		}
+		if claimed := <-claims; claimed != job.ID {
+			t.Errorf("it got job %s", claimed)
+		}
+		under(t, c, kept.ID, jobs.StateClaimed)
+		close(free)
+		for id, want := range map[jobs.JobID]int{job.ID: 2, kept.ID: 1} {
+			if got := finished(t, c, id); got.Outcome != jobs.OutcomeSuccess || got.Claims != want || got.Failures != 0 {
+				t.Errorf("outcome %q after %d claims and %d failures", got.Outcome, got.Claims, got.Failures)
+			}
+		}
+	})
+}

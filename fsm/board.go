@@ -141,7 +141,7 @@ func (t *txn) resumeBoard(c *v1.BoardCommand) error {
 	}
 	board.Pause = nil
 	t.saveBoard(&board)
-	for _, queue := range t.boardQueues(board.Name) {
+	for _, queue := range append(t.boardQueues(board.Name), t.reservedQueues(board.Name)...) {
 		t.becameClaimable(queue)
 	}
 	t.tellOfBoard(jobs.EventBoardResumed, jobs.RequestResume, c)

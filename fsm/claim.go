@@ -45,6 +45,8 @@ func (t *txn) claim(c *v1.ClaimCommand) (*v1.Result, error) {
 		return nil, fmt.Errorf("cannot claim job %s: %w: it is %s", id, jobs.ErrUnclaimable, j.State)
 	case drain != nil:
 		return nil, fmt.Errorf("cannot claim job %s: %w: conductor %q is drained; undrain it first", id, jobs.ErrUnclaimable, drain.Conductor)
+	case j.Reserved != nil && !t.isConductor(session.ID, j.Reserved.Conductor):
+		return nil, fmt.Errorf("cannot claim job %s: %w: it is reserved for conductor %q until %s", id, jobs.ErrUnclaimable, j.Reserved.Conductor, timeText(j.Reserved.Until))
 	case t.paused(j.Board):
 		return nil, fmt.Errorf("cannot claim job %s: %w: board %q is paused", id, jobs.ErrUnclaimable, j.Board)
 	case t.overdue(j):
@@ -79,7 +81,12 @@ func (t *txn) claimNext(c *v1.ClaimNextCommand) (*v1.Result, error) {
 		return nil, err
 	}
 	most := min(max(request.Max, 1), jobs.MaxClaims-len(claims.held))
-	found := t.firstClaimable(request, most)
+	var found []*jobRecord
+	if reserved := t.reservedFor(session.ID, &request); reserved != nil {
+		found = append(found, reserved)
+	} else {
+		found = t.firstClaimable(request, most)
+	}
 	t.grant(session, claims, found, grant{nonce: nonce, expiry: request.Expiry, begins: request.Begins})
 	return t.granted(found), nil
 }

@@ -346,7 +346,9 @@ func appendQueue(key []byte, queue Queue) (table, []byte) {
 	return tableLabelled, appendName(key, queue.Labels)
 }
 
-func queueOf(j *jobFacts) Queue { return Queue{j.Board, j.Kind, labelText(j.Labels)} }
+func queueOf(j *jobFacts) Queue {
+	return Queue{j.Board, j.Kind, labelText(j.Labels), j.Reserved != nil}
+}
 
 // labelText is one text for a set of labels, which are stored in their order.
 // Names hold no line ends.

@@ -96,9 +96,7 @@ func (v *view) drainOf(session jobs.SessionID) (drain *jobs.Drain) {
 	if key, _ := v.cursor(tableDrain).First(); key == nil {
 		return nil
 	}
-	conductors := appendName(append([]byte(nil), session.UUID[:]...), jobs.EntityConductor)
-	v.scan(tablePresence, conductors, func(key, _ []byte) bool {
-		_, name := entityOfKey(key[idSize:])
+	v.eachConductor(session, func(name string) bool {
 		drain = v.drain(name)
 		return drain == nil
 	})

@@ -477,7 +477,7 @@ func (c *census) agrees(l ledger) error {
 		one, both uint64
 	}{
 		{"job ids", c.rows[tableJobID], c.rows[tableJob]},
-		{"claimable", c.rows[tableClaimable] + c.rows[tableLabelled], count(jobs.StateClaimable)},
+		{"claimable", c.rows[tableClaimable] + c.rows[tableLabelled] + c.rows[tableReserved], count(jobs.StateClaimable)},
 		{"number of boards", c.boardCount(), c.rows[tableBoard]},
 		{"counterCache that are missing", uint64(len(c.counterCache)), 0},
 		{"stuck", c.rows[tableStuck], l.Stuck},
@@ -507,7 +507,7 @@ func (c *census) agrees(l ledger) error {
 		}
 	}
 	for _, index := range []table{
-		tableClaimable, tableLabelled, tableLine, tableLabelledLine, tableDue, tableWaiting, tableKey, tableDeadline, tableFinished, tableStuck, tableOwn,
+		tableClaimable, tableLabelled, tableLine, tableLabelledLine, tableDue, tableWaiting, tableKey, tableDeadline, tableFinished, tableStuck, tableOwn, tableReserved,
 	} {
 		if c.rows[index] != c.indexed[index] {
 			return fmt.Errorf("table %s has %d rows, and the jobs say %d", tableNames[index], c.rows[index], c.indexed[index])

@@ -123,6 +123,7 @@ func (t *txn) placeJob(j *jobRecord) {
 	if !j.cooled.After(t.now) || j.final != "" || j.Claim != nil {
 		j.cooled = time.Time{}
 	}
+	t.placeReservation(j)
 	j.State, j.DueAt = j.standing(t.now)
 	j.ModifiedAt = t.now
 	finishes := j.State.Finished() && j.finish == 0
@@ -321,7 +322,9 @@ func (t *txn) overdue(j *jobRecord) bool {
 	return !j.Deadline.IsZero() && !j.Deadline.After(t.now) && j.watched
 }
 
-func deadlineText(j *jobRecord) string { return j.Deadline.UTC().Format(time.RFC3339) }
+func deadlineText(j *jobRecord) string { return timeText(j.Deadline) }
+
+func timeText(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // owns reports whether a job, or another of its flow, was claimed in the present
 // entry.

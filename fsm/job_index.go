@@ -34,10 +34,15 @@ func (j *jobFacts) index(rows []indexRow) []indexRow {
 	}
 	switch j.State {
 	case jobs.StateClaimable:
-		queue, key := claimableKey(j)
-		add(queue, key, nil)
-		line, key := lineKey(j)
-		add(line, key, nil)
+		if j.Reserved != nil {
+			add(tableReserved, append(appendName(nil, j.Reserved.Conductor), sequenceKey(j.Sequence)...), nil)
+			add(tableDue, dueKey(j.Reserved.Until, j.Sequence), nil)
+		} else {
+			queue, key := claimableKey(j)
+			add(queue, key, nil)
+			line, key := lineKey(j)
+			add(line, key, nil)
+		}
 		add(tableWaiting, waitingKey(j.Board, waitsForClaim, j.ClaimableAt, j.Sequence), nil)
 	case jobs.StateDelayed, jobs.StateCooling:
 		add(tableDue, dueKey(j.DueAt, j.Sequence), nil)

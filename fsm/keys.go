@@ -15,7 +15,7 @@ import (
 
 // schemaVersion is that of the tables and their keys and values. A snapshot of
 // another version is refused.
-const schemaVersion = 8
+const schemaVersion = 9
 
 // table is one of the tables below.
 type table = tables.Table
@@ -30,7 +30,7 @@ const (
 	tablePosting                   // sequence → details and store of the job; absent if it has neither
 	tableEvidence                  // sequence → the failure with which a job was last let go; absent if none
 	tableClaimable                 // queue, inverted priority, sequence → nothing: the order of claims
-	tableDue                       // due time, sequence → nothing: delayed and cooling jobs
+	tableDue                       // due time, sequence → nothing: delayed and cooling jobs, and the ends of reservations
 	tableFinished                  // number of the finish → sequence, time: finished jobs, in order
 	tableSession                   // session id → session
 	tableClaim                     // session id, token, sequence → nonce, and whether the claim is over
@@ -94,6 +94,8 @@ const (
 	tableAudit     // index, number in the entry → record of the audit log
 	tableQuota     // 'b' and boards, or 'p' and a principal → quota without what is used
 
+	tableReserved // name of a conductor, sequence → nothing: claimable jobs that only those of the name can claim
+
 	tableEvent // position of the first → events of one entry, one after the other; see eventBuffer
 )
 
@@ -113,6 +115,7 @@ var tableNames = [...]string{
 	tableStuck: "stuck", tableGarbage: "garbage",
 	tableDrain: "drain", tableChange: "change", tableOwn: "own",
 	tableParked:       "parked",
+	tableReserved:     "reserved",
 	tableEvent:        "event",
 	tableLabelledLine: "labelled_line",
 	tablePrincipal:    "principal",

@@ -114,6 +114,8 @@ func (m *model) apply(c *v1.Command) string {
 		err = m.expireClaim(kind.ExpireClaim)
 	case *v1.Command_UpdateFlow:
 		err = m.update(kind.UpdateFlow)
+	case *v1.Command_Transfer:
+		err = m.transfer(kind.Transfer)
 	case *v1.Command_Suspend:
 		err = m.suspend(kind.Suspend)
 	case *v1.Command_Resume:
@@ -289,6 +291,7 @@ func (m *model) place(j *modelJob) {
 	if !j.cooled.After(m.now) {
 		j.cooled = time.Time{}
 	}
+	m.reserve(j)
 	j.State, j.DueAt = jobs.StateCooling, j.cooled
 	if !under(j, jobs.RequestCancel) && !j.NotBefore.Before(j.cooled) {
 		j.State, j.DueAt = jobs.StateDelayed, j.NotBefore
@@ -317,6 +320,9 @@ func (m *model) finish(j *modelJob, state jobs.State) {
 	m.finishes++
 	j.State, j.DueAt, j.cooled, j.ModifiedAt, j.FinishedAt = state, time.Time{}, time.Time{}, m.now, m.now
 	j.finish, j.watched = m.finishes, false
+	if j.Reserved = nil; under(j, jobs.RequestTransfer) {
+		j.StopRequest = nil
+	}
 	if flow := m.flowOf(j); flow != nil {
 		flow.busy = nil
 	}
@@ -395,7 +401,7 @@ func (m *model) claim(c *v1.ClaimCommand) (string, error) {
 		return "", jobs.ErrNotFound
 	case j.Claim != nil && j.Claim.Session.String() == c.Session && j.nonce == c.Nonce:
 		return grants(j), nil
-	case s.nonces[c.Nonce], j.State != jobs.StateClaimable, m.drained(c.Session), m.paused(j.Board), m.overdue(j), m.isSpent(j):
+	case s.nonces[c.Nonce], j.State != jobs.StateClaimable, m.drained(c.Session), m.paused(j.Board), m.overdue(j), m.isSpent(j), !m.mayTake(j, c.Session):
 		return "", jobs.ErrUnclaimable
 	}
 	m.grant(c.Session, c.Nonce, 0, false, j)
@@ -428,6 +434,11 @@ func (m *model) claimNext(c *v1.ClaimNextCommand) (string, error) {
 		return j.State == jobs.StateClaimable && !lacks && !m.paused(j.Board) && slices.Contains(boards, j.Board) &&
 			(len(c.Kinds) == 0 || slices.Contains(c.Kinds, j.Kind)) && !m.overdue(j) && !m.isSpent(j)
 	}, m.inLine)
+	reserved := slices.DeleteFunc(slices.Clone(found), func(j *modelJob) bool { return j.Reserved == nil || !m.mayTake(j, c.Session) })
+	found = slices.DeleteFunc(found, func(j *modelJob) bool { return j.Reserved != nil })
+	if len(reserved) > 0 {
+		found = []*modelJob{slices.MinFunc(reserved, byReservation)}
+	}
 	most := min(len(found), max(int(c.Max), 1))
 	if unaged := slices.SortedFunc(slices.Values(found), inLine); !slices.Equal(unaged[:most], found[:most]) {
 		m.aged++
@@ -492,6 +503,7 @@ func (m *model) grant(session, nonce string, expiry time.Duration, begins bool, 
 		m.tokens[j.ID.String()], m.tokens[j.Flow.String()] = m.token(), m.token()
 		j.Claim = &jobs.Claim{Session: parsedSession(session), Owner: s.name, Token: m.token(), Since: m.now, Expiry: expiry, Begins: begins}
 		j.Token, j.nonce, j.ended = m.token(), nonce, ""
+		j.Reserved = nil
 		j.State, j.DueAt, j.cooled, j.ModifiedAt = jobs.StateClaimed, time.Time{}, time.Time{}, m.now
 		j.Claims++
 		if j.StartedAt.IsZero() {
@@ -902,13 +914,15 @@ func (m *model) wake(c *v1.WakeDueCommand) (string, error) {
 		}
 	}
 	due := m.list(func(j *modelJob) bool {
-		return (j.State == jobs.StateDelayed || j.State == jobs.StateCooling) && !j.DueAt.After(m.now)
-	}, func(a, b *modelJob) int { return cmp.Or(a.DueAt.Compare(b.DueAt), bySequence(a, b)) })
+		at := wakeAt(j)
+		return !at.IsZero() && !at.After(m.now)
+	}, func(a, b *modelJob) int { return cmp.Or(wakeAt(a).Compare(wakeAt(b)), bySequence(a, b)) })
 	most -= len(late)
 	more = more || len(due) > most
 	due = due[:min(len(due), most)]
 	for _, j := range due {
 		j.State, j.DueAt, j.cooled, j.ModifiedAt = jobs.StateClaimable, time.Time{}, time.Time{}, m.now
+		m.reserve(j)
 	}
 	return count(len(late)+len(due), more), nil
 }

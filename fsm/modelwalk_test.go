@@ -31,7 +31,10 @@ func jobLine(j jobs.Job) string {
 		owner = fmt.Sprint(j.Claim.Owner, " since ", ago(j.Claim.Since), " under ", j.Claim.Token, " for ", j.Claim.Expiry, " after ", j.Claim.Extensions, " begins=", j.Claim.Begins)
 	}
 	if j.StopRequest != nil {
-		order = fmt.Sprint(j.StopRequest.Kind, " revert=", j.StopRequest.Revert, " by ", j.StopRequest.By, " at ", ago(j.StopRequest.At))
+		order = fmt.Sprint(j.StopRequest.Kind, " revert=", j.StopRequest.Revert, " by ", j.StopRequest.By, " at ", ago(j.StopRequest.At), " to ", j.StopRequest.To, " within ", j.StopRequest.Within)
+	}
+	if j.Reserved != nil {
+		order += fmt.Sprint(", reserved for ", j.Reserved.Conductor, " until ", ago(j.Reserved.Until))
 	}
 	return fmt.Sprintf("%s #%d on %s, %s, priority %d, front %d, key %q, labels %v, is %s for %s; not before %s, held=%t, deadline %s, due %s; "+
 		"posted %s by %q, %d bytes, modified %s, started %s, finished %s; token %s, %d claims, %d crashes of %d, %d failures; outcome %q, order %s, reason=%t, evidence=%t; %d attempts, the last %q, parked=%t",
@@ -409,7 +412,7 @@ func (w *walker) orders() {
 	board := []string{"default", "other", "night"}[w.index%3]
 	for order, want := range map[jobs.Order][]*modelJob{
 		jobs.OrderNewest: w.model.list(func(j *modelJob) bool { return j.Board == board }, func(a, b *modelJob) int { return bySequence(b, a) }),
-		jobs.OrderClaim:  w.model.list(func(j *modelJob) bool { return j.Board == board && j.State == jobs.StateClaimable }, w.model.inLine),
+		jobs.OrderClaim:  w.model.list(func(j *modelJob) bool { return j.Board == board && j.State == jobs.StateClaimable && j.Reserved == nil }, w.model.inLine),
 	} {
 		query := jobs.Query{Board: board, Order: order, Limit: 1 + int(w.index%4)}
 		var got, wanted []string
@@ -621,7 +624,7 @@ var (
 		"delete_schedule", "drain_conductor", "drain_conductor not_found", "undrain_conductor", "undrain_conductor not_found", "destroy_book", "destroy_book conflict", "destroy_book not_found", "fire_schedule", "fire_schedule conflict", "limit_board", "limit_board not_found",
 		"pause_board", "pause_board not_found", "pause_schedule", "posting invalid", "posting not_found", "posting over_limit", "register", "register session_expired",
 		"resume_board", "resume_board not_found", "resume_schedule", "run_schedule", "save_book", "save_book conflict", "save_schedule",
-		"purge", "purge conflict", "purge not_found", "retry", "retry conflict", "retry not_found", "resume", "resume conflict", "suspend", "suspend conflict", "sweep", "trash", "trash fenced",
+		"purge", "purge conflict", "purge not_found", "retry", "retry conflict", "retry not_found", "resume", "resume conflict", "suspend", "suspend conflict", "transfer", "transfer conflict", "transfer not_found", "sweep", "trash", "trash fenced",
 		"update_flow", "update_flow conflict", "update_flow fenced", "update_flow not_found", "wake_due",
 	}
 	wantedSlots = []string{

@@ -144,7 +144,7 @@ func (t *txn) target(c *v1.JobCommand, kind jobs.RequestKind) (*jobRecord, *jobs
 		return nil, nil, err
 	}
 	return j, &jobs.OperatorRequest{Kind: kind, Revert: request.Revert, By: request.By, Reason: request.Reason, At: t.now,
-		Steps: request.Steps, Grace: request.Grace}, nil
+		Steps: request.Steps, Grace: request.Grace, To: request.To, Within: request.Within}, nil
 }
 
 // tellOwner writes a stop request on a claimed job, for its owner to carry out.

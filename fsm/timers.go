@@ -27,7 +27,7 @@ func (t *txn) checkEpoch(epoch uint64) error {
 	return nil
 }
 
-// wakeDue makes jobs claimable whose time has come, and cancels those whose
+// wakeDue makes jobs claimable whose time has come, ends reservations, and cancels those whose
 // deadline has passed. These come first: one that is due only now is too late.
 func (t *txn) wakeDue(c *v1.WakeDueCommand) (*v1.Result, error) {
 	if err := t.checkEpoch(c.GetTimerEpoch()); err != nil {
@@ -41,8 +41,11 @@ func (t *txn) wakeDue(c *v1.WakeDueCommand) (*v1.Result, error) {
 	due, more := t.dueJobs(most - len(late))
 	for _, j := range due {
 		kind := jobs.EventDue
-		if j.State == jobs.StateCooling {
+		switch j.State {
+		case jobs.StateCooling:
 			kind = jobs.EventCooled
+		case jobs.StateClaimable:
+			kind = jobs.EventUnreserved
 		}
 		t.placeJob(j)
 		t.event(kind, j, jobs.Event{})

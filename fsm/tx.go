@@ -44,6 +44,7 @@ type ClaimTimer struct {
 type Queue struct {
 	Board, Kind string
 	Labels      string // those that the jobs want, as labelText makes it of them
+	Reserved    bool   // the job is for one conductor: wake all that could take such jobs
 }
 
 // txn is the write transaction of a batch.

@@ -23,6 +23,7 @@ var appliers = map[string]applier{
 	"suspend":             done((*v1.Command).GetSuspend, (*txn).suspend),
 	"resume":              done((*v1.Command).GetResume, (*txn).resume),
 	"cancel":              done((*v1.Command).GetCancel, (*txn).cancel),
+	"transfer":            done((*v1.Command).GetTransfer, (*txn).transfer),
 	"change":              done((*v1.Command).GetChange, (*txn).change),
 	"intervene":           answered((*v1.Command).GetIntervene, (*txn).intervene),
 	"retry":               done((*v1.Command).GetRetry, (*txn).retry),

@@ -10,12 +10,13 @@ import (
 // RequestKind is what a person has asked for.
 type RequestKind string
 
-// The kinds of request. Only a request to suspend or to cancel stands on a job: a stop
-// request. Of the others only events tell.
+// The kinds of request. Only a request to suspend, to cancel or to transfer stands on a
+// job: a stop request. Of the others only events tell.
 const (
 	RequestSuspend   RequestKind = "suspend"   // stop where it is, until it is resumed
 	RequestResume    RequestKind = "resume"    // go on
 	RequestCancel    RequestKind = "cancel"    // never go on
+	RequestTransfer  RequestKind = "transfer"  // hand it over to a conductor; it stands on a claimed job alone
 	RequestChange    RequestKind = "change"    // a Change
 	RequestIntervene RequestKind = "intervene" // carry out an intervention in the flow
 	RequestRetry     RequestKind = "retry"     // see Historian
@@ -43,7 +44,21 @@ const (
 // MaxGrace is the longest grace of interrupted steps.
 const MaxGrace = time.Hour
 
-// JobCommand is what a person wants done with a job, as Suspend, Resume, Cancel,
+// DefaultReservation is how long a transferred job is reserved: a conductor that waits for
+// jobs claims it at once, and one that restarts within a few seconds. MaxReservation is the
+// longest time: a conductor that does not come keeps the job from all others for so long.
+const (
+	DefaultReservation = 30 * time.Second
+	MaxReservation     = 10 * time.Minute
+)
+
+// Reservation is the time in which only the conductors of a name can claim a job.
+type Reservation struct {
+	Conductor string
+	Until     time.Time
+}
+
+// JobCommand is what a person wants done with a job, as Suspend, Resume, Cancel, Transfer,
 // Retry and Purge take it.
 type JobCommand struct {
 	Job    JobID
@@ -55,6 +70,11 @@ type JobCommand struct {
 	// take, at most MaxGrace. 0: flow.DefaultGrace.
 	Steps StepsPolicy
 	Grace time.Duration
+
+	// Of Transfer: the name of the conductor, and how long only that one can claim the job
+	// after its owner has let go of it, at most MaxReservation. 0: DefaultReservation.
+	To     string
+	Within time.Duration
 }
 
 // OperatorRequest is what a person has asked for. On a job it is a stop request, which
@@ -67,6 +87,8 @@ type OperatorRequest struct {
 	At     time.Time
 	Steps  StepsPolicy
 	Grace  time.Duration // 0: flow.DefaultGrace
+	To     string        // RequestTransfer: the name of the conductor
+	Within time.Duration // RequestTransfer: how long the job is reserved then
 }
 
 // Interrupts reports whether a stop request ends running steps.
@@ -152,6 +174,15 @@ type Controller interface {
 	// if its flow is in failure. If the intervention was to undo the flow further, and
 	// the cancellation says Revert, the flow is undone.
 	Cancel(ctx context.Context, command JobCommand) error
+	// Transfer reserves a job for the live conductors of a name. The owner of a claimed job
+	// hands it over as at a drain, and the reservation begins when it has let go; that of a
+	// claimable job begins at once. Until it ends, others skip the job, and those conductors
+	// get it before all other jobs. Nothing happens if one of them holds the job, or if
+	// it is reserved for them already. A stop request replaces a transfer that its owner
+	// has not carried out. ErrNotFound if no conductor of that name is live; ErrConflict if
+	// none of them could claim the job, if the owner has another stop request, and if the
+	// job is neither claimed nor claimable.
+	Transfer(ctx context.Context, command JobCommand) error
 	// Change gives a job another priority, not-before time, deadline, board or place, or
 	// releases one that is held: all that the change says, or nothing.
 	Change(ctx context.Context, change Change) error

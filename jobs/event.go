@@ -27,6 +27,8 @@ const (
 	EventSuspended     EventKind = "suspended"      // an unclaimed job, by a stop request
 	EventResumed       EventKind = "resumed"        // the request to suspend was lifted
 	EventStopRequested EventKind = "stop_requested" // the job's owner has to suspend or to undo it
+	EventReserved      EventKind = "reserved"       // only the conductors of a name can claim the job, for a time
+	EventUnreserved    EventKind = "unreserved"     // that time is over
 	EventChanged       EventKind = "changed"        // priority or not-before time are new, or a held job was released
 	EventMovedAway     EventKind = "moved_away"     // the job leaves the event's board; EventMoved follows
 	EventMoved         EventKind = "moved"          // the job has come to the event's board, from another
@@ -64,7 +66,7 @@ const (
 // EventKinds are all kinds that a watch can ask for.
 var EventKinds = []EventKind{
 	EventPosted, EventDue, EventCooled, EventClaimed, EventAbandoned, EventExpired, EventCompleted, EventTrashed,
-	EventSuspended, EventResumed, EventStopRequested, EventChanged, EventMovedAway, EventMoved, EventIntervened, EventReopened, EventRestored, EventPurged,
+	EventSuspended, EventResumed, EventStopRequested, EventReserved, EventUnreserved, EventChanged, EventMovedAway, EventMoved, EventIntervened, EventReopened, EventRestored, EventPurged,
 	EventRetried, EventParked, EventFlow,
 	EventSessionOpened, EventSessionClosed, EventSessionExpired, EventRegistered, EventGone,
 	EventBoardPaused, EventBoardResumed, EventDrained, EventUndrained,

@@ -19,6 +19,7 @@ const (
 	CauseDelayed     Cause = "delayed"      // its time has not come
 	CauseCooling     Cause = "cooling"      // it was just let go of
 	CauseBoardPaused Cause = "board_paused" // nobody can claim from its board
+	CauseReserved    Cause = "reserved"     // only the conductors of one name can claim it yet
 	CauseNoConductor Cause = "no_conductor" // no live conductor takes its kind from its board
 	CauseLabels      Cause = "labels"       // none of those offers all the labels that it wants
 	CauseDrained     Cause = "drained"      // all of those are drained
@@ -30,7 +31,7 @@ const (
 // Causes are all causes, in their order.
 var Causes = []Cause{
 	CauseFinished, CauseTrashed, CauseClaimed, CauseSuspect, CauseOverdue, CauseSuspended, CauseParked, CauseHeld, CauseDelayed, CauseCooling,
-	CauseBoardPaused, CauseNoConductor, CauseLabels, CauseDrained, CauseFull, CauseBehind, CauseReady,
+	CauseBoardPaused, CauseReserved, CauseNoConductor, CauseLabels, CauseDrained, CauseFull, CauseBehind, CauseReady,
 }
 
 // Explanation is why a job does not run now, and what would change that.

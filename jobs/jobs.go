@@ -272,7 +272,8 @@ type Job struct {
 	ClaimableAt time.Time
 	DueAt       time.Time // when a delayed or cooling job becomes claimable; of a suspended or held one, not before which
 
-	Claim *Claim // set while the job is claimed
+	Claim    *Claim       // set while the job is claimed
+	Reserved *Reservation // see Controller.Transfer; nil: any conductor can claim it
 	// Token is that of the present or the last claim; it outlives the claim,
 	// so that a late repeat of the job's end is known as one. Of a job that was
 	// reopened, it is that of the intervention.

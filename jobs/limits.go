@@ -154,6 +154,8 @@ func CheckJobCommand(l logbook.Limits, c *JobCommand) error {
 		return &logbook.InvalidError{Field: "command steps", Reason: fmt.Sprintf("%.64q is neither %s nor %s", c.Steps, StepsInterrupt, StepsFinish)}
 	case c.Grace < 0 || c.Grace > MaxGrace:
 		return &logbook.InvalidError{Field: "command grace", Reason: fmt.Sprintf("%s is not between 0s and %s", c.Grace, MaxGrace)}
+	case c.Within < 0 || c.Within > MaxReservation:
+		return &logbook.InvalidError{Field: "command within", Reason: fmt.Sprintf("%s is not between 0s and %s", c.Within, MaxReservation)}
 	}
 	return checkDirective(l, "command", directive{c.Job, c.By, c.Reason})
 }

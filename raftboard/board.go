@@ -217,6 +217,11 @@ func (c *Client) Cancel(ctx context.Context, request jobs.JobCommand) error {
 	return c.order(ctx, "cancel", request, &v1.Command{Kind: &v1.Command_Cancel{Cancel: command.JobCommandToProto(&request)}})
 }
 
+// Transfer implements jobs.Controller.
+func (c *Client) Transfer(ctx context.Context, request jobs.JobCommand) error {
+	return c.order(ctx, "transfer", request, &v1.Command{Kind: &v1.Command_Transfer{Transfer: command.JobCommandToProto(&request)}})
+}
+
 // Change implements jobs.Controller.
 func (c *Client) Change(ctx context.Context, change jobs.Change) error {
 	if change.ID == uuid.Nil {

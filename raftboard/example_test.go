@@ -257,6 +257,20 @@ func ExampleClient_Wait() {
 	// Output: completed cancelled <nil>
 }
 
+// Transfer reserves a job for the conductors of a name.
+func ExampleClient_Transfer() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	client, done := dial(ctx)
+	defer done()
+	session := value(client.OpenSession(ctx, jobs.Opening{ID: jobs.NewSessionID(), Name: "worker-2"}))
+	must(client.Register(ctx, session.ID, jobs.Entity{Kind: jobs.EntityConductor, Name: "worker-2"}))
+	job := value(jobs.PostOne(ctx, client, jobs.Posting{Name: "paint", Kind: "paint"}))
+	must(client.Transfer(ctx, jobs.JobCommand{Job: job.ID, To: "worker-2", Within: time.Minute, By: "ann"}))
+	fmt.Println(value(client.Job(ctx, job.ID)).Reserved.Conductor)
+	// Output: worker-2
+}
+
 // Watch yields what happens on the boards, also over the fall of a node.
 func ExampleClient_Watch() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -303,18 +303,22 @@ var orders = rapid.Custom(func(t *rapid.T) jobs.JobCommand {
 		Reason: rapid.String().Draw(t, "reason"),
 		Steps:  orUnset(jobs.StepsInterrupt, jobs.StepsFinish).Draw(t, "steps"),
 		Grace:  durations.Draw(t, "grace"),
+		To:     rapid.String().Draw(t, "to"),
+		Within: durations.Draw(t, "within"),
 	}
 })
 
 var standingOrders = rapid.Custom(func(t *rapid.T) jobs.OperatorRequest {
 	return jobs.OperatorRequest{
-		Kind:   orUnset(jobs.RequestSuspend, jobs.RequestResume, jobs.RequestCancel, jobs.RequestChange).Draw(t, "kind"),
+		Kind:   orUnset(jobs.RequestSuspend, jobs.RequestResume, jobs.RequestCancel, jobs.RequestTransfer, jobs.RequestChange).Draw(t, "kind"),
 		Revert: rapid.Bool().Draw(t, "revert"),
 		By:     rapid.String().Draw(t, "by"),
 		Reason: rapid.String().Draw(t, "reason"),
 		At:     times.Draw(t, "at"),
 		Steps:  orUnset(jobs.StepsInterrupt, jobs.StepsFinish).Draw(t, "steps"),
 		Grace:  durations.Draw(t, "grace"),
+		To:     rapid.String().Draw(t, "to"),
+		Within: durations.Draw(t, "within"),
 	}
 })
 
@@ -375,6 +379,9 @@ var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
 		FinishedAt:  times.Draw(t, "finished"),
 		DueAt:       times.Draw(t, "due"),
 		Claim:       optional(claims).Draw(t, "claim"),
+		Reserved: optional(rapid.Custom(func(t *rapid.T) jobs.Reservation {
+			return jobs.Reservation{Conductor: rapid.String().Draw(t, "conductor"), Until: times.Draw(t, "until")}
+		})).Draw(t, "reserved"),
 		Token:       tokens.Draw(t, "token"),
 		Claims:      counts.Draw(t, "claims"),
 		Crashes:     counts.Draw(t, "crashes"),

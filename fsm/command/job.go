@@ -53,6 +53,7 @@ func FillJob(message *v1.Job, j *jobs.Job) {
 		ClaimableAt: TimeToProto(j.ClaimableAt),
 		Size:        j.Size,
 		Claim:       ClaimToProto(j.Claim),
+		Reserved:    ReservationToProto(j.Reserved),
 		Token:       TokenToProto(j.Token),
 		Claims:      countOf(j.Claims),
 		Crashes:     countOf(j.Crashes),
@@ -109,6 +110,7 @@ func JobFromProto(message *v1.Job) (jobs.Job, error) {
 		ClaimableAt: r.time("job claimable_at", message.GetClaimableAt()),
 		Size:        message.GetSize(),
 		Claim:       keep(&r, claim, err),
+		Reserved:    reservationFromProto(&r, message.GetReserved()),
 		Token:       TokenFromProto(message.GetToken()),
 		Claims:      r.count("job claims", message.GetClaims()),
 		Crashes:     r.count("job crashes", message.GetCrashes()),
@@ -128,6 +130,21 @@ func JobFromProto(message *v1.Job) (jobs.Job, error) {
 		return jobs.Job{}, r.err
 	}
 	return j, nil
+}
+
+// ReservationToProto converts a reservation; nil stays nil.
+func ReservationToProto(o *jobs.Reservation) *v1.Reservation {
+	if o == nil {
+		return nil
+	}
+	return &v1.Reservation{Conductor: o.Conductor, Until: TimeToProto(o.Until)}
+}
+
+func reservationFromProto(r *reader, message *v1.Reservation) *jobs.Reservation {
+	if message == nil {
+		return nil
+	}
+	return &jobs.Reservation{Conductor: message.GetConductor(), Until: r.time("reservation until", message.GetUntil())}
 }
 
 func knownJobState(s jobs.State) bool { return slices.Contains(jobs.States, s) }

@@ -56,7 +56,8 @@ var verbs = []Verb{
 
 	verb("suspend", Operate, "BoardService/Suspend", (*v1.Command).GetSuspend, checkSuspension),
 	verb("resume", Operate, "BoardService/Resume", (*v1.Command).GetResume, checkPlainCommand),
-	verb("cancel", Operate, "BoardService/Cancel", (*v1.Command).GetCancel, checkJobCommand),
+	verb("cancel", Operate, "BoardService/Cancel", (*v1.Command).GetCancel, checkStop),
+	verb("transfer", Operate, "BoardService/Transfer", (*v1.Command).GetTransfer, checkTransfer),
 	verb("change", Operate, "BoardService/Change", (*v1.Command).GetChange, converted(ChangeFromProto, jobs.CheckChange)),
 	verb("intervene", Operate, "BoardService/Intervene", (*v1.Command).GetIntervene, converted(InterventionFromProto, logbook.Limits.CheckIntervention)),
 	verb("retry", Operate, "BoardService/Retry", (*v1.Command).GetRetry, checkPlainCommand),

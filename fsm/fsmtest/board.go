@@ -283,6 +283,12 @@ func (b *Board) Cancel(ctx context.Context, request jobs.JobCommand) error {
 	return err
 }
 
+// Transfer reserves a job for a conductor.
+func (b *Board) Transfer(ctx context.Context, request jobs.JobCommand) error {
+	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Transfer{Transfer: command.JobCommandToProto(&request)}})
+	return err
+}
+
 // Change gives a job another priority, time, board or place, or releases it.
 func (b *Board) Change(ctx context.Context, change jobs.Change) error {
 	_, err := b.run(ctx, &v1.Command{Kind: &v1.Command_Change{Change: command.ChangeToProto(&change)}})

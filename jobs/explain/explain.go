@@ -53,6 +53,9 @@ func Job(s *Situation) jobs.Explanation {
 		e.say(jobs.CauseOverdue, "its deadline, %s, has passed, and the board is about to cancel it", moment(s.Job.Deadline))
 	case s.Job.State == jobs.StateClaimable && s.Paused != nil:
 		e.boardPaused(s)
+	case s.Job.State == jobs.StateClaimable && s.Job.Reserved != nil:
+		e.say(jobs.CauseReserved, "it is reserved for conductor %q until %s, and after that anybody can claim it", s.Job.Reserved.Conductor, moment(s.Job.Reserved.Until))
+		e.Until = s.Job.Reserved.Until
 	case s.Job.State == jobs.StateClaimable:
 		e.claimable(s)
 	default:
@@ -110,6 +113,9 @@ func (e *explanation) claimed(s *Situation) {
 	}
 	if s.Job.StopRequest != nil {
 		e.Text += fmt.Sprintf(", and is told to %s it", s.Job.StopRequest.Kind)
+		if to := s.Job.StopRequest.To; to != "" {
+			e.Text += fmt.Sprintf(" to conductor %q", to)
+		}
 		if s.Job.StopRequest.Interrupts() {
 			e.Text += "; running steps are interrupted, except for those that must finish"
 		} else {

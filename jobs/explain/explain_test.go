@@ -91,6 +91,13 @@ func TestExplain(t *testing.T) {
 		{"of a paused board whose name is no word", func(s *explain.Situation) {
 			s.Job.Board, s.Paused = "ann's board", &jobs.BoardPause{At: noon}
 		}, jobs.CauseBoardPaused, `board "ann's board" was paused by somebody`, "resume_board ann's board"},
+		{"reserved", func(s *explain.Situation) {
+			s.Job.Reserved, s.Conductors = &jobs.Reservation{Conductor: "worker-2", Until: noon.Add(time.Minute)}, nil
+		}, jobs.CauseReserved, `it is reserved for conductor "worker-2" until 2030-01-02T12:01:00Z`, ""},
+		{"claimed, and to be transferred", func(s *explain.Situation) {
+			s.Job.State, s.Job.Claim, s.Job.StopRequest = jobs.StateClaimed, &jobs.Claim{Owner: "c1"}, by(jobs.RequestTransfer)
+			s.Job.StopRequest.To, s.Job.Flow = "worker-2", logbook.FlowID{}
+		}, jobs.CauseClaimed, `is told to transfer it to conductor "worker-2"`, "cancel_job ID"},
 		{"delayed on a paused board", func(s *explain.Situation) {
 			s.Job.State, s.Job.DueAt, s.Paused = jobs.StateDelayed, noon.Add(time.Hour), &jobs.BoardPause{At: noon}
 		}, jobs.CauseDelayed, "not due before", "make_job_due ID"},
@@ -144,7 +151,7 @@ func TestExplain(t *testing.T) {
 				!strings.Contains(said, remedy) || (remedy == "") != (e.Remedy == jobs.Remedy{}) {
 				t.Errorf("explained as %+v", e)
 			}
-			if waits := e.Cause == jobs.CauseDelayed || e.Cause == jobs.CauseCooling || e.Cause == jobs.CauseSuspect; waits != (!e.Until.IsZero()) {
+			if waits := e.Cause == jobs.CauseDelayed || e.Cause == jobs.CauseCooling || e.Cause == jobs.CauseSuspect || e.Cause == jobs.CauseReserved; waits != (!e.Until.IsZero()) {
 				t.Errorf("until %s", e.Until)
 			}
 		})

@@ -19,6 +19,10 @@ var stopRows = []row{
 	{"a flow can be left as it stands, and taken up by another job", leftAsItStands},
 	{"an owner that vanishes leaves a cancelled job cancelled", vanishedUnderOrder},
 	{"stop requests are refused where they make no sense", senselessCommands},
+	{"a claimable job is transferred to a conductor", transferredAtOnce},
+	{"a claimed job is transferred when its owner lets go", transferredByOwner},
+	{"a reservation ends by itself, and wakes others", reservationEnds},
+	{"a transfer names a conductor that could claim the job", senselessTransfers},
 	{"a watch of claims begins with its position and tells of no others", watchClaims},
 }
 

@@ -273,7 +273,9 @@ func (p *longPolls) wake(queues []fsm.Queue) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, queue := range queues {
-		if waiter := p.firstLocked(&queue, false); waiter != nil {
+		if queue.Reserved { // only the state machine knows whose conductor it is for
+			p.wakeAllLocked(func(w *claimWaiter) bool { return !w.drained && queue.Suits(&w.request) })
+		} else if waiter := p.firstLocked(&queue, false); waiter != nil {
 			p.removeLocked(waiter)
 			waiter.woken <- []fsm.Queue{queue} // does not block: a waiter is removed before it is woken
 		}

@@ -211,6 +211,7 @@ type Command struct {
 	//	*Command_Suspend
 	//	*Command_Resume
 	//	*Command_Cancel
+	//	*Command_Transfer
 	//	*Command_Change
 	//	*Command_Intervene
 	//	*Command_Purge
@@ -421,6 +422,15 @@ func (x *Command) GetCancel() *JobCommand {
 	if x != nil {
 		if x, ok := x.Kind.(*Command_Cancel); ok {
 			return x.Cancel
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetTransfer() *JobCommand {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_Transfer); ok {
+			return x.Transfer
 		}
 	}
 	return nil
@@ -810,6 +820,10 @@ type Command_Cancel struct {
 	Cancel *JobCommand `protobuf:"bytes,15,opt,name=cancel,proto3,oneof"`
 }
 
+type Command_Transfer struct {
+	Transfer *JobCommand `protobuf:"bytes,47,opt,name=transfer,proto3,oneof"`
+}
+
 type Command_Change struct {
 	Change *Change `protobuf:"bytes,20,opt,name=change,proto3,oneof"`
 }
@@ -979,6 +993,8 @@ func (*Command_Suspend) isCommand_Kind() {}
 func (*Command_Resume) isCommand_Kind() {}
 
 func (*Command_Cancel) isCommand_Kind() {}
+
+func (*Command_Transfer) isCommand_Kind() {}
 
 func (*Command_Change) isCommand_Kind() {}
 
@@ -1903,6 +1919,8 @@ type JobCommand struct {
 	Revert        bool                   `protobuf:"varint,4,opt,name=revert,proto3" json:"revert,omitempty"` // of cancel only
 	Steps         string                 `protobuf:"bytes,5,opt,name=steps,proto3" json:"steps,omitempty"`    // of suspend and cancel: interrupt or finish those that run; unset: interrupt for cancel, finish for suspend
 	Grace         *durationpb.Duration   `protobuf:"bytes,6,opt,name=grace,proto3" json:"grace,omitempty"`    // of interrupted steps; unset: 10 s
+	To            string                 `protobuf:"bytes,7,opt,name=to,proto3" json:"to,omitempty"`          // of transfer only: the name of the conductor that gets the job
+	Within        *durationpb.Duration   `protobuf:"bytes,8,opt,name=within,proto3" json:"within,omitempty"`  // of transfer only: how long only that one can claim it; unset: 30 s
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1975,6 +1993,20 @@ func (x *JobCommand) GetSteps() string {
 func (x *JobCommand) GetGrace() *durationpb.Duration {
 	if x != nil {
 		return x.Grace
+	}
+	return nil
+}
+
+func (x *JobCommand) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *JobCommand) GetWithin() *durationpb.Duration {
+	if x != nil {
+		return x.Within
 	}
 	return nil
 }
@@ -3665,7 +3697,7 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x04sums\x18\x02 \x03(\v2\x17.conductord.v1.TableSumR\x04sums\"2\n" +
 	"\bTableSum\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
-	"\x03sum\x18\x02 \x01(\x04R\x03sum\"\x88\x1a\n" +
+	"\x03sum\x18\x02 \x01(\x04R\x03sum\"\xc1\x1a\n" +
 	"\aCommand\x120\n" +
 	"\x04post\x18\x01 \x01(\v2\x1a.conductord.v1.PostCommandH\x00R\x04post\x123\n" +
 	"\x05claim\x18\x02 \x01(\v2\x1b.conductord.v1.ClaimCommandH\x00R\x05claim\x12@\n" +
@@ -3684,7 +3716,8 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\fdestroy_book\x18\f \x01(\v2!.conductord.v1.DestroyBookCommandH\x00R\vdestroyBook\x125\n" +
 	"\asuspend\x18\r \x01(\v2\x19.conductord.v1.JobCommandH\x00R\asuspend\x123\n" +
 	"\x06resume\x18\x0e \x01(\v2\x19.conductord.v1.JobCommandH\x00R\x06resume\x123\n" +
-	"\x06cancel\x18\x0f \x01(\v2\x19.conductord.v1.JobCommandH\x00R\x06cancel\x12/\n" +
+	"\x06cancel\x18\x0f \x01(\v2\x19.conductord.v1.JobCommandH\x00R\x06cancel\x127\n" +
+	"\btransfer\x18/ \x01(\v2\x19.conductord.v1.JobCommandH\x00R\btransfer\x12/\n" +
 	"\x06change\x18\x14 \x01(\v2\x15.conductord.v1.ChangeH\x00R\x06change\x12;\n" +
 	"\tintervene\x18\x15 \x01(\v2\x1b.conductord.v1.InterventionH\x00R\tintervene\x121\n" +
 	"\x05purge\x18\x19 \x01(\v2\x19.conductord.v1.JobCommandH\x00R\x05purge\x121\n" +
@@ -3778,7 +3811,7 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\asession\x18\x01 \x01(\tR\asession\x12-\n" +
 	"\x06entity\x18\x02 \x01(\v2\x15.conductord.v1.EntityR\x06entity\"(\n" +
 	"\x12DestroyBookCommand\x12\x12\n" +
-	"\x04book\x18\x01 \x01(\tR\x04book\"\xa5\x01\n" +
+	"\x04book\x18\x01 \x01(\tR\x04book\"\xe8\x01\n" +
 	"\n" +
 	"JobCommand\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x0e\n" +
@@ -3786,7 +3819,9 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06revert\x18\x04 \x01(\bR\x06revert\x12\x14\n" +
 	"\x05steps\x18\x05 \x01(\tR\x05steps\x12/\n" +
-	"\x05grace\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"/\n" +
+	"\x05grace\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x0e\n" +
+	"\x02to\x18\a \x01(\tR\x02to\x121\n" +
+	"\x06within\x18\b \x01(\v2\x19.google.protobuf.DurationR\x06within\"/\n" +
 	"\x13RaiseVersionCommand\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\",\n" +
 	"\x16BeginLeadershipCommand\x12\x12\n" +
@@ -4006,84 +4041,86 @@ var file_conductord_v1_command_proto_depIdxs = []int32{
 	19, // 14: conductord.v1.Command.suspend:type_name -> conductord.v1.JobCommand
 	19, // 15: conductord.v1.Command.resume:type_name -> conductord.v1.JobCommand
 	19, // 16: conductord.v1.Command.cancel:type_name -> conductord.v1.JobCommand
-	50, // 17: conductord.v1.Command.change:type_name -> conductord.v1.Change
-	51, // 18: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
-	19, // 19: conductord.v1.Command.purge:type_name -> conductord.v1.JobCommand
-	19, // 20: conductord.v1.Command.retry:type_name -> conductord.v1.JobCommand
-	15, // 21: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
-	26, // 22: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
-	31, // 23: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
-	27, // 24: conductord.v1.Command.create_board:type_name -> conductord.v1.BoardCommand
-	30, // 25: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
-	27, // 26: conductord.v1.Command.pause_board:type_name -> conductord.v1.BoardCommand
-	27, // 27: conductord.v1.Command.resume_board:type_name -> conductord.v1.BoardCommand
-	27, // 28: conductord.v1.Command.delete_board:type_name -> conductord.v1.BoardCommand
-	28, // 29: conductord.v1.Command.age_board:type_name -> conductord.v1.AgeBoardCommand
-	29, // 30: conductord.v1.Command.drain_conductor:type_name -> conductord.v1.DrainCommand
-	29, // 31: conductord.v1.Command.undrain_conductor:type_name -> conductord.v1.DrainCommand
-	21, // 32: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
-	20, // 33: conductord.v1.Command.raise_version:type_name -> conductord.v1.RaiseVersionCommand
-	22, // 34: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
-	24, // 35: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
-	25, // 36: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
-	23, // 37: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
-	32, // 38: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
-	33, // 39: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
-	34, // 40: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
-	35, // 41: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
-	36, // 42: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
-	7,  // 43: conductord.v1.Command.save_principal:type_name -> conductord.v1.SavePrincipalCommand
-	8,  // 44: conductord.v1.Command.delete_principal:type_name -> conductord.v1.DeletePrincipalCommand
-	9,  // 45: conductord.v1.Command.add_access_token:type_name -> conductord.v1.AddAccessTokenCommand
-	10, // 46: conductord.v1.Command.revoke_access_token:type_name -> conductord.v1.RevokeAccessTokenCommand
-	52, // 47: conductord.v1.Command.record_act:type_name -> conductord.v1.AuditRecord
-	13, // 48: conductord.v1.Command.save_quota:type_name -> conductord.v1.SaveQuotaCommand
-	14, // 49: conductord.v1.Command.delete_quota:type_name -> conductord.v1.DeleteQuotaCommand
-	11, // 50: conductord.v1.Command.note_token_uses:type_name -> conductord.v1.NoteTokenUsesCommand
-	53, // 51: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
-	54, // 52: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
-	55, // 53: conductord.v1.SavePrincipalCommand.grants:type_name -> conductord.v1.Grant
-	56, // 54: conductord.v1.AddAccessTokenCommand.expires:type_name -> google.protobuf.Timestamp
-	12, // 55: conductord.v1.NoteTokenUsesCommand.uses:type_name -> conductord.v1.TokenUse
-	57, // 56: conductord.v1.SaveQuotaCommand.limits:type_name -> conductord.v1.Amounts
-	58, // 57: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
-	54, // 58: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
-	59, // 59: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
-	54, // 60: conductord.v1.JobCommand.grace:type_name -> google.protobuf.Duration
-	54, // 61: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
-	58, // 62: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
-	54, // 63: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
-	54, // 64: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
-	54, // 65: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
-	60, // 66: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
-	61, // 67: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
-	56, // 68: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
-	56, // 69: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	62, // 70: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	62, // 71: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
-	56, // 72: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	62, // 73: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
-	56, // 74: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
-	56, // 75: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
-	63, // 76: conductord.v1.Result.error:type_name -> conductord.v1.Error
-	39, // 77: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
-	41, // 78: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
-	64, // 79: conductord.v1.Result.session:type_name -> conductord.v1.Session
-	43, // 80: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
-	44, // 81: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
-	45, // 82: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
-	40, // 83: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
-	63, // 84: conductord.v1.Posted.error:type_name -> conductord.v1.Error
-	65, // 85: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
-	42, // 86: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
-	58, // 87: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	61, // 88: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
-	66, // 89: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
-	90, // [90:90] is the sub-list for method output_type
-	90, // [90:90] is the sub-list for method input_type
-	90, // [90:90] is the sub-list for extension type_name
-	90, // [90:90] is the sub-list for extension extendee
-	0,  // [0:90] is the sub-list for field type_name
+	19, // 17: conductord.v1.Command.transfer:type_name -> conductord.v1.JobCommand
+	50, // 18: conductord.v1.Command.change:type_name -> conductord.v1.Change
+	51, // 19: conductord.v1.Command.intervene:type_name -> conductord.v1.Intervention
+	19, // 20: conductord.v1.Command.purge:type_name -> conductord.v1.JobCommand
+	19, // 21: conductord.v1.Command.retry:type_name -> conductord.v1.JobCommand
+	15, // 22: conductord.v1.Command.extend_claim:type_name -> conductord.v1.ExtendClaimCommand
+	26, // 23: conductord.v1.Command.delete_schedule:type_name -> conductord.v1.DeleteScheduleCommand
+	31, // 24: conductord.v1.Command.pause_schedule:type_name -> conductord.v1.PauseScheduleCommand
+	27, // 25: conductord.v1.Command.create_board:type_name -> conductord.v1.BoardCommand
+	30, // 26: conductord.v1.Command.limit_board:type_name -> conductord.v1.LimitBoardCommand
+	27, // 27: conductord.v1.Command.pause_board:type_name -> conductord.v1.BoardCommand
+	27, // 28: conductord.v1.Command.resume_board:type_name -> conductord.v1.BoardCommand
+	27, // 29: conductord.v1.Command.delete_board:type_name -> conductord.v1.BoardCommand
+	28, // 30: conductord.v1.Command.age_board:type_name -> conductord.v1.AgeBoardCommand
+	29, // 31: conductord.v1.Command.drain_conductor:type_name -> conductord.v1.DrainCommand
+	29, // 32: conductord.v1.Command.undrain_conductor:type_name -> conductord.v1.DrainCommand
+	21, // 33: conductord.v1.Command.begin_leadership:type_name -> conductord.v1.BeginLeadershipCommand
+	20, // 34: conductord.v1.Command.raise_version:type_name -> conductord.v1.RaiseVersionCommand
+	22, // 35: conductord.v1.Command.expire_session:type_name -> conductord.v1.ExpireSessionCommand
+	24, // 36: conductord.v1.Command.wake_due:type_name -> conductord.v1.WakeDueCommand
+	25, // 37: conductord.v1.Command.sweep:type_name -> conductord.v1.SweepCommand
+	23, // 38: conductord.v1.Command.expire_claim:type_name -> conductord.v1.ExpireClaimCommand
+	32, // 39: conductord.v1.Command.save_schedule:type_name -> conductord.v1.SaveScheduleCommand
+	33, // 40: conductord.v1.Command.resume_schedule:type_name -> conductord.v1.ResumeScheduleCommand
+	34, // 41: conductord.v1.Command.fire_schedule:type_name -> conductord.v1.FireScheduleCommand
+	35, // 42: conductord.v1.Command.run_schedule:type_name -> conductord.v1.RunScheduleCommand
+	36, // 43: conductord.v1.Command.backfill_schedule:type_name -> conductord.v1.BackfillScheduleCommand
+	7,  // 44: conductord.v1.Command.save_principal:type_name -> conductord.v1.SavePrincipalCommand
+	8,  // 45: conductord.v1.Command.delete_principal:type_name -> conductord.v1.DeletePrincipalCommand
+	9,  // 46: conductord.v1.Command.add_access_token:type_name -> conductord.v1.AddAccessTokenCommand
+	10, // 47: conductord.v1.Command.revoke_access_token:type_name -> conductord.v1.RevokeAccessTokenCommand
+	52, // 48: conductord.v1.Command.record_act:type_name -> conductord.v1.AuditRecord
+	13, // 49: conductord.v1.Command.save_quota:type_name -> conductord.v1.SaveQuotaCommand
+	14, // 50: conductord.v1.Command.delete_quota:type_name -> conductord.v1.DeleteQuotaCommand
+	11, // 51: conductord.v1.Command.note_token_uses:type_name -> conductord.v1.NoteTokenUsesCommand
+	53, // 52: conductord.v1.PostCommand.postings:type_name -> conductord.v1.Posting
+	54, // 53: conductord.v1.ClaimNextCommand.expiry:type_name -> google.protobuf.Duration
+	55, // 54: conductord.v1.SavePrincipalCommand.grants:type_name -> conductord.v1.Grant
+	56, // 55: conductord.v1.AddAccessTokenCommand.expires:type_name -> google.protobuf.Timestamp
+	12, // 56: conductord.v1.NoteTokenUsesCommand.uses:type_name -> conductord.v1.TokenUse
+	57, // 57: conductord.v1.SaveQuotaCommand.limits:type_name -> conductord.v1.Amounts
+	58, // 58: conductord.v1.ExtendClaimCommand.token:type_name -> conductord.v1.Token
+	54, // 59: conductord.v1.ExtendClaimCommand.expiry:type_name -> google.protobuf.Duration
+	59, // 60: conductord.v1.RegisterCommand.entity:type_name -> conductord.v1.Entity
+	54, // 61: conductord.v1.JobCommand.grace:type_name -> google.protobuf.Duration
+	54, // 62: conductord.v1.JobCommand.within:type_name -> google.protobuf.Duration
+	54, // 63: conductord.v1.ExpireSessionCommand.cool_down:type_name -> google.protobuf.Duration
+	58, // 64: conductord.v1.ExpireClaimCommand.token:type_name -> conductord.v1.Token
+	54, // 65: conductord.v1.ExpireClaimCommand.cool_down:type_name -> google.protobuf.Duration
+	54, // 66: conductord.v1.SweepCommand.max_age:type_name -> google.protobuf.Duration
+	54, // 67: conductord.v1.AgeBoardCommand.step:type_name -> google.protobuf.Duration
+	60, // 68: conductord.v1.LimitBoardCommand.limits:type_name -> conductord.v1.BoardLimits
+	61, // 69: conductord.v1.SaveScheduleCommand.schedule:type_name -> conductord.v1.Schedule
+	56, // 70: conductord.v1.SaveScheduleCommand.from:type_name -> google.protobuf.Timestamp
+	56, // 71: conductord.v1.SaveScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	62, // 72: conductord.v1.SaveScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	62, // 73: conductord.v1.ResumeScheduleCommand.skipped:type_name -> conductord.v1.SlotDecision
+	56, // 74: conductord.v1.ResumeScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	62, // 75: conductord.v1.FireScheduleCommand.decisions:type_name -> conductord.v1.SlotDecision
+	56, // 76: conductord.v1.FireScheduleCommand.next:type_name -> google.protobuf.Timestamp
+	56, // 77: conductord.v1.BackfillScheduleCommand.slots:type_name -> google.protobuf.Timestamp
+	63, // 78: conductord.v1.Result.error:type_name -> conductord.v1.Error
+	39, // 79: conductord.v1.Result.post:type_name -> conductord.v1.PostResult
+	41, // 80: conductord.v1.Result.claim:type_name -> conductord.v1.ClaimResult
+	64, // 81: conductord.v1.Result.session:type_name -> conductord.v1.Session
+	43, // 82: conductord.v1.Result.count:type_name -> conductord.v1.CountResult
+	44, // 83: conductord.v1.Result.intervene:type_name -> conductord.v1.InterveneResult
+	45, // 84: conductord.v1.Result.schedule:type_name -> conductord.v1.ScheduleResult
+	40, // 85: conductord.v1.PostResult.posted:type_name -> conductord.v1.Posted
+	63, // 86: conductord.v1.Posted.error:type_name -> conductord.v1.Error
+	65, // 87: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
+	42, // 88: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
+	58, // 89: conductord.v1.Granted.token:type_name -> conductord.v1.Token
+	61, // 90: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
+	66, // 91: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
+	92, // [92:92] is the sub-list for method output_type
+	92, // [92:92] is the sub-list for method input_type
+	92, // [92:92] is the sub-list for extension type_name
+	92, // [92:92] is the sub-list for extension extendee
+	0,  // [0:92] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_command_proto_init() }
@@ -4108,6 +4145,7 @@ func file_conductord_v1_command_proto_init() {
 		(*Command_Suspend)(nil),
 		(*Command_Resume)(nil),
 		(*Command_Cancel)(nil),
+		(*Command_Transfer)(nil),
 		(*Command_Change)(nil),
 		(*Command_Intervene)(nil),
 		(*Command_Purge)(nil),

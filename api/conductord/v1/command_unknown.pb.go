@@ -72,6 +72,9 @@ func (m *Command) UnknownField() (name string, found bool) {
 	if name, found = m.GetCancel().UnknownField(); found {
 		return name, found
 	}
+	if name, found = m.GetTransfer().UnknownField(); found {
+		return name, found
+	}
 	if name, found = m.GetChange().UnknownField(); found {
 		return name, found
 	}
@@ -400,6 +403,9 @@ func (m *JobCommand) UnknownField() (name string, found bool) {
 		return "conductord.v1.JobCommand", true
 	}
 	if name, found = unknownIn(m.GetGrace()); found {
+		return name, found
+	}
+	if name, found = unknownIn(m.GetWithin()); found {
 		return name, found
 	}
 	return "", false

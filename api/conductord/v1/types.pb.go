@@ -2636,6 +2636,7 @@ type Job struct {
 	Retention   *durationpb.Duration   `protobuf:"bytes,54,opt,name=retention,proto3" json:"retention,omitempty"`
 	PostedBy    string                 `protobuf:"bytes,55,opt,name=posted_by,json=postedBy,proto3" json:"posted_by,omitempty"` // the principal; empty without access control
 	Traceparent string                 `protobuf:"bytes,56,opt,name=traceparent,proto3" json:"traceparent,omitempty"`           // as it was posted
+	Reserved    *Reservation           `protobuf:"bytes,57,opt,name=reserved,proto3" json:"reserved,omitempty"`                 // of an unclaimed job
 	// Only where one job was asked for: what an unfinished job counts for at that
 	// moment, if its board ages jobs or did once.
 	EffectivePriority *int32 `protobuf:"zigzag32,60,opt,name=effective_priority,json=effectivePriority,proto3,oneof" json:"effective_priority,omitempty"`
@@ -2974,6 +2975,13 @@ func (x *Job) GetTraceparent() string {
 	return ""
 }
 
+func (x *Job) GetReserved() *Reservation {
+	if x != nil {
+		return x.Reserved
+	}
+	return nil
+}
+
 func (x *Job) GetEffectivePriority() int32 {
 	if x != nil && x.EffectivePriority != nil {
 		return *x.EffectivePriority
@@ -3259,13 +3267,15 @@ func (x *Change) GetFront() bool {
 // suspend or to cancel it.
 type OperatorRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // suspend or cancel; in events also resume, change, intervene, restore and purge
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // suspend, cancel or transfer; in events also resume, change, intervene, restore and purge
 	Revert        bool                   `protobuf:"varint,2,opt,name=revert,proto3" json:"revert,omitempty"`
 	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	At            *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
 	Steps         string                 `protobuf:"bytes,6,opt,name=steps,proto3" json:"steps,omitempty"` // as in JobCommand
 	Grace         *durationpb.Duration   `protobuf:"bytes,7,opt,name=grace,proto3" json:"grace,omitempty"`
+	To            string                 `protobuf:"bytes,8,opt,name=to,proto3" json:"to,omitempty"`         // as in JobCommand
+	Within        *durationpb.Duration   `protobuf:"bytes,9,opt,name=within,proto3" json:"within,omitempty"` // as in JobCommand
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3349,6 +3359,73 @@ func (x *OperatorRequest) GetGrace() *durationpb.Duration {
 	return nil
 }
 
+func (x *OperatorRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *OperatorRequest) GetWithin() *durationpb.Duration {
+	if x != nil {
+		return x.Within
+	}
+	return nil
+}
+
+// Reservation is the time in which only the conductors of a name can claim a job.
+type Reservation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Conductor     string                 `protobuf:"bytes,1,opt,name=conductor,proto3" json:"conductor,omitempty"`
+	Until         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reservation) Reset() {
+	*x = Reservation{}
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reservation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reservation) ProtoMessage() {}
+
+func (x *Reservation) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
+func (*Reservation) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *Reservation) GetConductor() string {
+	if x != nil {
+		return x.Conductor
+	}
+	return ""
+}
+
+func (x *Reservation) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
 type Claim struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -3364,7 +3441,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3376,7 +3453,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[31]
+	mi := &file_conductord_v1_types_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3389,7 +3466,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{31}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Claim) GetSession() string {
@@ -3459,7 +3536,7 @@ type HeldClaim struct {
 
 func (x *HeldClaim) Reset() {
 	*x = HeldClaim{}
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3471,7 +3548,7 @@ func (x *HeldClaim) String() string {
 func (*HeldClaim) ProtoMessage() {}
 
 func (x *HeldClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[32]
+	mi := &file_conductord_v1_types_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3484,7 +3561,7 @@ func (x *HeldClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldClaim.ProtoReflect.Descriptor instead.
 func (*HeldClaim) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{32}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *HeldClaim) GetJob() string {
@@ -3558,7 +3635,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3570,7 +3647,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[33]
+	mi := &file_conductord_v1_types_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3583,7 +3660,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{33}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Claimed) GetJob() *Job {
@@ -3631,7 +3708,7 @@ type Ending struct {
 
 func (x *Ending) Reset() {
 	*x = Ending{}
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3643,7 +3720,7 @@ func (x *Ending) String() string {
 func (*Ending) ProtoMessage() {}
 
 func (x *Ending) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[34]
+	mi := &file_conductord_v1_types_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3656,7 +3733,7 @@ func (x *Ending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ending.ProtoReflect.Descriptor instead.
 func (*Ending) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{34}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Ending) GetJob() string {
@@ -3728,7 +3805,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3740,7 +3817,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[35]
+	mi := &file_conductord_v1_types_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3753,7 +3830,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{35}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Opening) GetId() string {
@@ -3807,7 +3884,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3819,7 +3896,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[36]
+	mi := &file_conductord_v1_types_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3832,7 +3909,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{36}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Session) GetId() string {
@@ -3911,7 +3988,7 @@ type Entity struct {
 
 func (x *Entity) Reset() {
 	*x = Entity{}
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3923,7 +4000,7 @@ func (x *Entity) String() string {
 func (*Entity) ProtoMessage() {}
 
 func (x *Entity) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[37]
+	mi := &file_conductord_v1_types_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3936,7 +4013,7 @@ func (x *Entity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entity.ProtoReflect.Descriptor instead.
 func (*Entity) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{37}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Entity) GetKind() string {
@@ -4037,7 +4114,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4049,7 +4126,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[38]
+	mi := &file_conductord_v1_types_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4062,7 +4139,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{38}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Drain) GetConductor() string {
@@ -4110,7 +4187,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4122,7 +4199,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[39]
+	mi := &file_conductord_v1_types_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4135,7 +4212,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{39}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Position) GetIndex() uint64 {
@@ -4181,7 +4258,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4193,7 +4270,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[40]
+	mi := &file_conductord_v1_types_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4206,7 +4283,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{40}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -4366,7 +4443,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4378,7 +4455,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[41]
+	mi := &file_conductord_v1_types_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4391,7 +4468,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{41}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StepEvent) GetName() string {
@@ -4442,7 +4519,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4454,7 +4531,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[42]
+	mi := &file_conductord_v1_types_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4467,7 +4544,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{42}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Schedule) GetBoard() string {
@@ -4649,7 +4726,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4661,7 +4738,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[43]
+	mi := &file_conductord_v1_types_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4674,7 +4751,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{43}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SchedulePause) GetBy() string {
@@ -4719,7 +4796,7 @@ type SlotRecord struct {
 
 func (x *SlotRecord) Reset() {
 	*x = SlotRecord{}
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4731,7 +4808,7 @@ func (x *SlotRecord) String() string {
 func (*SlotRecord) ProtoMessage() {}
 
 func (x *SlotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[44]
+	mi := &file_conductord_v1_types_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4744,7 +4821,7 @@ func (x *SlotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotRecord.ProtoReflect.Descriptor instead.
 func (*SlotRecord) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{44}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SlotRecord) GetNumber() uint64 {
@@ -4838,7 +4915,7 @@ type SlotDecision struct {
 
 func (x *SlotDecision) Reset() {
 	*x = SlotDecision{}
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4850,7 +4927,7 @@ func (x *SlotDecision) String() string {
 func (*SlotDecision) ProtoMessage() {}
 
 func (x *SlotDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[45]
+	mi := &file_conductord_v1_types_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4863,7 +4940,7 @@ func (x *SlotDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotDecision.ProtoReflect.Descriptor instead.
 func (*SlotDecision) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{45}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SlotDecision) GetSlot() *timestamppb.Timestamp {
@@ -4911,7 +4988,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_conductord_v1_types_proto_msgTypes[46]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4923,7 +5000,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[46]
+	mi := &file_conductord_v1_types_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4936,7 +5013,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{46}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Error) GetCode() string {
@@ -5004,7 +5081,7 @@ type Board struct {
 
 func (x *Board) Reset() {
 	*x = Board{}
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5016,7 +5093,7 @@ func (x *Board) String() string {
 func (*Board) ProtoMessage() {}
 
 func (x *Board) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[47]
+	mi := &file_conductord_v1_types_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5029,7 +5106,7 @@ func (x *Board) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Board.ProtoReflect.Descriptor instead.
 func (*Board) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{47}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Board) GetName() string {
@@ -5086,7 +5163,7 @@ type BoardAgeing struct {
 
 func (x *BoardAgeing) Reset() {
 	*x = BoardAgeing{}
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5098,7 +5175,7 @@ func (x *BoardAgeing) String() string {
 func (*BoardAgeing) ProtoMessage() {}
 
 func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[48]
+	mi := &file_conductord_v1_types_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5111,7 +5188,7 @@ func (x *BoardAgeing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardAgeing.ProtoReflect.Descriptor instead.
 func (*BoardAgeing) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{48}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *BoardAgeing) GetStep() *durationpb.Duration {
@@ -5147,7 +5224,7 @@ type BoardLimits struct {
 
 func (x *BoardLimits) Reset() {
 	*x = BoardLimits{}
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5159,7 +5236,7 @@ func (x *BoardLimits) String() string {
 func (*BoardLimits) ProtoMessage() {}
 
 func (x *BoardLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[49]
+	mi := &file_conductord_v1_types_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5172,7 +5249,7 @@ func (x *BoardLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardLimits.ProtoReflect.Descriptor instead.
 func (*BoardLimits) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{49}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *BoardLimits) GetJobs() uint64 {
@@ -5208,7 +5285,7 @@ type BoardPause struct {
 
 func (x *BoardPause) Reset() {
 	*x = BoardPause{}
-	mi := &file_conductord_v1_types_proto_msgTypes[50]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5220,7 +5297,7 @@ func (x *BoardPause) String() string {
 func (*BoardPause) ProtoMessage() {}
 
 func (x *BoardPause) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[50]
+	mi := &file_conductord_v1_types_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5233,7 +5310,7 @@ func (x *BoardPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardPause.ProtoReflect.Descriptor instead.
 func (*BoardPause) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{50}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *BoardPause) GetBy() string {
@@ -5275,7 +5352,7 @@ type BoardCounts struct {
 
 func (x *BoardCounts) Reset() {
 	*x = BoardCounts{}
-	mi := &file_conductord_v1_types_proto_msgTypes[51]
+	mi := &file_conductord_v1_types_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5287,7 +5364,7 @@ func (x *BoardCounts) String() string {
 func (*BoardCounts) ProtoMessage() {}
 
 func (x *BoardCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[51]
+	mi := &file_conductord_v1_types_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5300,7 +5377,7 @@ func (x *BoardCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardCounts.ProtoReflect.Descriptor instead.
 func (*BoardCounts) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{51}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *BoardCounts) GetJobs() map[string]uint64 {
@@ -5385,7 +5462,7 @@ type BoardRate struct {
 
 func (x *BoardRate) Reset() {
 	*x = BoardRate{}
-	mi := &file_conductord_v1_types_proto_msgTypes[52]
+	mi := &file_conductord_v1_types_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5397,7 +5474,7 @@ func (x *BoardRate) String() string {
 func (*BoardRate) ProtoMessage() {}
 
 func (x *BoardRate) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[52]
+	mi := &file_conductord_v1_types_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5410,7 +5487,7 @@ func (x *BoardRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardRate.ProtoReflect.Descriptor instead.
 func (*BoardRate) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{52}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *BoardRate) GetOne() uint64 {
@@ -5444,7 +5521,7 @@ type BoardKind struct {
 
 func (x *BoardKind) Reset() {
 	*x = BoardKind{}
-	mi := &file_conductord_v1_types_proto_msgTypes[53]
+	mi := &file_conductord_v1_types_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5456,7 +5533,7 @@ func (x *BoardKind) String() string {
 func (*BoardKind) ProtoMessage() {}
 
 func (x *BoardKind) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[53]
+	mi := &file_conductord_v1_types_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5469,7 +5546,7 @@ func (x *BoardKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardKind.ProtoReflect.Descriptor instead.
 func (*BoardKind) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{53}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *BoardKind) GetKind() string {
@@ -5498,7 +5575,7 @@ type BoardHolder struct {
 
 func (x *BoardHolder) Reset() {
 	*x = BoardHolder{}
-	mi := &file_conductord_v1_types_proto_msgTypes[54]
+	mi := &file_conductord_v1_types_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5510,7 +5587,7 @@ func (x *BoardHolder) String() string {
 func (*BoardHolder) ProtoMessage() {}
 
 func (x *BoardHolder) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_types_proto_msgTypes[54]
+	mi := &file_conductord_v1_types_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5523,7 +5600,7 @@ func (x *BoardHolder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BoardHolder.ProtoReflect.Descriptor instead.
 func (*BoardHolder) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_types_proto_rawDescGZIP(), []int{54}
+	return file_conductord_v1_types_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *BoardHolder) GetSession() string {
@@ -5804,7 +5881,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\rpriority_step\x18\x06 \x01(\x11R\fpriorityStep\x12\x14\n" +
 	"\x05never\x18\a \x03(\tR\x05never\x12\x1d\n" +
 	"\n" +
-	"on_failure\x18\b \x01(\tR\tonFailure\"\xcb\f\n" +
+	"on_failure\x18\b \x01(\tR\tonFailure\"\x83\r\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -5854,7 +5931,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x06parked\x185 \x01(\bR\x06parked\x127\n" +
 	"\tretention\x186 \x01(\v2\x19.google.protobuf.DurationR\tretention\x12\x1b\n" +
 	"\tposted_by\x187 \x01(\tR\bpostedBy\x12 \n" +
-	"\vtraceparent\x188 \x01(\tR\vtraceparent\x122\n" +
+	"\vtraceparent\x188 \x01(\tR\vtraceparent\x126\n" +
+	"\breserved\x189 \x01(\v2\x1a.conductord.v1.ReservationR\breserved\x122\n" +
 	"\x12effective_priority\x18< \x01(\x11H\x00R\x11effectivePriority\x88\x01\x01B\x15\n" +
 	"\x13_effective_priority\"\x9b\x03\n" +
 	"\bJobError\x123\n" +
@@ -5887,7 +5965,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x02id\x18\x16 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x17 \x01(\tR\x05board\x12\x14\n" +
 	"\x05front\x18\x18 \x01(\bR\x05frontB\v\n" +
-	"\t_priority\"\xd8\x01\n" +
+	"\t_priority\"\x9b\x02\n" +
 	"\x0fOperatorRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06revert\x18\x02 \x01(\bR\x06revert\x12\x0e\n" +
@@ -5895,7 +5973,12 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12*\n" +
 	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
 	"\x05steps\x18\x06 \x01(\tR\x05steps\x12/\n" +
-	"\x05grace\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x80\x02\n" +
+	"\x05grace\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x0e\n" +
+	"\x02to\x18\b \x01(\tR\x02to\x121\n" +
+	"\x06within\x18\t \x01(\v2\x19.google.protobuf.DurationR\x06within\"]\n" +
+	"\vReservation\x12\x1c\n" +
+	"\tconductor\x18\x01 \x01(\tR\tconductor\x120\n" +
+	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\x80\x02\n" +
 	"\x05Claim\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12*\n" +
@@ -6118,7 +6201,7 @@ func file_conductord_v1_types_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_types_proto_rawDescData
 }
 
-var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_conductord_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_conductord_v1_types_proto_goTypes = []any{
 	(*Value)(nil),                 // 0: conductord.v1.Value
 	(*NamedValue)(nil),            // 1: conductord.v1.NamedValue
@@ -6151,63 +6234,64 @@ var file_conductord_v1_types_proto_goTypes = []any{
 	(*JobError)(nil),              // 28: conductord.v1.JobError
 	(*Change)(nil),                // 29: conductord.v1.Change
 	(*OperatorRequest)(nil),       // 30: conductord.v1.OperatorRequest
-	(*Claim)(nil),                 // 31: conductord.v1.Claim
-	(*HeldClaim)(nil),             // 32: conductord.v1.HeldClaim
-	(*Claimed)(nil),               // 33: conductord.v1.Claimed
-	(*Ending)(nil),                // 34: conductord.v1.Ending
-	(*Opening)(nil),               // 35: conductord.v1.Opening
-	(*Session)(nil),               // 36: conductord.v1.Session
-	(*Entity)(nil),                // 37: conductord.v1.Entity
-	(*Drain)(nil),                 // 38: conductord.v1.Drain
-	(*Position)(nil),              // 39: conductord.v1.Position
-	(*Event)(nil),                 // 40: conductord.v1.Event
-	(*StepEvent)(nil),             // 41: conductord.v1.StepEvent
-	(*Schedule)(nil),              // 42: conductord.v1.Schedule
-	(*SchedulePause)(nil),         // 43: conductord.v1.SchedulePause
-	(*SlotRecord)(nil),            // 44: conductord.v1.SlotRecord
-	(*SlotDecision)(nil),          // 45: conductord.v1.SlotDecision
-	(*Error)(nil),                 // 46: conductord.v1.Error
-	(*Board)(nil),                 // 47: conductord.v1.Board
-	(*BoardAgeing)(nil),           // 48: conductord.v1.BoardAgeing
-	(*BoardLimits)(nil),           // 49: conductord.v1.BoardLimits
-	(*BoardPause)(nil),            // 50: conductord.v1.BoardPause
-	(*BoardCounts)(nil),           // 51: conductord.v1.BoardCounts
-	(*BoardRate)(nil),             // 52: conductord.v1.BoardRate
-	(*BoardKind)(nil),             // 53: conductord.v1.BoardKind
-	(*BoardHolder)(nil),           // 54: conductord.v1.BoardHolder
-	nil,                           // 55: conductord.v1.BoardCounts.JobsEntry
-	nil,                           // 56: conductord.v1.BoardKind.JobsEntry
-	(*timestamppb.Timestamp)(nil), // 57: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 58: google.protobuf.Duration
+	(*Reservation)(nil),           // 31: conductord.v1.Reservation
+	(*Claim)(nil),                 // 32: conductord.v1.Claim
+	(*HeldClaim)(nil),             // 33: conductord.v1.HeldClaim
+	(*Claimed)(nil),               // 34: conductord.v1.Claimed
+	(*Ending)(nil),                // 35: conductord.v1.Ending
+	(*Opening)(nil),               // 36: conductord.v1.Opening
+	(*Session)(nil),               // 37: conductord.v1.Session
+	(*Entity)(nil),                // 38: conductord.v1.Entity
+	(*Drain)(nil),                 // 39: conductord.v1.Drain
+	(*Position)(nil),              // 40: conductord.v1.Position
+	(*Event)(nil),                 // 41: conductord.v1.Event
+	(*StepEvent)(nil),             // 42: conductord.v1.StepEvent
+	(*Schedule)(nil),              // 43: conductord.v1.Schedule
+	(*SchedulePause)(nil),         // 44: conductord.v1.SchedulePause
+	(*SlotRecord)(nil),            // 45: conductord.v1.SlotRecord
+	(*SlotDecision)(nil),          // 46: conductord.v1.SlotDecision
+	(*Error)(nil),                 // 47: conductord.v1.Error
+	(*Board)(nil),                 // 48: conductord.v1.Board
+	(*BoardAgeing)(nil),           // 49: conductord.v1.BoardAgeing
+	(*BoardLimits)(nil),           // 50: conductord.v1.BoardLimits
+	(*BoardPause)(nil),            // 51: conductord.v1.BoardPause
+	(*BoardCounts)(nil),           // 52: conductord.v1.BoardCounts
+	(*BoardRate)(nil),             // 53: conductord.v1.BoardRate
+	(*BoardKind)(nil),             // 54: conductord.v1.BoardKind
+	(*BoardHolder)(nil),           // 55: conductord.v1.BoardHolder
+	nil,                           // 56: conductord.v1.BoardCounts.JobsEntry
+	nil,                           // 57: conductord.v1.BoardKind.JobsEntry
+	(*timestamppb.Timestamp)(nil), // 58: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 59: google.protobuf.Duration
 }
 var file_conductord_v1_types_proto_depIdxs = []int32{
 	0,   // 0: conductord.v1.NamedValue.value:type_name -> conductord.v1.Value
 	3,   // 1: conductord.v1.Failure.causes:type_name -> conductord.v1.Failure
 	1,   // 2: conductord.v1.Failure.details:type_name -> conductord.v1.NamedValue
 	1,   // 3: conductord.v1.Book.meta:type_name -> conductord.v1.NamedValue
-	57,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
-	57,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
+	58,  // 4: conductord.v1.Book.created_at:type_name -> google.protobuf.Timestamp
+	58,  // 5: conductord.v1.Book.updated_at:type_name -> google.protobuf.Timestamp
 	13,  // 6: conductord.v1.Book.flows:type_name -> conductord.v1.FlowDetail
 	10,  // 7: conductord.v1.Principal.grants:type_name -> conductord.v1.Grant
 	11,  // 8: conductord.v1.Principal.tokens:type_name -> conductord.v1.AccessToken
-	57,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
-	57,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
+	58,  // 9: conductord.v1.Principal.created_at:type_name -> google.protobuf.Timestamp
+	58,  // 10: conductord.v1.Principal.updated_at:type_name -> google.protobuf.Timestamp
 	7,   // 11: conductord.v1.Quota.limits:type_name -> conductord.v1.Amounts
 	7,   // 12: conductord.v1.Quota.used:type_name -> conductord.v1.Amounts
-	57,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
-	39,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
-	57,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
-	57,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
-	57,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
-	57,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
-	57,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
+	58,  // 13: conductord.v1.Quota.updated_at:type_name -> google.protobuf.Timestamp
+	40,  // 14: conductord.v1.AuditRecord.position:type_name -> conductord.v1.Position
+	58,  // 15: conductord.v1.AuditRecord.at:type_name -> google.protobuf.Timestamp
+	58,  // 16: conductord.v1.AuditRefusal.last:type_name -> google.protobuf.Timestamp
+	58,  // 17: conductord.v1.AccessToken.expires:type_name -> google.protobuf.Timestamp
+	58,  // 18: conductord.v1.AccessToken.created_at:type_name -> google.protobuf.Timestamp
+	58,  // 19: conductord.v1.AccessToken.last_used:type_name -> google.protobuf.Timestamp
 	0,   // 20: conductord.v1.Factory.args:type_name -> conductord.v1.Value
 	12,  // 21: conductord.v1.FlowDetail.factory:type_name -> conductord.v1.Factory
 	1,   // 22: conductord.v1.FlowDetail.store:type_name -> conductord.v1.NamedValue
 	1,   // 23: conductord.v1.FlowDetail.meta:type_name -> conductord.v1.NamedValue
 	3,   // 24: conductord.v1.FlowDetail.cause:type_name -> conductord.v1.Failure
-	57,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
-	57,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
+	58,  // 25: conductord.v1.FlowDetail.created_at:type_name -> google.protobuf.Timestamp
+	58,  // 26: conductord.v1.FlowDetail.updated_at:type_name -> google.protobuf.Timestamp
 	2,   // 27: conductord.v1.FlowDetail.fence:type_name -> conductord.v1.Token
 	16,  // 28: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
 	14,  // 29: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
@@ -6215,17 +6299,17 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	2,   // 31: conductord.v1.FlowDetail.ended:type_name -> conductord.v1.Token
 	2,   // 32: conductord.v1.FlowDetail.begun:type_name -> conductord.v1.Token
 	0,   // 33: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
-	57,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
+	58,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
 	2,   // 35: conductord.v1.Intervention.token:type_name -> conductord.v1.Token
-	57,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
+	58,  // 36: conductord.v1.AtomDetail.retry_at:type_name -> google.protobuf.Timestamp
 	19,  // 37: conductord.v1.AtomDetail.attempts:type_name -> conductord.v1.Attempt
 	18,  // 38: conductord.v1.AtomDetail.progress:type_name -> conductord.v1.Progress
 	17,  // 39: conductord.v1.AtomDetail.folded:type_name -> conductord.v1.Folded
 	0,   // 40: conductord.v1.Progress.details:type_name -> conductord.v1.Value
-	57,  // 41: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	58,  // 41: conductord.v1.Progress.at:type_name -> google.protobuf.Timestamp
 	2,   // 42: conductord.v1.Attempt.token:type_name -> conductord.v1.Token
-	57,  // 43: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	57,  // 44: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	58,  // 43: conductord.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	58,  // 44: conductord.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	0,   // 45: conductord.v1.Attempt.result:type_name -> conductord.v1.Value
 	3,   // 46: conductord.v1.Attempt.failure:type_name -> conductord.v1.Failure
 	3,   // 47: conductord.v1.Attempt.failures:type_name -> conductord.v1.Failure
@@ -6235,113 +6319,116 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	0,   // 51: conductord.v1.StepWork.result:type_name -> conductord.v1.Value
 	3,   // 52: conductord.v1.StepWork.failure:type_name -> conductord.v1.Failure
 	3,   // 53: conductord.v1.StepWork.failures:type_name -> conductord.v1.Failure
-	58,  // 54: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
+	59,  // 54: conductord.v1.StepWork.time_left:type_name -> google.protobuf.Duration
 	20,  // 55: conductord.v1.StepOutcome.id:type_name -> conductord.v1.StepAttempt
 	0,   // 56: conductord.v1.StepOutcome.result:type_name -> conductord.v1.Value
 	3,   // 57: conductord.v1.StepOutcome.failure:type_name -> conductord.v1.Failure
-	58,  // 58: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
+	59,  // 58: conductord.v1.StepOutcome.not_yet:type_name -> google.protobuf.Duration
 	18,  // 59: conductord.v1.StepOutcome.progress:type_name -> conductord.v1.Progress
 	2,   // 60: conductord.v1.Update.token:type_name -> conductord.v1.Token
 	3,   // 61: conductord.v1.Update.cause:type_name -> conductord.v1.Failure
 	24,  // 62: conductord.v1.Update.atoms:type_name -> conductord.v1.AtomChange
 	14,  // 63: conductord.v1.Update.definition:type_name -> conductord.v1.Definition
-	57,  // 64: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
+	58,  // 64: conductord.v1.AtomChange.retry_at:type_name -> google.protobuf.Timestamp
 	19,  // 65: conductord.v1.AtomChange.attempts:type_name -> conductord.v1.Attempt
 	18,  // 66: conductord.v1.AtomChange.progress:type_name -> conductord.v1.Progress
 	4,   // 67: conductord.v1.Posting.book:type_name -> conductord.v1.Book
 	0,   // 68: conductord.v1.Posting.details:type_name -> conductord.v1.Value
 	1,   // 69: conductord.v1.Posting.store:type_name -> conductord.v1.NamedValue
-	57,  // 70: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
-	57,  // 71: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
+	58,  // 70: conductord.v1.Posting.not_before:type_name -> google.protobuf.Timestamp
+	58,  // 71: conductord.v1.Posting.deadline:type_name -> google.protobuf.Timestamp
 	26,  // 72: conductord.v1.Posting.retry:type_name -> conductord.v1.RetryPolicy
-	58,  // 73: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
-	58,  // 74: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
-	58,  // 75: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
+	59,  // 73: conductord.v1.Posting.retention:type_name -> google.protobuf.Duration
+	59,  // 74: conductord.v1.RetryPolicy.delay:type_name -> google.protobuf.Duration
+	59,  // 75: conductord.v1.RetryPolicy.max_delay:type_name -> google.protobuf.Duration
 	0,   // 76: conductord.v1.Job.details:type_name -> conductord.v1.Value
 	1,   // 77: conductord.v1.Job.store:type_name -> conductord.v1.NamedValue
-	57,  // 78: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
-	57,  // 79: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
-	57,  // 80: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
-	57,  // 81: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
-	57,  // 82: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	31,  // 83: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
+	58,  // 78: conductord.v1.Job.not_before:type_name -> google.protobuf.Timestamp
+	58,  // 79: conductord.v1.Job.posted_at:type_name -> google.protobuf.Timestamp
+	58,  // 80: conductord.v1.Job.modified_at:type_name -> google.protobuf.Timestamp
+	58,  // 81: conductord.v1.Job.finished_at:type_name -> google.protobuf.Timestamp
+	58,  // 82: conductord.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	32,  // 83: conductord.v1.Job.claim:type_name -> conductord.v1.Claim
 	2,   // 84: conductord.v1.Job.token:type_name -> conductord.v1.Token
 	3,   // 85: conductord.v1.Job.failure:type_name -> conductord.v1.Failure
 	30,  // 86: conductord.v1.Job.stop_request:type_name -> conductord.v1.OperatorRequest
-	57,  // 87: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
-	57,  // 88: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	57,  // 89: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
+	58,  // 87: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
+	58,  // 88: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	58,  // 89: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
 	26,  // 90: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	58,  // 91: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	39,  // 92: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	57,  // 93: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	2,   // 94: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	3,   // 95: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	57,  // 96: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	57,  // 97: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	57,  // 98: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
-	58,  // 99: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
-	2,   // 100: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	57,  // 101: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	58,  // 102: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	31,  // 103: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	58,  // 104: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	58,  // 105: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	27,  // 106: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	4,   // 107: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	13,  // 108: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	2,   // 109: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	23,  // 110: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	3,   // 111: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	58,  // 112: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	58,  // 113: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	58,  // 114: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	57,  // 115: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	1,   // 116: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
-	57,  // 117: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	57,  // 118: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	39,  // 119: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	57,  // 120: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,   // 121: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	41,  // 122: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	30,  // 123: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
-	25,  // 124: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	58,  // 125: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	57,  // 126: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	57,  // 127: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	57,  // 128: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	57,  // 129: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	57,  // 130: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	57,  // 131: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	43,  // 132: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	57,  // 133: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	57,  // 134: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	57,  // 135: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	57,  // 136: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	57,  // 137: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	57,  // 138: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	39,  // 139: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	57,  // 140: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	49,  // 141: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	50,  // 142: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	51,  // 143: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	48,  // 144: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	58,  // 145: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	57,  // 146: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	57,  // 147: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	55,  // 148: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	57,  // 149: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	57,  // 150: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	52,  // 151: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	52,  // 152: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	53,  // 153: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	54,  // 154: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	56,  // 155: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	156, // [156:156] is the sub-list for method output_type
-	156, // [156:156] is the sub-list for method input_type
-	156, // [156:156] is the sub-list for extension type_name
-	156, // [156:156] is the sub-list for extension extendee
-	0,   // [0:156] is the sub-list for field type_name
+	59,  // 91: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	31,  // 92: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
+	40,  // 93: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	58,  // 94: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	2,   // 95: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	3,   // 96: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	58,  // 97: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	58,  // 98: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	58,  // 99: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
+	59,  // 100: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
+	59,  // 101: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
+	58,  // 102: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
+	2,   // 103: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	58,  // 104: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	59,  // 105: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	32,  // 106: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	59,  // 107: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	59,  // 108: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	27,  // 109: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	4,   // 110: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	13,  // 111: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	2,   // 112: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	23,  // 113: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	3,   // 114: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	59,  // 115: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	59,  // 116: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	59,  // 117: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	58,  // 118: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 119: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	58,  // 120: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	58,  // 121: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	40,  // 122: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	58,  // 123: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 124: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	42,  // 125: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	30,  // 126: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
+	25,  // 127: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	59,  // 128: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	58,  // 129: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	58,  // 130: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	58,  // 131: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	58,  // 132: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	58,  // 133: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	58,  // 134: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	44,  // 135: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	58,  // 136: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	58,  // 137: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	58,  // 138: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	58,  // 139: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	58,  // 140: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	58,  // 141: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	40,  // 142: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	58,  // 143: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	50,  // 144: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	51,  // 145: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	52,  // 146: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	49,  // 147: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	59,  // 148: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	58,  // 149: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	58,  // 150: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	56,  // 151: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	58,  // 152: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	58,  // 153: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	53,  // 154: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	53,  // 155: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	54,  // 156: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	55,  // 157: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	57,  // 158: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	159, // [159:159] is the sub-list for method output_type
+	159, // [159:159] is the sub-list for method input_type
+	159, // [159:159] is the sub-list for extension type_name
+	159, // [159:159] is the sub-list for extension extendee
+	0,   // [0:159] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }
@@ -6357,7 +6444,7 @@ func file_conductord_v1_types_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_types_proto_rawDesc), len(file_conductord_v1_types_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   57,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +15,7 @@ import (
 )
 
 func (p *Program) claimCommand() *cobra.Command {
-	return Noun("claim", "List claims, and extend them", p.claimListCommand(), p.claimExtendCommand())
+	return Noun("claim", "List claims, extend and transfer them", p.claimListCommand(), p.claimExtendCommand(), p.claimTransferCommand())
 }
 
 func (p *Program) claimListCommand() *cobra.Command {
@@ -107,4 +108,44 @@ func (p *Program) claimExtendCommand() *cobra.Command {
 	flags.StringVar(&token, "token", "", "the token of the claim; job get shows it")
 	flags.DurationVar(&expiry, "for", 0, "end the claim this long from now, such as 10m")
 	return cmd
+}
+
+func (p *Program) claimTransferCommand() *cobra.Command {
+	var request jobs.JobCommand
+	cmd := &cobra.Command{
+		Use:   "transfer JOB --to CONDUCTOR",
+		Short: "Hand a job over to the conductor of a name",
+		Long: "Hand a job over to the conductor of a name. The owner of a claimed job stops it as at a drain: running steps\n" +
+			"finish, or are stopped after its grace. Then only that conductor can claim the job, until the time of --within\n" +
+			"is over; afterwards any conductor can. A claimable job is reserved at once. To repeat it is harmless.",
+		Args: cobra.ExactArgs(1),
+		RunE: about(p, jobs.ParseJobID, func(ctx context.Context, cluster Cluster, id jobs.JobID) error {
+			request.Job, request.By = id, operatorName()
+			if err := cluster.Transfer(ctx, request); err != nil {
+				return because(err, "transfer job %s", id)
+			}
+			return p.showChanged(ctx, cluster, id, func(job *jobs.Job) string {
+				switch {
+				case job.Reserved != nil:
+					return howEnded(job) + ", reserved for " + p.reservedText(job.Reserved)
+				case job.StopRequest != nil && job.StopRequest.Kind == jobs.RequestTransfer:
+					return howEnded(job) + ", to be transferred to " + Clean(job.StopRequest.To)
+				}
+				return howEnded(job)
+			})
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&request.To, "to", "", "the name of the conductor")
+	flags.DurationVar(&request.Within, "within", jobs.DefaultReservation, fmt.Sprintf("how long only that conductor can claim the job, at most %s", jobs.MaxReservation))
+	flags.StringVar(&request.Reason, "reason", "", "why, in one sentence")
+	return cmd
+}
+
+// reservedText says for which conductor a job is reserved, and until when.
+func (p *Program) reservedText(reserved *jobs.Reservation) string {
+	if reserved == nil {
+		return ""
+	}
+	return Clean(reserved.Conductor) + " until " + p.timeText(reserved.Until)
 }

@@ -215,6 +215,7 @@ func (p *Program) jobFields(job *jobs.Job) []field {
 		field{"attempt", p.attemptText(job)},
 		field{"reason", job.Reason},
 		field{"stop", p.stopText(job.StopRequest)},
+		field{"reserved", p.reservedText(job.Reserved)},
 	)
 }
 

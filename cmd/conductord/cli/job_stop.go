@@ -112,6 +112,9 @@ func (p *Program) stopText(request *jobs.OperatorRequest) string {
 		return ""
 	}
 	said := string(request.Kind)
+	if request.To != "" {
+		said += " to " + Clean(request.To)
+	}
 	if request.Kind == jobs.RequestCancel && request.Revert {
 		said += " and undo"
 	}

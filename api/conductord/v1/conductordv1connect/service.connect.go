@@ -89,6 +89,8 @@ const (
 	BoardServiceResumeProcedure = "/conductord.v1.BoardService/Resume"
 	// BoardServiceCancelProcedure is the fully-qualified name of the BoardService's Cancel RPC.
 	BoardServiceCancelProcedure = "/conductord.v1.BoardService/Cancel"
+	// BoardServiceTransferProcedure is the fully-qualified name of the BoardService's Transfer RPC.
+	BoardServiceTransferProcedure = "/conductord.v1.BoardService/Transfer"
 	// BoardServiceChangeProcedure is the fully-qualified name of the BoardService's Change RPC.
 	BoardServiceChangeProcedure = "/conductord.v1.BoardService/Change"
 	// BoardServiceInterveneProcedure is the fully-qualified name of the BoardService's Intervene RPC.
@@ -283,6 +285,8 @@ type BoardServiceClient interface {
 	Suspend(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	Resume(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	Cancel(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
+	// Transfer has a claimed or claimable job go to the conductors of a name.
+	Transfer(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	Change(context.Context, *connect.Request[v1.Change]) (*connect.Response[v1.Done], error)
 	// Intervene records what a person does to a flow that has failed, and has
 	// the flow's last job claimed once more, to carry it out.
@@ -428,6 +432,12 @@ func NewBoardServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(boardServiceMethods.ByName("Cancel")),
 			connect.WithClientOptions(opts...),
 		),
+		transfer: connect.NewClient[v1.JobCommand, v1.Done](
+			httpClient,
+			baseURL+BoardServiceTransferProcedure,
+			connect.WithSchema(boardServiceMethods.ByName("Transfer")),
+			connect.WithClientOptions(opts...),
+		),
 		change: connect.NewClient[v1.Change, v1.Done](
 			httpClient,
 			baseURL+BoardServiceChangeProcedure,
@@ -546,6 +556,7 @@ type boardServiceClient struct {
 	suspend     *connect.Client[v1.JobCommand, v1.Done]
 	resume      *connect.Client[v1.JobCommand, v1.Done]
 	cancel      *connect.Client[v1.JobCommand, v1.Done]
+	transfer    *connect.Client[v1.JobCommand, v1.Done]
 	change      *connect.Client[v1.Change, v1.Done]
 	intervene   *connect.Client[v1.Intervention, v1.InterveneResult]
 	retry       *connect.Client[v1.JobCommand, v1.Done]
@@ -647,6 +658,11 @@ func (c *boardServiceClient) Resume(ctx context.Context, req *connect.Request[v1
 // Cancel calls conductord.v1.BoardService.Cancel.
 func (c *boardServiceClient) Cancel(ctx context.Context, req *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
 	return c.cancel.CallUnary(ctx, req)
+}
+
+// Transfer calls conductord.v1.BoardService.Transfer.
+func (c *boardServiceClient) Transfer(ctx context.Context, req *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
+	return c.transfer.CallUnary(ctx, req)
 }
 
 // Change calls conductord.v1.BoardService.Change.
@@ -758,6 +774,8 @@ type BoardServiceHandler interface {
 	Suspend(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	Resume(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	Cancel(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
+	// Transfer has a claimed or claimable job go to the conductors of a name.
+	Transfer(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	Change(context.Context, *connect.Request[v1.Change]) (*connect.Response[v1.Done], error)
 	// Intervene records what a person does to a flow that has failed, and has
 	// the flow's last job claimed once more, to carry it out.
@@ -899,6 +917,12 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(boardServiceMethods.ByName("Cancel")),
 		connect.WithHandlerOptions(opts...),
 	)
+	boardServiceTransferHandler := connect.NewUnaryHandler(
+		BoardServiceTransferProcedure,
+		svc.Transfer,
+		connect.WithSchema(boardServiceMethods.ByName("Transfer")),
+		connect.WithHandlerOptions(opts...),
+	)
 	boardServiceChangeHandler := connect.NewUnaryHandler(
 		BoardServiceChangeProcedure,
 		svc.Change,
@@ -1031,6 +1055,8 @@ func NewBoardServiceHandler(svc BoardServiceHandler, opts ...connect.HandlerOpti
 			boardServiceResumeHandler.ServeHTTP(w, r)
 		case BoardServiceCancelProcedure:
 			boardServiceCancelHandler.ServeHTTP(w, r)
+		case BoardServiceTransferProcedure:
+			boardServiceTransferHandler.ServeHTTP(w, r)
 		case BoardServiceChangeProcedure:
 			boardServiceChangeHandler.ServeHTTP(w, r)
 		case BoardServiceInterveneProcedure:
@@ -1138,6 +1164,10 @@ func (UnimplementedBoardServiceHandler) Resume(context.Context, *connect.Request
 
 func (UnimplementedBoardServiceHandler) Cancel(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Cancel is not implemented"))
+}
+
+func (UnimplementedBoardServiceHandler) Transfer(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("conductord.v1.BoardService.Transfer is not implemented"))
 }
 
 func (UnimplementedBoardServiceHandler) Change(context.Context, *connect.Request[v1.Change]) (*connect.Response[v1.Done], error) {

@@ -1,0 +1,80 @@
+package fsm_test
+
+import (
+	"cmp"
+	"time"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+)
+
+// Transfers in the model.
+
+func (m *model) transfer(c *v1.JobCommand) error {
+	j, order, err := m.ordered(c, jobs.RequestTransfer)
+	if err != nil {
+		return err
+	}
+	order.To, order.Within = c.To, cmp.Or(c.Within.AsDuration(), jobs.DefaultReservation)
+	switch {
+	case j.Claim != nil && m.lives(c.To, j.Claim.Session.String()),
+		under(j, jobs.RequestTransfer) && j.StopRequest.To == order.To && j.StopRequest.Within == order.Within,
+		j.State == jobs.StateClaimable && j.Reserved != nil && j.Reserved.Conductor == order.To:
+		return nil
+	case j.State != jobs.StateClaimed && j.State != jobs.StateClaimable,
+		j.Claim != nil && j.StopRequest != nil && !under(j, jobs.RequestTransfer):
+		return jobs.ErrConflict
+	case !m.lives(c.To, ""):
+		return jobs.ErrNotFound
+	}
+	able := false
+	for _, e := range m.entities {
+		able = able || e.Kind == jobs.EntityConductor && e.Name == c.To && e.Takes(&j.Job)
+	}
+	if !able || m.drains[c.To] != nil {
+		return jobs.ErrConflict
+	}
+	if j.Claim != nil {
+		j.StopRequest, j.ModifiedAt = order, m.now
+		return nil
+	}
+	j.Reserved = &jobs.Reservation{Conductor: order.To, Until: m.now.Add(order.Within)}
+	m.touch(j)
+	return nil
+}
+
+// reserve begins the reservation of a job that its owner has handed over, and ends one
+// whose time is over.
+func (m *model) reserve(j *modelJob) {
+	if under(j, jobs.RequestTransfer) {
+		from := m.now
+		if j.cooled.After(from) {
+			from = j.cooled
+		}
+		j.Reserved, j.StopRequest = &jobs.Reservation{Conductor: j.StopRequest.To, Until: from.Add(j.StopRequest.Within)}, nil
+	}
+	if j.Reserved != nil && !j.Reserved.Until.After(m.now) {
+		j.Reserved = nil
+	}
+}
+
+// mayTake reports whether a reservation lets a session claim the job.
+func (m *model) mayTake(j *modelJob, session string) bool {
+	return j.Reserved == nil || m.lives(j.Reserved.Conductor, session)
+}
+
+// byReservation is the order in which a session gets the jobs reserved for it.
+func byReservation(a, b *modelJob) int {
+	return cmp.Or(cmp.Compare(len(a.Reserved.Conductor), len(b.Reserved.Conductor)), cmp.Compare(a.Reserved.Conductor, b.Reserved.Conductor), bySequence(a, b))
+}
+
+// wakeAt is when the leader has something to do about a job; zero: never.
+func wakeAt(j *modelJob) time.Time {
+	switch {
+	case j.State == jobs.StateDelayed || j.State == jobs.StateCooling:
+		return j.DueAt
+	case j.State == jobs.StateClaimable && j.Reserved != nil:
+		return j.Reserved.Until
+	}
+	return time.Time{}
+}

@@ -1,0 +1,75 @@
+package fsm
+
+import "github.com/conductord/conductord/jobs"
+
+// A reserved job is claimable, but stands in no queue: it has a row under the name of its
+// conductor. So no other claim comes by it, however many jobs are reserved. The end of the
+// reservation is among the due times, and puts the job back into its queue.
+
+// placeReservation begins the reservation of a job whose owner has let go of it as a
+// transfer wants, and ends one that is over.
+func (t *txn) placeReservation(j *jobRecord) {
+	if j.Claim == nil && j.isUnder(jobs.RequestTransfer) {
+		begins := t.now
+		if j.cooled.After(begins) {
+			begins = j.cooled
+		}
+		j.Reserved = &jobs.Reservation{Conductor: j.StopRequest.To, Until: begins.Add(j.StopRequest.Within)}
+		j.StopRequest = nil
+	}
+	if j.Reserved != nil && (j.Claim != nil || j.final != "" || !j.Reserved.Until.After(t.now)) {
+		j.Reserved = nil
+	}
+}
+
+// reservedFor finds the first job that is reserved for the conductors of a session, and
+// that its request can take; nil if there is none. A request gets one such job at a time.
+func (t *txn) reservedFor(session jobs.SessionID, request *jobs.ClaimRequest) (found *jobRecord) {
+	if key, _ := t.cursor(tableReserved).First(); key == nil {
+		return nil
+	}
+	passed := 0
+	t.eachConductor(session, func(name string) bool {
+		t.scan(tableReserved, appendName(nil, name), func(key, _ []byte) bool {
+			j := t.job(sequenceAtEnd(key))
+			queue := queueOf(&j.jobFacts)
+			if queue.Suits(request) && !t.paused(j.Board) && !t.overdue(j) && t.mayGrant(j) {
+				found = j
+			}
+			passed++
+			return found == nil && passed < maxPassed
+		})
+		return found == nil && passed < maxPassed
+	})
+	return found
+}
+
+// eachConductor calls do with the names of a session's conductors until it returns false.
+func (v *view) eachConductor(session jobs.SessionID, do func(name string) bool) {
+	conductors := appendName(append([]byte(nil), session.UUID[:]...), jobs.EntityConductor)
+	v.scan(tablePresence, conductors, func(key, _ []byte) bool {
+		_, name := entityOfKey(key[idSize:])
+		return do(name)
+	})
+}
+
+// isConductor reports whether a session has a conductor of a name.
+func (v *view) isConductor(session jobs.SessionID, name string) (found bool) {
+	v.eachConductor(session, func(other string) bool {
+		found = other == name
+		return !found
+	})
+	return found
+}
+
+// reservedQueues are the queues to which the reserved jobs of a board belong.
+func (v *view) reservedQueues(board string) []Queue {
+	var queues []Queue
+	v.scan(tableReserved, nil, func(key, _ []byte) bool {
+		if j := v.job(sequenceAtEnd(key)); j.Board == board {
+			queues = append(queues, queueOf(&j.jobFacts))
+		}
+		return true
+	})
+	return queues
+}
