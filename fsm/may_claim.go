@@ -48,5 +48,5 @@ func (v *view) anyClaimable(request jobs.ClaimRequest) bool {
 	for range v.queuesOf(request) {
 		return true
 	}
-	return false
+	return v.anyReserved(request.Session, &request)
 }

@@ -44,6 +44,23 @@ func (t *txn) reservedFor(session jobs.SessionID, request *jobs.ClaimRequest) (f
 	return found
 }
 
+// anyReserved reports whether a job is reserved for the conductors of a session that its
+// request asks for.
+func (v *view) anyReserved(session jobs.SessionID, request *jobs.ClaimRequest) (found bool) {
+	passed := 0
+	v.eachConductor(session, func(name string) bool {
+		v.scan(tableReserved, appendName(nil, name), func(key, _ []byte) bool {
+			j := v.job(sequenceAtEnd(key))
+			queue := queueOf(&j.jobFacts)
+			found = queue.Suits(request) && !v.paused(j.Board)
+			passed++
+			return !found && passed < maxPassed
+		})
+		return !found && passed < maxPassed
+	})
+	return found
+}
+
 // eachConductor calls do with the names of a session's conductors until it returns false.
 func (v *view) eachConductor(session jobs.SessionID, do func(name string) bool) {
 	conductors := appendName(append([]byte(nil), session.UUID[:]...), jobs.EntityConductor)

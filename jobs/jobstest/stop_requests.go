@@ -21,6 +21,7 @@ var stopRows = []row{
 	{"stop requests are refused where they make no sense", senselessCommands},
 	{"a claimable job is transferred to a conductor", transferredAtOnce},
 	{"a claimed job is transferred when its owner lets go", transferredByOwner},
+	{"a job that ends or is cancelled first is not transferred", transferredTooLate},
 	{"a reservation ends by itself, and wakes others", reservationEnds},
 	{"a transfer names a conductor that could claim the job", senselessTransfers},
 	{"a watch of claims begins with its position and tells of no others", watchClaims},

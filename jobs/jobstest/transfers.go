@@ -75,9 +75,12 @@ func transferredByOwner(k *kit) {
 		k.Errorf("the owner got %v, %v", names(got.claimed), got.err)
 	default:
 	}
+}
 
-	// A job that ends first, or is cancelled, goes nowhere.
-	k.wants("Transfer", k.Board.Transfer(k.ctx, transfer(got.Job.ID, name)), nil)
+// A job that ends first, or is cancelled, goes nowhere.
+func transferredTooLate(k *kit) {
+	name := "to " + k.board
+	k.conductor(name)
 	last := k.owned(k.session("third"), "b")
 	k.wants("Transfer", k.Board.Transfer(k.ctx, transfer(last.Job.ID, name)), nil)
 	k.wants("Consume", k.Board.Consume(k.ctx, success(last)), nil)
