@@ -132,8 +132,8 @@ func (m *Machine) Flow(id logbook.FlowID, part Part) (flow logbook.FlowDetail, m
 	return flow, more, err
 }
 
-// Attempt reads the latest attempt at a step, if it is the one that is asked for; false: that
-// is unknown, or is not the latest.
+// Attempt reads an attempt at a step, and whether it is the latest. The attempt is zero if it is
+// unknown, or folded into the counts of the step.
 func (m *Machine) Attempt(flow logbook.FlowID, step string, action logbook.Action, number int) (attempt logbook.Attempt, latest bool, err error) {
 	if step == "" || len(step) > maxKeyName {
 		return attempt, false, nil
@@ -143,9 +143,17 @@ func (m *Machine) Attempt(flow logbook.FlowID, step string, action logbook.Actio
 		if value == nil {
 			return nil
 		}
-		if record := decodeAtom(value); len(record.detail.Attempts) > 0 {
-			attempt = record.detail.Attempts[0]
-			latest = attempt.Action == action && attempt.Number == number
+		record := decodeAtom(value)
+		if len(record.detail.Attempts) == 0 {
+			return nil
+		}
+		attempt = record.detail.Attempts[0]
+		if latest = attempt.Action == action && attempt.Number == number; latest {
+			return nil
+		}
+		attempt = logbook.Attempt{}
+		if value := v.get(tableAttempt, attemptKey(flow, record.number, action, number)); value != nil {
+			_, attempt = decodeAttempt(value)
 		}
 		return nil
 	})

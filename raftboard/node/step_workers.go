@@ -165,17 +165,19 @@ func (w *stepWorkers) isAside(p *stepPull) bool {
 
 // admits reports whether a worker that suits may have an attempt now.
 func (w *stepWorkers) admits(o *stepOffer, p *stepPull) bool {
-	admitted := (time.Since(o.arrived) >= elsewhereTime || !w.hasFailed(o, p)) && (!w.isAside(p) || !w.hasOther(o))
+	failed, aside := time.Since(o.arrived) < elsewhereTime && w.hasFailed(o, p), w.isAside(p)
+	better := func(other *stepPull) bool { return !(failed && w.hasFailed(o, other)) && !(aside && w.isAside(other)) }
+	admitted := !failed && !aside || !w.hasOther(o, better)
 	o.kept = o.kept || !admitted
 	return admitted
 }
 
-// hasOther reports whether a worker that suits lives and is not set aside, even if it is busy.
-// If none does, those that are set aside get the attempt as ever: a slower pace would only add
-// to the pauses of the step's own retries.
-func (w *stepWorkers) hasOther(o *stepOffer) bool {
+// hasOther reports whether a better worker that suits lives, even if it is busy. If none does, those
+// that have failed, or are set aside, get the attempt as ever: a slower pace would only add to the
+// pauses of the step's own retries.
+func (w *stepWorkers) hasOther(o *stepOffer, better func(*stepPull) bool) bool {
 	for _, k := range w.known {
-		if !k.ended && time.Since(k.heard) < quietAfter && o.suits(k.pull) && !w.isAside(k.pull) {
+		if !k.ended && time.Since(k.heard) < quietAfter && o.suits(k.pull) && better(k.pull) {
 			return true
 		}
 	}

@@ -31,12 +31,17 @@ func NewStepMatch() *StepMatch {
 }
 
 // Pull has a worker wait for one attempt at a step of a type.
-func (m *StepMatch) Pull(name, kind string) {
+func (m *StepMatch) Pull(name, kind string) { m.pull(name, kind, 1) }
+
+// PullFull has a worker call that has no free slot.
+func (m *StepMatch) PullFull(name, kind string) { m.pull(name, kind, 0) }
+
+func (m *StepMatch) pull(name, kind string, free int) {
 	if m.sessions[name].IsZero() {
 		m.sessions[name] = jobs.NewSessionID()
 	}
 	m.offers.pull(&stepPull{
-		session: m.sessions[name], worker: jobs.Entity{Name: name, JobKinds: []string{kind}}, free: 1, sees: func(string) bool { return true },
+		session: m.sessions[name], worker: jobs.Entity{Name: name, JobKinds: []string{kind}}, free: free, sees: func(string) bool { return true },
 		promised: make(chan struct{}), answer: make(chan *conductordv1.PullStepsResponse, 1),
 	})
 }

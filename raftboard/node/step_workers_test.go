@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,17 +15,18 @@ import (
 // when the time for others is over.
 func TestNewAttemptsGoElsewhere(t *testing.T) {
 	for _, row := range []struct {
-		name, workers, failed string // a letter each
+		name, workers, failed string // a letter each; behind the dash, those without a free slot
 		restarts              bool   // those that have failed
 		at, later             string
 	}{
 		{"the first attempt", "ab", "", false, "a", ""},
 		{"the other has failed", "ab", "b", false, "a", ""},
 		{"the first has failed", "ab", "a", false, "b", ""},
-		{"both have failed", "ab", "ab", false, "", "a"},
-		{"the only one has failed", "a", "a", false, "", "a"},
+		{"the other is busy", "a-b", "a", false, "", "a"},
+		{"both have failed", "ab", "ab", false, "a", ""},
+		{"the only one has failed", "a", "a", false, "a", ""},
 		{"it comes back under its name", "ab", "a", true, "b", ""},
-		{"it comes back, and is the only one", "a", "a", true, "", "a"},
+		{"it comes back, and is the only one", "a", "a", true, "a", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -40,7 +42,11 @@ func TestNewAttemptsGoElsewhere(t *testing.T) {
 					m.Returns(row.failed)
 					failed = []string{row.failed + "'"}
 				}
-				for _, name := range row.workers {
+				workers, busy, _ := strings.Cut(row.workers, "-")
+				for _, name := range busy {
+					m.PullFull(string(name), "k")
+				}
+				for _, name := range workers {
 					m.Pull(string(name), "k")
 				}
 				m.Offer("s", "k", failed...)

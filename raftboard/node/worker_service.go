@@ -437,8 +437,8 @@ func (s *workerService) recorded(worker jobs.SessionID, o *steps.Outcome) (bool,
 	switch {
 	case err != nil:
 		return false, err
-	case !latest:
-		refused = "it is not the latest attempt at the step, or there is no such step"
+	case !latest && !attempt.Ended():
+		refused = "there is no such attempt"
 	case attempt.Asked == o.Asked+1 && o.NotYet > 0:
 		return true, nil
 	case attempt.Asked != o.Asked:
