@@ -47,6 +47,12 @@ func TestPythonClientAlone(t *testing.T) {
 	}
 }
 
+// TestPythonConformance holds that a worker in Python keeps all rules for step workers.
+func TestPythonConformance(t *testing.T) {
+	t.Parallel()
+	keepsRules(t, "python3", "-B", filepath.Join(needPython(t), "examples", "conformance.py"))
+}
+
 // hands is a worker in Python with the steps of the conformance tests, and with steps that note
 // their starts as the handlers of a field do.
 const hands = `

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -63,5 +64,17 @@ func TestStepTest(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// keepsRules holds that a worker keeps all rules, and that none is skipped.
+func keepsRules(t *testing.T, command ...string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it tests a worker for twenty seconds")
+	}
+	output, err := exec.CommandContext(within(t), binary, append([]string{"step", "test", "--"}, command...)...).CombinedOutput()
+	if err != nil || bytes.Contains(output, []byte("\nskip ")) {
+		t.Errorf("%v\n%s", err, output)
 	}
 }

@@ -213,6 +213,12 @@ func TestTypeScript(t *testing.T) {
 	}
 }
 
+// TestTypeScriptConformance holds that a worker in TypeScript keeps all rules for step workers.
+func TestTypeScriptConformance(t *testing.T) {
+	t.Parallel()
+	keepsRules(t, "node", filepath.Join(openScripts(t).dir, "dist", "examples", "conformance.js"))
+}
+
 // answers runs a step of each kind of end.
 func (s *scripts) answers() {
 	s.Helper()

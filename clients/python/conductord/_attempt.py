@@ -139,6 +139,8 @@ class Attempt:
             self._outcome = self._call()
         except BaseException as error:  # also SystemExit of the function: it is no reason to end the worker
             self._outcome = of_failure(Cancelled("the function was stopped") if isinstance(error, Stopped) else error)
+        finally:
+            self._worker.running.release()
 
     def _call(self) -> Dict[str, Any]:
         work, given = self._work, None
@@ -159,11 +161,15 @@ class Attempt:
 
     def _see_through(self) -> None:
         # While a keep-alive is late, the attempt waits: others may get it soon.
-        while not self._session.may_start() and not self._session.failing() and not self.cancelled.wait(TICK):
-            pass
-        if self._session.may_start() and not self.cancelled.is_set():
-            self._maker.start()
-            self._follow()
+        while not self._session.failing() and not self.cancelled.is_set():
+            if not self._session.may_start():
+                self.cancelled.wait(TICK)
+            elif self._worker.running.acquire(timeout=TICK):
+                if self._session.may_start() and not self.cancelled.is_set():
+                    self._maker.start()  # it releases the slot at its end
+                    self._follow()
+                    break
+                self._worker.running.release()
         if not self._session.failing():  # otherwise others may have it already: nothing to report
             outcome = self._outcome or of_failure(Cancelled())
             while self._context.has_output() and self._tell():

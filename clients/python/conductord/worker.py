@@ -80,6 +80,8 @@ class Worker:
         self._lock = threading.Lock()
         self._held: Dict[Tuple[Any, ...], Attempt] = {}
         self._stuck: List[Attempt] = []  # their functions go on after a lost session, and take slots
+        # The leader can give more than the free slots while it records earlier offers: these wait here.
+        self.running = threading.Semaphore(slots)
         self._pulling: Optional[Interrupt] = None
         self._draining = threading.Event()
         self._ending = threading.Event()  # attempts are cancelled, and the session is given up

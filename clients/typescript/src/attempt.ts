@@ -16,6 +16,48 @@ const cutMark = "\n[more was written than a report holds]\n";
 const firstPause = 50;
 const lastPause = 2_000;
 
+/** Bounds the attempts that run at once. The leader can give more than the free slots while it records earlier offers. */
+export class Slots {
+	readonly #waiting = new Set<() => void>();
+	#free: number;
+
+	constructor(count: number) {
+		this.#free = count;
+	}
+
+	/** Waits for a slot, and resolves to the function that frees it. Rejects when the signal is aborted. */
+	async take(signal: AbortSignal): Promise<() => void> {
+		signal.throwIfAborted();
+		if (this.#free > 0) {
+			this.#free--;
+		} else {
+			await new Promise<void>((resolve, reject) => {
+				const start = () => {
+					signal.removeEventListener("abort", stop);
+					resolve();
+				};
+				const stop = () => {
+					this.#waiting.delete(start);
+					reject(signal.reason);
+				};
+				this.#waiting.add(start);
+				signal.addEventListener("abort", stop, { once: true });
+			});
+		}
+		return () => this.#release();
+	}
+
+	#release(): void {
+		const [next] = this.#waiting;
+		if (next === undefined) {
+			this.#free++;
+			return;
+		}
+		this.#waiting.delete(next);
+		next();
+	}
+}
+
 /** An attempt that the worker has been given, and whose end is not recorded. */
 export class Attempt {
 	stopping = false;
@@ -25,7 +67,7 @@ export class Attempt {
 	#cut = false;
 	#progress: Report["progress"];
 
-	constructor(readonly session: Session, readonly work: Work, readonly step: StepType | undefined, readonly warn: (message: string) => void) {}
+	constructor(readonly session: Session, readonly work: Work, readonly step: StepType | undefined, readonly slots: Slots, readonly warn: (message: string) => void) {}
 
 	/** Ends the attempt: the conductor wants it. */
 	stop(): void {
@@ -55,11 +97,12 @@ export class Attempt {
 	async #act(ctx: StepContext): Promise<Report> {
 		const id = this.work.id;
 		const step = this.step;
+		let free = () => {};
 		try {
 			if (step === undefined) {
 				throw new Failure(`this worker cannot ${id.action} steps of the type ${JSON.stringify(this.work.type)}`, { permanent: true });
 			}
-			this.#end.signal.throwIfAborted();
+			free = await this.slots.take(ctx.signal);
 			const args = this.#arguments(step);
 			if (ctx.action === "revert") {
 				await step.revert!.run(args, ctx);
@@ -78,6 +121,8 @@ export class Attempt {
 			}
 			const progress = thrown.details === undefined ? {} : { progress: { details: thrown.details } };
 			return { id, done: true, not_yet: seconds(Math.max(1, thrown.after)), ...progress };
+		} finally {
+			free();
 		}
 	}
 

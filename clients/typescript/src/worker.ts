@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { hostname } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
-import { Attempt } from "./attempt.js";
+import { Attempt, Slots } from "./attempt.js";
 import type { Client } from "./client.js";
 import { RefusedError } from "./errors.js";
 import { linked } from "./http.js";
@@ -41,6 +41,7 @@ export class Worker {
 	readonly #steps = new Map<string, StepType>();
 	readonly #reverts = new Map<string, StepType>();
 	readonly #held = new Map<string, Attempt>();
+	readonly #slots: Slots;
 	readonly #stop = new AbortController();
 	/** Ends a pull that asks for no attempts, when a slot is free. */
 	#wake: AbortController | undefined;
@@ -59,6 +60,7 @@ export class Worker {
 		if (!(ttl >= 500 && ttl <= 3_600_000)) {
 			throw new RefusedError("invalid", `ttl is ${ttl}; it must be 500 to 3,600,000 milliseconds`, { field: "ttl" });
 		}
+		this.#slots = new Slots(slots);
 	}
 
 	/** Offers a type of step, and the type that undoes it. */
@@ -205,7 +207,7 @@ export class Worker {
 
 	async #take(session: Session, work: Work): Promise<void> {
 		const types = work.id.action === "revert" ? this.#reverts : this.#steps;
-		const attempt = new Attempt(session, work, types.get(work.type), this.#options.warn);
+		const attempt = new Attempt(session, work, types.get(work.type), this.#slots, this.#options.warn);
 		this.#held.set(nameOf(work.id), attempt);
 		try {
 			await attempt.run();
