@@ -91,12 +91,14 @@ type guard struct {
 }
 
 func newGuard(o Options, machine *fsm.Machine, now func() time.Time, applied func(ctx context.Context) error) *guard {
-	return &guard{
+	g := &guard{
 		enforced: o.AccessControl, cluster: o.Cluster, node: o.Name, machine: machine, now: now,
 		refuse: connect.NewErrorWriter(wire.HandlerOptions()...), logger: o.Logger, tokens: newWebTokens(o.Issuer, now),
 		refused: newRefusals(o.Metrics), uses: newTokenUses(), watchers: watchers{count: make(map[string]uint64)}, applied: applied,
 		elsewhere: newElsewhere(o, machine),
 	}
+	g.elsewhere.allow = g.allow
+	return g
 }
 
 // principals are those of the state at one entry, and their limits on watches.

@@ -8,18 +8,21 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/wire"
 	"github.com/conductord/conductord/topology"
@@ -34,6 +37,9 @@ const (
 	// maxElsewhere bounds the calls under way to each other cluster: one that hangs costs this
 	// node bounded memory, and the boards of others nothing.
 	maxElsewhere = 256
+	// maxElsewhereBytes bounds what these calls carry. It is a quarter of the memory that a
+	// node has for all bodies, so that a cluster that hangs leaves the rest to this one.
+	maxElsewhereBytes = 8 << 20
 )
 
 // elsewhere knows the boards of other clusters, and forwards postings for them.
@@ -45,11 +51,15 @@ type elsewhere struct {
 	client   *http.Client
 	machine  *fsm.Machine
 	clusters sync.Map // of *otherCluster, by name
+	// allow authorizes a posting here too, before it is forwarded. Otherwise any known caller
+	// could reach a cluster that trusts this node's network, and learn the topology from errors.
+	allow func(ctx context.Context, verb string, needed command.Permission, message any) error
 }
 
 // otherCluster is another cluster.
 type otherCluster struct {
 	calls  atomic.Int64 // under way
+	bytes  atomic.Int64 // of these calls
 	server atomic.Int64 // that answered last
 }
 
@@ -121,19 +131,36 @@ func (e *elsewhere) routed(answers func(call) unary[conductordv1.PostRequest, co
 			return local
 		}
 		return func(ctx context.Context, request *connect.Request[conductordv1.PostRequest]) (*connect.Response[conductordv1.PostResponse], error) {
-			now := e.source.Current()
+			now, postings := e.source.Current(), request.Msg.GetPostings()
+			if n := len(postings); n > command.MaxPostings { // each costs a verdict, which is larger
+				return nil, wire.ErrorToConnect(&logbook.LimitError{Field: "postings", Limit: command.MaxPostings, Size: int64(n), Unit: "postings"})
+			}
 			own, parts := e.here(now), map[string][]int{}
-			for i, posting := range request.Msg.GetPostings() {
+			for i, posting := range postings {
 				name := now.Route(posting.GetBoard()).Cluster
 				parts[name] = append(parts[name], i)
 			}
-			if len(parts[own]) == len(request.Msg.GetPostings()) {
+			if len(parts[own]) == len(postings) {
 				return local(ctx, request)
 			}
 			if err := nameJobs(ctx, request.Header(), request.Msg); err != nil {
 				return nil, wire.ErrorToConnect(err)
 			}
-			return e.post(ctx, now, request, parts, local), nil
+			answer := connect.NewResponse(&conductordv1.PostResponse{Posted: make([]*conductordv1.PostedJob, len(postings))})
+			for name, places := range parts {
+				if name == own {
+					continue
+				}
+				parts[name] = slices.DeleteFunc(places, func(place int) bool {
+					err := e.allow(ctx, "post", command.Post, postings[place])
+					if err != nil {
+						answer.Msg.Posted[place] = refusedPosting(postings[place].Id, command.ErrorToProto(err))
+					}
+					return err != nil
+				})
+			}
+			e.post(ctx, now, request, parts, local, answer)
+			return answer, nil
 		}
 	}
 }
@@ -141,11 +168,13 @@ func (e *elsewhere) routed(answers func(call) unary[conductordv1.PostRequest, co
 // post has all parts answered at the same time.
 func (e *elsewhere) post(
 	ctx context.Context, now *topology.Topology, request *connect.Request[conductordv1.PostRequest], parts map[string][]int,
-	local unary[conductordv1.PostRequest, conductordv1.PostResponse],
-) *connect.Response[conductordv1.PostResponse] {
-	answer := connect.NewResponse(&conductordv1.PostResponse{Posted: make([]*conductordv1.PostedJob, len(request.Msg.Postings))})
+	local unary[conductordv1.PostRequest, conductordv1.PostResponse], answer *connect.Response[conductordv1.PostResponse],
+) {
 	var answering sync.WaitGroup
 	for name, places := range parts {
+		if len(places) == 0 { // all are refused
+			continue
+		}
 		part := connect.NewRequest(&conductordv1.PostRequest{Brief: request.Msg.Brief})
 		for key, values := range request.Header() {
 			part.Header()[key] = values
@@ -177,7 +206,6 @@ func (e *elsewhere) post(
 		})
 	}
 	answering.Wait()
-	return answer
 }
 
 // forward has another cluster answer, if this call has not been forwarded before.
@@ -193,6 +221,12 @@ func (e *elsewhere) forward(
 	defer to.calls.Add(-1)
 	if n := to.calls.Add(1); n > maxElsewhere {
 		return nil, fmt.Errorf("%w: %d calls to cluster %q are under way, and the limit is %d; try again, or call that cluster's own servers", jobs.ErrOverloaded, n-1, name, maxElsewhere)
+	}
+	size := int64(proto.Size(part.Msg))
+	defer to.bytes.Add(-size)
+	if n := to.bytes.Add(size); n > maxElsewhereBytes {
+		return nil, fmt.Errorf("%w: calls to cluster %q with %d bytes are under way, this one has %d, and the limit is %d; try again, or call that cluster's own servers",
+			jobs.ErrOverloaded, name, n-size, size, maxElsewhereBytes)
 	}
 	ctx, cancel := context.WithTimeout(ctx, otherClusterTime)
 	defer cancel()
