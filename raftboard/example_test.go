@@ -8,6 +8,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node/backup"
 	"github.com/conductord/conductord/raftboard/node/nodetest"
+	"github.com/conductord/conductord/topology"
 	"github.com/conductord/conductord/valuekeys"
 )
 
@@ -240,6 +242,41 @@ func ExampleClient_Post() {
 	// trip of Ann claimable false
 	// trip of Ann claimable true
 	// trip of Ann 1
+}
+
+// Boards whose names begin with "mail/" are in a cluster of their own. The program follows the
+// file of the topology, and calls the cluster of each board.
+func ExampleOpenRouted() {
+	ctx := context.Background()
+	main, stopMain := startOne()
+	defer stopMain()
+	mail, stopMail := startOne()
+	defer stopMail()
+	dir := value(os.MkdirTemp("", "topology"))
+	defer func() { _ = os.RemoveAll(dir) }()
+	file := filepath.Join(dir, "topology.toml")
+	must(os.WriteFile(file, fmt.Appendf(nil, `
+default = "main"
+[clusters.main]
+servers = [%q]
+[clusters.mail]
+servers = [%q]
+[boards]
+"mail/*" = "mail"
+`, main, mail), 0o600))
+	clusters := value(raftboard.OpenRouted(value(topology.Open(topology.Options{File: file})), raftboard.Options{}))
+	defer clusters.Close()
+	posted := value(clusters.Post(ctx, jobs.Posting{Board: "mail/eu", Name: "n", Kind: "k"}, jobs.Posting{Board: "orders", Name: "n", Kind: "k"}))
+	for _, one := range posted {
+		must(one.Err) // each has a verdict of its own
+	}
+	client := value(clusters.For(ctx, "mail/eu"))
+	fmt.Println("in the cluster of its board:", len(value(client.Jobs(ctx, jobs.Query{})).Items))
+	client = value(clusters.Find(ctx, posted[1].Job.ID)) // a job's id does not say where it is
+	fmt.Println("found:", value(client.Job(ctx, posted[1].Job.ID)).Board)
+	// Output:
+	// in the cluster of its board: 1
+	// found: orders
 }
 
 // Wait returns when the job is finished.

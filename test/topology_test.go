@@ -28,11 +28,17 @@ type federation struct {
 // startFederation starts clusters under the rules of a topology.
 func startFederation(t *testing.T, rules string, names ...string) *federation {
 	t.Helper()
+	return startFederationOf(t, rules, func(*config.Config) {}, names...)
+}
+
+func startFederationOf(t *testing.T, rules string, configure func(*config.Config), names ...string) *federation {
+	t.Helper()
 	f := &federation{t: t, names: names, clusters: map[string]*local.Cluster{}, files: map[string]string{}}
 	for _, name := range names {
 		f.files[name] = filepath.Join(t.TempDir(), name+".toml")
 		f.clusters[name] = newClusterOf(t, 1, func(c *config.Config) {
 			c.Cluster.ID, c.Topology.File, c.Conductor.Enabled = name, f.files[name], false
+			configure(c)
 		})
 	}
 	f.write(rules, names...)
