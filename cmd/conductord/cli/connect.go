@@ -199,30 +199,44 @@ func (p *Program) connect(ctx context.Context, first, patience time.Duration) (C
 	if _, err := p.UseProfile(); err != nil {
 		return nil, err
 	}
+	if err := p.routeServers(dialling); err != nil {
+		return nil, err
+	}
 	servers := strings.Join(p.endpoints(), ", ")
 	if p.profile != "" {
 		servers += " (profile " + p.profile + ")"
 	}
-	options := raftboard.Options{Endpoints: p.endpoints(), Patience: patience}
-	if files := p.credentials(); !files.Empty() {
-		store, err := credentials.Open(files, func(error) {}) // they do not change while a command runs
-		if err != nil {
-			return nil, UsageError(fmt.Errorf("cannot use the certificates: %w", err))
-		}
-		options.Credentials = store
+	if p.cluster != "" {
+		servers += " (cluster " + p.cluster + " of the topology)"
 	}
-	var err error
-	if options.Token, err = p.token(); err != nil {
-		return nil, UsageError(err)
-	}
-	if path := p.ValueKeys(); path != "" {
-		if options.ValueKeys, err = valuekeys.Open(path); err != nil {
-			return nil, UsageError(err)
-		}
+	options, err := p.options(patience)
+	if err != nil {
+		return nil, err
 	}
 	cluster, err := p.Dial(dialling, options)
 	if err != nil {
 		return nil, because(err, "connect to %s", servers)
 	}
 	return cluster, nil
+}
+
+// options are those of a connection to the servers to ask.
+func (p *Program) options(patience time.Duration) (options raftboard.Options, err error) {
+	options = raftboard.Options{Endpoints: p.endpoints(), Patience: patience}
+	if files := p.credentials(); !files.Empty() {
+		store, err := credentials.Open(files, func(error) {}) // they do not change while a command runs
+		if err != nil {
+			return options, UsageError(fmt.Errorf("cannot use the certificates: %w", err))
+		}
+		options.Credentials = store
+	}
+	if options.Token, err = p.token(); err != nil {
+		return options, UsageError(err)
+	}
+	if path := p.ValueKeys(); path != "" {
+		if options.ValueKeys, err = valuekeys.Open(path); err != nil {
+			return options, UsageError(err)
+		}
+	}
+	return options, nil
 }

@@ -101,11 +101,11 @@ func (s *profiles) check(name string) error {
 
 // UseProfile returns the profile in force, and makes its values those of variables that are not
 // set. It is the one that --profile or CONDUCTORD_PROFILE names, or else the current one unless
-// flags or environment name servers; empty: there is none.
+// flags or environment name servers or a topology; empty: there is none.
 func (p *Program) UseProfile() (name string, err error) {
 	saved, _, err := p.profiles()
 	name = cmp.Or(p.profile, p.Value("CONDUCTORD_PROFILE"))
-	if name == "" && len(p.servers) == 0 && p.Value("CONDUCTORD_SERVER") == "" {
+	if name == "" && len(p.servers) == 0 && p.topologyFile() == "" && p.Value("CONDUCTORD_SERVER") == "" {
 		name = saved.Current
 	}
 	if err != nil || name == "" {

@@ -67,10 +67,14 @@ type Program struct {
 	tokenFile string
 	valueKeys string
 	profile   string
+	topology  string
 	output    string
 	timeout   time.Duration
 	utc       bool
 	stale     bool // of the commands that have the flag
+
+	boards  []string // that the command line names
+	cluster string   // of these, by the topology; empty: the topology has not decided
 
 	profileValues map[string]string // of the profile in force, by key; nil: none
 
@@ -183,6 +187,7 @@ func (p *Program) Root() *cobra.Command {
 			if err := p.checkGlobals(); err != nil {
 				return err
 			}
+			p.boards = boardsOf(cmd, args)
 			return p.resolveIDs(cmd, args)
 		},
 	}
@@ -194,12 +199,13 @@ func (p *Program) Root() *cobra.Command {
 	flags.StringVar(&p.tokenFile, "token-file", "", "file with the token to show to nodes (CONDUCTORD_TOKEN_FILE, or the token itself in CONDUCTORD_TOKEN)")
 	flags.StringVar(&p.valueKeys, "value-keys", "", "file of the keys that encrypt and decrypt the values of jobs and flows (CONDUCTORD_VALUE_KEYS)")
 	flags.StringVar(&p.profile, "profile", "", "use the servers and credentials of this saved profile where no flag or variable names them; see config profile (CONDUCTORD_PROFILE)")
+	flags.StringVar(&p.topology, "topology", "", "file of a topology: connect to the cluster of the command's board, unless --server names servers (CONDUCTORD_TOPOLOGY)")
 	flags.StringVarP(&p.output, "output", "o", "table", "table or json")
 	flags.DurationVar(&p.timeout, "timeout", 0, "give up after this long (default 30s; commands that wait for a job: never)")
 	flags.BoolVar(&p.utc, "utc", false, "show times in UTC, not in the zone of this machine (JSON has always UTC)")
 	root.AddCommand(
 		p.boardCommand(), p.jobCommand(), p.trashCommand(), p.bulkCommand(), p.flowCommand(), p.bookCommand(), p.scheduleCommand(), p.conductorCommand(),
-		p.sessionCommand(), p.claimCommand(), p.eventsCommand(),
+		p.sessionCommand(), p.claimCommand(), p.eventsCommand(), p.topologyCommand(),
 		p.selftestCommand(), p.certCommand(), p.valueKeyCommand(), p.accessCommand(), p.tokenCommand(), p.quotaCommand(), p.auditCommand(), p.benchCommand(), p.errorCommand(), p.versionCommand(),
 	)
 	p.addStale(root)

@@ -1,0 +1,246 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/topology"
+)
+
+// checkTime bounds the question to one cluster. All clusters are asked at the same time.
+const checkTime = 5 * time.Second
+
+// topologyFile is the file of the topology: by flag, else by environment; empty: none.
+func (p *Program) topologyFile() string { return cmp.Or(p.topology, p.Value("CONDUCTORD_TOPOLOGY")) }
+
+func (p *Program) openTopology() (*topology.Source, error) {
+	path := p.topologyFile()
+	if path == "" {
+		return nil, UsageError(errors.New("there is no topology: name its file with --topology (CONDUCTORD_TOPOLOGY)"))
+	}
+	source, err := topology.Open(topology.Options{File: path})
+	if err != nil {
+		return nil, UsageError(err)
+	}
+	return source, nil
+}
+
+// boardsOf are the boards that a command line names. A flag counts with its default too, since
+// the command will use that board.
+func boardsOf(cmd *cobra.Command, args []string) (boards []string) {
+	for i := range args {
+		if argumentName(cmd, i, len(args)) == "board" {
+			boards = append(boards, args[i])
+		}
+	}
+	switch flag := cmd.Flags().Lookup("board"); {
+	case flag == nil:
+	case flag.Value.Type() == "stringSlice":
+		boards = append(boards, flag.Value.(pflag.SliceValue).GetSlice()...)
+	case flag.Value.String() != "":
+		boards = append(boards, flag.Value.String())
+	}
+	return boards
+}
+
+// routeServers makes the servers of the command's boards those to ask, if there is a topology.
+// --server wins over it. It wins over CONDUCTORD_SERVER, which names one cluster for all boards.
+func (p *Program) routeServers(ctx context.Context) error {
+	if len(p.servers) > 0 || p.topologyFile() == "" {
+		return nil
+	}
+	source, err := p.openTopology()
+	if err != nil {
+		return err
+	}
+	if len(p.boards) == 0 {
+		return UsageError(fmt.Errorf("the command names no board, so the topology in %s gives it no cluster: name a board (--board) or servers (--server)", p.topologyFile()))
+	}
+	now := source.Current()
+	p.cluster = now.Route(p.boards[0]).Cluster
+	for _, board := range p.boards[1:] {
+		if other := now.Route(board).Cluster; other != p.cluster {
+			return UsageError(fmt.Errorf("board %.64q is in cluster %q, and board %.64q in cluster %q: a command calls one cluster: give the boards to two commands",
+				p.boards[0], p.cluster, board, other))
+		}
+	}
+	p.servers, err = source.Servers(ctx, p.cluster)
+	return err
+}
+
+func (p *Program) topologyCommand() *cobra.Command {
+	verb := func(use, short, long string, args cobra.PositionalArgs, do func(ctx context.Context, source *topology.Source, args []string) error) *cobra.Command {
+		return &cobra.Command{
+			Use: use, Short: short, Long: strings.TrimSpace(short + ".\n\n" + long), Args: args,
+			RunE: func(cmd *cobra.Command, args []string) error {
+				source, err := p.openTopology()
+				if err != nil {
+					return err
+				}
+				return do(cmd.Context(), source, args)
+			},
+		}
+	}
+	return Noun("topology", "Show which cluster has which boards, and check that the clusters agree",
+		verb("show", "Show the clusters of a topology, their servers, and the rules for boards", "", cobra.NoArgs, p.showTopology),
+		verb("route BOARD…", "Show the cluster of each board, its servers, and the rule that decides", "", cobra.MinimumNArgs(1), p.showRoutes),
+		verb("check", "Check that all nodes of all clusters use the same topology as the file",
+			"It asks all clusters at the same time, each for 5 s at most (--timeout). It fails if a cluster or a node does not\n"+
+				"answer, uses no topology or another one, or belongs to another cluster than the file says.", cobra.NoArgs, p.checkTopology))
+}
+
+func (p *Program) showTopology(_ context.Context, source *topology.Source, _ []string) error {
+	now := source.Current()
+	if p.JSON() {
+		return p.WriteJSON(struct {
+			Digest string `json:"digest"`
+			*topology.Topology
+		}{now.Digest(), now})
+	}
+	var clusters, rules [][]string
+	for _, name := range slices.Sorted(maps.Keys(now.Clusters)) {
+		c := now.Clusters[name]
+		clusters = append(clusters, []string{name, c.ID, cmp.Or(strings.Join(c.Servers, ","), "srv "+c.SRV)})
+	}
+	for _, rule := range slices.Sorted(maps.Keys(now.Boards)) {
+		rules = append(rules, []string{rule, strings.Join(now.Boards[rule], ",")})
+	}
+	rules = append(rules, []string{"all others", now.Default})
+	return errors.Join(p.WriteLines([]string{"digest " + now.Digest(), ""}),
+		p.WriteTable([]string{"cluster", "id", "servers"}, clusters), p.WriteLines([]string{""}),
+		p.WriteTable([]string{"boards", "clusters"}, rules))
+}
+
+// boardRoute is a row of topology route.
+type boardRoute struct {
+	Board   string   `json:"board"`
+	Cluster string   `json:"cluster"`
+	Rule    string   `json:"rule,omitempty"` // empty: the default
+	Servers []string `json:"servers"`
+}
+
+func (p *Program) showRoutes(ctx context.Context, source *topology.Source, boards []string) error {
+	var routes []boardRoute
+	var rows [][]string
+	for _, board := range boards {
+		route := source.Current().Route(board)
+		servers, err := source.Servers(ctx, route.Cluster)
+		if err != nil {
+			return err
+		}
+		routes = append(routes, boardRoute{board, route.Cluster, route.Rule, servers})
+		rows = append(rows, []string{board, route.Cluster, cmp.Or(route.Rule, "default"), strings.Join(servers, ",")})
+	}
+	if p.JSON() {
+		return p.WriteJSON(map[string]any{"routes": routes})
+	}
+	return p.WriteTable([]string{"board", "cluster", "rule", "servers"}, rows)
+}
+
+// checkedCluster is a row of topology check.
+type checkedCluster struct {
+	Cluster  string   `json:"cluster"`
+	State    string   `json:"state"` // same, differs or unreachable
+	Nodes    int      `json:"nodes"`
+	Answered int      `json:"answered"`
+	Digests  []string `json:"digests,omitempty"` // of the nodes that answer, each once
+	Faults   []string `json:"faults,omitempty"`
+}
+
+func (p *Program) checkTopology(ctx context.Context, source *topology.Source, _ []string) error {
+	if _, err := p.UseProfile(); err != nil {
+		return err
+	}
+	options, err := p.options(checkTime)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.timeout, checkTime))
+	defer cancel()
+	now := source.Current()
+	names := slices.Sorted(maps.Keys(now.Clusters))
+	checked := make([]checkedCluster, len(names))
+	var checking sync.WaitGroup
+	for i, name := range names {
+		checking.Go(func() {
+			nodes, err := p.nodesOf(ctx, source, name, options)
+			checked[i] = compare(now, name, nodes, err)
+		})
+	}
+	checking.Wait()
+	var rows [][]string
+	var faults, bad []string
+	for _, c := range checked {
+		rows = append(rows, []string{c.Cluster, c.State, fmt.Sprintf("%d of %d", c.Answered, c.Nodes), OrDash(strings.Join(c.Digests, ","))})
+		if faults = append(faults, c.Faults...); len(c.Faults) > 0 {
+			bad = append(bad, c.Cluster)
+		}
+	}
+	if p.JSON() {
+		err = p.WriteJSON(map[string]any{"digest": now.Digest(), "clusters": checked})
+	} else {
+		err = errors.Join(p.WriteTable([]string{"cluster", "state", "answered", "digests"}, rows), p.WriteLines(faults))
+	}
+	if err != nil || len(bad) == 0 {
+		return err
+	}
+	return fmt.Errorf("%d of %d clusters do not use this topology (digest %s) at all nodes: %s", len(bad), len(names), now.Digest(), strings.Join(bad, ", "))
+}
+
+// nodesOf asks the nodes of a cluster for their status.
+func (p *Program) nodesOf(ctx context.Context, source *topology.Source, name string, options raftboard.Options) ([]raftboard.NodeStatus, error) {
+	var err error
+	if options.Endpoints, err = source.Servers(ctx, name); err != nil {
+		return nil, err
+	}
+	cluster, err := p.Dial(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	defer cluster.Close()
+	return cluster.Nodes(ctx)
+}
+
+// compare says how the nodes of a cluster differ from the file.
+func compare(now *topology.Topology, name string, nodes []raftboard.NodeStatus, err error) checkedCluster {
+	c := checkedCluster{Cluster: name, State: "same", Nodes: max(len(nodes), len(now.Clusters[name].Servers))}
+	fault := func(state, format string, args ...any) {
+		c.State = state
+		c.Faults = append(c.Faults, "cluster "+name+": "+fmt.Sprintf(format, args...))
+	}
+	if err != nil {
+		fault("unreachable", "%v", err)
+	}
+	for _, line := range silent(nodes) {
+		fault("unreachable", "%s", line)
+	}
+	for i := range nodes {
+		s, endpoint := &nodes[i].Status, nodes[i].Endpoint
+		if nodes[i].Err != nil {
+			continue
+		}
+		if c.Answered++; s.TopologyDigest != "" && !slices.Contains(c.Digests, s.TopologyDigest) {
+			c.Digests = append(c.Digests, s.TopologyDigest)
+		}
+		switch id := now.Clusters[name].ID; {
+		case s.Cluster != id:
+			fault("differs", "%s is a node of the cluster with the id %q, not %q", endpoint, s.Cluster, id)
+		case s.TopologyDigest == "":
+			fault("differs", "%s uses no topology: set topology.file in its configuration", endpoint)
+		case s.TopologyDigest != now.Digest():
+			fault("differs", "%s uses another topology: digest %s, cluster %q", endpoint, s.TopologyDigest, s.TopologyCluster)
+		}
+	}
+	return c
+}

@@ -1,0 +1,162 @@
+package cli_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/topology"
+)
+
+const topologyText = `default = "main"
+[clusters.main]
+servers = ["m:1"]
+[clusters.a]
+id = "prod-a"
+servers = ["a:1", "a:2"]
+[boards]
+"mail" = "a"
+"orders/*" = ["main", "a"]
+`
+
+// writeTopology writes the file above, and returns its path and digest.
+func writeTopology(t *testing.T) (path, digest string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "topology.toml")
+	if err := os.WriteFile(path, []byte(topologyText), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	read, err := topology.Parse([]byte(topologyText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path, read.Digest()
+}
+
+func TestTopologyIsShown(t *testing.T) {
+	path, digest := writeTopology(t)
+	for _, row := range []struct {
+		args string
+		code int
+		want string // all that is said, in single spaces
+	}{
+		{"topology show", 0, "digest " + digest + " CLUSTER ID SERVERS a prod-a a:1,a:2 main main m:1 BOARDS CLUSTERS mail a orders/* main,a all others main"},
+		{"topology route mail default orders/1", 0, "BOARD CLUSTER RULE SERVERS mail a mail a:1,a:2 default main default m:1 orders/1 main orders/* m:1"},
+		{"topology route mail -o json", 0, `{ "routes": [ { "board": "mail", "cluster": "a", "rule": "mail", "servers": [ "a:1", "a:2" ] } ] }`},
+		{"topology route", cli.ExitUsage, "conductord: BOARD is missing conductord: usage: conductord topology route BOARD… [flags]; `conductord topology route --help` says more"},
+	} {
+		got := run(t, nil, append(strings.Fields(row.args), "--topology", path)...)
+		if said := strings.Join(strings.Fields(got.out+got.err), " "); got.code != row.code || said != row.want {
+			t.Errorf("%s: code %d\n got %s\nwant %s", row.args, got.code, said, row.want)
+		}
+	}
+	if got := run(t, nil, "topology", "show", "-o", "json", "--topology", path); got.code != 0 || !strings.Contains(got.out, `"digest": "`+digest+`"`) || !strings.Contains(got.out, `"default": "main"`) {
+		t.Errorf("as JSON: %+v", got)
+	}
+	if got := run(t, nil, "topology", "show"); got.code != cli.ExitUsage || !strings.Contains(got.err, "name its file with --topology") {
+		t.Errorf("without a file: %+v", got)
+	}
+	if got := run(t, nil, "topology", "show", "--topology", "examples.txt"); got.code != cli.ExitUsage || !strings.Contains(got.err, "cannot use the topology in examples.txt") {
+		t.Errorf("another file: %+v", got)
+	}
+}
+
+// TestCommandsGoToTheClusterOfTheirBoard holds which servers a command calls under a topology.
+func TestCommandsGoToTheClusterOfTheirBoard(t *testing.T) {
+	path, _ := writeTopology(t)
+	for _, row := range []struct {
+		args, env string
+		want      string // the servers that are called; empty: the command line is refused
+		says      string
+	}{
+		{"board show mail", "", "a:1 a:2", "cannot connect to a:1, a:2 (cluster a of the topology)"},
+		{"board show other", "", "m:1", ""},
+		{"job list --board mail", "", "a:1 a:2", ""},
+		{"job post --kind k --board mail", "", "a:1 a:2", ""},
+		{"job post --kind k", "", "m:1", ""}, // the default board
+		{"job post --kind k --board mail", "CONDUCTORD_SERVER=z:1", "a:1 a:2", ""},
+		{"job post --kind k --board mail --server y:1", "", "y:1", ""},
+		{"events --board mail,default", "", "", `board "mail" is in cluster "a", and board "default" in cluster "main"`},
+		{"events --board other,default", "", "m:1", ""},
+		{"job list", "", "", "name a board (--board) or servers (--server)"},
+		{"session list", "CONDUCTORD_SERVER=z:1", "", "names no board"},
+		{"session list --server y:1", "", "y:1", ""},
+		{"job move 01890000-0000-7000-8000-000000000001 mail", "", "a:1 a:2", ""},
+	} {
+		var called []string
+		got := runWith(t, t.Context(), nil, func(p *cli.Program) {
+			p.Env = []string{"CONDUCTORD_TOPOLOGY=" + path, row.env}
+			p.Dial = func(_ context.Context, options raftboard.Options) (cli.Cluster, error) {
+				called = options.Endpoints
+				return nil, jobs.ErrUnavailable
+			}
+		}, strings.Fields(row.args)...)
+		code := cli.ExitUnavailable
+		if row.want == "" {
+			code = cli.ExitUsage
+		}
+		if strings.Join(called, " ") != row.want || got.code != code || !strings.Contains(got.err, row.says) {
+			t.Errorf("%s: called %v, %+v", row.args, called, got)
+		}
+	}
+}
+
+// TestTopologyCheck holds what differs from the file, and that it is found at each cluster.
+func TestTopologyCheck(t *testing.T) {
+	path, digest := writeTopology(t)
+	node := func(endpoint, cluster, digest string) raftboard.NodeStatus {
+		return raftboard.NodeStatus{Endpoint: endpoint, Status: raftboard.Status{Node: endpoint, Cluster: cluster, TopologyDigest: digest}}
+	}
+	main := node("m:1", "main", digest)
+	silent := raftboard.NodeStatus{Endpoint: "a:2", Err: jobs.ErrUnavailable}
+	for _, row := range []struct {
+		name    string
+		a, main []raftboard.NodeStatus // nil: no node answers
+		code    int
+		want    []string // parts of what is said, in single spaces
+	}{
+		{"all the same", []raftboard.NodeStatus{node("a:1", "prod-a", digest), node("a:2", "prod-a", digest)}, []raftboard.NodeStatus{main}, 0,
+			[]string{"a same 2 of 2 " + digest, "main same 1 of 1 " + digest}},
+		{"another file", []raftboard.NodeStatus{node("a:1", "prod-a", digest), node("a:2", "prod-a", "0123")}, []raftboard.NodeStatus{main}, cli.ExitFailed,
+			[]string{"a differs 2 of 2 " + digest + ",0123", "cluster a: a:2 uses another topology: digest 0123", "1 of 2 clusters do not use this topology"}},
+		{"no file", []raftboard.NodeStatus{node("a:1", "prod-a", digest)}, []raftboard.NodeStatus{node("m:1", "main", "")}, cli.ExitFailed,
+			[]string{"main differs 1 of 1 -", "m:1 uses no topology: set topology.file"}},
+		{"a node of another cluster", []raftboard.NodeStatus{node("a:1", "main", digest)}, []raftboard.NodeStatus{main}, cli.ExitFailed,
+			[]string{`a:1 is a node of the cluster with the id "main", not "prod-a"`}},
+		{"a silent node", []raftboard.NodeStatus{node("a:1", "prod-a", digest), silent}, []raftboard.NodeStatus{main}, cli.ExitFailed,
+			[]string{"a unreachable 1 of 2", "cluster a: a:2 does not answer"}},
+		{"a silent cluster", nil, []raftboard.NodeStatus{main}, cli.ExitFailed, []string{"a unreachable 0 of 2 -", "main same 1 of 1"}},
+	} {
+		for _, output := range []string{"table", "json"} {
+			got := runWith(t, t.Context(), nil, func(p *cli.Program) {
+				p.Dial = func(_ context.Context, options raftboard.Options) (cli.Cluster, error) {
+					nodes := row.a
+					if options.Endpoints[0] == "m:1" {
+						nodes = row.main
+					}
+					if nodes == nil {
+						return nil, jobs.ErrUnavailable
+					}
+					return &testCluster{nodes: nodes}, nil
+				}
+			}, "topology", "check", "--topology", path, "-o", output)
+			said := strings.Join(strings.Fields(got.out+got.err), " ")
+			if got.code != row.code {
+				t.Errorf("%s: code %d: %s", row.name, got.code, said)
+			}
+			for _, want := range row.want {
+				if output == "table" && !strings.Contains(said, want) {
+					t.Errorf("%s: no %q in %s", row.name, want, said)
+				}
+			}
+			if output == "json" && !strings.HasPrefix(said, `{ "clusters": [ { "cluster": "a",`) {
+				t.Errorf("%s: %s", row.name, said)
+			}
+		}
+	}
+}
