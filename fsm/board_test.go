@@ -112,7 +112,7 @@ func TestResumedBoardTellsItsQueues(t *testing.T) {
 	got := r.changes[len(r.changes)-1].Claimable
 	want := []fsm.Queue{{Board: "default", Kind: "k"}, {Board: "default", Kind: "l"}, {Board: "default", Kind: "k", Labels: "big\ngpu"}}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("told of %v, want %v", got, want)
+		t.Errorf("claimable queues are %v, want %v", got, want)
 	}
 	r.harmless(resumeBoard(""))
 }

@@ -420,7 +420,7 @@ func testNotYet(ctx context.Context, t *trial) error {
 		return err
 	}
 	if asked := last(atom).Asked; len(atom.Attempts) != 1 || asked != 3 {
-		return isnt("1 attempt that says \"not yet\" 3 times", "%d attempts, the last of which says it %d times", len(atom.Attempts), asked)
+		return isnt("1 attempt that says \"not yet\" 3 times", "%d attempts, and the last says it %d times", len(atom.Attempts), asked)
 	}
 	return nil
 }
