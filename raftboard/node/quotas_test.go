@@ -162,7 +162,7 @@ func TestQuotaOfWatches(t *testing.T) {
 		_, err := s.client.ClaimNext(ctx, jobs.ClaimRequest{Session: session.ID, Boards: []string{"shop/none"}, Nonce: jobs.NewNonce(), Wait: wait})
 		return err
 	}
-	wantOver(t, claim(time.Millisecond), "watches", 2)
+	wantOver(t, claim(patience), "watches", 2)
 	if err := claim(0); err != nil {
 		t.Errorf("a claim that does not wait: %v", err)
 	}
@@ -174,7 +174,7 @@ func TestQuotaOfWatches(t *testing.T) {
 	leave()
 	<-left
 	s.watches(1)
-	wantOver(t, claim(time.Millisecond), "watches", 1)
+	wantOver(t, claim(patience), "watches", 1) // after a short wait the client would only look
 	stop()
 	<-ended
 	s.watches(0)
