@@ -124,7 +124,11 @@ func derive[In, Out any](name string, lacksFunction bool) (derivation, []error) 
 	switch {
 	case in == reflect.TypeFor[logbook.Values]():
 	case in.Kind() == reflect.Struct:
-		for _, field := range jsonFields(in, nil) {
+		fields := jsonFields(in, nil)
+		if len(fields) == 0 && in.NumField() > 0 {
+			fault(fmt.Sprintf("its input is %s, and JSON sees none of its fields; export them, or use struct{} for nothing", in))
+		}
+		for _, field := range fields {
 			d.requires = append(d.requires, Argument{Name: field.name, Symbol: field.name, Optional: field.optional})
 		}
 	default:

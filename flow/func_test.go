@@ -72,8 +72,11 @@ func TestTypesSayWhatAStepNeedsAndGives(t *testing.T) {
 }
 
 func TestWrongFunctions(t *testing.T) {
+	type hidden struct{ name string }
+	_ = hidden{name: ""}
 	for name, step := range map[string]*flow.Step{
 		"an input that is no struct": flow.Func("a", func(context.Context, int) (none, error) { return none{}, nil }),
+		"an input without a field":   flow.Func("a", func(context.Context, hidden) (none, error) { return none{}, nil }),
 		"no function":                flow.Func[none, none]("a", nil),
 		"no revert":                  flow.FuncRevert("a", func(context.Context, none) (none, error) { return none{}, nil }, nil),
 	} {

@@ -13,7 +13,8 @@ import (
 // registered. Args are what the flow is built of, store holds the values that its steps
 // require; each is any Go value that becomes JSON, or nil, and the store's an object. The
 // job, its book and its flow are named after the kind; set Name and the other fields as you
-// need. If a value cannot become JSON, Err says so, and the posting is refused with it.
+// need. If a value cannot become JSON, Err says so, and the posting is refused with it. A job
+// without a flow is made by NewPlainPosting.
 //
 //	job, err := jobs.PostOne(ctx, client, jobs.NewPosting("greet", nil, map[string]any{"name": "Ada"}))
 func NewPosting(kind string, args, store any) Posting {
@@ -26,9 +27,10 @@ func NewPosting(kind string, args, store any) Posting {
 	return Posting{Name: kind, Book: book, Store: values, Err: errors.Join(errArgs, errStore)}
 }
 
-// NewPlainPosting makes the posting of a job without a flow, which a worker of the kind does.
-// Details are any Go value that becomes JSON, or nil. The job is named after the kind; set
-// Name and the other fields as you need. Err is as with NewPosting.
+// NewPlainPosting makes the posting of a job without a flow, which a worker of the kind does;
+// NewPosting makes one with a flow. Details are any Go value that becomes JSON, or nil. The
+// job is named after the kind; set Name and the other fields as you need. Err is as with
+// NewPosting.
 func NewPlainPosting(kind string, details any) Posting {
 	raw, err := rawOf("details", details)
 	return Posting{Name: kind, Kind: kind, Details: raw, Err: err}
