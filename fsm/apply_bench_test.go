@@ -73,8 +73,14 @@ func (l *lives) update(n int, sequence uint64, state string, atoms ...*v1.AtomCh
 	return &v1.Update{Flow: l.ids[n], Token: l.tokens[n], Sequence: sequence, State: state, Atoms: atoms}
 }
 
+// first names the definition of all flows, as a client does that has sent it before.
 func (l *lives) first(n int) *v1.Command {
-	return updateFlow(l.update(n, 1, "running", task("one", "running", executing(1))))
+	u := l.update(n, 1, "running", task("one", "running", executing(1)))
+	built := definition("one", "two", "three")
+	if u.DefinitionId = named(built); l.round == 1 {
+		u.Definition, u.DefinitionId = built, nil
+	}
+	return updateFlow(u)
 }
 
 func (l *lives) second(n int) *v1.Command {

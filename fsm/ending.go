@@ -121,7 +121,7 @@ func (t *txn) planEnding(c *v1.Ending, how end) (*parting, error) {
 		return nil, fmt.Errorf("%w: the update carries token %s, and the ending %s", logbook.ErrFenced, u.Token, ending.Token)
 	}
 	record := t.existingFlow(j.Flow)
-	p.update, err = t.planUpdate(record, u)
+	p.update, err = t.planUpdate(record, u, c.GetUpdate().GetDefinitionId())
 	return p, err
 }
 

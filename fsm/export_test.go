@@ -76,7 +76,7 @@ func Verify(m *Machine) error {
 			return err
 		}
 		quotas := &txn{view: *v, quotas: new(quotas)}
-		seen := &census{view: v, quotas: quotas.knownQuotas(), rows: make(map[table]uint64), books: make(map[logbook.BookID]uint64), counterCache: make(map[string]*counters), parked: make(map[string]uint64), indexed: make(map[table]uint64)}
+		seen := &census{view: v, quotas: quotas.knownQuotas(), rows: make(map[table]uint64), books: make(map[logbook.BookID]uint64), counterCache: make(map[string]*counters), parked: make(map[string]uint64), built: make(map[command.DefinitionID]uint64), indexed: make(map[table]uint64)}
 		for t := range tableNames {
 			var err error
 			v.scan(table(t), nil, func(key, value []byte) bool {
@@ -136,7 +136,8 @@ type census struct {
 	scheduled    uint64               // schedules with a next slot
 	counterCache map[string]*counters // as counted from the jobs, without rates
 	books        map[logbook.BookID]uint64
-	parked       map[string]uint64 // by board
+	parked       map[string]uint64               // by board
+	built        map[command.DefinitionID]uint64 // flows
 }
 
 func (c *census) row(t table, key, value []byte) error {
@@ -157,14 +158,25 @@ func (c *census) row(t table, key, value []byte) error {
 		if !record.Begun.IsZero() && (record.Sequence > 0 || record.atoms > 0 || record.State != logbook.FlowPending) {
 			return fmt.Errorf("flow %s is %s after update %d, and may have begun without a record", record.ID, record.State, record.Sequence)
 		}
+		if c.built[record.built]++; record.built.IsZero() {
+			delete(c.built, record.built)
+		}
 		c.wholeFlow(record, Part{MaxBytes: Unbounded}, 0)
 		return c.checkInterventions(record)
 	case tableGarbage:
 		if c.get(tableFlow, key) != nil {
 			return fmt.Errorf("flow %x is gone, and there", key)
 		}
-	case tableDefinition, tableIntervention, tableAtom, tableAttempt:
-		left := t != tableDefinition && c.isGarbage(logbook.FlowID{UUID: [idSize]byte(key[:idSize])})
+	case tableDefinition:
+		if stored, _ := c.definition(command.DefinitionID(key)); command.DefinitionIDOf(stored) != command.DefinitionID(key) {
+			return fmt.Errorf("definition %x is not what its id says", key)
+		}
+	case tableDefinitionUse: // its table comes after that of the flows
+		if uses := c.definitionUses(command.DefinitionID(key)); uses == 0 || uses != c.built[command.DefinitionID(key)] {
+			return fmt.Errorf("%d flows were built as definition %x, and %d are counted", c.built[command.DefinitionID(key)], key, uses)
+		}
+	case tableIntervention, tableAtom, tableAttempt:
+		left := c.isGarbage(logbook.FlowID{UUID: [idSize]byte(key[:idSize])})
 		if c.get(tableFlow, key[:idSize]) == nil && !left {
 			return fmt.Errorf("table %s has a row of a flow that is not there: %x", tableNames[t], key)
 		}
@@ -500,6 +512,8 @@ func (c *census) agrees(l ledger) error {
 		{"jobs of schedules", c.rows[tableJobSchedule], c.rows[tableScheduleJob]},
 		{"index keys of errors", c.rows[tableErrorIndex], c.indexKeys},
 		{"books with jobs", c.rows[tableBookJobs], uint64(len(c.books))},
+		{"definitions", c.rows[tableDefinition], c.rows[tableDefinitionUse]},
+		{"definitions of flows", c.rows[tableDefinition], uint64(len(c.built))},
 		{"flows of books", c.rows[tableBookFlow], c.rows[tableFlow]},
 	} {
 		if pair.one != pair.both {

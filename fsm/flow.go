@@ -20,6 +20,7 @@ type flowRecord struct {
 	job   uint64 // sequence of the unfinished job that refers to the flow; 0: none
 	last  uint64 // sequence of the last job that referred to it; 0: none ever did
 	atoms uint32
+	built command.DefinitionID // zero before it begins
 }
 
 func (t *txn) saveFlow(f *flowRecord) {
@@ -31,6 +32,9 @@ func (t *txn) saveFlow(f *flowRecord) {
 	}
 	if n := len(f.Interventions); n > 0 {
 		row.Intervened, row.Intervention = true, command.TokenToProto(f.Interventions[n-1].Token)
+	}
+	if !f.built.IsZero() {
+		row.Definition = f.built[:]
 	}
 	t.putMessage(tableFlow, f.ID.UUID[:], nil, row)
 }
@@ -53,7 +57,9 @@ func flowFromProto(row *v1.FlowRow) (*flowRecord, error) {
 	if row.GetIntervened() {
 		f.Interventions = []logbook.Intervention{{Token: command.TokenFromProto(row.GetIntervention())}}
 	}
-	return f, errors.Join(badBook, badCreation, badUpdate)
+	built, badDefinition := command.ParseDefinitionID(row.GetDefinition())
+	f.built = built
+	return f, errors.Join(badBook, badCreation, badUpdate, badDefinition)
 }
 
 // flow reads a flow; nil if there is none.
@@ -166,7 +172,7 @@ func (t *txn) updateFlow(c *v1.Update) error {
 	if err != nil {
 		return fmt.Errorf("cannot update flow %s: %w", update.Flow, err)
 	}
-	plan, err := t.planUpdate(record, &update)
+	plan, err := t.planUpdate(record, &update, c.GetDefinitionId())
 	if err != nil {
 		return err
 	}
@@ -220,18 +226,23 @@ func (t *txn) checkToken(j *jobRecord, token logbook.Token) error {
 // flowUpdate is an update worked out before anything is written.
 type flowUpdate struct {
 	flow       *flowRecord
-	moved      bool // the flow's state changes
-	recaused   bool // the cause changes
-	definition *logbook.Definition
+	moved      bool                 // the flow's state changes
+	recaused   bool                 // the cause changes
+	built      command.DefinitionID // zero: the definition stays
+	definition *logbook.Definition  // nil: it stays, or the state has it
 	atoms      []*atomRecord
 }
 
 // planUpdate works out an update whose token has been checked. The plan is nil
-// if the update is a repeat.
-func (t *txn) planUpdate(record *flowRecord, u *logbook.Update) (*flowUpdate, error) {
+// if the update is a repeat. The id is that of the definition, if the update names one.
+func (t *txn) planUpdate(record *flowRecord, u *logbook.Update, definition []byte) (*flowUpdate, error) {
 	verdict, err := record.Judge(u)
 	if err != nil || verdict == logbook.Repeat {
 		return nil, err
+	}
+	built, err := t.planDefinition(u, definition)
+	if err != nil {
+		return nil, fmt.Errorf("cannot update flow %s: %w", u.Flow, err)
 	}
 	changed := *record
 	// The cause is not read, since most updates leave it: something stands for
@@ -241,7 +252,7 @@ func (t *txn) planUpdate(record *flowRecord, u *logbook.Update) (*flowUpdate, er
 	if err := changed.Advance(u, t.now); err != nil {
 		return nil, err
 	}
-	plan := &flowUpdate{flow: &changed, moved: changed.State != record.State, recaused: changed.Cause != kept, definition: u.Definition}
+	plan := &flowUpdate{flow: &changed, moved: changed.State != record.State, recaused: changed.Cause != kept, built: built, definition: u.Definition}
 	known := make(map[string]*atomRecord, len(u.Atoms))
 	for i := range u.Atoms {
 		change := &u.Atoms[i]
@@ -268,14 +279,12 @@ func (t *txn) writeUpdate(plan *flowUpdate, j *jobRecord) {
 	if plan == nil {
 		return
 	}
+	t.setDefinition(plan)
 	t.saveFlow(plan.flow)
 	if plan.recaused {
 		body := t.flowBody(plan.flow)
 		body.Cause = plan.flow.Cause
 		t.saveFlowBody(body)
-	}
-	if plan.definition != nil {
-		t.saveDefinition(plan.flow.ID, plan.definition)
 	}
 	worked := false
 	for _, atom := range plan.atoms {
@@ -288,26 +297,6 @@ func (t *txn) writeUpdate(plan *flowUpdate, j *jobRecord) {
 	if j != nil {
 		t.flowEvent(plan, j)
 	}
-}
-
-// saveDefinition writes what a flow was built as. It has a row of its own: it
-// is long, and hardly ever changes.
-func (t *txn) saveDefinition(id logbook.FlowID, definition *logbook.Definition) {
-	t.putMessage(tableDefinition, id.UUID[:], nil, command.DefinitionToProto(definition))
-}
-
-// definition reads what a flow was built as, and how many bytes that takes; nil
-// if it has not begun.
-func (v *view) definition(id logbook.FlowID) (definition *logbook.Definition, size int) {
-	value := v.get(tableDefinition, id.UUID[:])
-	if value == nil {
-		return nil, 0
-	}
-	stored := &v1.Definition{}
-	if err := command.DecodeMessage(value, stored); err != nil {
-		panic(corrupt("cannot decode the definition of flow %s: %w", id, err))
-	}
-	return command.DefinitionFromProto(stored), len(value)
 }
 
 // flowEvent tells which states changed; an update that changes none is silent.

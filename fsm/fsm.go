@@ -24,7 +24,7 @@
 //
 //   - nouns, what is stored of each, its indexes and how it is read: job.go first (the
 //     state of a job follows from its facts), job_index.go (and so do its indexes and
-//     counters), claim_order.go (which job comes next), ageing.go, flow.go, atom.go,
+//     counters), claim_order.go (which job comes next), ageing.go, flow.go, definition.go, atom.go,
 //     book.go, board.go, quota.go, schedule.go, event.go, presence.go (sessions, entities,
 //     drains);
 //   - commands, what each may do: post.go, claim.go; for the end of a claim ending.go (by

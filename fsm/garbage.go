@@ -27,9 +27,9 @@ func (t *txn) removable() int { return maxRemoved - (t.writes - t.begun) }
 func (t *txn) removeBook(id logbook.BookID, flows []logbook.FlowID) {
 	room := max(t.removable(), minRemoved)
 	for _, flow := range flows {
+		t.releaseDefinition(t.existingFlow(flow).built)
 		t.delete(tableFlow, flow.UUID[:])
 		t.delete(tableFlowBody, flow.UUID[:])
-		t.delete(tableDefinition, flow.UUID[:])
 		if !t.clearFlow(flow.UUID[:], &room) {
 			t.put(tableGarbage, flow.UUID[:], nil)
 		}

@@ -112,7 +112,7 @@ func intervened(j *jobRecord) *v1.Result {
 func (t *txn) intervenable(record *flowRecord, step string) *logbook.FlowDetail {
 	detail := record.FlowDetail
 	detail.Interventions, _ = t.interventions(record)
-	detail.Definition, _ = t.definition(record.ID)
+	detail.Definition, _ = t.definition(record.built)
 	if value := t.get(tableAtom, atomKey(record.ID, step)); step != "" && value != nil {
 		atom := decodeAtom(value)
 		detail.Atoms = []logbook.AtomDetail{atom.detail}

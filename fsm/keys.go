@@ -15,7 +15,7 @@ import (
 
 // schemaVersion is that of the tables and their keys and values. A snapshot of
 // another version is refused.
-const schemaVersion = 9
+const schemaVersion = 10
 
 // table is one of the tables below.
 type table = tables.Table
@@ -24,32 +24,33 @@ type table = tables.Table
 // A job is known to the indexes by its sequence, which is short and puts jobs
 // that were posted together side by side.
 const (
-	tableLedger       table = iota // the one ledger
-	tableJob                       // sequence → the small, changing part of a job
-	tableJobID                     // job id → sequence, digest of its posting
-	tablePosting                   // sequence → details and store of the job; absent if it has neither
-	tableEvidence                  // sequence → the failure with which a job was last let go; absent if none
-	tableClaimable                 // queue, inverted priority, sequence → nothing: the order of claims
-	tableDue                       // due time, sequence → nothing: delayed and cooling jobs, and the ends of reservations
-	tableFinished                  // number of the finish → sequence, time: finished jobs, in order
-	tableSession                   // session id → session
-	tableClaim                     // session id, token, sequence → nonce, and whether the claim is over
-	tableEnded                     // session id → number of its end
-	tableEndedOrder                // number of the end → session id
-	tableEntity                    // kind, name, session id → entity
-	tablePresence                  // session id, key of the entity → nothing
-	tableBook                      // book id → book without flows
-	tableBookJobs                  // book id → how many jobs refer to it
-	tableBookFlow                  // book id, place in the book → flow id
-	tableFlow                      // flow id → the small, changing part of a flow
-	tableFlowBody                  // flow id → arguments, store, meta, targets, policy and cause; absent if it has none
-	tableAtom                      // flow id, atom name → atom with its latest attempt
-	tableAttempt                   // flow id, number of the atom, action, number → an earlier attempt
-	tableDefinition                // flow id → what the flow was built as; absent before it begins
-	tableIntervention              // flow id, number → what a person has done to the flow
-	tableKey                       // board, key → sequence: unfinished jobs that have a key
-	tableDeadline                  // deadline, sequence → nothing: unfinished jobs whose deadline has not been dealt with
-	tableLabelled                  // queue, labels, inverted priority, sequence → nothing: as claimable, of jobs that want labels
+	tableLedger        table = iota // the one ledger
+	tableJob                        // sequence → the small, changing part of a job
+	tableJobID                      // job id → sequence, digest of its posting
+	tablePosting                    // sequence → details and store of the job; absent if it has neither
+	tableEvidence                   // sequence → the failure with which a job was last let go; absent if none
+	tableClaimable                  // queue, inverted priority, sequence → nothing: the order of claims
+	tableDue                        // due time, sequence → nothing: delayed and cooling jobs, and the ends of reservations
+	tableFinished                   // number of the finish → sequence, time: finished jobs, in order
+	tableSession                    // session id → session
+	tableClaim                      // session id, token, sequence → nonce, and whether the claim is over
+	tableEnded                      // session id → number of its end
+	tableEndedOrder                 // number of the end → session id
+	tableEntity                     // kind, name, session id → entity
+	tablePresence                   // session id, key of the entity → nothing
+	tableBook                       // book id → book without flows
+	tableBookJobs                   // book id → how many jobs refer to it
+	tableBookFlow                   // book id, place in the book → flow id
+	tableFlow                       // flow id → the small, changing part of a flow
+	tableFlowBody                   // flow id → arguments, store, meta, targets, policy and cause; absent if it has none
+	tableAtom                       // flow id, atom name → atom with its latest attempt
+	tableAttempt                    // flow id, number of the atom, action, number → an earlier attempt
+	tableDefinition                 // definition id → what flows were built as
+	tableDefinitionUse              // definition id → how many flows were built so; absent if none were
+	tableIntervention               // flow id, number → what a person has done to the flow
+	tableKey                        // board, key → sequence: unfinished jobs that have a key
+	tableDeadline                   // deadline, sequence → nothing: unfinished jobs whose deadline has not been dealt with
+	tableLabelled                   // queue, labels, inverted priority, sequence → nothing: as claimable, of jobs that want labels
 
 	tableError      // position → an attempt at a job that did not succeed
 	tableJobIndex   // index key, sequence → nothing: jobs by key, tag and type of error, and the trashed ones; see jobFacts.index
@@ -105,7 +106,7 @@ var tableNames = [...]string{
 	tableSession: "session", tableClaim: "claim", tableEnded: "ended", tableEndedOrder: "ended_order",
 	tableEntity: "entity", tablePresence: "presence", tableBook: "book", tableBookJobs: "book_jobs",
 	tableBookFlow: "book_flow", tableFlow: "flow", tableFlowBody: "flow_body", tableAtom: "atom",
-	tableAttempt: "attempt", tableDefinition: "definition", tableIntervention: "intervention",
+	tableAttempt: "attempt", tableDefinition: "definition", tableDefinitionUse: "definition_use", tableIntervention: "intervention",
 	tableKey: "key", tableDeadline: "deadline", tableLabelled: "labelled",
 	tableError: "error", tableErrorIndex: "error_index", tableJobIndex: "job_index",
 	tableSchedule: "schedule", tableTemplate: "template", tableScheduleName: "schedule_name", tableScheduleCount: "schedule_count",

@@ -632,6 +632,16 @@ func (m *model) update(u *v1.Update) error {
 	return err
 }
 
+// definition finds what any flow was built as; nil if none was.
+func (m *model) definition(id command.DefinitionID) *logbook.Definition {
+	for _, flow := range m.flows {
+		if flow.Definition != nil && command.DefinitionIDOf(flow.Definition) == id {
+			return flow.Definition
+		}
+	}
+	return nil
+}
+
 // advanced is the flow after an update.
 func (m *model) advanced(flow *modelFlow, u *v1.Update) (*modelFlow, error) {
 	update, err := command.UpdateFromProto(u)
@@ -642,6 +652,13 @@ func (m *model) advanced(flow *modelFlow, u *v1.Update) (*modelFlow, error) {
 	verdict, err := after.Judge(&update)
 	if err != nil || verdict == logbook.Repeat {
 		return &after, err
+	}
+	if id, err := command.ParseDefinitionID(u.DefinitionId); err != nil {
+		return nil, err
+	} else if !id.IsZero() {
+		if update.Definition = m.definition(id); update.Definition == nil {
+			return nil, logbook.ErrInvalid
+		}
 	}
 	if err := after.Advance(&update, m.now); err != nil {
 		return nil, err

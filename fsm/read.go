@@ -217,7 +217,7 @@ func (v *view) flowHead(record *flowRecord, short bool) (head *logbook.FlowDetai
 	}
 	head = v.flowBody(record)
 	told := 0
-	head.Definition, size = v.definition(record.ID)
+	head.Definition, size = v.definition(record.built)
 	head.Interventions, told = v.answeredInterventions(record)
 	return head, size + told + len(v.get(tableFlowBody, record.ID.UUID[:]))
 }

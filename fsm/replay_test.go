@@ -339,7 +339,13 @@ func (a *author) updateOf(id logbook.FlowID, token logbook.Token) *v1.Update {
 		u.Cause = &v1.Failure{Kind: "error", Message: "why"}
 	}
 	if a.draw("definition", 3) == 0 {
-		u.Definition = &v1.Definition{Hash: a.oneOf("hash", "one", "two"), Packed: []byte("steps")}
+		built := &v1.Definition{Hash: a.oneOf("hash", "one", "two"), Packed: []byte("steps")}
+		if a.draw("named", 1) == 0 { // which is refused if no flow was built so
+			id := command.DefinitionIDOf(command.DefinitionFromProto(built))
+			u.DefinitionId = id[:]
+		} else {
+			u.Definition = built
+		}
 	}
 	name := a.oneOf("atom", "x", "y", "z")
 	change := task(name, a.oneOf("atom state", "", "running", "success", "pending", "reverting"))

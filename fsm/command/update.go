@@ -37,6 +37,10 @@ func UpdateFromProto(message *v1.Update) (logbook.Update, error) {
 
 		Definition: DefinitionFromProto(message.GetDefinition()),
 	}
+	named, err := ParseDefinitionID(message.GetDefinitionId())
+	if keep(&r, named, err) != (DefinitionID{}) && u.Definition != nil {
+		r.refuse(DefinitionIDField, "set beside a definition")
+	}
 	for _, change := range message.GetAtoms() {
 		converted, err := AtomChangeFromProto(change)
 		u.Atoms = append(u.Atoms, keep(&r, converted, err))

@@ -172,6 +172,7 @@ type FlowRow struct {
 	Job           uint64                 `protobuf:"varint,13,opt,name=job,proto3" json:"job,omitempty"`                        // sequence of the unfinished job that refers to the flow; 0: none
 	LastJob       uint64                 `protobuf:"varint,14,opt,name=last_job,json=lastJob,proto3" json:"last_job,omitempty"` // sequence of the last job that referred to it; 0: none ever did
 	Atoms         uint32                 `protobuf:"varint,15,opt,name=atoms,proto3" json:"atoms,omitempty"`
+	Definition    []byte                 `protobuf:"bytes,16,opt,name=definition,proto3" json:"definition,omitempty"` // id of what the flow was built as; empty before it begins
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -309,6 +310,13 @@ func (x *FlowRow) GetAtoms() uint32 {
 		return x.Atoms
 	}
 	return 0
+}
+
+func (x *FlowRow) GetDefinition() []byte {
+	if x != nil {
+		return x.Definition
+	}
+	return nil
 }
 
 // FlowBodyRow is what was planned of a flow, and why it reverts or has failed.
@@ -635,7 +643,7 @@ const file_conductord_v1_store_proto_rawDesc = "" +
 	"\n" +
 	"PostingRow\x12.\n" +
 	"\adetails\x18\x01 \x01(\v2\x14.conductord.v1.ValueR\adetails\x12/\n" +
-	"\x05store\x18\x02 \x03(\v2\x19.conductord.v1.NamedValueR\x05store\"\x94\x04\n" +
+	"\x05store\x18\x02 \x03(\v2\x19.conductord.v1.NamedValueR\x05store\"\xb4\x04\n" +
 	"\aFlowRow\x12\x12\n" +
 	"\x04book\x18\x01 \x01(\fR\x04book\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -656,7 +664,10 @@ const file_conductord_v1_store_proto_rawDesc = "" +
 	"\fintervention\x18\f \x01(\v2\x14.conductord.v1.TokenR\fintervention\x12\x10\n" +
 	"\x03job\x18\r \x01(\x04R\x03job\x12\x19\n" +
 	"\blast_job\x18\x0e \x01(\x04R\alastJob\x12\x14\n" +
-	"\x05atoms\x18\x0f \x01(\rR\x05atoms\"\xfc\x01\n" +
+	"\x05atoms\x18\x0f \x01(\rR\x05atoms\x12\x1e\n" +
+	"\n" +
+	"definition\x18\x10 \x01(\fR\n" +
+	"definition\"\xfc\x01\n" +
 	"\vFlowBodyRow\x12(\n" +
 	"\x04args\x18\x01 \x01(\v2\x14.conductord.v1.ValueR\x04args\x12/\n" +
 	"\x05store\x18\x02 \x03(\v2\x19.conductord.v1.NamedValueR\x05store\x12-\n" +

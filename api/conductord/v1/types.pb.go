@@ -2093,14 +2093,16 @@ func (x *StepOutcome) GetStderr() string {
 
 // Update is everything that follows from one outcome in a flow.
 type Update struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Flow          string                 `protobuf:"bytes,1,opt,name=flow,proto3" json:"flow,omitempty"`
-	Token         *Token                 `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
-	Sequence      uint64                 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
-	Cause         *Failure               `protobuf:"bytes,5,opt,name=cause,proto3" json:"cause,omitempty"`
-	Atoms         []*AtomChange          `protobuf:"bytes,6,rep,name=atoms,proto3" json:"atoms,omitempty"`
-	Definition    *Definition            `protobuf:"bytes,7,opt,name=definition,proto3" json:"definition,omitempty"` // unset: unchanged
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Flow       string                 `protobuf:"bytes,1,opt,name=flow,proto3" json:"flow,omitempty"`
+	Token      *Token                 `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	Sequence   uint64                 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	State      string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	Cause      *Failure               `protobuf:"bytes,5,opt,name=cause,proto3" json:"cause,omitempty"`
+	Atoms      []*AtomChange          `protobuf:"bytes,6,rep,name=atoms,proto3" json:"atoms,omitempty"`
+	Definition *Definition            `protobuf:"bytes,7,opt,name=definition,proto3" json:"definition,omitempty"` // unset: unchanged
+	// Of a definition that the cluster has, instead of the definition: see "Definitions" in docs/protocol.md.
+	DefinitionId  []byte `protobuf:"bytes,8,opt,name=definition_id,json=definitionId,proto3" json:"definition_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2180,6 +2182,13 @@ func (x *Update) GetAtoms() []*AtomChange {
 func (x *Update) GetDefinition() *Definition {
 	if x != nil {
 		return x.Definition
+	}
+	return nil
+}
+
+func (x *Update) GetDefinitionId() []byte {
+	if x != nil {
+		return x.DefinitionId
 	}
 	return nil
 }
@@ -5826,7 +5835,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\anot_yet\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06notYet\x123\n" +
 	"\bprogress\x18\x06 \x01(\v2\x17.conductord.v1.ProgressR\bprogress\x12\x16\n" +
 	"\x06output\x18\a \x01(\tR\x06output\x12\x16\n" +
-	"\x06stderr\x18\b \x01(\tR\x06stderr\"\x94\x02\n" +
+	"\x06stderr\x18\b \x01(\tR\x06stderr\"\xb9\x02\n" +
 	"\x06Update\x12\x12\n" +
 	"\x04flow\x18\x01 \x01(\tR\x04flow\x12*\n" +
 	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenR\x05token\x12\x1a\n" +
@@ -5836,7 +5845,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05atoms\x18\x06 \x03(\v2\x19.conductord.v1.AtomChangeR\x05atoms\x129\n" +
 	"\n" +
 	"definition\x18\a \x01(\v2\x19.conductord.v1.DefinitionR\n" +
-	"definition\"\xa2\x02\n" +
+	"definition\x12#\n" +
+	"\rdefinition_id\x18\b \x01(\fR\fdefinitionId\"\xa2\x02\n" +
 	"\n" +
 	"AtomChange\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +

@@ -1314,6 +1314,13 @@ func (m *Update) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.DefinitionId) > 0 {
+		i -= len(m.DefinitionId)
+		copy(dAtA[i:], m.DefinitionId)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.DefinitionId)))
+		i--
+		dAtA[i] = 0x42
+	}
 	if m.Definition != nil {
 		size, err := m.Definition.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -4559,6 +4566,10 @@ func (m *Update) SizeVT() (n int) {
 	}
 	if m.Definition != nil {
 		l = m.Definition.SizeVT()
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	l = len(m.DefinitionId)
+	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
@@ -10692,6 +10703,40 @@ func (m *Update) UnmarshalVT(dAtA []byte) error {
 			}
 			if err := m.Definition.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
+			}
+			iNdEx = postIndex
+		case 8:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field DefinitionId", wireType)
+			}
+			var byteLen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				byteLen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if byteLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + byteLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.DefinitionId = append(m.DefinitionId[:0], dAtA[iNdEx:postIndex]...)
+			if m.DefinitionId == nil {
+				m.DefinitionId = []byte{}
 			}
 			iNdEx = postIndex
 		default:

@@ -1,0 +1,44 @@
+package command
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// DefinitionID stands for a definition in an update. Zero: for none.
+type DefinitionID [16]byte
+
+// DefinitionIDField is the field that is invalid when an update names a definition that
+// the state machine does not have. The writer sends the definition itself then.
+const DefinitionIDField = "update definition_id"
+
+// IsZero reports whether the id stands for no definition.
+func (id DefinitionID) IsZero() bool { return id == DefinitionID{} }
+
+// DefinitionIDOf is the beginning of the SHA-256 of the hash's length (a varint), the hash
+// and the packed steps. The hash alone would not do: a writer makes it, so it could give
+// the hash of a flow that is not its own to other steps.
+func DefinitionIDOf(d *logbook.Definition) DefinitionID {
+	var memory [512]byte
+	content := append(append(binary.AppendUvarint(memory[:0], uint64(len(d.Hash))), d.Hash...), d.Packed...)
+	sum := sha256.Sum256(content)
+	return DefinitionID(sum[:len(DefinitionID{})])
+}
+
+// ParseDefinitionID reads an id; empty bytes are the zero one.
+func ParseDefinitionID(bytes []byte) (DefinitionID, error) {
+	if len(bytes) == 0 {
+		return DefinitionID{}, nil
+	}
+	if len(bytes) != len(DefinitionID{}) {
+		return DefinitionID{}, &logbook.InvalidError{Field: DefinitionIDField, Reason: fmt.Sprintf("%d bytes long, not %d", len(bytes), len(DefinitionID{}))}
+	}
+	id := DefinitionID(bytes)
+	if id.IsZero() {
+		return id, &logbook.InvalidError{Field: DefinitionIDField, Reason: "all zeros"}
+	}
+	return id, nil
+}
