@@ -39,7 +39,7 @@ type claimWatcher struct {
 	// early are events of claims that have no run yet, oldest first: an event may arrive
 	// before the answer to the claim.
 	early     []jobs.Event
-	forgotten uint64      // log index of the last early event that was dropped
+	forgotten uint64      // log index of the last early event that was dropped, or came before the watch
 	drain     *jobs.Drain // the drain that the conductor is under; nil: none
 }
 
@@ -84,6 +84,7 @@ func (f *claimWatcher) receive(ctx context.Context) (received bool, err error) {
 		received = true
 		switch event.Kind {
 		case jobs.EventBegun:
+			f.forget(event.Position.Index)
 			if err := f.checkAll(ctx); err != nil {
 				return received, err
 			}
@@ -153,6 +154,14 @@ func (f *claimWatcher) remove(r *run) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.held, claimKey{r.claimed.Job.ID, r.token})
+}
+
+// forget has the jobs of claims up to a log index read when their runs begin: events of
+// theirs are lost.
+func (f *claimWatcher) forget(index uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forgotten = max(f.forgotten, index)
 }
 
 // checkAll reads the drain, and the jobs of all runs.

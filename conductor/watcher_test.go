@@ -514,6 +514,53 @@ func TestOrdersBeforeTheRunBegins(t *testing.T) {
 	}
 }
 
+// late is a board whose watch begins after a claim was granted and its job suspended, and
+// before the answer to the claim arrives.
+type late struct {
+	cluster
+	ordered, begun chan struct{}
+}
+
+func (l *late) Watch(ctx context.Context, watch jobs.Watch) iter.Seq2[jobs.Event, error] {
+	return func(yield func(jobs.Event, error) bool) {
+		select {
+		case <-l.ordered:
+		case <-ctx.Done():
+			return
+		}
+		for event, err := range l.cluster.Watch(ctx, watch) {
+			if !yield(event, err) {
+				return
+			}
+			if event.Kind == jobs.EventBegun {
+				close(l.begun)
+			}
+		}
+	}
+}
+
+func (l *late) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jobs.Claimed, error) {
+	claimed, err := l.cluster.ClaimNext(ctx, request)
+	if len(claimed) > 0 {
+		err = errors.Join(err, l.Suspend(ctx, jobs.JobCommand{Job: claimed[0].Job.ID}))
+		close(l.ordered)
+		<-l.begun
+	}
+	return claimed, err
+}
+
+func TestOrdersBeforeTheWatchBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newTrip()
+		l := &late{cluster: openCluster(t), ordered: make(chan struct{}), begun: make(chan struct{})}
+		running(t, options(l, p.registry(t)))
+		job := under(t, l, post(t, l, "trip", nil).ID, jobs.StateSuspended)
+		if got := p.noted(); job.Claims != 1 || got != "" {
+			t.Errorf("after %d claims, done: %s", job.Claims, got)
+		}
+	})
+}
+
 // A flow whose undo is requested before it has begun ends without running anything.
 func TestCancelledBeforeTheRunBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

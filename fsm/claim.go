@@ -16,6 +16,9 @@ import (
 // for longer than any call may take.
 const maxOver = 64
 
+// maxResultBytes bounds a job, as stored, that the result of its claim contains.
+const maxResultBytes = 64 << 10
+
 // claim takes one job for a session.
 func (t *txn) claim(c *v1.ClaimCommand) (*v1.Result, error) {
 	session, claims, nonce, err := t.claimant(c.GetSession(), c.GetNonce())
@@ -178,9 +181,28 @@ func (t *txn) granted(found []*jobRecord) *v1.Result {
 	}
 	answer := &v1.ClaimResult{}
 	for _, j := range found {
-		answer.Granted = append(answer.Granted, &v1.Granted{Job: j.ID.String(), Token: command.TokenToProto(j.Token)})
+		answer.Granted = append(answer.Granted, &v1.Granted{Job: j.ID.String(), Token: command.TokenToProto(j.Token), Claimed: t.claimed(j)})
 	}
 	return &v1.Result{Kind: &v1.Result_Claim{Claim: answer}}
+}
+
+// claimed is what the owner of a claim needs to start, so that the node does not read again
+// what this command has in its hands. It is nil for a job that is long or whose flow has
+// been at work: the node reads such a one, so that it does not hold up the next commands.
+func (t *txn) claimed(j *jobRecord) *v1.Claimed {
+	if t.answerSize(j) > maxResultBytes {
+		return nil
+	}
+	claimed := jobs.Claimed{Job: t.complete(j)}
+	if !j.Flow.IsZero() {
+		book, found := t.book(j.Book)
+		record := t.flow(j.Flow)
+		if !found || record == nil || record.Sequence > 0 || len(record.Interventions) > 0 {
+			return nil
+		}
+		claimed.Book, claimed.Flow = &book, t.flowBody(record)
+	}
+	return command.ClaimedToProto(&claimed)
 }
 
 func tooManyClaims(held int) error {

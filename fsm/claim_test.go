@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
@@ -125,6 +127,33 @@ func TestClaimRepeats(t *testing.T) {
 	}
 	r.refused(next, "unclaimable")
 	r.refused(one, "unclaimable")
+}
+
+// TestClaimResult: the result of a claim has what Claimed would read, unless that is long or
+// the flow has been at work.
+func TestClaimResult(t *testing.T) {
+	plain, long := posting("plain", "k"), posting("long", "k")
+	plain.Details, plain.Store = value(`{"a":1}`), []*v1.NamedValue{{Name: "b", Value: value(`2`)}}
+	long.Details = value(`"` + strings.Repeat("x", 64<<10) + `"`)
+	r := newRig(t)
+	r.ok(open("ann"))
+	r.ok(post(plain, long, flowPosting("trip")))
+	for _, row := range []struct {
+		job  string
+		read bool // by the node
+	}{{"plain", false}, {"long", true}, {"trip", false}} {
+		granted := r.ok(claim("ann", id(row.job), row.job)).GetClaim().Granted[0]
+		now, _, err := r.Claimed(jobID(id(row.job)), fsm.Unbounded)
+		if want := command.ClaimedToProto(&now); err != nil || (granted.Claimed == nil) != row.read || !row.read && !proto.Equal(granted.Claimed, want) {
+			t.Errorf("the result of the claim of %s has %v, not %v: %v", row.job, granted.Claimed, want, err)
+		}
+	}
+	token := r.job(id("trip")).Claim.Token
+	r.ok(updateFlow(update("flow of trip", token, 1, "running", task("a", ""))))
+	r.ok(abandon(&v1.Ending{Job: id("trip"), Token: command.TokenToProto(token)}))
+	if granted := r.ok(claim("ann", id("trip"), "again")).GetClaim().Granted[0]; granted.Claimed != nil {
+		t.Errorf("the result of the claim of a flow that runs has %v", granted.Claimed)
+	}
 }
 
 func TestMayClaim(t *testing.T) {

@@ -123,6 +123,9 @@ func (s *boardService) execute(ctx context.Context, message *conductordv1.Execut
 		for _, posted := range result.GetPost().GetPosted() {
 			posted.Posted = nil // only Post answers with the jobs
 		}
+		for _, granted := range result.GetClaim().GetGranted() {
+			granted.Claimed = nil // and only Claim with these
+		}
 	}
 	return &conductordv1.ExecuteResponse{Results: results}, index, err
 }

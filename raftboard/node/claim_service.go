@@ -45,13 +45,17 @@ func (s *claimService) claim(ctx context.Context, message *conductordv1.ClaimCom
 	return &conductordv1.ClaimResponse{Claimed: claimed[0]}, index, nil
 }
 
-// claimed loads what the claimant needs to start. A claim that has ended since it was
-// granted is left out: its job may have another owner, and the answer would contain
-// that owner's token.
+// claimed is what the claimant needs to start: the state machine's answer, or where that
+// would be long, what it reads now. Then a claim that has ended since it was granted is left
+// out: its job may have another owner, and the answer would contain that owner's token.
 func (s *claimService) claimed(granted []*conductordv1.Granted) ([]*conductordv1.Claimed, error) {
 	var answer []*conductordv1.Claimed
 	budget := maxClaimedFlow
 	for _, grant := range granted {
+		if grant.Claimed != nil {
+			answer = append(answer, grant.Claimed)
+			continue
+		}
 		id, err := jobs.ParseJobID(grant.Job)
 		if err != nil {
 			return nil, err

@@ -3487,6 +3487,7 @@ type Granted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Token         *Token                 `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	Claimed       *Claimed               `protobuf:"bytes,3,opt,name=claimed,proto3" json:"claimed,omitempty"` // as the claim left it; unset where it is long, and in answers to Execute
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3531,6 +3532,13 @@ func (x *Granted) GetJob() string {
 func (x *Granted) GetToken() *Token {
 	if x != nil {
 		return x.Token
+	}
+	return nil
+}
+
+func (x *Granted) GetClaimed() *Claimed {
+	if x != nil {
+		return x.Claimed
 	}
 	return nil
 }
@@ -3928,10 +3936,11 @@ const file_conductord_v1_command_proto_rawDesc = "" +
 	"\x05error\x18\x03 \x01(\v2\x14.conductord.v1.ErrorR\x05error\x12*\n" +
 	"\x06posted\x18\x04 \x01(\v2\x12.conductord.v1.JobR\x06posted\"?\n" +
 	"\vClaimResult\x120\n" +
-	"\agranted\x18\x01 \x03(\v2\x16.conductord.v1.GrantedR\agranted\"G\n" +
+	"\agranted\x18\x01 \x03(\v2\x16.conductord.v1.GrantedR\agranted\"y\n" +
 	"\aGranted\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12*\n" +
-	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenR\x05token\"5\n" +
+	"\x05token\x18\x02 \x01(\v2\x14.conductord.v1.TokenR\x05token\x120\n" +
+	"\aclaimed\x18\x03 \x01(\v2\x16.conductord.v1.ClaimedR\aclaimed\"5\n" +
 	"\vCountResult\x12\x12\n" +
 	"\x04done\x18\x01 \x01(\rR\x04done\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\"#\n" +
@@ -4021,7 +4030,8 @@ var file_conductord_v1_command_proto_goTypes = []any{
 	(*Error)(nil),                    // 63: conductord.v1.Error
 	(*Session)(nil),                  // 64: conductord.v1.Session
 	(*Job)(nil),                      // 65: conductord.v1.Job
-	(*SlotRecord)(nil),               // 66: conductord.v1.SlotRecord
+	(*Claimed)(nil),                  // 66: conductord.v1.Claimed
+	(*SlotRecord)(nil),               // 67: conductord.v1.SlotRecord
 }
 var file_conductord_v1_command_proto_depIdxs = []int32{
 	3,  // 0: conductord.v1.Entry.commands:type_name -> conductord.v1.Command
@@ -4114,13 +4124,14 @@ var file_conductord_v1_command_proto_depIdxs = []int32{
 	65, // 87: conductord.v1.Posted.posted:type_name -> conductord.v1.Job
 	42, // 88: conductord.v1.ClaimResult.granted:type_name -> conductord.v1.Granted
 	58, // 89: conductord.v1.Granted.token:type_name -> conductord.v1.Token
-	61, // 90: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
-	66, // 91: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
-	92, // [92:92] is the sub-list for method output_type
-	92, // [92:92] is the sub-list for method input_type
-	92, // [92:92] is the sub-list for extension type_name
-	92, // [92:92] is the sub-list for extension extendee
-	0,  // [0:92] is the sub-list for field type_name
+	66, // 90: conductord.v1.Granted.claimed:type_name -> conductord.v1.Claimed
+	61, // 91: conductord.v1.ScheduleResult.schedule:type_name -> conductord.v1.Schedule
+	67, // 92: conductord.v1.ScheduleResult.slots:type_name -> conductord.v1.SlotRecord
+	93, // [93:93] is the sub-list for method output_type
+	93, // [93:93] is the sub-list for method input_type
+	93, // [93:93] is the sub-list for extension type_name
+	93, // [93:93] is the sub-list for extension extendee
+	0,  // [0:93] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_command_proto_init() }
