@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -87,8 +88,9 @@ type compiler struct {
 	// Vertices while they are placed: gates have no step.
 	vertices []*Step
 	edges    [][]int32
-	spans    []span        // of retries
-	open     []int         // the spans that are being placed, outermost first
+	spans    []span // of retries
+	open     []int  // the spans that are being placed, outermost first
+	takeover TakeoverPolicy
 	graphs   []placedGraph // those with deciders
 
 	// Of each: the instance that is placed, and where values are seen.
@@ -103,7 +105,7 @@ type compiler struct {
 }
 
 func newCompiler(o Compilation, root Node) *compiler {
-	c := &compiler{Compilation: o, limits: o.Limits, plan: &Plan{root: root, how: o, index: make(map[string]int), inputs: make(map[string]bool)},
+	c := &compiler{Compilation: o, limits: o.Limits, plan: &Plan{root: root, how: o, index: make(map[string]int), inputs: make(map[string]bool), undoLast: make(map[string]bool)},
 		seen: make(map[Node]bool), names: make(map[string]bool), symbols: make(map[*Flow]*interfaceOf),
 		instances: []instance{{parent: -1}}, ends: make(map[int32][]int32), inner: make(map[string]bool)}
 	for _, input := range o.Inputs {
@@ -164,6 +166,9 @@ func (c *compiler) survey(node Node, path []Node) {
 	case *Flow:
 		path = append(path, n)
 		c.surveyRetries(n, path)
+		if n.onTakeover != "" && !slices.Contains(TakeoverPolicies, n.onTakeover) {
+			c.fault(ErrInvalid, "%s has the takeover policy %.64q, which is none of %s", quoted(n), n.onTakeover, TakeoverPolicies)
+		}
 		if n.each != nil {
 			c.surveyEach(n, path)
 		}
@@ -251,6 +256,9 @@ func (c *compiler) place(node Node, before []int32) []int32 {
 	if len(flow.links) > 0 && flow.pattern != PatternGraph {
 		c.fault(ErrInvalid, "flow %q is %s and has links; only a graph can have them", flow.name, flow.pattern)
 	}
+	outer := c.takeover
+	c.takeover = cmp.Or(flow.onTakeover, outer)
+	defer func() { c.takeover = outer }()
 	before = c.enter(flow, before)
 	defer c.leave(flow)
 	switch flow.pattern {
@@ -346,6 +354,9 @@ func (c *compiler) vertex(step *Step, before []int32) int32 {
 	if step != nil && step.atMostOnce && len(c.open) > 0 {
 		c.fault(ErrInvalid, "step %q is to run at most once, and stands under retry %q, which could run it again",
 			step.name, c.vertices[c.spans[c.open[len(c.open)-1]].from].name)
+	}
+	if step != nil && c.takeover == UndoLast {
+		c.plan.undoLast[step.name] = true
 	}
 	c.vertices, c.instanceOf = append(c.vertices, step), append(c.instanceOf, c.instance)
 	c.edges = append(c.edges, nil)

@@ -107,6 +107,8 @@ type Flow struct {
 	links    []link
 	retries  []*Retrier // more than one is a fault
 	each     *each      // of one that Each has made; else nil
+
+	onTakeover TakeoverPolicy // empty: that of the flow around it
 }
 
 type link struct {

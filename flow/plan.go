@@ -34,6 +34,7 @@ type Plan struct {
 	instances []Scope                        // the instances of each; the first is unused
 	depths    []int                          // by step: in how many each it stands
 	grows     bool                           // there is an each
+	undoLast  map[string]bool                // steps whose policy is UndoLast, by name
 	bodies    map[string][]string            // of a template: the steps of an instance, by the opening
 	gathering map[string]bool                // of a template: the openings of each that gathers something
 	provided  map[int][]logbook.DefinedValue // of a template: what the flow as a whole provides, by step

@@ -120,6 +120,6 @@ type Intention string
 const (
 	IntendExecute Intention = "execute"
 	IntendRevert  Intention = "revert"
-	IntendRetry   Intention = "retry"
+	IntendRetry   Intention = "retry" // of a step: it is undone, and then executed again (flow.UndoLast)
 	IntendIgnore  Intention = "ignore"
 )

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -54,6 +55,7 @@ type core struct {
 	reverting bool // the flow is being undone
 	broken    bool // a revert has failed for good: nothing more starts
 	suspended bool // nothing more starts in this run
+	takenOver bool // the last owner of the flow was cut off, perhaps: see undoLast
 	// patient: a flow that is undone lets its running executions finish.
 	patient    bool
 	interrupts []execution // that the loop must end; see takeInterrupts
@@ -71,6 +73,8 @@ type vertex struct {
 	open      bool  // this run has begun an attempt and not ended it
 	released  bool  // it was counted as done in the before of its successors
 	undone    bool  // the last attempt is a revert: an execution begins another round
+	undoing   bool  // a takeover undoes it: see undoLast
+	spared    bool  // its last execution is older than the last intervention
 	before    int32 // the counts are int32 because each step has one of each
 	after     int32
 	behind    int32            // used only by countUndone
@@ -124,6 +128,7 @@ func (c *core) begin(now time.Time) {
 			c.undoScope(s, now)
 		}
 	}
+	c.undoLast(now)
 	c.queueReady(now)
 	for _, step := range c.interrupted {
 		c.vertices[step].open = true
@@ -184,7 +189,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	}
 	c.move(now)
 	state, action, number := logbook.AtomRunning, logbook.ActionExecute, &v.executions
-	if v.intention == logbook.IntendRevert && !c.isWithWorker(step) {
+	if v.undoing || v.intention == logbook.IntendRevert && !c.isWithWorker(step) {
 		state, action, number = logbook.AtomReverting, logbook.ActionRevert, &v.reverts
 		v.undone = true
 	} else {
@@ -204,7 +209,11 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	}
 	v.started, v.open, v.retryAt = true, true, time.Time{}
 	v.attempt = &begun[0]
-	c.change(step, logbook.AtomChange{State: state, Attempts: begun}, now)
+	change := logbook.AtomChange{State: state, Attempts: begun}
+	if v.intention == logbook.IntendRetry && !v.undoing {
+		change.Intention = logbook.IntendExecute // it was undone at a takeover
+	}
+	c.change(step, change, now)
 	c.running++
 
 	call := &c.calls.one(c.call)[0]
@@ -355,7 +364,7 @@ func (c *core) release(vertex int, now time.Time) {
 			if n.before--; n.before > 0 {
 				continue
 			}
-			if int(next) < c.plan.Len() && !isDone(n.state) {
+			if int(next) < c.plan.Len() && !n.isDone() {
 				c.enqueue(int(next))
 			} else if _, choice := c.plan.ChoiceAt(int(next)); choice {
 				choices = append(choices, int(next))
@@ -368,9 +377,9 @@ func (c *core) release(vertex int, now time.Time) {
 	c.decide(choices, now)
 }
 
-// isDone reports whether successors no longer wait for a step in this state.
-func isDone(state logbook.AtomState) bool {
-	return state == logbook.AtomSuccess || state == logbook.AtomIgnored
+// isDone reports whether successors no longer wait for a step.
+func (v *vertex) isDone() bool {
+	return v.state == logbook.AtomSuccess && !v.undoing || v.state == logbook.AtomIgnored
 }
 
 // enqueue makes a step ready to start.
@@ -451,16 +460,12 @@ func (c *core) change(step int, change logbook.AtomChange, now time.Time) {
 		v.outdated = false
 		change.Version = s.Version()
 	}
-	if change.State != "" {
-		if isDone(v.state) {
-			c.done--
-		}
-		if v.state = change.State; isDone(v.state) {
-			c.done++
-		}
+	if v.isDone() {
+		c.done--
 	}
-	if change.Intention != "" {
-		v.intention = change.Intention
+	v.state, v.intention = cmp.Or(change.State, v.state), cmp.Or(change.Intention, v.intention)
+	if v.derive(s); v.isDone() {
+		c.done++
 	}
 	if change.Progress == nil {
 		change.Progress = v.progress

@@ -37,7 +37,11 @@ func crashAtEveryWrite(t timeless) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &world{workers: rapid.SampledFrom([]int{1, 3}).Draw(rt, "workers"), begins: rapid.Bool().Draw(rt, "begins")}
 		w.pool = rapid.SampledFrom([]*engine.Pool{nil, engine.NewPool(1), engine.NewPool(2)}).Draw(rt, "pool")
-		plan, err := flow.Compile(w.draw(rt, "root", 3), "input", "none", "two")
+		root := w.draw(rt, "root", 3).(*flow.Flow)
+		if w.undoLast = rapid.Bool().Draw(rt, "undo last"); w.undoLast {
+			root.OnTakeover(flow.UndoLast)
+		}
+		plan, err := flow.Compile(root, "input", "none", "two")
 		if err != nil {
 			rt.Fatalf("cannot compile: %v", err)
 		}
@@ -58,17 +62,18 @@ func crashAtEveryWrite(t timeless) {
 
 // world is one generated flow and what its steps find out about each other.
 type world struct {
-	plan    *flow.Plan
-	workers int
-	begins  bool         // the claims stand for the first marks
-	pool    *engine.Pool // shared by all runs of the flow, as by those of a daemon
-	count   int
-	fails   bool  // some step fails for good, so the flow cannot succeed
-	broken  bool  // some revert fails for good, so the flow may end in failure
-	once    bool  // some step is at most once: an interruption may make it fail
-	decides bool  // some decider says no: steps that fail may never run
-	retried bool  // some step fails for good in a round that is not the last
-	values  []int // of the retries around the node that is drawn: their rounds
+	plan     *flow.Plan
+	workers  int
+	begins   bool         // the claims stand for the first marks
+	pool     *engine.Pool // shared by all runs of the flow, as by those of a daemon
+	count    int
+	fails    bool  // some step fails for good, so the flow cannot succeed
+	broken   bool  // some revert fails for good, so the flow may end in failure
+	once     bool  // some step is at most once: an interruption may make it fail
+	decides  bool  // some decider says no: steps that fail may never run
+	retried  bool  // some step fails for good in a round that is not the last
+	undoLast bool  // who takes over undoes the last finished steps
+	values   []int // of the retries around the node that is drawn: their rounds
 
 	interrupted bool        // the present series of runs has been, so far
 	cancelled   atomic.Bool // and was told to revert
@@ -321,7 +326,9 @@ func (w *world) stumble(rt *rapid.T) {
 	w.fresh()
 	w.interrupted = true
 	for claim := range uint64(rounds) {
-		w.journal.left = every
+		if w.journal.left = every; w.undoLast {
+			w.journal.left += int(claim) / 8 // each claim repeats the last steps before it goes on
+		}
 		end, err := w.run(claim + 1)
 		if err == nil {
 			w.check(rt, end)
@@ -487,7 +494,7 @@ func (w *world) check(rt *rapid.T, end engine.End) {
 	detail := w.journal.snapshot()
 	fails := w.fails || w.once && w.interrupted || w.cancelled.Load()
 	allowed := map[logbook.FlowState]bool{logbook.FlowSuccess: !w.fails, logbook.FlowReverted: fails,
-		logbook.FlowFailure: (fails || w.retried) && w.broken}
+		logbook.FlowFailure: (fails || w.retried || w.undoLast && w.interrupted) && w.broken}
 	if !allowed[end.State] || detail.State != end.State {
 		rt.Fatalf("the flow ended as %s, and its record says %s:\n%s%s", end.State, detail.State, w.plan.Outline(), dump(detail))
 	}

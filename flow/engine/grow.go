@@ -258,7 +258,7 @@ func (c *core) moveVertices(old *flow.Plan, to []int) (adopted []int) {
 		for step := range c.plan.Len() {
 			name := c.plan.Step(step).Name()
 			if former, ok := c.absent[name]; ok {
-				if isDone(former.state) {
+				if former.isDone() {
 					c.done++ // as of all steps in the plan, until it is set back
 				}
 				former.released, former.open, former.attempt = false, false, nil

@@ -25,6 +25,8 @@ import (
 //	retrying        its flow begins again. So does that of a retry in success with
 //	                the intention retry, when all of it is undone, not before RetryAt
 //
+// A step with the intention retry is undone because of a takeover: see undoLast.
+//
 // For a retry's flow that is being undone, read "flow that reverts" as that flow.
 // A failed step under a retry without a recorded decision is decided now.
 //
@@ -103,7 +105,7 @@ func (c *core) load(atom *logbook.AtomDetail) error {
 	case (atom.Intention == logbook.IntendIgnore) != (atom.State == logbook.AtomIgnored):
 		return fmt.Errorf("it is %s with the intention %s", atom.State, atom.Intention)
 	case atom.Intention == logbook.IntendIgnore && len(c.plan.Choices()) > 0:
-	case atom.Intention == logbook.IntendRetry && c.plan.Step(step).IsRetry():
+	case atom.Intention == logbook.IntendRetry && (c.plan.Step(step).IsRetry() || atom.Kind == logbook.KindTask):
 	case atom.Intention != logbook.IntendExecute && atom.Intention != logbook.IntendRevert:
 		return fmt.Errorf("a step cannot have the intention %q", atom.Intention)
 	}
@@ -124,7 +126,8 @@ func (c *core) load(atom *logbook.AtomDetail) error {
 		last = nil // a retry has begun its flow again since
 		v.failedExecutions, v.failedUndo = 0, 0
 	}
-	v.started = last != nil
+	v.started, v.spared = last != nil, last != nil && !c.intervened.counts(last)
+	v.derive(c.plan.Step(step))
 	if err := c.checkState(step, last, past); err != nil {
 		return err
 	}
@@ -239,7 +242,7 @@ func (c *core) checkState(step int, last *logbook.Attempt, past attemptSummary) 
 	}
 	executing := v.state == logbook.AtomPending || v.state == logbook.AtomRunning || v.state == logbook.AtomSuccess ||
 		v.state == logbook.AtomFailure
-	again := c.plan.Governor(step) >= 0 && (last == nil || !past.undone)
+	again := last == nil || !past.undone
 	if !possible || executing && past.undoings > 0 && !again {
 		return fmt.Errorf("it is %s after %d executions and %d reverts, which do not lead there", v.state, v.executions, v.reverts)
 	}
@@ -253,13 +256,13 @@ func (c *core) deriveState(state logbook.FlowState) {
 	c.deriveScopes()
 	for step := range c.plan.Len() {
 		v := &c.vertices[step]
-		if isDone(v.state) {
+		if v.isDone() {
 			c.done++
 		}
 		switch {
 		case v.state == logbook.AtomRevertFailure:
 			c.reverting = true
-		case c.restartingScope(step) >= 0: // it is undone only to begin again
+		case c.restartingScope(step) >= 0, v.undoing: // it is undone only to begin again
 		case v.state == logbook.AtomFailure && c.plan.Governor(step) >= 0: // its retry has not decided yet
 		case v.state == logbook.AtomFailure, v.state == logbook.AtomReverting, v.state == logbook.AtomReverted,
 			v.intention == logbook.IntendRevert:
@@ -302,7 +305,7 @@ func (c *core) checkOrder(state logbook.FlowState) error {
 	for len(reached) > 0 {
 		top := reached[len(reached)-1]
 		reached = reached[:len(reached)-1]
-		if top < c.plan.Len() && !isDone(c.vertices[top].state) {
+		if top < c.plan.Len() && !c.vertices[top].isDone() {
 			continue
 		}
 		if top >= c.plan.Len() && !c.chosen(top) {

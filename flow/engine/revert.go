@@ -194,7 +194,13 @@ func (c *core) nothingUndone(step int, now time.Time) logbook.Attempt {
 }
 
 func (c *core) reverted(step int, attempt logbook.Attempt, now time.Time) {
+	again := c.vertices[step].undoing
 	c.change(step, logbook.AtomChange{State: logbook.AtomReverted, Attempts: c.attempts.one(attempt)}, now)
+	if again {
+		c.executeAgain(step, now)
+		c.enqueue(step)
+		return
+	}
 	c.undone++
 	for _, previous := range c.plan.Previous(step) {
 		if c.vertices[previous].after--; c.vertices[previous].after == 0 {
@@ -219,7 +225,11 @@ func (c *core) revertFailed(step int, attempt logbook.Attempt, now time.Time) {
 			return
 		}
 	}
-	c.change(step, logbook.AtomChange{State: logbook.AtomRevertFailure, Attempts: attempts}, now)
+	change := logbook.AtomChange{State: logbook.AtomRevertFailure, Attempts: attempts}
+	if v.undoing {
+		change.Intention = logbook.IntendRevert
+	}
+	c.change(step, change, now)
 	if !c.broken {
 		if s := c.restartingScope(step); c.cause == nil && s >= 0 && len(c.scopes[s].failed) > 0 {
 			failed := slices.Min(c.scopes[s].failed)

@@ -35,7 +35,8 @@ var rewrite = flag.Bool("rewrite", false, "write what happens into the scenario 
 // expected, up to an empty line. The commands:
 //
 //	flow         an indented tree: "linear NAME", "unordered NAME", "graph NAME",
-//	             each with a retry if there is one (see parseRetry), or "each
+//	             each with "undolast" if a takeover undoes its last steps, and
+//	             with a retry if there is one (see parseRetry), or "each
 //	             NAME" with its properties (see parseEach), or a step
 //	             with its properties (see parseStep); after the command
 //	             only=STEP,STEP for a targeted run
@@ -244,8 +245,12 @@ func (s *scenario) node(words []string) flow.Node {
 	default:
 		return s.parseStep(words)
 	}
-	if len(words) > 2 {
-		f.WithRetry(parseRetry(words[2], words[3:]))
+	if words = words[2:]; len(words) > 0 && words[0] == "undolast" {
+		f.OnTakeover(flow.UndoLast)
+		words = words[1:]
+	}
+	if len(words) > 0 {
+		f.WithRetry(parseRetry(words[0], words[1:]))
 	}
 	return f
 }
@@ -504,7 +509,7 @@ func (s *scenario) load(t *testing.T, lines []string) {
 	t.Helper()
 	s.detail = newDetail()
 	words := strings.Fields(lines[0])
-	s.detail.State = logbook.FlowState(words[0])
+	s.detail.State, s.detail.Fence = logbook.FlowState(words[0]), logbook.Token{Index: 1}
 	if len(words) > 1 {
 		s.detail.Cause = &logbook.Failure{Kind: "error", Message: "woot", Step: words[1]}
 	}

@@ -309,6 +309,11 @@ func (c *core) resetStep(step int, now time.Time) {
 	if v.state != logbook.AtomPending || v.intention != logbook.IntendExecute {
 		c.change(step, logbook.AtomChange{State: logbook.AtomPending, Intention: logbook.IntendExecute}, now)
 	}
+	v.forgetRound()
+}
+
+// forgetRound returns a step that is undone to its state before it began.
+func (v *vertex) forgetRound() {
 	v.started, v.since, v.failedExecutions, v.failedUndo = false, time.Time{}, 0, 0
 	v.result, v.fields, v.failure, v.retryAt = nil, nil, nil, time.Time{}
 	v.attempt = nil // one that had said "not yet"
