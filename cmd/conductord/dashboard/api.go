@@ -26,6 +26,7 @@ type api struct {
 	schedules conductordv1connect.ScheduleServiceClient
 	access    conductordv1connect.AccessServiceClient
 	cluster   conductordv1connect.ClusterServiceClient
+	workers   conductordv1connect.WorkerServiceClient
 	index     uint64 // the highest log index of an answer: later reads are at least as new
 }
 
@@ -40,6 +41,7 @@ func newAPI(o *Options, browser *http.Request) *api {
 	a.schedules = conductordv1connect.NewScheduleServiceClient(client, base, options...)
 	a.access = conductordv1connect.NewAccessServiceClient(client, base, options...)
 	a.cluster = conductordv1connect.NewClusterServiceClient(client, base, options...)
+	a.workers = conductordv1connect.NewWorkerServiceClient(client, base, options...)
 	return a
 }
 

@@ -41,7 +41,7 @@ func commandFault(line string) string {
 	switch {
 	case err != nil:
 		return err.Error()
-	case cmd.HasSubCommands():
+	case cmd.HasSubCommands() && (len(rest) == 0 || !strings.HasPrefix(rest[0], "-")): // a worker is a command and has some
 		return fmt.Sprintf("%s has no such command", cmd.CommandPath())
 	}
 	if err := cmd.ParseFlags(rest); err != nil {

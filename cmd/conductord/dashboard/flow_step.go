@@ -57,6 +57,7 @@ type stepLink struct {
 type attempt struct {
 	*logbook.Attempt
 	Class, Failed, Value, Tail string
+	WorkerName                 string // of the worker that has it; empty: none, or unknown
 }
 
 type argument struct{ Name, Source, Value string }
@@ -80,6 +81,9 @@ func (v *visit) loadStep(ctx context.Context, d *flowData, name string) error {
 	}
 	if s.Atom != nil {
 		s.attempts()
+		if err := v.nameWorkers(ctx, s); err != nil {
+			return err
+		}
 	}
 	s.Operations = v.interventions(d, name, logbook.InterveneSkip, logbook.InterveneComplete, logbook.InterveneRerun)
 	if d.Job != nil && len(part.Parts) == 0 {

@@ -24,6 +24,7 @@ import (
 	"github.com/conductord/conductord/flow/handler"
 	"github.com/conductord/conductord/flow/spec"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/steps"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/nodetest"
 )
@@ -280,4 +281,51 @@ func TestBigFlow(t *testing.T) {
 		}
 		p.wants(p.get(page), `aria-label="s3999, pending"`)
 	}
+}
+
+// TestWorkers looks at a step that a worker does, and at this worker when the leader has set it aside.
+func TestWorkers(t *testing.T) {
+	p, ctx, session := newFlowPages(t, nil), t.Context(), jobs.NewSessionID()
+	client := p.cluster.Client
+	p.wants(p.get("workers"), "No worker lives", "conductord worker --handlers DIRECTORY")
+	if _, err := client.OpenSession(ctx, jobs.Opening{ID: session, Name: "hands", Host: "there", TTL: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Register(ctx, session, jobs.Entity{Kind: jobs.EntityWorker, Name: "hands", JobKinds: []string{"resize"}, Labels: []string{"gpu"}, MaxJobs: 6, Host: "there"}); err != nil {
+		t.Fatal(err)
+	}
+	const all = 6
+	for range all {
+		p.run("name = \"picture\"\n[[steps]]\nname = \"scale\"\nhandler = \"resize\"\nworker = true\n")
+	}
+	var work []steps.Work
+	pull := func(wait time.Duration) {
+		asked := steps.Pull{Session: session, Slots: all - len(work), Wait: wait}
+		for i := range work {
+			asked.Holds = append(asked.Holds, steps.Held{ID: work[i].ID})
+		}
+		pulled, err := client.PullSteps(ctx, asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		work = append(work, pulled.Work...)
+	}
+	for len(work) < all {
+		pull(patience)
+	}
+	pull(0)
+	p.wants(p.get("workers"), "hands", "resize", "gpu", "6 of 6", "full", "there", "conductord worker list", "no different steps failed")
+	p.wants(p.get("flows/"+work[0].Job.String()+"?step=scale"), "on worker", "#worker-"+session.String(), "hands …")
+	for i := range work[1:] {
+		report := steps.Outcome{ID: work[1+i].ID, Done: true, Failure: &logbook.Failure{Kind: "error", Message: "no disk"}}
+		for recorded := false; !recorded; {
+			var err error
+			if recorded, err = client.ReportStep(ctx, session, report, patience); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	work = work[:1]
+	pull(0)
+	p.wants(p.get("workers"), "1 of 6", "set aside", "5 different steps failed", "the next on trial")
 }

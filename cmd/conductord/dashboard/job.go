@@ -28,6 +28,7 @@ type jobData struct {
 	Left       int      // values that are left out
 	Hidden     bool     // its values are hidden from the person
 	Boards     []string // to which it could be moved
+	Conductors []string // beside its owner
 	Operations []operation
 }
 
@@ -62,6 +63,16 @@ func loadJob(ctx context.Context, v *visit) (view, error) {
 			return view{}, err
 		}
 		data.Boards = slices.DeleteFunc(data.Boards, func(other string) bool { return other == board })
+		live, err := ask(ctx, v.api.sessions.ListEntities, &v1.ListEntitiesRequest{Kind: jobs.EntityConductor, Stale: true})
+		if err != nil {
+			return view{}, err
+		}
+		for _, e := range live.GetEntities() {
+			if e.GetName() != data.Job.GetClaim().GetOwner() {
+				data.Conductors = append(data.Conductors, e.GetName())
+			}
+		}
+		data.Conductors = slices.Compact(data.Conductors) // they are by name
 	}
 	data.Operations = v.offered(jobOperations(id, data), data.Job.GetBoard(), "jobs", id)
 	title := cmp.Or(data.Job.GetName(), data.Job.GetKind(), "Job") + " …" + short(id)

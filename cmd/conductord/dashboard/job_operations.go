@@ -47,6 +47,11 @@ func jobOperations(id string, of jobData) []operation {
 			Inputs: []input{why, keep}, permission: command.Operate, unfit: done || stop == jobs.RequestCancel, do: onJob(id, func(a *api) jobCall { return a.board.Cancel }),
 		},
 		{
+			Verb: "transfer", Text: "Hand over", Command: said("claim transfer") + " --to CONDUCTOR", Help: "Its owner lets go of it as at a drain. For 30 s, only the chosen conductor can claim it.",
+			Inputs:     []input{{Name: "to", Label: "Conductor", Choices: of.Conductors}, why},
+			permission: command.Operate, unfit: state != jobs.StateClaimed && state != jobs.StateClaimable, do: onJob(id, func(a *api) jobCall { return a.board.Transfer }),
+		},
+		{
 			Verb: "repost", Text: "Post again", Command: said("job repost"), Help: "A new job does the same work from its beginning. This one stays.",
 			permission: command.Post, unfit: !done, do: repost,
 		},
@@ -75,7 +80,7 @@ type jobCall func(context.Context, *connect.Request[v1.JobCommand]) (*connect.Re
 func onJob(id string, of func(*api) jobCall) func(context.Context, *visit) (string, error) {
 	return func(ctx context.Context, v *visit) (string, error) {
 		verb := v.request.PathValue("verb")
-		request := &v1.JobCommand{Job: id, By: dashboardName, Reason: v.form("reason"), Revert: verb == "cancel" && v.form("keep") == ""}
+		request := &v1.JobCommand{Job: id, By: dashboardName, Reason: v.form("reason"), Revert: verb == "cancel" && v.form("keep") == "", To: v.form("to")}
 		next := "jobs/" + id
 		if verb == "purge" {
 			next = "jobs"

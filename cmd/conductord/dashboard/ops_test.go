@@ -36,6 +36,18 @@ func (s *site) conductor(name string) jobs.SessionID {
 	return session
 }
 
+// worker opens the session of a step worker that is registered.
+func (s *site) worker(name string, boards ...string) {
+	s.t.Helper()
+	session := jobs.NewSessionID()
+	if _, err := s.operator.OpenSession(s.t.Context(), jobs.Opening{ID: session, Name: name, TTL: time.Minute}); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.operator.Register(s.t.Context(), session, jobs.Entity{Kind: jobs.EntityWorker, Name: name, Boards: boards, JobKinds: []string{"resize"}, MaxJobs: 2}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // The pages of boards, conductors and the cluster show what the principal may see, and offer what it may do.
 func TestOperatorPages(t *testing.T) {
 	s := open(t)
@@ -43,6 +55,8 @@ func TestOperatorPages(t *testing.T) {
 	s.post("two", "theirs")
 	s.post("a/b c", "odd")
 	session := s.conductor("worker 1").String()
+	s.worker("hands of both", "one", "two")
+	s.worker("hands of two", "two")
 	if err := s.operator.LimitBoard(t.Context(), "one", jobs.BoardLimits{Jobs: 5_000}); err != nil {
 		t.Fatal(err)
 	}
@@ -66,6 +80,8 @@ func TestOperatorPages(t *testing.T) {
 		{"blind", "conductors", 200, []string{`/conductors/worker%201"`, "one, two", "work", "gpu", "there", "1</a> of 4", "claims?session=" + session}, nil},
 		{"viewer", "conductors/worker%201", 200, []string{"worker 1"}, []string{`/drain"`}},
 		{"admin", "conductors/worker%201", 200, []string{"n1", "paint, &lt;b&gt;", `/conductors/worker%201/drain"`, "conductord conductor drain &#39;worker 1&#39;"}, []string{`/undrain"`}},
+		{"viewer", "workers", 200, []string{"hands of both", "<td>one</td>", "silent", "0 of 2"}, []string{"hands of two", "data-live"}},
+		{"blind", "workers", 200, []string{"hands of both", "<td>one, two</td>", "hands of two", "conductord worker list"}, nil},
 		{"viewer", "sessions", 200, []string{"no session that you may see"}, []string{session}},
 		{"blind", "sessions", 200, []string{session, "worker 1", "1 min", "conductord session list"}, nil},
 		{"viewer", "claims?board=two", 403, []string{"may not read"}, nil},
@@ -179,6 +195,37 @@ func TestOperations(t *testing.T) {
 	}
 	if _, text := s.request(http.MethodGet, "admin", "/dashboard/conductors", nil); !strings.Contains(text, `id="drain-nobody"`) {
 		t.Errorf("the page does not show the drain of a name that nobody has:\n%s", text)
+	}
+}
+
+// TestHandOver holds that the page of a claimed job offers the other conductors, and hands the job over to one of them.
+func TestHandOver(t *testing.T) {
+	s := open(t)
+	id := s.post("one", "mine")
+	s.conductor("from")
+	s.conductor("to")
+	path := "/dashboard/jobs/" + id.String()
+	if _, page := s.request(http.MethodGet, "blind", path, nil); !strings.Contains(page, path+`/transfer"`) ||
+		!strings.Contains(page, "<option>to</option>") || strings.Contains(page, "<option>from</option>") {
+		t.Errorf("the page does not offer a hand-over to the other conductor alone:\n%s", page)
+	}
+	for _, row := range []struct {
+		who, to string
+		status  int
+		want    string
+	}{{"viewer", "to", 403, ""}, {"operator", "nobody", 404, ""}, {"operator", "", 400, ""}, {"operator", "to", 303, "transfer to to by operator: kernel"}} {
+		response, text := s.request(http.MethodPost, row.who, path+"/transfer", url.Values{"to": {row.to}, "reason": {"kernel"}})
+		job, err := s.operator.Job(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		have := ""
+		if r := job.StopRequest; r != nil {
+			have = fmt.Sprintf("%s to %s by %s: %s", r.Kind, r.To, r.By, r.Reason)
+		}
+		if response.StatusCode != row.status || have != row.want {
+			t.Errorf("to %q by %s: status %d and %q; want %d and %q\n%s", row.to, row.who, response.StatusCode, have, row.status, row.want, text)
+		}
 	}
 }
 

@@ -49,6 +49,7 @@ func pages() []page {
 		{pattern: "boards/{name}", section: "boards", name: "board", load: loadBoard},
 		{pattern: "conductors", menu: "Conductors", name: "conductors", load: loadConductors},
 		{pattern: "conductors/{name}", section: "conductors", name: "conductor", load: loadConductor},
+		{pattern: "workers", section: "conductors", name: "workers", still: true, load: loadWorkers},
 		{pattern: "sessions", section: "conductors", name: "sessions", load: loadSessions},
 		{pattern: "claims", section: "conductors", name: "claims", still: true, load: loadClaims},
 		{pattern: "cluster", menu: "Cluster", name: "cluster", load: loadCluster},
