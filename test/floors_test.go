@@ -129,7 +129,7 @@ func below(name, folder string) bool { return name == folder || strings.HasPrefi
 func TestClientsLinkNoStorage(t *testing.T) {
 	for _, one := range listPackages(t) {
 		name := short(one.ImportPath)
-		if !slices.Contains([]string{"raftboard", "conductor", "flow", "flow/engine", "examples/worker", "examples/post", "examples/email/worker", "examples/email/post"}, name) {
+		if !slices.Contains([]string{"raftboard", "conductor", "flow", "flow/engine", "examples/worker", "examples/post", "examples/email/worker", "examples/email/post", "examples/languages"}, name) {
 			continue
 		}
 		for _, dependency := range one.Deps {
