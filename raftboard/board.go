@@ -198,8 +198,18 @@ func (c *Client) Trash(ctx context.Context, ending jobs.Ending) error {
 }
 
 func (c *Client) end(ctx context.Context, verb string, ending jobs.Ending, message *v1.Command) error {
-	_, err := submit(ctx, c.ordered, verb+" job "+ending.Job.String(), message)
-	return err
+	name := verb + " job " + ending.Job.String()
+	if err := c.prepare(message); err != nil {
+		return fmt.Errorf("cannot %s: %w", name, err)
+	}
+	results, err := c.write(ctx, operation{name: name}, []*v1.Command{message})
+	if err != nil {
+		return err
+	}
+	if err := command.ErrorFromProto(results[0].GetError()); err != nil {
+		return cannot(name, err)
+	}
+	return nil
 }
 
 // Suspend implements jobs.Controller.

@@ -132,7 +132,7 @@ func (c *Client) Update(ctx context.Context, updates ...logbook.Update) ([]error
 	if len(updates) == 1 {
 		op.name = "update flow " + updates[0].Flow.String()
 	}
-	results, _, err := c.ordered.do(ctx, op, commands)
+	results, err := c.write(ctx, op, commands)
 	if err != nil {
 		return nil, err
 	}

@@ -155,6 +155,8 @@ type core struct {
 	ordered *batcher[*v1.Command, *v1.Result] // updates and endings
 	others  *batcher[*v1.Command, *v1.Result] // all other writes
 
+	definitions knownDefinitions
+
 	life context.Context // ends with Close
 	stop context.CancelFunc
 	idle func() // closes idle connections

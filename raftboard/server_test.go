@@ -66,7 +66,8 @@ type script struct {
 	members []*v1.Member   // of Status, besides the node itself
 	streams bool           // the nodes take calls on streams
 	poll    func(method string, n int) any
-	claimed *v1.Job       // if set, of the answer to Claim
+	claimed *v1.Job // if set, of the answer to Claim
+	refuses func(*v1.Command) error
 	age     func() string // if set, Conductord-Age of answers
 	watch   func(ctx context.Context, request *v1.WatchRequest, stream *connect.ServerStream[v1.WatchResponse], n int) error
 }
@@ -504,6 +505,11 @@ func (n boardService) Execute(ctx context.Context, request *connect.Request[v1.E
 // execute answers a command like a state machine that knows only how often
 // each has come.
 func (n *node) execute(c *v1.Command) *v1.Result {
+	if n.script.refuses != nil {
+		if err := n.script.refuses(c); err != nil {
+			return &v1.Result{Error: command.ErrorToProto(err)}
+		}
+	}
 	name := command.Name(c)
 	if update := c.GetUpdateFlow(); update != nil {
 		name = fmt.Sprintf("update %d", update.GetSequence())

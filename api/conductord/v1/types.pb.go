@@ -2101,7 +2101,7 @@ type Update struct {
 	Cause      *Failure               `protobuf:"bytes,5,opt,name=cause,proto3" json:"cause,omitempty"`
 	Atoms      []*AtomChange          `protobuf:"bytes,6,rep,name=atoms,proto3" json:"atoms,omitempty"`
 	Definition *Definition            `protobuf:"bytes,7,opt,name=definition,proto3" json:"definition,omitempty"` // unset: unchanged
-	// Of a definition that the cluster has, instead of the definition: see "Definitions" in docs/protocol.md.
+	// Of a definition that another flow has, instead of the definition: see UpdateFlows in docs/protocol.md.
 	DefinitionId  []byte `protobuf:"bytes,8,opt,name=definition_id,json=definitionId,proto3" json:"definition_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

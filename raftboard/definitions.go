@@ -1,0 +1,118 @@
+package raftboard
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/logbook"
+)
+
+// maxKnownDefinitions bounds the memory for ids. A client that runs more flows than
+// that sends some definitions again.
+const maxKnownDefinitions = 4_096
+
+// knownDefinitions are those that the cluster had when this client sent them last. Updates name them
+// by their ids, so that a flow which runs thousands of times is logged once. It is only a hint: the
+// cluster says when it does not have one, since the last flow that was built so has gone, or a
+// backup was restored.
+type knownDefinitions struct {
+	mu  sync.Mutex
+	ids map[command.DefinitionID]bool
+}
+
+// shorten puts ids in the place of definitions that the cluster has. It returns the definitions, at
+// the places of their commands.
+func (k *knownDefinitions) shorten(commands []*v1.Command) []*v1.Definition {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	whole := make([]*v1.Definition, len(commands))
+	for i, c := range commands {
+		update := updateOf(c)
+		if whole[i] = update.GetDefinition(); whole[i] == nil {
+			continue
+		}
+		if id := definitionID(whole[i]); k.ids[id] {
+			update.Definition, update.DefinitionId = nil, id[:]
+		}
+	}
+	return whole
+}
+
+// note notes that the cluster has a definition, or has it no more.
+func (k *knownDefinitions) note(definition *v1.Definition, has bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ids == nil || len(k.ids) >= maxKnownDefinitions {
+		k.ids = make(map[command.DefinitionID]bool)
+	}
+	k.ids[definitionID(definition)] = has
+}
+
+func definitionID(d *v1.Definition) command.DefinitionID {
+	return command.DefinitionIDOf(command.DefinitionFromProto(d))
+}
+
+// updateOf is the update that a command brings; nil if there is none.
+func updateOf(c *v1.Command) *v1.Update {
+	switch kind := c.GetKind().(type) {
+	case *v1.Command_UpdateFlow:
+		return kind.UpdateFlow
+	case *v1.Command_Consume:
+		return kind.Consume.GetUpdate()
+	case *v1.Command_Abandon:
+		return kind.Abandon.GetUpdate()
+	case *v1.Command_Trash:
+		return kind.Trash.GetUpdate()
+	}
+	return nil
+}
+
+// write sends updates and endings in order, with ids for definitions. If the cluster does not have
+// one of these, the command goes again with the definition, and with it all later ones that were refused,
+// perhaps for the lack of the first. What has happened is not sent again.
+func (c *core) write(ctx context.Context, op operation, commands []*v1.Command) ([]*v1.Result, error) {
+	if c.options.ValueKeys != nil { // encrypted definitions are never the same
+		results, _, err := c.ordered.do(ctx, op, commands)
+		return results, err
+	}
+	whole := c.definitions.shorten(commands)
+	results, _, err := c.ordered.do(ctx, op, commands)
+	if err != nil {
+		return nil, err
+	}
+	var again []*v1.Command
+	var places []int // of them, in results
+	for i, result := range results {
+		update := updateOf(commands[i])
+		if lacks := len(update.GetDefinitionId()) > 0 && isUnknownDefinition(result); lacks {
+			c.definitions.note(whole[i], false)
+			update.Definition, update.DefinitionId = whole[i], nil
+		} else if len(again) == 0 || result.GetError() == nil {
+			continue
+		}
+		again, places = append(again, commands[i]), append(places, i)
+	}
+	if len(again) > 0 {
+		repeated, _, err := c.ordered.do(ctx, op, again)
+		if err != nil {
+			return nil, afterSome(err, len(again) < len(commands))
+		}
+		for k, result := range repeated {
+			results[places[k]] = result
+		}
+	}
+	for i, definition := range whole {
+		if definition != nil && updateOf(commands[i]).GetDefinition() != nil && results[i].GetError() == nil {
+			c.definitions.note(definition, true)
+		}
+	}
+	return results, nil
+}
+
+func isUnknownDefinition(result *v1.Result) bool {
+	var invalid *logbook.InvalidError
+	return errors.As(command.ErrorFromProto(result.GetError()), &invalid) && invalid.Field == command.DefinitionIDField
+}
