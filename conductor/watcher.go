@@ -43,6 +43,12 @@ type claimWatcher struct {
 	drain     *jobs.Drain // the drain that the conductor is under; nil: none
 }
 
+// runKinds are the kinds of the events that a run acts on.
+var runKinds = []jobs.EventKind{
+	jobs.EventStopRequested, jobs.EventResumed, jobs.EventAbandoned, jobs.EventExpired, jobs.EventCompleted, jobs.EventTrashed,
+	jobs.EventRetried, jobs.EventParked,
+}
+
 // claimKey identifies one claim of one job.
 type claimKey struct {
 	job   jobs.JobID
@@ -53,7 +59,7 @@ func newClaimWatcher(s *workLoop, session jobs.SessionID) *claimWatcher {
 	return &claimWatcher{
 		board: s.options.Client, logger: s.logger.With("session", session), owner: s.options.Name, held: make(map[claimKey]*run),
 		drained: func(drain *jobs.Drain) { s.drained(session, drain) },
-		watch:   jobs.Watch{Owner: s.options.Name, Begin: true},
+		watch:   jobs.Watch{Owner: s.options.Name, Kinds: append(slices.Clone(runKinds), jobs.EventDrained, jobs.EventUndrained), Others: true, Begin: true},
 	}
 }
 
@@ -103,12 +109,6 @@ func (f *claimWatcher) receive(ctx context.Context) (received bool, err error) {
 
 // deliver passes an event to the run of its claim.
 func (f *claimWatcher) deliver(event jobs.Event) {
-	switch event.Kind {
-	case jobs.EventStopRequested, jobs.EventResumed, jobs.EventAbandoned, jobs.EventExpired, jobs.EventCompleted, jobs.EventTrashed,
-		jobs.EventRetried, jobs.EventParked:
-	default:
-		return
-	}
 	f.mu.Lock()
 	r := f.held[claimKey{event.Job, event.Token}]
 	if r == nil {

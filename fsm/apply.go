@@ -78,6 +78,7 @@ func (m *Machine) applyBatch(entries []Entry) (results [][]*v1.Result, changes *
 			return nil, nil, fmt.Errorf("entry %d: %w", entries[i].Index, err)
 		}
 	}
+	m.own.add(t.own) // before a watch can read their events
 	after, err := t.commit()
 	if err != nil {
 		return nil, nil, err

@@ -188,6 +188,9 @@ func (t *txn) finish(p *parting, how end, to jobs.State, kind jobs.EventKind) {
 	t.event(kind, p.job, jobs.Event{
 		Owner: p.owner, Token: p.job.Token, Outcome: p.job.Outcome, Reason: p.Reason,
 	})
+	if p.Recorded { // only the owner knows that
+		t.own = append(t.own, t.LastEvent)
+	}
 	if p.update == nil {
 		t.detach(p.job)
 	}

@@ -3,6 +3,10 @@ package fsm
 import (
 	"bytes"
 	"fmt"
+	"slices"
+	"sync"
+
+	"google.golang.org/protobuf/encoding/protowire"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -76,15 +80,20 @@ func (t *txn) trimEvents() {
 // means logbook.MaxPage. ErrCompacted if events after the
 // position are no longer kept. The zero position is before all events.
 func (m *Machine) Events(after jobs.Position, limit int) ([]jobs.Event, error) {
-	events, _, err := m.EventsOf("", after, limit)
+	events, _, err := m.EventsOf(&jobs.Watch{}, after, limit)
 	return events, err
 }
 
-// EventsOf is Events without those that do not name the owner, which costs a
-// look at their bytes: every conductor watches its own claims, among all that
-// happens. It also tells how far it has looked: after itself only if there is
-// no event at all. An event may name the owner otherwise than as its owner.
-func (m *Machine) EventsOf(owner string, after jobs.Position, limit int) (events []jobs.Event, reached jobs.Position, err error) {
+// EventsOf is Events without most of those that a watch does not select by their owner,
+// their kind or as endings by others. That costs a look at their bytes: every conductor
+// watches its own claims, among all that happens. It also tells how far it has looked: after
+// itself only if there is no event at all. An event may name the owner otherwise than as its
+// owner.
+func (m *Machine) EventsOf(watch *jobs.Watch, after jobs.Position, limit int) (events []jobs.Event, reached jobs.Position, err error) {
+	own := func(jobs.Position) bool { return false }
+	if watch.Others {
+		own = m.own.has
+	}
 	limit = pageSize(limit)
 	err = m.read(func(v *view) error {
 		present, err := v.ledgerOf()
@@ -94,15 +103,15 @@ func (m *Machine) EventsOf(owner string, after jobs.Position, limit int) (events
 		if before(after, present.Compacted) {
 			return fmt.Errorf("cannot watch: %w", &jobs.CompactedError{After: after, Since: present.Compacted})
 		}
-		events, reached = v.eventsAfter(after, limit, []byte(owner))
+		events, reached = v.eventsAfter(after, limit, watch, own)
 		return nil
 	})
 	return events, reached, err
 }
 
-func (v *view) eventsAfter(after jobs.Position, limit int, owner []byte) (events []jobs.Event, reached jobs.Position) {
+func (v *view) eventsAfter(after jobs.Position, limit int, watch *jobs.Watch, own func(jobs.Position) bool) (events []jobs.Event, reached jobs.Position) {
 	reached = after
-	size := 0
+	size, owner := 0, []byte(watch.Owner)
 	cursor := v.cursor(tableEvent)
 	for key, value := eventRowAt(cursor, after); key != nil; key, value = cursor.Next() {
 		all := eachEvent(key, value, func(position jobs.Position, value []byte) bool {
@@ -114,7 +123,8 @@ func (v *view) eventsAfter(after jobs.Position, limit int, owner []byte) (events
 			}
 			size += len(value)
 			reached = position
-			if !bytes.Contains(value, owner) {
+			switch {
+			case !bytes.Contains(value, owner), len(watch.Kinds) > 0 && !slices.Contains(watch.Kinds, kindOfEvent(value)), own(position):
 				return true
 			}
 			event := decode(value, &v1.Event{}, command.EventFromProto)
@@ -127,6 +137,65 @@ func (v *view) eventsAfter(after jobs.Position, limit int, owner []byte) (events
 		}
 	}
 	return events, reached
+}
+
+// kindOfEvent reads the kind of a stored event, and nothing else; empty where it has none.
+func kindOfEvent(event []byte) jobs.EventKind {
+	for len(event) > 0 {
+		number, wireType, size := protowire.ConsumeTag(event)
+		if size < 0 {
+			return ""
+		}
+		event = event[size:]
+		if number == kindField && wireType == protowire.BytesType {
+			kind, _ := protowire.ConsumeBytes(event)
+			return jobs.EventKind(kind)
+		}
+		if size = protowire.ConsumeFieldValue(number, wireType, event); size < 0 {
+			return ""
+		}
+		event = event[size:]
+	}
+	return ""
+}
+
+var kindField = (&v1.Event{}).ProtoReflect().Descriptor().Fields().ByName("kind").Number()
+
+// maxOwnEndings is how many endings are remembered as their owners' own: those of some
+// seconds, on a busy board. The event of one that is forgotten is sent to its owner.
+const maxOwnEndings = 4096
+
+// ownEndings are the positions of the latest events of endings that the claims' owners made
+// themselves. They are no part of the state: the events do not say it.
+type ownEndings struct {
+	mu        sync.RWMutex
+	positions []jobs.Position // in order
+}
+
+func (o *ownEndings) add(positions []jobs.Position) {
+	if len(positions) == 0 {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.positions) >= 2*maxOwnEndings {
+		o.positions = append(o.positions[:0], o.positions[len(o.positions)-maxOwnEndings:]...)
+	}
+	o.positions = append(o.positions, positions...)
+}
+
+func (o *ownEndings) has(position jobs.Position) bool {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	_, found := slices.BinarySearchFunc(o.positions, position, jobs.Position.Compare)
+	return found
+}
+
+// clear forgets all, before another state takes the place of the present one.
+func (o *ownEndings) clear() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.positions = nil
 }
 
 func before(a, b jobs.Position) bool { return a.Compare(b) < 0 }

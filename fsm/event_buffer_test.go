@@ -42,7 +42,7 @@ func TestEventsOfFullEntries(t *testing.T) {
 			after = want[at-1]
 		}
 		for _, limit := range []int{1, 7, 0} {
-			events, reached, err := r.EventsOf("", after, limit)
+			events, reached, err := r.EventsOf(&jobs.Watch{}, after, limit)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,10 +60,10 @@ func TestEventsOfFullEntries(t *testing.T) {
 			}
 		}
 	}
-	if none, reached, err := r.EventsOf("", want[len(want)-1], 0); err != nil || len(none) != 0 || reached != want[len(want)-1] {
+	if none, reached, err := r.EventsOf(&jobs.Watch{}, want[len(want)-1], 0); err != nil || len(none) != 0 || reached != want[len(want)-1] {
 		t.Errorf("after the last: %d events up to %v (%v)", len(none), reached, err)
 	}
-	if none, reached, err := r.EventsOf("nobody", jobs.Position{}, 0); err != nil || len(none) != 0 || reached != want[len(want)-1] {
+	if none, reached, err := r.EventsOf(&jobs.Watch{Owner: "nobody"}, jobs.Position{}, 0); err != nil || len(none) != 0 || reached != want[len(want)-1] {
 		t.Errorf("of nobody: %d events up to %v (%v)", len(none), reached, err)
 	}
 }

@@ -142,6 +142,8 @@ type Machine struct {
 	claimants    claimants
 	quotas       *quotas
 
+	own ownEndings
+
 	// mu guards which database is the present one.
 	mu       sync.RWMutex
 	database *tables.DB // nil once closed

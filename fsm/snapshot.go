@@ -144,6 +144,7 @@ func (m *Machine) Restore(r io.Reader) error {
 	if err := replaceFile(temporary, m.options.Path); err != nil {
 		return fmt.Errorf("cannot restore: %w", errors.Join(err, restored.Close(), removeIfThere(temporary)))
 	}
+	m.own.clear()
 	m.mu.Lock()
 	old := m.database
 	m.database = restored

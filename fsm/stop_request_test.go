@@ -456,7 +456,7 @@ func TestEventsOfOneOwner(t *testing.T) {
 		"ann": "session_opened , claimed a", "bob": "session_opened , claimed b", "eve": "",
 		"": "session_opened , session_opened , posted a, claimed a, posted b, claimed b, posted c",
 	} {
-		events, reached, err := r.EventsOf(owner, jobs.Position{}, 0)
+		events, reached, err := r.EventsOf(&jobs.Watch{Owner: owner}, jobs.Position{}, 0)
 		var told []string
 		for _, event := range events {
 			told = append(told, fmt.Sprint(event.Kind, " ", event.Name))
@@ -465,7 +465,38 @@ func TestEventsOfOneOwner(t *testing.T) {
 			t.Errorf("of %q, up to %v: %q, not %q (%v)", owner, reached, told, want, err)
 		}
 	}
-	if _, reached, err := r.EventsOf("ann", r.LastPosition(), 0); err != nil || reached != r.LastPosition() {
+	if _, reached, err := r.EventsOf(&jobs.Watch{Owner: "ann"}, r.LastPosition(), 0); err != nil || reached != r.LastPosition() {
 		t.Errorf("after the last event: up to %v (%v)", reached, err)
+	}
+}
+
+// TestEventsByOthers: an owner's own endings are left out, and forgotten in time.
+func TestEventsByOthers(t *testing.T) {
+	r := newRig(t)
+	r.ok(open("ann"))
+	end := func(name string, recorded bool) {
+		ending := success(name, r.claimed("ann", posting(name, "k")))
+		ending.Recorded = recorded
+		r.ok(consume(ending))
+	}
+	end("own", true)
+	end("by hand", false)
+	watch := &jobs.Watch{Owner: "ann", Kinds: []jobs.EventKind{jobs.EventCompleted}, Others: true}
+	told := func() (names []string) {
+		events, reached, err := r.EventsOf(watch, jobs.Position{}, 0)
+		if err != nil || reached != r.LastPosition() {
+			t.Fatal(reached, err)
+		}
+		for _, event := range events {
+			names = append(names, fmt.Sprint(event.Kind, " ", event.Name))
+		}
+		return names
+	}
+	if got := strings.Join(told(), ", "); got != "completed by hand" {
+		t.Errorf("by others: %q", got)
+	}
+	watch.Others = false
+	if got := strings.Join(told(), ", "); got != "completed own, completed by hand" {
+		t.Errorf("of all: %q", got)
 	}
 }

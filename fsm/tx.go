@@ -73,7 +73,8 @@ type txn struct {
 	counterCache *counterCache
 	claimants    claimants
 	quotas       *quotas
-	vacated      []schedules.ID // whose last unfinished job the present command has finished
+	own          []jobs.Position // see ownEndings
+	vacated      []schedules.ID  // whose last unfinished job the present command has finished
 
 	writes int // so far
 	begun  int // writes before the present entry

@@ -120,6 +120,9 @@ type Watch struct {
 	// Sessions asks for events of sessions and entities too, which are of no
 	// board and no job.
 	Sessions bool
+	// Others leaves out jobs that the owners of their claims have ended themselves, which
+	// is what an Ending that is Recorded says. A board may send the events of some.
+	Others bool
 
 	// Begin asks for an event of kind EventBegun before all others. List what was
 	// written before its position; the watch sends what comes after it.

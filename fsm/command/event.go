@@ -92,7 +92,7 @@ func knownEventKind(k jobs.EventKind) bool { return slices.Contains(jobs.EventKi
 func WatchToProto(w *jobs.Watch) *v1.WatchRequest {
 	message := &v1.WatchRequest{
 		Board: w.Board, Job: idText(w.Job.UUID), Flows: w.Flows, Owner: w.Owner, Boards: slices.Clone(w.Boards),
-		JobKind: w.JobKind, Key: w.Key, Tags: slices.Clone(w.Tags), Sessions: w.Sessions,
+		JobKind: w.JobKind, Key: w.Key, Tags: slices.Clone(w.Tags), Sessions: w.Sessions, Others: w.Others,
 	}
 	if w.After != nil {
 		message.After = PositionToProto(*w.After)
@@ -109,7 +109,7 @@ func WatchFromProto(message *v1.WatchRequest) (jobs.Watch, error) {
 	w := jobs.Watch{
 		Board: message.GetBoard(), Job: jobs.JobID{UUID: r.id("watch job", message.GetJob())}, Flows: message.GetFlows(),
 		Owner: message.GetOwner(), Boards: slices.Clone(message.GetBoards()), JobKind: message.GetJobKind(),
-		Key: message.GetKey(), Tags: slices.Clone(message.GetTags()), Sessions: message.GetSessions(),
+		Key: message.GetKey(), Tags: slices.Clone(message.GetTags()), Sessions: message.GetSessions(), Others: message.GetOthers(),
 	}
 	if message.GetAfter() != nil {
 		after := PositionFromProto(message.GetAfter())

@@ -499,6 +499,7 @@ var watches = rapid.Custom(func(t *rapid.T) jobs.Watch {
 		Key:      rapid.String().Draw(t, "key"),
 		Tags:     list(rapid.String()).Draw(t, "tags"),
 		Sessions: rapid.Bool().Draw(t, "sessions"),
+		Others:   rapid.Bool().Draw(t, "others"),
 	}
 })
 

@@ -84,7 +84,7 @@ func (s *watchService) tell(ctx context.Context, send sender, wanted *jobs.Watch
 	}
 	for {
 		more := s.polls.nextEvents() // before the look, so that nothing is missed between
-		events, reached, err := s.machine.EventsOf(wanted.Owner, position, eventsAtOnce)
+		events, reached, err := s.machine.EventsOf(wanted, position, eventsAtOnce)
 		if err != nil {
 			return err
 		}

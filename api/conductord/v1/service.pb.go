@@ -1357,6 +1357,7 @@ type WatchRequest struct {
 	Key           string                 `protobuf:"bytes,9,opt,name=key,proto3" json:"key,omitempty"`
 	Tags          []string               `protobuf:"bytes,10,rep,name=tags,proto3" json:"tags,omitempty"`          // all of them
 	Sessions      bool                   `protobuf:"varint,11,opt,name=sessions,proto3" json:"sessions,omitempty"` // also sessions and entities, as they come and go
+	Others        bool                   `protobuf:"varint,12,opt,name=others,proto3" json:"others,omitempty"`     // not the latest jobs that owners have ended themselves, as "recorded" in the ending says
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1464,6 +1465,13 @@ func (x *WatchRequest) GetTags() []string {
 func (x *WatchRequest) GetSessions() bool {
 	if x != nil {
 		return x.Sessions
+	}
+	return false
+}
+
+func (x *WatchRequest) GetOthers() bool {
+	if x != nil {
+		return x.Others
 	}
 	return false
 }
@@ -6933,7 +6941,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x05lines\x18\x01 \x03(\v2\x16.conductord.v1.LogLineR\x05lines\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\x12\x18\n" +
 	"\arunning\x18\x03 \x01(\bR\arunning\x12\x12\n" +
-	"\x04node\x18\x04 \x01(\tR\x04node\"\x9c\x02\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node\"\xb4\x02\n" +
 	"\fWatchRequest\x12-\n" +
 	"\x05after\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\x05after\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x10\n" +
@@ -6946,7 +6954,8 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x03key\x18\t \x01(\tR\x03key\x12\x12\n" +
 	"\x04tags\x18\n" +
 	" \x03(\tR\x04tags\x12\x1a\n" +
-	"\bsessions\x18\v \x01(\bR\bsessions\"r\n" +
+	"\bsessions\x18\v \x01(\bR\bsessions\x12\x16\n" +
+	"\x06others\x18\f \x01(\bR\x06others\"r\n" +
 	"\rWatchResponse\x12,\n" +
 	"\x06events\x18\x01 \x03(\v2\x14.conductord.v1.EventR\x06events\x123\n" +
 	"\bposition\x18\x02 \x01(\v2\x17.conductord.v1.PositionR\bposition\"A\n" +
