@@ -60,7 +60,8 @@ func (s FlowState) Move(to FlowState) error { return checkMove("flow", flowMoves
 //	by an Intervention only:  pending, failure, reverted, revert_failure, ignore ──► success
 //	                          revert_failure ──► reverted    revert_failure, success ──► pending
 //
-// From running to pending is a step's own retry: the attempt has failed and is
+// From pending to success, without an intervention, is an execution whose mark and
+// end are one change. From running to pending is a step's own retry: the attempt has failed and is
 // recorded, the next one is due. From running to reverting happens on a resume,
 // when the outcome of the execution is not known. From pending to reverting, which
 // the diagram leaves out, is a step that waited to be tried again when its

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/logbook"
@@ -97,6 +98,9 @@ func (a *auditor) attempt(number int, attempt *logbook.Attempt, token logbook.To
 	atom, name := &a.atoms[number], a.plan.Step(number).Name()
 	if attempt.Ended() {
 		if attempt.Action == logbook.ActionExecute {
+			if attempt.Number == atom.attempts[attempt.Action]+1 {
+				a.markAndEnd(number, *attempt, token)
+			}
 			atom.recorded = attempt.Failure == nil
 		} else if attempt.Number == atom.attempts[attempt.Action]+1 {
 			a.mayUndo(number) // one that does nothing begins and ends at once
@@ -133,6 +137,15 @@ func (a *auditor) attempt(number int, attempt *logbook.Attempt, token logbook.To
 			a.fault("%s is executed while %s, which it waits for, is %s", name, a.plan.Step(before).Name(), state)
 		}
 	}
+}
+
+// markAndEnd checks an execution that one change says all of.
+func (a *auditor) markAndEnd(number int, attempt logbook.Attempt, token logbook.Token) {
+	if attempt.Failure != nil {
+		a.fault("%s has failed and was never recorded as running", a.plan.Step(number).Name())
+	}
+	attempt.EndedAt = time.Time{}
+	a.attempt(number, &attempt, token)
 }
 
 // isMissing: the step stands in an instance of an each that was ignored, and

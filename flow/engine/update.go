@@ -181,8 +181,8 @@ func (b *builder) change(step int, change logbook.AtomChange, was logbook.AtomSt
 	b.bytes += size
 	number := b.sequence + 1 // of the current update; never 0, which marks no place
 	if last := b.last[step]; last.sequence == number {
-		if earlier := &b.current.Atoms[last.index]; earlier.State == "" && len(earlier.Attempts) == 0 {
-			// Only the intention was changed so far: one change says both.
+		earlier := &b.current.Atoms[last.index]
+		if earlier.State == "" && len(earlier.Attempts) == 0 || succeeds(earlier, &change) {
 			absorb(earlier, change)
 			return
 		}
@@ -194,7 +194,15 @@ func (b *builder) change(step int, change logbook.AtomChange, was logbook.AtomSt
 	b.current.Atoms = append(b.current.Atoms, change)
 }
 
-// absorb merges a change into an earlier one that has neither state nor attempts.
+// succeeds reports whether a change is the success of the execution that an earlier one
+// has marked. A failure is not: no step fails that the record has not running.
+func succeeds(mark, end *logbook.AtomChange) bool {
+	return mark.State == logbook.AtomRunning && end.State == logbook.AtomSuccess && len(mark.Attempts) == 1 && len(end.Attempts) == 1 &&
+		mark.Attempts[0].Number == end.Attempts[0].Number
+}
+
+// absorb merges a change into an earlier one that it supersedes: one that has changed only
+// the intention, or is the mark of an execution that has succeeded since.
 func absorb(earlier *logbook.AtomChange, change logbook.AtomChange) {
 	change.Kind, change.Version = earlier.Kind, earlier.Version
 	if change.Intention == "" {
