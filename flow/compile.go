@@ -351,9 +351,9 @@ func (c *compiler) gate(before []int32) []int32 {
 
 func (c *compiler) vertex(step *Step, before []int32) int32 {
 	id := int32(len(c.vertices))
-	if step != nil && step.atMostOnce && len(c.open) > 0 {
-		c.fault(ErrInvalid, "step %q is to run at most once, and stands under retry %q, which could run it again",
-			step.name, c.vertices[c.spans[c.open[len(c.open)-1]].from].name)
+	if step != nil && (step.atMostOnce || step.repeatable) && len(c.open) > 0 {
+		c.fault(ErrInvalid, "step %q is %s, and stands under retry %q, which could run it again", step.name,
+			map[bool]string{true: "to run at most once", false: "repeatable"}[step.atMostOnce], c.vertices[c.spans[c.open[len(c.open)-1]].from].name)
 	}
 	if step != nil && c.takeover == UndoLast {
 		c.plan.undoLast[step.name] = true

@@ -125,6 +125,9 @@ func (p *Plan) describe(number int) string {
 	if step.uninterruptible {
 		note("never interrupted")
 	}
+	if step.repeatable {
+		note("repeatable")
+	}
 	if step.remark != "" {
 		notes = append(notes, step.remark)
 	}

@@ -41,6 +41,7 @@ type Step struct {
 	retry           Backoff
 	atMostOnce      bool
 	uninterruptible bool
+	repeatable      bool
 	waitAtMost      time.Duration
 	concurrency     concurrency
 	priority        int
@@ -209,6 +210,15 @@ func AtMostOnce() StepOption { return stepOption(func(s *Step) { s.atMostOnce = 
 // interrupted.
 func Uninterruptible() StepOption { return stepOption(func(s *Step) { s.uninterruptible = true }) }
 
+// Repeatable says that executing the step again after a crash, with other inputs, does no harm.
+// Then its first attempt need not wait until its mark and the results before it are durable: a
+// flow of quick steps has fewer rounds of the cluster. After a crash the record may not show that
+// the step ran. Then the steps before it run again, and may give it other values, with the same
+// Call.Key, or a decider may leave it out. A step with a revert, that runs at most once, is tried
+// again or stands under a retry cannot be repeatable. One with a version, or on a worker, waits
+// all the same.
+func Repeatable() StepOption { return stepOption(func(s *Step) { s.repeatable = true }) }
+
 // Version marks the step's meaning. Code with another version refuses a flow in which the step
 // has begun.
 func Version(version string) Option { return option(func(s *Step) { s.version = version }) }
@@ -312,6 +322,9 @@ func (s *Step) AtMostOnce() bool { return s.atMostOnce }
 // Uninterruptible reports whether an execution is never interrupted.
 func (s *Step) Uninterruptible() bool { return s.uninterruptible }
 
+// Repeatable reports whether the step has the option of that name.
+func (s *Step) Repeatable() bool { return s.repeatable }
+
 // Version is the version given by the option of that name.
 func (s *Step) Version() string { return s.version }
 
@@ -376,6 +389,7 @@ func (s *Step) check() {
 	if s.atMostOnce && s.retry.Attempts > 1 {
 		s.fault("it is to run at most once, and to be tried %d times", s.retry.Attempts)
 	}
+	s.checkRepeatable()
 	if err := s.retry.Check("retry"); err != nil {
 		s.fault("%w", err)
 	}
@@ -385,6 +399,19 @@ func (s *Step) check() {
 	s.checkInjected()
 	s.checkConcurrency()
 	s.checkPriority()
+}
+
+// checkRepeatable refuses what relies on a record of every execution.
+func (s *Step) checkRepeatable() {
+	if _, reverts := s.Reverter(); reverts && s.repeatable {
+		s.fault("it is repeatable and has a revert; after a crash nobody would know that it must be undone")
+	}
+	if s.repeatable && s.atMostOnce {
+		s.fault("it is repeatable, and is to run at most once")
+	}
+	if s.repeatable && s.retry.Attempts > 1 {
+		s.fault("it is repeatable, and is to be tried %d times; a crash would give it more tries", s.retry.Attempts)
+	}
 }
 
 func (s *Step) checkTask() {

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"runtime"
 	"time"
 
 	"github.com/conductord/conductord/logbook"
@@ -100,42 +99,6 @@ func (a *missingMarks) write(b *builder) {
 	b.flow(logbook.FlowRunning, nil, a.now)
 	for _, change := range a.changes {
 		b.add(change, a.now)
-	}
-}
-
-// startUnmarked starts the first steps of a flow that need not wait for their marks,
-// and returns the others. If there are no others and a step has ended already, it
-// takes the reports, so that they share an update with the marks; then ended is true.
-//
-// All marks must be in the first update. The next owner relies on that: it finds all
-// of them recorded, or nothing.
-func (l *loop) startUnmarked(starts []start) (rest []start, ended bool, err error) {
-	unmarked := l.unmarked
-	l.unmarked = nil
-	if len(unmarked) == 0 || !l.core.out.isFirst() {
-		return starts, false, nil
-	}
-	for _, s := range starts {
-		if s.call.Action != logbook.ActionExecute || s.call.Attempt != 1 || !unmarked[s.call.Step] {
-			rest = append(rest, s)
-			continue
-		}
-		l.startedUnmarked = true
-		l.inFlight++
-		go l.perform(l.ready(s), s)
-	}
-	if len(rest) > 0 || l.inFlight == 0 {
-		return rest, false, nil
-	}
-	// Gosched lets a step that never blocks end and report now, which saves an update.
-	// There is no condition to wait for instead: a step may also run for hours.
-	runtime.Gosched()
-	select {
-	case r := <-l.reports:
-		l.now = l.options.Now()
-		return nil, true, l.takeReports(r)
-	default:
-		return nil, false, nil
 	}
 }
 

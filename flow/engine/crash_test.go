@@ -241,6 +241,9 @@ func (w *world) drawStep(rt *rapid.T) *flow.Step {
 	} else if rapid.IntRange(0, 5).Draw(rt, "once") == 0 {
 		task.once, w.once, attempts = true, true, 1
 		options = append(options, flow.AtMostOnce())
+	} else if rapid.IntRange(0, 2).Draw(rt, "repeatable") == 0 {
+		task.repeatable, attempts = true, 1
+		options = append(options, flow.Repeatable())
 	}
 	if !task.once {
 		task.asks = rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "asks")
@@ -252,11 +255,14 @@ func (w *world) drawStep(rt *rapid.T) *flow.Step {
 	task.undoAsks = rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "undo asks")
 	task.length = rapid.IntRange(0, 3).Draw(rt, "length")
 	task.fail = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, 99}).Draw(rt, "fail")
+	if task.repeatable && task.fail > 0 {
+		task.fail = 99 // or an execution after a crash would succeed
+	}
 	task.undoFail = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, 99}).Draw(rt, "undo fail")
 	w.fails = w.fails || task.fail >= attempts
 	options = append(options, flow.Provides("r"+task.name), flow.Requires("input"),
 		flow.Retry(flow.Backoff{Attempts: attempts, Delay: time.Duration(rapid.IntRange(0, 1).Draw(rt, "delay")) * time.Microsecond}))
-	if rapid.IntRange(0, 3).Draw(rt, "no undo") == 0 {
+	if task.repeatable || rapid.IntRange(0, 3).Draw(rt, "no undo") == 0 {
 		return flow.NewStep(task.name, task, options...)
 	}
 	w.broken = w.broken || task.undoFail >= attempts
@@ -539,10 +545,17 @@ func (w *world) allow(call *flow.Call) {
 		}
 		return ""
 	}
-	number, _ := plan.Find(call.Step)
+	number, found := plan.Find(call.Step)
+	if step, ok := plan.Instantiated(call.Step); !found && ok && step.Repeatable() && call.Attempt == 1 {
+		return // its each runs ahead too
+	}
 	var faults []error
 	if call.Action == logbook.ActionExecute {
-		if own := state(number); own != logbook.AtomRunning && (own != "" || call.Attempt != 1 || !mayBeUnmarked(&detail, w.early, call.Step)) {
+		own := state(number)
+		if own == "" && call.Attempt == 1 && plan.Step(number).Repeatable() {
+			return // it runs ahead of all that led to it
+		}
+		if own != logbook.AtomRunning && (own != "" || call.Attempt != 1 || !mayBeUnmarked(&detail, w.early, call.Step)) {
 			faults = append(faults, fmt.Errorf("step %s is executed while it is %s", call.Step, own))
 		}
 		for _, step := range plan.Predecessors(number) {
@@ -574,6 +587,7 @@ type drawnTask struct {
 	asks, undoAsks int
 	says           bool // how far it is, for so long that it is recorded on the way
 	once, undo     bool
+	repeatable     bool
 	rounds         int
 	length         int    // of its list, with that of the round
 	value          string // the name of the retry's, under which it stands

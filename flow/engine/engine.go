@@ -17,6 +17,7 @@
 //     outcome was not recorded is: side effects happen at least once.
 //   - An attempt begins only after its mark, and the outcomes that led to it,
 //     are durable: an effect that a crash makes the engine forget cannot exist.
+//     A flow.Repeatable step is an exception: see mayRunAhead.
 //     The first steps of a flow may be an exception: see Options.Begins. If such
 //     a flow has Begun and nothing of it is recorded, the next run records these
 //     steps as running before it does anything else.
@@ -272,6 +273,7 @@ func Run(ctx context.Context, options Options) (End, error) {
 	missing.write(c.out)
 	c.takenOver = work == nil && isTakenOver(&options)
 	l := newLoop(ctx, &options, c)
+	l.ahead = newAhead(&options, work != nil)
 	end, err := l.run()
 	if err != nil {
 		return End{Unrecorded: l.startedUnmarked}, fmt.Errorf("cannot go on with flow %s: %w", options.Detail.ID, err)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pgregory.net/rapid"
@@ -308,7 +309,11 @@ func (d *drawing) step() *flow.Step {
 		d.has("progress")
 	}
 	d.failures(a)
-	a.undo = !d.oneIn(4, "no revert")
+	if a.repeatable = len(d.retries) == 0 && !a.once && a.attempts == 1 && d.oneIn(2, "repeatable"); a.repeatable {
+		d.has("repeatable")
+		options = append(options, flow.Repeatable())
+	}
+	a.undo = !a.repeatable && !d.oneIn(4, "no revert")
 	d.undoing(a)
 	options = append(options, d.bounds(a)...)
 	d.notes = append(d.notes, a.String())
@@ -398,6 +403,8 @@ type actors struct {
 	running map[string]int  // by key
 	early   map[string]bool // steps that may begin before their mark
 	faults  []error
+
+	ranAhead atomic.Bool // some step that is repeatable
 }
 
 // drawnAtOnce is how many steps of one key may run at once.
@@ -440,6 +447,8 @@ type actor struct {
 	key      string
 	says     bool // how far it is
 
+	repeatable bool
+
 	flaw       string
 	fails      int // so many recorded failures in a round
 	level, bad int // in so many rounds of the retry of that level; 0: in all
@@ -481,6 +490,9 @@ func (a *actor) begin(call *flow.Call, want logbook.AtomState) *logbook.AtomDeta
 			w.fault("%s %d of step %s is called while it is recorded as %s", call.Action, call.Attempt, call.Step, dump(detail))
 		}
 	case unmarked:
+		atom = &logbook.AtomDetail{}
+	case a.repeatable && call.Attempt == 1:
+		w.ranAhead.Store(true)
 		atom = &logbook.AtomDetail{}
 	default:
 		w.fault("step %s is called, and the record does not know of it", call.Step)

@@ -91,6 +91,7 @@ var least = map[string]int{
 	"tried again": 6, "undone at the second try": 1, "at most once": 5, "at most once, and cut off": 3,
 	"deadline": 85, "deadline passes": 6, "execute says not yet": 40, "revert says not yet": 20,
 	"ends success": 45, "ends reverted": 90, "ends failure": 5, "crashed": 160, "crashed twice": 160, "suspended": 150, "cancelled": 100,
+	"repeatable": 35, "runs ahead": 10,
 	"undone at a takeover": 15, "taken up without a record": 80, "begun without a record, and crashed": 16,
 }
 
@@ -179,6 +180,9 @@ func (c *trial) explore(rt *rapid.T) map[string]bool {
 	for range 4 {
 		c.like(rt, whole, c.series(rt, []mishap{c.strike("suspend"), c.strike("crash"), c.strike("suspend")}))
 		c.series(rt, []mishap{c.strike("cancel"), c.strike("crash"), c.strike("suspend")})
+	}
+	if c.world.ranAhead.Load() {
+		c.has("runs ahead")
 	}
 	return c.features
 }

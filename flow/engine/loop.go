@@ -40,13 +40,14 @@ type loop struct {
 	attempts        map[string]*interruptible // of those in flight and held, by step
 	interrupting    bool                      // Options.Interrupt has asked for it
 	grace           time.Duration             // of interrupted executions
-	unmarked        map[string]bool           // steps that may start before their marks are durable
+	unmarked        map[string]bool           // first steps that may start before their marks are durable
 	startedUnmarked bool                      // one of them has started
 	abandoned       atomic.Bool               // the attempts in flight are not waited for any more
 
-	unacknowledged queue[<-chan error] // updates that are not durable yet, oldest first
-	acknowledged   uint64              // updates before those
+	unacknowledged queue[pendingUpdate] // oldest first
+	acknowledged   uint64               // updates before those
 	recorded       uint64
+	ahead          ahead
 	held           queue[heldStart] // in the order of their updates
 }
 
@@ -114,19 +115,21 @@ func (l *loop) drive() (End, error) {
 			return end, err
 		}
 		l.takeProgress()
-		starts, begun, err := l.startUnmarked(starts)
+		starts, ended, err := l.startEarly(starts)
+		if err == nil && !ended && !l.lingers(starts) {
+			l.record(l.core.out.take())
+		}
+		if err == nil {
+			err = l.acknowledgeReady()
+		}
 		if err != nil {
-			return End{}, l.abort(err)
-		}
-		if begun {
-			continue
-		}
-		l.record(l.core.out.take())
-		if err := l.acknowledgeReady(); err != nil {
 			for _, s := range starts {
 				s.permit.release()
 			}
 			return End{}, l.abort(err)
+		}
+		if ended {
+			continue
 		}
 		for _, s := range starts {
 			l.launch(s)
@@ -189,14 +192,24 @@ func (l *loop) revertCause() (cause *logbook.Failure, err error) {
 }
 
 func (l *loop) record(updates []logbook.Update) {
-	for _, update := range updates {
-		l.unacknowledged.push(l.options.Journal.Record(update))
+	since := l.ahead.since
+	if since.IsZero() {
+		since = l.now
+	}
+	l.ahead.since, l.ahead.until = time.Time{}, time.Time{}
+	for i := range updates {
+		u := pendingUpdate{durable: l.options.Journal.Record(updates[i]), since: since, bytes: UpdateSize(&updates[i])}
+		l.unacknowledged.push(u)
+		l.ahead.bytes += u.bytes
 		l.recorded++
+	}
+	if l.ahead.waiting && len(updates) > 0 {
+		l.ahead.waiting, l.ahead.after = false, l.recorded
 	}
 }
 
 // launch starts an attempt, or holds it until all updates up to its own mark are
-// durable; only startUnmarked makes exceptions. An effect without a mark would never
+// durable; only startEarly makes exceptions. An effect without a mark would never
 // be undone. And if a revert began before the failure behind it is durable, a crash
 // could lose the failure: then the flow would go on to succeed with work undone.
 func (l *loop) launch(s start) {
@@ -214,7 +227,7 @@ func (l *loop) wait() error {
 	reports := l.reports
 	var acknowledgement <-chan error
 	if l.unacknowledged.len() > 0 {
-		acknowledgement = l.unacknowledged.first()
+		acknowledgement = l.unacknowledged.first().durable
 	}
 	marks := l.marks.asked
 	if l.unacknowledged.len() >= maxUnacknowledged {
@@ -277,8 +290,10 @@ func (l *loop) takeProgress() {
 // nextDue is when the loop must wake without an event; false: never.
 func (l *loop) nextDue() (time.Time, bool) {
 	at, ok := l.core.nextDue()
-	if !l.progressDue.IsZero() && (!ok || l.progressDue.Before(at)) {
-		return l.progressDue, true
+	for _, due := range [...]time.Time{l.progressDue, l.ahead.until} {
+		if !due.IsZero() && (!ok || due.Before(at)) {
+			at, ok = due, true
+		}
 	}
 	return at, ok
 }
@@ -309,7 +324,7 @@ func (l *loop) takeReports(r report) error {
 func (l *loop) acknowledgeReady() error {
 	for l.unacknowledged.len() > 0 {
 		select {
-		case err := <-l.unacknowledged.first():
+		case err := <-l.unacknowledged.first().durable:
 			if err := l.acknowledge(err); err != nil {
 				return err
 			}
@@ -326,7 +341,8 @@ func (l *loop) acknowledge(err error) error {
 	if err != nil {
 		return fmt.Errorf("cannot record: %w", err)
 	}
-	l.unacknowledged.pop()
+	durable, _ := l.unacknowledged.pop()
+	l.ahead.bytes -= durable.bytes
 	l.acknowledged++
 	l.marks.acknowledge(l.acknowledged)
 	for l.held.len() > 0 && l.held.first().after <= l.acknowledged {
@@ -360,7 +376,7 @@ func (l *loop) conclude(end End) (End, error) {
 	}
 	for l.unacknowledged.len() > 0 {
 		select {
-		case err := <-l.unacknowledged.first():
+		case err := <-l.unacknowledged.first().durable:
 			if err := l.acknowledge(err); err != nil {
 				return End{}, err
 			}

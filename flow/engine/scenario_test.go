@@ -400,6 +400,7 @@ func (a *answers) OnFailure(*flow.History) flow.Decision {
 //	retry=N,D   tried N times, a delay apart
 //	noundo      it has no revert
 //	once        at most once
+//	repeatable  may run ahead of its record
 //	permanent   its failures are permanent
 //	takes=D     each execution takes so long
 //	timeout=D   and may take so long
@@ -436,6 +437,8 @@ func (s *scenario) parseStep(words []string) *flow.Step {
 			undo = false
 		case "steady":
 			options = append(options, flow.Uninterruptible())
+		case "repeatable":
+			options = append(options, flow.Repeatable())
 		case "once":
 			options = append(options, flow.AtMostOnce())
 		case "version":

@@ -276,6 +276,9 @@ func (b *builder) node(s *Step) flow.Node {
 	if s.Uninterruptible {
 		options = append(options, flow.Uninterruptible())
 	}
+	if s.Repeatable {
+		options = append(options, flow.Repeatable())
+	}
 	return flow.NewStep(s.Name, b.task(s), options...)
 }
 

@@ -28,6 +28,7 @@
 //	argv     = ["--in={where}"]    # arguments on the command line, besides those on stdin
 //	at_most_once = true            # never started twice, even after a crash
 //	uninterruptible = true         # finishes when its flow is undone or suspended meanwhile
+//	repeatable = false             # true: may run again after a crash, with other inputs
 //	version  = "2"
 //
 // A step that has steps of its own is a flow within the flow: it has a name,
@@ -145,8 +146,10 @@ type Step struct {
 	Retry      *Backoff    `json:"retry,omitempty"`
 	AtMostOnce bool        `json:"at_most_once,omitempty"`
 	// Uninterruptible lets the step finish when its flow is undone or suspended meanwhile.
-	Uninterruptible bool   `json:"uninterruptible,omitempty"`
-	Version         string `json:"version,omitempty"`
+	Uninterruptible bool `json:"uninterruptible,omitempty"`
+	// Repeatable lets the step start before what led to it is durable: see flow.Repeatable.
+	Repeatable bool   `json:"repeatable,omitempty"`
+	Version    string `json:"version,omitempty"`
 	// WaitAtMost bounds how long an attempt may say "not yet".
 	WaitAtMost  Duration     `json:"wait_at_most,omitzero"`
 	Concurrency *Concurrency `json:"concurrency,omitempty"`

@@ -156,7 +156,7 @@ func elsewhere(t *table) map[string]string {
 	}
 	keys := map[string]string{}
 	for _, key := range []string{
-		"handler", "revert", "worker", "worker_labels", "no_worker_timeout", "requires", "optional", "inject", "argv", "provides", "timeout", "deadline", "at_most_once", "uninterruptible", "wait_at_most", "concurrency", "priority", "version",
+		"handler", "revert", "worker", "worker_labels", "no_worker_timeout", "requires", "optional", "inject", "argv", "provides", "timeout", "deadline", "at_most_once", "uninterruptible", "repeatable", "wait_at_most", "concurrency", "priority", "version",
 	} {
 		keys[key] = "this is " + shape + " have that"
 	}
@@ -196,6 +196,7 @@ func (r *reader) work(t *table, s *Step) {
 	s.Retry = r.retry(t)
 	s.AtMostOnce = t.truth("at_most_once")
 	s.Uninterruptible = t.truth("uninterruptible")
+	s.Repeatable = t.truth("repeatable")
 	if s.AtMostOnce && s.Retry != nil && s.Retry.Attempts > 1 {
 		t.fault("retry", "a step that runs at most once cannot be tried again")
 	}

@@ -62,7 +62,7 @@ var guards = []guard{
 		pkg: "raftboard/node", test: "TestHangingDiskCostsTheLeadership",
 	},
 	{
-		name: "first marks", holds: "no step begins before its mark is durable",
+		name: "first marks", holds: "no step begins before its mark is durable, unless it may run ahead",
 		file: "flow/engine/loop.go", keep: "if l.acknowledged < l.recorded {", remove: "if false {",
 		pkg: "flow/engine", test: "TestStepsWaitForTheirMarks",
 	},
