@@ -30,6 +30,17 @@ func openFlow(ctx context.Context, at *place, load measure.Load) (*doing, error)
 	return openFlows(ctx, at, load, flowKind, flow.Func("first", nothing), flow.Func("second", nothing), flow.Func("third", nothing))
 }
 
+// openLine is openFlow with so many steps, which have options.
+func openLine(length int, options ...flow.StepOption) func(context.Context, *place, measure.Load) (*doing, error) {
+	return func(ctx context.Context, at *place, load measure.Load) (*doing, error) {
+		steps := make([]flow.Node, length)
+		for i := range steps {
+			steps[i] = flow.Func(fmt.Sprintf("step-%d", i), nothing, options...)
+		}
+		return openFlows(ctx, at, load, flowKind, steps...)
+	}
+}
+
 // openFlows posts jobs with a flow of steps, one after the other, and waits for each.
 func openFlows(ctx context.Context, at *place, load measure.Load, kind string, steps ...flow.Node) (*doing, error) {
 	stop, err := startConductor(ctx, at.dial, kind, load.Callers, func(json.RawMessage) (*flow.Flow, error) {

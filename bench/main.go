@@ -95,6 +95,9 @@ func measureAll(ctx context.Context, o options, out io.Writer) (err error) {
 	if ctx.Err() == nil && b.o.chosen[workersName] {
 		b.workers(ctx)
 	}
+	if ctx.Err() == nil && b.o.chosen[aheadName] {
+		b.repeatable(ctx)
+	}
 	if o.Fill > 0 {
 		b.amongMany(ctx)
 	}

@@ -94,6 +94,7 @@ const (
 	hostileName  = "hostile"
 	guardedName  = "guarded"
 	workersName  = "workers"
+	aheadName    = "repeatable"
 )
 
 // names are all that can be asked for.
@@ -105,7 +106,7 @@ func names() []string {
 	for _, w := range works() {
 		all = append(all, fillPrefix+w.name)
 	}
-	return append(all, idleName, hostileName, guardedName, workersName, memoryName, backupName, replaceName, snapshotName, restartName)
+	return append(all, idleName, hostileName, guardedName, workersName, aheadName, memoryName, backupName, replaceName, snapshotName, restartName)
 }
 
 // wanted are the names of the works to do.

@@ -19,47 +19,68 @@ const (
 )
 
 // workers measures the price of a step worker: flows of three steps that do nothing, done by a worker,
-// against the same flows done by the conductor, in turns.
+// against the same flows done by the conductor.
 func (b *bench) workers(ctx context.Context) {
+	b.inTurns(ctx, contest{name: "steps of workers", against: "steps in the conductor", steps: flowSteps,
+		sides: [2]work{{name: "conductor", open: openFlow}, {name: "worker", open: openWorkerFlow}}})
+}
+
+// repeatable measures what a line of steps gains that run ahead of their record: against the same steps
+// that wait for it.
+func (b *bench) repeatable(ctx context.Context) {
+	for _, steps := range []int{flowSteps, 10} {
+		b.inTurns(ctx, contest{name: fmt.Sprintf("%d repeatable steps", steps), against: "steps that wait", steps: steps,
+			sides: [2]work{{name: "waits", open: openLine(steps)}, {name: "ahead", open: openLine(steps, flow.Repeatable())}}})
+	}
+}
+
+// contest is two ways to run a flow of so many steps.
+type contest struct {
+	name, against string
+	steps         int
+	sides         [2]work
+}
+
+// inTurns compares the second side of a contest with the first, on a cluster of its own.
+func (b *bench) inTurns(ctx context.Context, o contest) {
 	dir := b.place()
 	defer func() { _ = os.RemoveAll(dir) }()
 	c, err := startCluster(ctx, b.o.binary, dir, b.o.LogStores[0])
 	if err != nil {
-		b.report.fail("the cluster for workers: %v", err)
+		b.report.fail("the cluster for %s: %v", o.name, err)
 		return
 	}
 	defer c.close()
 	for _, callers := range []int{1, 16, 64} {
-		if err := b.workersOf(ctx, c, callers); err != nil {
-			b.report.fail("workers, %d in flight: %v", callers, err)
+		if err := b.turnsOf(ctx, c, o, callers); err != nil {
+			b.report.fail("%s, %d in flight: %v", o.name, callers, err)
 			return
 		}
 	}
 }
 
-func (b *bench) workersOf(ctx context.Context, c *cluster, callers int) error {
+func (b *bench) turnsOf(ctx context.Context, c *cluster, o contest, callers int) error {
 	load := measure.Load{Callers: callers, PerCall: 1, Warm: b.o.Warm, Window: b.o.Window}
-	sides := []work{{name: "conductor", open: openFlow}, {name: "worker", open: openWorkerFlow}}
 	var rates, ratios, entries, commands []float64
 	for number := range b.o.Pairs {
 		var pair [2]side
-		for turn := range sides {
+		for turn := range o.sides {
 			i := (turn + number) % 2
 			var err error
-			if pair[i], err = c.measure(ctx, sides[i], load, false); err != nil {
+			if pair[i], err = c.measure(ctx, o.sides[i], load, false); err != nil {
 				return err
 			}
 		}
-		rates = append(rates, pair[1].PerSecond*flowSteps)
+		rates = append(rates, pair[1].PerSecond*float64(o.steps))
 		ratios = append(ratios, pair[1].PerSecond/pair[0].PerSecond)
 		entries = append(entries, pair[1].Cost.Entries-pair[0].Cost.Entries)
 		commands = append(commands, pair[1].Cost.Commands-pair[0].Cost.Commands)
 	}
-	name := fmt.Sprintf("steps of workers, %d flows in flight", callers)
+	name := fmt.Sprintf("%s, %d flows in flight", o.name, callers)
 	b.report.figure(name, "steps/s", nil, rates...)
-	b.report.figure(name+", against steps in the conductor", "of the rate", nil, ratios...)
-	b.report.figure(name+", beyond the conductor's", "commands a flow", nil, commands...)
-	b.report.figure(name+", beyond the conductor's", "entries a flow", nil, entries...)
+	b.report.figure(name+", against "+o.against, "of the rate", nil, ratios...)
+	b.report.figure(name+", beyond "+o.against, "commands a flow", nil, commands...)
+	b.report.figure(name+", beyond "+o.against, "entries a flow", nil, entries...)
 	return nil
 }
 
