@@ -109,7 +109,7 @@ func differences(whole, crashed *Trace) []error {
 // the record, and was not undone.
 func repeated(updates []logbook.Update) []string {
 	var steps []string
-	recorded := make(map[string]bool)
+	recorded, begun := make(map[string]bool), make(map[string]int)
 	for i := range updates {
 		for _, change := range updates[i].Atoms {
 			switch change.State {
@@ -117,13 +117,13 @@ func repeated(updates []logbook.Update) []string {
 				recorded[change.Name] = false
 			}
 			for _, attempt := range change.Attempts {
-				switch {
-				case attempt.Action != logbook.ActionExecute:
-				case attempt.Ended():
-					recorded[change.Name] = attempt.Failure == nil
-				case recorded[change.Name]:
+				if attempt.Action != logbook.ActionExecute {
+					continue
+				}
+				if recorded[change.Name] && attempt.Number > begun[change.Name] {
 					steps = append(steps, change.Name)
 				}
+				begun[change.Name], recorded[change.Name] = attempt.Number, attempt.Ended() && attempt.Failure == nil
 			}
 		}
 	}

@@ -302,11 +302,14 @@ func TestRepeatedReadsTheRecord(t *testing.T) {
 	undone := logbook.AtomChange{Name: "a", State: logbook.AtomReverted,
 		Attempts: []logbook.Attempt{{Action: logbook.ActionRevert, Number: 1, EndedAt: time.Unix(2, 0)}}}
 	again := logbook.AtomChange{Name: "a", State: logbook.AtomRunning, Attempts: execution(2, false, nil)}
+	whole := logbook.AtomChange{Name: "a", State: logbook.AtomSuccess, Attempts: execution(2, true, nil)}
 	for _, row := range []struct {
 		name    string
 		changes []logbook.AtomChange
 		want    string
 	}{
+		{"mark and end in one", []logbook.AtomChange{begun, whole}, ""},
+		{"the same after its result", []logbook.AtomChange{begun, succeeded, whole}, "a"},
 		{"once", []logbook.AtomChange{begun, succeeded}, ""},
 		{"outcome unknown", []logbook.AtomChange{begun, again}, ""},
 		{"after a failure", []logbook.AtomChange{begun, failed, again}, ""},
