@@ -34,12 +34,14 @@ func (r *run) offerStep(ctx context.Context, call *flow.Call, step flow.WorkerSt
 		return nil, &logbook.Failure{Kind: logbook.FailureNoWorker, Message: "the board of this conductor takes no offers for workers", Permanent: true}
 	}
 	o := &offering{run: r, offerer: offerer, call: call, offer: steps.Offer{Session: r.session.id, Work: r.workOf(call, step), Since: r.now(), Wait: offerWait}}
-	if call.Worker != "" {
-		worker, err := jobs.ParseSessionID(call.Worker)
-		if err != nil {
-			return nil, fmt.Errorf("the logbook names a worker that is none: %w", err)
-		}
-		o.offer.Worker = worker
+	var err error
+	if o.offer.Worker, err = sessionOf(call.Worker); err != nil {
+		return nil, err
+	}
+	if o.offer.Only.Session, err = sessionOf(call.Only.Session); err != nil {
+		return nil, err
+	}
+	if o.offer.Only.Name = call.Only.Name; call.Worker != "" {
 		r.logger.Info("step adopted", "step", call.Step, "action", string(call.Action), "attempt", call.Attempt, "worker", call.Worker)
 	}
 	patient, cancel := ctx, context.CancelFunc(func() {})
@@ -50,12 +52,32 @@ func (r *run) offerStep(ctx context.Context, call *flow.Call, step flow.WorkerSt
 	if o.offer.Worker == (jobs.SessionID{}) {
 		if err := o.find(patient); err != nil {
 			if errors.Is(err, errNoWorker) && ctx.Err() == nil {
-				return nil, &logbook.Failure{Kind: logbook.FailureNoWorker, Message: fmt.Sprintf("no worker that does %q has taken it in %s", o.offer.Work.Type, step.Patience)}
+				return nil, o.untaken(step.Patience)
 			}
 			return nil, err
 		}
 	}
 	return o.follow(o.call.Bound(ctx))
+}
+
+// untaken is the failure of an attempt that no worker has taken in its time.
+func (o *offering) untaken(patience time.Duration) *logbook.Failure {
+	message := fmt.Sprintf("no worker that does %q has taken it in %s", o.offer.Work.Type, patience)
+	if only := &o.offer.Only; !only.Session.IsZero() {
+		message += fmt.Sprintf("; same_worker_as binds it to worker %q (session %s)", only.Name, only.Session)
+	}
+	return &logbook.Failure{Kind: logbook.FailureNoWorker, Message: message}
+}
+
+// sessionOf is the session of a worker that the logbook names, if it names one.
+func sessionOf(worker string) (session jobs.SessionID, err error) {
+	if worker == "" {
+		return session, nil
+	}
+	if session, err = jobs.ParseSessionID(worker); err != nil {
+		return session, fmt.Errorf("the logbook names a worker that is none: %w", err)
+	}
+	return session, nil
 }
 
 // errNoWorker: the patience of a step that waits for a worker is over.
@@ -84,7 +106,7 @@ func (o *offering) find(ctx context.Context) error {
 		if answer.Worker == (jobs.SessionID{}) {
 			continue
 		}
-		if err := o.call.Taken(ctx, answer.Worker.String()); err != nil {
+		if err := o.call.Taken(ctx, flow.WorkerID{Session: answer.Worker.String(), Name: answer.Name}); err != nil {
 			return err
 		}
 		o.offer.Worker = answer.Worker

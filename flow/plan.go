@@ -31,6 +31,7 @@ type Plan struct {
 	governors []int32     // by step
 	choices   []Choice
 	choiceAt  map[int]int                    // by gate
+	workerOf  map[int]int                    // by step: the one on whose worker it runs
 	instances []Scope                        // the instances of each; the first is unused
 	depths    []int                          // by step: in how many each it stands
 	grows     bool                           // there is an each

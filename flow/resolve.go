@@ -19,6 +19,7 @@ type resolver struct {
 	compiler  *compiler
 	before    []bitset // by vertex: the providers that must have finished before it
 	column    []int    // by vertex: its bit; -1 if it provides nothing
+	instances []int32  // by step: in which it stands
 	providers map[source][]provider
 	masks     map[source]bitset // of those that have several providers
 }
@@ -88,9 +89,14 @@ func newResolver(c *compiler) *resolver {
 		closings[int(c.closings[i].vertex)] = &c.closings[i]
 	}
 	lists := make(map[*closing][]*Gathered)
+	r.instances = make([]int32, c.plan.Len())
 	for v, step := range c.vertices {
 		switch end := closings[v]; {
 		case step != nil:
+			r.instances[c.numbers[v]] = c.instanceOf[v]
+			if step.sameWorkerAs != "" {
+				r.bindWorker(int(c.numbers[v]), c.instanceOf[v])
+			}
 			for _, provision := range step.provides {
 				r.add(c.instanceOf[v], provision.Symbol, provider{vertex: int(c.numbers[v]), field: provision.Field})
 			}
@@ -103,6 +109,7 @@ func newResolver(c *compiler) *resolver {
 		}
 	}
 	r.finish()
+	r.checkWorkers()
 	for i := range c.closings {
 		r.gather(&c.closings[i], lists[&c.closings[i]])
 	}

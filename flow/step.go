@@ -46,6 +46,7 @@ type Step struct {
 	concurrency     concurrency
 	priority        int
 	remark          string
+	sameWorkerAs    string
 
 	// Of the atom of a Retrier, which has no task.
 	retrier      bool

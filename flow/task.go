@@ -45,6 +45,8 @@ type Call struct {
 	// Worker is the session of the worker that has the attempt already, where an earlier owner
 	// of the flow has offered it; empty: none has it.
 	Worker string
+	// Only is the worker that must get the attempt: see SameWorkerAs. Zero: any worker may.
+	Only WorkerID
 	// Token is the fencing token of the claim. Pass it to outside systems that can refuse an older
 	// one.
 	Token logbook.Token
@@ -58,7 +60,7 @@ type Call struct {
 	stderr          string
 	stderrTruncated bool
 	reporter        Reporter // of its progress; nil: nobody hears it
-	taken           func(ctx context.Context, worker string) error
+	taken           func(ctx context.Context, worker WorkerID) error
 	bound           func() context.Context
 }
 

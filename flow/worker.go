@@ -86,9 +86,12 @@ func WithOffer(ctx context.Context, offer Offer) context.Context {
 	return context.WithValue(ctx, offerKey{}, offer)
 }
 
-// Taken records that a worker, by its session, gets the attempt, and returns when that is
-// durable. The worker must not be given the attempt before. It is for an Offer.
-func (c *Call) Taken(ctx context.Context, worker string) error {
+// WorkerID is a worker: its session, and its name, by which it is known after that has ended.
+type WorkerID struct{ Session, Name string }
+
+// Taken records which worker gets the attempt, and returns when that is durable. The worker must
+// not be given the attempt before. It is for an Offer.
+func (c *Call) Taken(ctx context.Context, worker WorkerID) error {
 	if c.taken == nil {
 		return nil
 	}
@@ -105,6 +108,6 @@ func (c *Call) Bound(ctx context.Context) context.Context {
 }
 
 // TakenBy sets what Taken and Bound call. It is for code that makes calls.
-func (c *Call) TakenBy(record func(ctx context.Context, worker string) error, bound func() context.Context) {
+func (c *Call) TakenBy(record func(ctx context.Context, worker WorkerID) error, bound func() context.Context) {
 	c.taken, c.bound = record, bound
 }

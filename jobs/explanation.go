@@ -50,6 +50,7 @@ type Remedy struct {
 	Verb   RemedyVerb
 	Target string // what it is done to, as RemedyVerb says
 	Value  string // of RemedyReprioritise: the priority; of RemedyStartWorker: the labels, by commas
+	Name   string // of RemedyStartWorker: the name that the worker must have; empty: any
 }
 
 // RemedyVerb is what a remedy does.

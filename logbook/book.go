@@ -186,9 +186,10 @@ type Attempt struct {
 	Asked int `json:"asked,omitempty"`
 	// Offered: the attempt is for a step worker. It goes on when its conductor dies. Worker is
 	// the session of the worker that has it, recorded before the worker gets it; empty: none
-	// has had it.
-	Offered bool   `json:"offered,omitempty"`
-	Worker  string `json:"worker,omitempty"`
+	// has had it. WorkerName finds that worker again after its session has ended.
+	Offered    bool   `json:"offered,omitempty"`
+	Worker     string `json:"worker,omitempty"`
+	WorkerName string `json:"worker_name,omitempty"`
 	// Result is the JSON value of a successful attempt.
 	Result  json.RawMessage `json:"result,omitempty"`
 	Failure *Failure        `json:"failure,omitempty"`

@@ -336,6 +336,9 @@ func (l Limits) checkAttempt(atom string, a *Attempt) error {
 	if err := l.checkOptionalName("worker of "+atom, a.Worker); err != nil {
 		return err
 	}
+	if err := l.checkOptionalName("name of the worker of "+atom, a.WorkerName); err != nil {
+		return err
+	}
 	if a.Asked < 0 {
 		return &InvalidError{Field: "attempt of " + atom, Reason: fmt.Sprintf("it was asked %d times", a.Asked)}
 	}

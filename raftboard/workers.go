@@ -27,12 +27,15 @@ func (c *Client) OfferStep(ctx context.Context, offer steps.Offer) (steps.Answer
 	if offer.Worker != (jobs.SessionID{}) {
 		request.Worker = offer.Worker.String()
 	}
+	if !offer.Only.Session.IsZero() {
+		request.OnlySession, request.OnlyName = offer.Only.Session.String(), offer.Only.Name
+	}
 	c.core.encrypt(request)
 	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.OfferStepRequest, v1.OfferStepResponse] { return p.workers.Offer })
 	if err != nil {
 		return steps.Answer{}, err
 	}
-	got := steps.Answer{Lost: answer.GetLost()}
+	got := steps.Answer{Name: answer.GetWorkerName(), Lost: answer.GetLost()}
 	if answer.GetWorker() != "" {
 		if got.Worker, err = decoded(op, answer.GetWorker(), jobs.ParseSessionID); err != nil {
 			return steps.Answer{}, err

@@ -75,6 +75,7 @@ type vertex struct {
 	undone    bool  // the last attempt is a revert: an execution begins another round
 	undoing   bool  // a takeover undoes it: see undoLast
 	spared    bool  // its last execution is older than the last intervention
+	given     bool  // a worker may have had an execution of this round
 	before    int32 // the counts are int32 because each step has one of each
 	after     int32
 	behind    int32            // used only by countUndone
@@ -89,6 +90,7 @@ type vertex struct {
 	result                       []byte
 	fields                       logbook.Values // of the result, parsed on first use
 	failure                      *logbook.Failure
+	doneBy                       flow.WorkerID // the last execution
 	retryAt                      time.Time
 	progress                     *logbook.Progress // recorded with the next change; nil: none
 }
@@ -202,7 +204,8 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	begun := c.attempts.one(logbook.Attempt{Action: action, Number: *number, Token: c.call.Token, Owner: c.owner, StartedAt: now})
 	_, begun[0].Offered = s.WorkerStep()
 	if v.isAsked(action) || c.adopts(step, action) {
-		begun[0].StartedAt, begun[0].Asked, begun[0].Worker = v.attempt.StartedAt, v.attempt.Asked, v.attempt.Worker
+		begun[0].StartedAt, begun[0].Asked = v.attempt.StartedAt, v.attempt.Asked
+		begun[0].Worker, begun[0].WorkerName = v.attempt.Worker, v.attempt.WorkerName
 	} else {
 		*number++
 		begun[0].Number = *number
@@ -218,9 +221,13 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 
 	call := &c.calls.one(c.call)[0]
 	call.Action, call.Step, call.Attempt, call.Asked = action, s.Name(), *number, v.attempt.Asked
-	call.Round, call.Worker = int(v.round), v.attempt.Worker
+	call.Round, call.Worker, call.Only = int(v.round), v.attempt.Worker, c.onlyWorker(step)
 	if action == logbook.ActionExecute && v.intention == logbook.IntendRevert {
 		c.interrupt(step) // the worker has it since before the flow was to be undone
+	}
+	if action == logbook.ActionRevert && v.isUntouched() {
+		c.finish(outcome{step: step, ended: now}, now)
+		return start{}, false
 	}
 	arguments, failure := c.arguments(step, action)
 	if failure != nil {
@@ -241,7 +248,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 // execute notes that an execution begins. After a revert it begins another round.
 func (v *vertex) execute() {
 	if v.undone {
-		v.round, v.undone, v.since = v.round+1, false, time.Time{}
+		v.round, v.undone, v.given, v.since = v.round+1, false, false, time.Time{}
 	}
 }
 
@@ -303,7 +310,7 @@ func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 		c.executionFailed(step, attempt, now)
 		return
 	}
-	v.result, v.failure = attempt.Result, nil
+	v.result, v.failure, v.doneBy = attempt.Result, nil, doneBy(&attempt)
 	if s, ok := c.plan.ScopeOf(step); ok {
 		c.scopes[s].rounds = append(c.scopes[s].rounds, flow.Round{Value: attempt.Result})
 	}

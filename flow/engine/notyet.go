@@ -43,7 +43,7 @@ func (c *core) askedUntil(step int, attempt *logbook.Attempt, now time.Time) (ti
 func (c *core) askLater(step int, attempt logbook.Attempt, said *flow.NotYetError, now time.Time) {
 	v := &c.vertices[step]
 	attempt.Asked++
-	attempt.Worker = "" // any worker may be asked next
+	attempt.Worker, attempt.WorkerName = "", "" // any worker may be asked next
 	change := logbook.AtomChange{State: logbook.AtomPending, Attempts: []logbook.Attempt{attempt}}
 	v.attempt = &change.Attempts[0]
 	if attempt.Action == logbook.ActionRevert {

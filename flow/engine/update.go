@@ -285,7 +285,7 @@ func sizeOf(change *logbook.AtomChange) int {
 	}
 	for i := range change.Attempts {
 		attempt := &change.Attempts[i]
-		size += attemptOverhead + len(attempt.Owner) + len(attempt.Worker) + len(attempt.Result) + len(attempt.Stderr) + sizeOfFailure(attempt.Failure)
+		size += attemptOverhead + len(attempt.Owner) + len(attempt.Worker) + len(attempt.WorkerName) + len(attempt.Result) + len(attempt.Stderr) + sizeOfFailure(attempt.Failure)
 		for j := range attempt.Failures {
 			size += sizeOfFailure(&attempt.Failures[j])
 		}

@@ -29,6 +29,19 @@ func (c *core) isWithWorker(step int) bool {
 	return !v.open && v.state == logbook.AtomRunning && c.adopts(step, logbook.ActionExecute) && v.attempt.Worker != ""
 }
 
+// onlyWorker is the worker that must get an attempt at a step; zero: any may. A step that was
+// ignored, or is undone, has kept nothing on its worker.
+func (c *core) onlyWorker(step int) flow.WorkerID {
+	if earlier, bound := c.plan.SameWorkerAs(step); bound && c.vertices[earlier].state == logbook.AtomSuccess {
+		return c.vertices[earlier].doneBy
+	}
+	return flow.WorkerID{}
+}
+
+func doneBy(attempt *logbook.Attempt) flow.WorkerID {
+	return flow.WorkerID{Session: attempt.Worker, Name: attempt.WorkerName}
+}
+
 // wasLost reports whether the failure of an attempt is that its worker has gone.
 func wasLost(failure *logbook.Failure) bool {
 	return failure != nil && failure.Kind == logbook.FailureWorkerLost
@@ -54,6 +67,12 @@ func (c *core) afterLoss(step int, failure *logbook.Failure) *logbook.Failure {
 		Message: "its worker was lost while it ran, and it must not be started twice"}
 }
 
+// isUntouched reports whether no worker has ever had the step, so that there is nothing to undo.
+// It would wait in vain for the same worker again.
+func (v *vertex) isUntouched() bool {
+	return v.failure != nil && v.failure.Kind == logbook.FailureNoWorker && !v.given
+}
+
 // spent is for how long a worker has had the attempt that this run adopts. An attempt that has said
 // "not yet" began before its worker got it, so its time begins anew.
 func (v *vertex) spent(now time.Time) time.Duration {
@@ -76,7 +95,8 @@ func (c *core) assign(m *workerMark, now time.Time) bool {
 		return false
 	}
 	attempt := *v.attempt
-	attempt.Worker = m.worker
+	attempt.Worker, attempt.WorkerName = m.worker.Session, m.worker.Name
+	v.given = v.given || attempt.Action == logbook.ActionExecute
 	if attempt.Asked == 0 {
 		attempt.StartedAt = now
 	}
@@ -90,7 +110,7 @@ func (c *core) assign(m *workerMark, now time.Time) bool {
 type workerMark struct {
 	step   string
 	call   callID
-	worker string
+	worker flow.WorkerID
 	done   chan error // holds one
 	after  uint64     // it is durable when so many updates are acknowledged
 }
@@ -105,8 +125,8 @@ type workerMarks struct {
 func newWorkerMarks() *workerMarks { return &workerMarks{asked: make(chan *workerMark)} }
 
 // recorder returns what flow.Call.Taken does for a call.
-func (w *workerMarks) recorder(call *flow.Call) func(ctx context.Context, worker string) error {
-	return func(ctx context.Context, worker string) error {
+func (w *workerMarks) recorder(call *flow.Call) func(ctx context.Context, worker flow.WorkerID) error {
+	return func(ctx context.Context, worker flow.WorkerID) error {
 		m := &workerMark{step: call.Step, call: identify(call), worker: worker, done: make(chan error, 1)}
 		select {
 		case w.asked <- m:

@@ -48,7 +48,7 @@ func TestAdoption(t *testing.T) {
 			ctx, die := context.WithCancelCause(t.Context())
 			first := func(ctx context.Context, call *flow.Call, _ flow.WorkerStep) (json.RawMessage, error) {
 				if row.taken {
-					if err := call.Taken(ctx, "w"); err != nil {
+					if err := call.Taken(ctx, flow.WorkerID{Session: "w", Name: "name"}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -119,7 +119,7 @@ func TestTimeOfAWorker(t *testing.T) {
 			if _, bounded := ctx.Deadline(); bounded || ctx.Err() != nil {
 				t.Errorf("the wait for a worker is bounded, or over: %v", ctx.Err())
 			}
-			if err := call.Taken(ctx, "w"); err != nil {
+			if err := call.Taken(ctx, flow.WorkerID{Session: "w", Name: "name"}); err != nil {
 				t.Error(err)
 			}
 			if ctx = call.Bound(ctx); left(ctx) != "true 10m0s" {

@@ -273,6 +273,9 @@ func (b *builder) node(s *Step) flow.Node {
 	if s.AtMostOnce {
 		options = append(options, flow.AtMostOnce())
 	}
+	if s.SameWorkerAs != "" {
+		options = append(options, flow.SameWorkerAs(s.SameWorkerAs))
+	}
 	if s.Uninterruptible {
 		options = append(options, flow.Uninterruptible())
 	}

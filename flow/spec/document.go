@@ -133,6 +133,7 @@ type Step struct {
 	Worker          bool           `json:"worker,omitempty"`
 	WorkerLabels    []string       `json:"worker_labels,omitempty"`
 	NoWorkerTimeout Duration       `json:"no_worker_timeout,omitzero"`
+	SameWorkerAs    string         `json:"same_worker_as,omitempty"`
 	Requires        Arguments      `json:"requires,omitempty"`
 	Optional        Arguments      `json:"optional,omitempty"`
 	Provides        Provides       `json:"provides,omitzero"`

@@ -138,6 +138,9 @@ func (x *expander) step(s *Step, in scope) Step {
 	made.Name = in.prefix + s.Name
 	x.note(s.Name, in)
 	made.After = prefixed(in.prefix, s.After)
+	if s.SameWorkerAs != "" {
+		made.SameWorkerAs = in.prefix + s.SameWorkerAs
+	}
 	made.When = slices.Clone(s.When)
 	for i := range made.When {
 		made.When[i].Step = in.prefix + made.When[i].Step

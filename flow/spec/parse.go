@@ -156,7 +156,7 @@ func elsewhere(t *table) map[string]string {
 	}
 	keys := map[string]string{}
 	for _, key := range []string{
-		"handler", "revert", "worker", "worker_labels", "no_worker_timeout", "requires", "optional", "inject", "argv", "provides", "timeout", "deadline", "at_most_once", "uninterruptible", "repeatable", "wait_at_most", "concurrency", "priority", "version",
+		"handler", "revert", "worker", "worker_labels", "no_worker_timeout", "same_worker_as", "requires", "optional", "inject", "argv", "provides", "timeout", "deadline", "at_most_once", "uninterruptible", "repeatable", "wait_at_most", "concurrency", "priority", "version",
 	} {
 		keys[key] = "this is " + shape + " have that"
 	}
@@ -213,13 +213,16 @@ func (r *reader) worker(t *table, s *Step) {
 	s.Worker = t.truth("worker")
 	s.WorkerLabels = t.texts("worker_labels")
 	s.NoWorkerTimeout = t.duration("no_worker_timeout")
+	if s.SameWorkerAs = t.text("same_worker_as"); t.has("same_worker_as") && !t.failed("same_worker_as") {
+		r.checkSymbol(t, "same_worker_as", s.SameWorkerAs)
+	}
 	if len(s.WorkerLabels) > maxWorkerLabels {
 		t.fault("worker_labels", "it has %d labels, and at most %d are allowed", len(s.WorkerLabels), maxWorkerLabels)
 	}
 	for _, label := range s.WorkerLabels {
 		r.checkSymbol(t, "worker_labels", label)
 	}
-	for _, key := range []string{"worker_labels", "no_worker_timeout"} {
+	for _, key := range []string{"worker_labels", "no_worker_timeout", "same_worker_as"} {
 		if t.has(key) && !s.Worker {
 			t.fault(key, "it is for a step of a worker: add worker = true")
 		}

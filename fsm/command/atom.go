@@ -66,6 +66,7 @@ func AttemptToProto(a *logbook.Attempt) *v1.Attempt {
 		Shortened:       a.Shortened,
 		Offered:         a.Offered,
 		Worker:          a.Worker,
+		WorkerName:      a.WorkerName,
 	}
 }
 
@@ -88,6 +89,7 @@ func AttemptFromProto(message *v1.Attempt) (logbook.Attempt, error) {
 		Shortened:       message.GetShortened(),
 		Offered:         message.GetOffered(),
 		Worker:          message.GetWorker(),
+		WorkerName:      message.GetWorkerName(),
 	}
 	if r.err != nil {
 		return logbook.Attempt{}, r.err

@@ -37,7 +37,7 @@ func remedyToProto(remedy jobs.Remedy) *v1.Remedy {
 	if remedy == (jobs.Remedy{}) {
 		return nil
 	}
-	return &v1.Remedy{Verb: string(remedy.Verb), Target: text(remedy.Target), Value: text(remedy.Value)}
+	return &v1.Remedy{Verb: string(remedy.Verb), Target: text(remedy.Target), Value: text(remedy.Value), Name: text(remedy.Name)}
 }
 
 func (r *reader) remedy(message *v1.Remedy) jobs.Remedy {
@@ -45,5 +45,5 @@ func (r *reader) remedy(message *v1.Remedy) jobs.Remedy {
 		return jobs.Remedy{}
 	}
 	verb := word(r, "remedy verb", message.GetVerb(), func(v jobs.RemedyVerb) bool { return slices.Contains(jobs.RemedyVerbs, v) })
-	return jobs.Remedy{Verb: verb, Target: message.GetTarget(), Value: message.GetValue()}
+	return jobs.Remedy{Verb: verb, Target: message.GetTarget(), Value: message.GetValue(), Name: message.GetName()}
 }

@@ -112,6 +112,7 @@ var attempts = rapid.Custom(func(t *rapid.T) logbook.Attempt {
 		Asked:           counts.Draw(t, "asked"),
 		Offered:         rapid.Bool().Draw(t, "offered"),
 		Worker:          rapid.String().Draw(t, "worker"),
+		WorkerName:      rapid.String().Draw(t, "worker name"),
 		Shortened:       rapid.Bool().Draw(t, "shortened"),
 	}
 })
@@ -344,6 +345,7 @@ var explanations = rapid.Custom(func(t *rapid.T) jobs.Explanation {
 		Until: times.Draw(t, "until"),
 		Remedy: jobs.Remedy{
 			Verb: orUnset(jobs.RemedyVerbs...).Draw(t, "remedy verb"), Target: rapid.String().Draw(t, "target"), Value: rapid.String().Draw(t, "value"),
+			Name: rapid.String().Draw(t, "name"),
 		},
 	}
 })

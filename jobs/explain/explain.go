@@ -125,9 +125,9 @@ func (e *explanation) claimed(s *Situation) {
 	if e.Remedy = e.does(jobs.RemedyCancel); !s.Job.Flow.IsZero() {
 		e.Remedy = showFlow(&s.Job)
 	}
-	if len(s.Untaken) > 0 {
+	if len(s.Untaken) > 0 && !isLive(s.Workers, s.Untaken[0].Only.Session) { // or no other may have it
 		first := &s.Untaken[0].Work
-		e.Remedy = jobs.Remedy{Verb: jobs.RemedyStartWorker, Target: first.Type, Value: strings.Join(first.Labels, ",")}
+		e.Remedy = jobs.Remedy{Verb: jobs.RemedyStartWorker, Target: first.Type, Value: strings.Join(first.Labels, ","), Name: s.Untaken[0].Only.Name}
 	}
 	if s.Holder != nil && s.Holder.Suspect {
 		e.Cause, e.Until, e.Remedy = jobs.CauseSuspect, s.Now.Add(s.Holder.Left), jobs.Remedy{}
@@ -136,7 +136,6 @@ func (e *explanation) claimed(s *Situation) {
 	}
 }
 
-// kept explains a job that waits for a time or for a person.
 // untaken says which step has waited longest for a worker, and why.
 func (e *explanation) untaken(s *Situation) {
 	first := &s.Untaken[0]
@@ -145,22 +144,39 @@ func (e *explanation) untaken(s *Situation) {
 	if len(first.Work.Labels) > 0 {
 		e.Text += " and offers " + quoted(first.Work.Labels)
 	}
-	able := 0
+	able, only := 0, first.Only
+	bound := isLive(s.Workers, only.Session)
 	for i := range s.Workers {
-		if steps.Suits(&s.Workers[i], s.Job.Board, first.Work.Type, first.Work.Labels) {
+		worker := &s.Workers[i]
+		wanted := only.Session.IsZero() || worker.Session == only.Session || !bound && worker.Name == only.Name
+		if wanted && steps.Suits(worker, s.Job.Board, first.Work.Type, first.Work.Labels) {
 			able++
 		}
 	}
-	if able == 0 {
-		e.Text += ", and none is live"
-	} else {
+	if !only.Session.IsZero() {
+		e.Text += fmt.Sprintf("; same_worker_as binds it to worker %q, session %s", only.Name, only.Session)
+	}
+	switch {
+	case able > 0:
 		e.Text += fmt.Sprintf(", and %s with all the steps that they do at once", plural(able, "worker is busy", "workers are busy"))
+	case bound:
+		e.Text += ", which lives and does not do this"
+	case !only.Session.IsZero():
+		e.Text += ", which has ended, and none of that name that does this is live"
+	default:
+		e.Text += ", and none is live"
 	}
 	if more := len(s.Untaken) - 1; more > 0 {
 		e.Text += fmt.Sprintf("; so do %s", plural(more, "other step", "other steps"))
 	}
 }
 
+// isLive reports whether a worker of a session lives.
+func isLive(workers []jobs.Entity, session jobs.SessionID) bool {
+	return slices.ContainsFunc(workers, func(worker jobs.Entity) bool { return worker.Session == session })
+}
+
+// kept explains a job that waits for a time or for a person.
 func (e *explanation) kept(s *Situation) {
 	switch s.Job.State {
 	case jobs.StateSuspended:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/explain"
+	"github.com/conductord/conductord/jobs/steps"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -98,6 +99,20 @@ func TestExplain(t *testing.T) {
 			s.Job.State, s.Job.Claim, s.Job.StopRequest = jobs.StateClaimed, &jobs.Claim{Owner: "c1"}, by(jobs.RequestTransfer)
 			s.Job.StopRequest.To, s.Job.Flow = "worker-2", logbook.FlowID{}
 		}, jobs.CauseClaimed, `is told to transfer it to conductor "worker-2"`, "cancel_job ID"},
+		{"a step waits for a worker", func(s *explain.Situation) { untaken(s, steps.Only{}) },
+			jobs.CauseClaimed, `step "cut" has waited for 1m0s, since 2030-01-02T11:59:00Z, for a worker that does "film" and offers "gpu", and none is live`, "start_worker film gpu"},
+		{"for the worker of another step", func(s *explain.Situation) {
+			untaken(s, steps.Only{Session: sessionA, Name: "w1"}, jobs.Entity{Session: sessionB, Name: "w2", JobKinds: []string{"film"}, Labels: []string{"gpu"}})
+		}, jobs.CauseClaimed, `same_worker_as binds it to worker "w1", session ` + sessionA.String() + `, which has ended, and none of that name that does this is live`, "start_worker film gpu w1"},
+		{"that one is busy", func(s *explain.Situation) {
+			untaken(s, steps.Only{Session: sessionA, Name: "w1"}, jobs.Entity{Session: sessionA, Name: "w1", JobKinds: []string{"film"}, Labels: []string{"gpu"}})
+		}, jobs.CauseClaimed, `, and 1 worker is busy`, "show_flow"},
+		{"that one does it no more", func(s *explain.Situation) {
+			untaken(s, steps.Only{Session: sessionA, Name: "w1"}, jobs.Entity{Session: sessionA, Name: "w1"}, jobs.Entity{Session: sessionB, Name: "w1", JobKinds: []string{"film"}, Labels: []string{"gpu"}})
+		}, jobs.CauseClaimed, `, which lives and does not do this`, "show_flow"},
+		{"another of that name is busy", func(s *explain.Situation) {
+			untaken(s, steps.Only{Session: sessionA, Name: "w1"}, jobs.Entity{Session: sessionB, Name: "w1", JobKinds: []string{"film"}, Labels: []string{"gpu"}})
+		}, jobs.CauseClaimed, `, and 1 worker is busy`, "start_worker film gpu w1"},
 		{"delayed on a paused board", func(s *explain.Situation) {
 			s.Job.State, s.Job.DueAt, s.Paused = jobs.StateDelayed, noon.Add(time.Hour), &jobs.BoardPause{At: noon}
 		}, jobs.CauseDelayed, "not due before", "make_job_due ID"},
@@ -146,7 +161,7 @@ func TestExplain(t *testing.T) {
 			}
 			e := explain.Job(s)
 			remedy := strings.ReplaceAll(row.remedy, "ID", explained.String())
-			said := strings.Join([]string{string(e.Remedy.Verb), e.Remedy.Target, e.Remedy.Value}, " ")
+			said := strings.Join([]string{string(e.Remedy.Verb), e.Remedy.Target, e.Remedy.Value, e.Remedy.Name}, " ")
 			if e.Job != explained || e.State != s.Job.State || e.Cause != row.cause || !strings.Contains(e.Text, row.text) ||
 				!strings.Contains(said, remedy) || (remedy == "") != (e.Remedy == jobs.Remedy{}) {
 				t.Errorf("explained as %+v", e)
@@ -162,4 +177,11 @@ func TestExplain(t *testing.T) {
 			t.Errorf("no row explains %s", cause)
 		}
 	}
+}
+
+// untaken has a claimed job wait for a worker that does "film" and offers "gpu".
+func untaken(s *explain.Situation, only steps.Only, workers ...jobs.Entity) {
+	s.Job.State, s.Job.Claim = jobs.StateClaimed, &jobs.Claim{Owner: "c1"}
+	s.Untaken = []steps.Offer{{Work: steps.Work{ID: steps.ID{Step: "cut"}, Type: "film", Labels: []string{"gpu"}}, Only: only, Since: noon.Add(-time.Minute)}}
+	s.Workers = workers
 }

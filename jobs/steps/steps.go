@@ -73,14 +73,23 @@ type Offer struct {
 	Session jobs.SessionID // of the conductor
 	Work    Work
 	Worker  jobs.SessionID // that has it, as the logbook says; zero: none has had it
+	Only    Only           // the worker that must get it; zero: any may
 	Stop    bool           // the worker must end it
 	Since   time.Time      // when the attempt began
 	Wait    time.Duration
 }
 
+// Only is a worker that alone may get an attempt: see flow.SameWorkerAs. When its session has
+// ended, those of its name may: a worker that has restarted.
+type Only struct {
+	Session jobs.SessionID
+	Name    string
+}
+
 // Answer is what has happened to an offer. All fields are zero if nothing has.
 type Answer struct {
 	Worker  jobs.SessionID // takes it, when the logbook says so
+	Name    string         // of the worker that takes it
 	Outcome *Outcome
 	Lost    bool // the session of the worker has ended
 }

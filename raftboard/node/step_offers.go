@@ -45,6 +45,7 @@ type stepOffer struct {
 	// Under stepOffers.mu.
 
 	arrived time.Time
+	widened bool // its only worker's session has ended: others of the name may have it
 	kept    bool // from a worker that suits and is free
 	done    bool // it has its answer
 }
@@ -124,6 +125,19 @@ func (s *stepOffers) placeLocked(o *stepOffer) {
 	}
 	if first != nil {
 		s.promise(first, o)
+	}
+}
+
+// widen notes that the session has ended that alone could have an attempt.
+func (s *stepOffers) widen(o *stepOffer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.widenLocked(o)
+}
+
+func (s *stepOffers) widenLocked(o *stepOffer) {
+	if o.widened = true; !o.done && o.offer.Worker == (jobs.SessionID{}) {
+		s.placeLocked(o)
 	}
 }
 
@@ -232,7 +246,7 @@ func (s *stepOffers) promise(p *stepPull, o *stepOffer) {
 		p.isPromise = true
 		close(p.promised)
 	}
-	o.reply(steps.Answer{Worker: p.session})
+	o.reply(steps.Answer{Worker: p.session, Name: p.worker.Name})
 }
 
 // giveLocked answers a worker with those of its attempts that it does not name, and with
@@ -329,6 +343,11 @@ func (s *stepOffers) ended(sessions []jobs.SessionID) {
 			p.reply(&conductordv1.PullStepsResponse{}) // the next call is refused
 		}
 	}
+	for _, o := range s.offers {
+		if slices.Contains(sessions, o.offer.Only.Session) {
+			s.widenLocked(o)
+		}
+	}
 }
 
 // live is a worker with what is remembered of it. The answer's times are by now.
@@ -365,8 +384,11 @@ func (s *stepOffers) waiting(job jobs.JobID) []steps.Offer {
 	return found
 }
 
-// suits reports whether a worker does what is offered.
+// suits reports whether a worker does what is offered, and is the only one that may, if there is one.
 func (o *stepOffer) suits(p *stepPull) bool {
+	if only := &o.offer.Only; !only.Session.IsZero() && p.session != only.Session && !(o.widened && p.worker.Name == only.Name) {
+		return false
+	}
 	return steps.Suits(&p.worker, o.board, o.offer.Work.Type, o.offer.Work.Labels) && p.sees(o.board)
 }
 

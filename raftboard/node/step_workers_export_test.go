@@ -48,8 +48,18 @@ func (m *StepMatch) pull(name, kind string, free int) {
 
 // Offer offers an attempt at which workers have failed before.
 func (m *StepMatch) Offer(step, kind string, failed ...string) {
+	m.offer(step, kind, steps.Only{}, failed...)
+}
+
+// OfferOnly offers an attempt that only one session may get, or, when it has ended, a name.
+func (m *StepMatch) OfferOnly(step, kind, session, name string) {
+	m.offer(step, kind, steps.Only{Session: m.sessions[session], Name: name})
+}
+
+func (m *StepMatch) offer(step, kind string, only steps.Only, failed ...string) {
 	o := &stepOffer{answer: make(chan steps.Answer, 1), work: &conductordv1.StepWork{}}
 	o.offer.Work = steps.Work{ID: steps.ID{Flow: m.flow, Step: step, Action: logbook.ActionExecute, Attempt: 1 + len(failed)}, Type: kind}
+	o.offer.Only = only
 	for _, name := range failed {
 		o.failed = append(o.failed, m.sessions[name])
 	}
@@ -97,6 +107,12 @@ func (m *StepMatch) Dies(name, step string) {
 	m.offers.ended([]jobs.SessionID{m.sessions[name]})
 	m.offers.withdraw(&o)
 }
+
+// Ended ends the session of a worker that has no step.
+func (m *StepMatch) Ended(name string) { m.offers.ended([]jobs.SessionID{m.sessions[name]}) }
+
+// Widen says that the session has ended that alone could have a step, as a new leader finds.
+func (m *StepMatch) Widen(step string) { m.offers.widen(m.waiting[step]) }
 
 // Returns gives a worker a new session under its name. Its old one keeps the name with a mark.
 func (m *StepMatch) Returns(name string) {

@@ -145,3 +145,38 @@ func TestWorkersAreSetAside(t *testing.T) {
 		})
 	}
 }
+
+// TestOnlyWorker holds which worker gets an attempt that only one may get: a session of the worker
+// a, and after its end another session of that name.
+func TestOnlyWorker(t *testing.T) {
+	for _, row := range []struct {
+		name, only string
+		before     func(m *node.StepMatch)
+		after      func(m *node.StepMatch)
+		taker      string
+	}{
+		{"it waits", "a", func(m *node.StepMatch) { m.Pull("b", "k"); m.Pull("a", "k") }, nil, "a"},
+		{"another waits", "a", func(m *node.StepMatch) { m.Pull("b", "k"); m.PullFull("a", "k") }, nil, ""},
+		{"it comes later", "a", func(m *node.StepMatch) { m.Pull("b", "k"); m.PullFull("a", "k") }, func(m *node.StepMatch) { m.Pull("a", "k") }, "a"},
+		{"it does not do the type", "a", func(m *node.StepMatch) { m.Pull("a", "other") }, nil, ""},
+		{"another of its name, and it lives", "a'", func(m *node.StepMatch) { m.PullFull("a", "k"); m.Returns("a"); m.Pull("a", "k") }, nil, ""},
+		{"it ends, and another is free", "a", func(m *node.StepMatch) { m.PullFull("a", "k"); m.Pull("b", "k") }, func(m *node.StepMatch) { m.Ended("a") }, ""},
+		{"it ends, and comes back", "a", func(m *node.StepMatch) { m.PullFull("a", "k") }, func(m *node.StepMatch) { m.Ended("a"); m.Returns("a"); m.Pull("a", "k") }, "a"},
+		{"it comes back, and then ends", "a'", func(m *node.StepMatch) { m.PullFull("a", "k"); m.Returns("a"); m.Pull("a", "k") },
+			func(m *node.StepMatch) { m.Ended("a'") }, "a"},
+		{"it has ended, as a new leader finds", "gone", func(m *node.StepMatch) { m.Returns("gone"); m.Pull("b", "k"); m.Pull("a", "k") },
+			func(m *node.StepMatch) { m.Widen("s") }, "a"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			m := node.NewStepMatch()
+			row.before(m)
+			m.OfferOnly("s", "k", row.only, "a")
+			if row.after != nil {
+				row.after(m)
+			}
+			if got := m.Taken("s"); got != row.taker {
+				t.Errorf("%q gets it, want %q", got, row.taker)
+			}
+		})
+	}
+}

@@ -72,6 +72,14 @@ func (s *workerService) offer(ctx context.Context, message *conductordv1.OfferSt
 			return nil, 0, err
 		}
 	}
+	if only := o.offer.Only.Session; !only.IsZero() {
+		// Also after that, for the same reason.
+		if _, err := s.machine.Session(only); errors.Is(err, jobs.ErrSessionExpired) || errors.Is(err, jobs.ErrNotFound) {
+			s.offers.widen(o)
+		} else if err != nil {
+			return nil, 0, err
+		}
+	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	look := time.NewTicker(placeLook)
@@ -81,7 +89,7 @@ func (s *workerService) offer(ctx context.Context, message *conductordv1.OfferSt
 		select {
 		case got := <-o.answer:
 			if answer.Lost = got.Lost; got.Worker != (jobs.SessionID{}) {
-				answer.Worker = got.Worker.String()
+				answer.Worker, answer.WorkerName = got.Worker.String(), got.Name
 			}
 			if got.Outcome != nil {
 				answer.Outcome = command.StepOutcomeToProto(got.Outcome)
@@ -124,6 +132,16 @@ func (s *workerService) offerOf(message *conductordv1.OfferStepRequest) (*stepOf
 	if message.Worker != "" {
 		if o.offer.Worker, err = jobs.ParseSessionID(message.Worker); err != nil {
 			return nil, 0, err
+		}
+	}
+	if message.OnlySession != "" {
+		if o.offer.Only.Session, err = jobs.ParseSessionID(message.OnlySession); err != nil {
+			return nil, 0, err
+		}
+		if o.offer.Only.Name = message.OnlyName; o.offer.Only.Name != "" {
+			if err := s.limits.CheckName("only_name", o.offer.Only.Name); err != nil {
+				return nil, 0, err
+			}
 		}
 	}
 	if o.offer.Since, err = command.TimeFromProto("since", message.Since); err != nil {
@@ -173,7 +191,7 @@ func (s *workerService) checkOffer(o *stepOffer) error {
 // findFailed finds the workers that have failed at the step, for a new attempt to avoid.
 func (s *workerService) findFailed(o *stepOffer) error {
 	work := &o.offer.Work
-	if o.offer.Worker != (jobs.SessionID{}) || work.Attempt == 1 {
+	if o.offer.Worker != (jobs.SessionID{}) || !o.offer.Only.Session.IsZero() || work.Attempt == 1 {
 		return nil
 	}
 	failed, err := s.machine.FailedWorkers(work.Flow, work.Step, work.Action)

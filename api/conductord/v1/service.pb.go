@@ -984,6 +984,7 @@ type Remedy struct {
 	Verb          string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"`
 	Target        string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
 	Value         string                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"` // of start_worker: the name that it must have; empty: any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1035,6 +1036,13 @@ func (x *Remedy) GetTarget() string {
 func (x *Remedy) GetValue() string {
 	if x != nil {
 		return x.Value
+	}
+	return ""
+}
+
+func (x *Remedy) GetName() string {
+	if x != nil {
+		return x.Name
 	}
 	return ""
 }
@@ -6700,13 +6708,17 @@ func (x *ReportStepResponse) GetRecorded() bool {
 }
 
 type OfferStepRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // of the conductor
-	Work          *StepWork              `protobuf:"bytes,2,opt,name=work,proto3" json:"work,omitempty"`
-	Worker        string                 `protobuf:"bytes,3,opt,name=worker,proto3" json:"worker,omitempty"` // the session that has it, as the logbook says; empty: none
-	Stop          bool                   `protobuf:"varint,4,opt,name=stop,proto3" json:"stop,omitempty"`    // the worker must end it
-	Since         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`   // when the attempt began
-	Wait          *durationpb.Duration   `protobuf:"bytes,6,opt,name=wait,proto3" json:"wait,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Session string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"` // of the conductor
+	Work    *StepWork              `protobuf:"bytes,2,opt,name=work,proto3" json:"work,omitempty"`
+	Worker  string                 `protobuf:"bytes,3,opt,name=worker,proto3" json:"worker,omitempty"` // the session that has it, as the logbook says; empty: none
+	Stop    bool                   `protobuf:"varint,4,opt,name=stop,proto3" json:"stop,omitempty"`    // the worker must end it
+	Since   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`   // when the attempt began
+	Wait    *durationpb.Duration   `protobuf:"bytes,6,opt,name=wait,proto3" json:"wait,omitempty"`
+	// The only worker that may get it: this session, or, when that has ended, one
+	// of this name. Empty: any worker.
+	OnlySession   string `protobuf:"bytes,7,opt,name=only_session,json=onlySession,proto3" json:"only_session,omitempty"`
+	OnlyName      string `protobuf:"bytes,8,opt,name=only_name,json=onlyName,proto3" json:"only_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6783,11 +6795,26 @@ func (x *OfferStepRequest) GetWait() *durationpb.Duration {
 	return nil
 }
 
+func (x *OfferStepRequest) GetOnlySession() string {
+	if x != nil {
+		return x.OnlySession
+	}
+	return ""
+}
+
+func (x *OfferStepRequest) GetOnlyName() string {
+	if x != nil {
+		return x.OnlyName
+	}
+	return ""
+}
+
 type OfferStepResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"` // that takes it, when it is recorded
 	Outcome       *StepOutcome           `protobuf:"bytes,2,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	Lost          bool                   `protobuf:"varint,3,opt,name=lost,proto3" json:"lost,omitempty"` // the worker's session has ended
+	WorkerName    string                 `protobuf:"bytes,4,opt,name=worker_name,json=workerName,proto3" json:"worker_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6841,6 +6868,13 @@ func (x *OfferStepResponse) GetLost() bool {
 		return x.Lost
 	}
 	return false
+}
+
+func (x *OfferStepResponse) GetWorkerName() string {
+	if x != nil {
+		return x.WorkerName
+	}
+	return ""
 }
 
 var File_conductord_v1_service_proto protoreflect.FileDescriptor
@@ -6913,11 +6947,12 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\v2\x12.conductord.v1.JobR\x03job\"6\n" +
 	"\x0eExplainRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05stale\x18\x02 \x01(\bR\x05stale\"J\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\"^\n" +
 	"\x06Remedy\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x14\n" +
-	"\x05value\x18\x03 \x01(\tR\x05value\"\xc4\x01\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\"\xc4\x01\n" +
 	"\x0fExplainResponse\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x14\n" +
@@ -7319,18 +7354,22 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\aoutcome\x18\x02 \x01(\v2\x1a.conductord.v1.StepOutcomeR\aoutcome\x12-\n" +
 	"\x04wait\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"0\n" +
 	"\x12ReportStepResponse\x12\x1a\n" +
-	"\brecorded\x18\x01 \x01(\bR\brecorded\"\xe6\x01\n" +
+	"\brecorded\x18\x01 \x01(\bR\brecorded\"\xa6\x02\n" +
 	"\x10OfferStepRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12+\n" +
 	"\x04work\x18\x02 \x01(\v2\x17.conductord.v1.StepWorkR\x04work\x12\x16\n" +
 	"\x06worker\x18\x03 \x01(\tR\x06worker\x12\x12\n" +
 	"\x04stop\x18\x04 \x01(\bR\x04stop\x120\n" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12-\n" +
-	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"u\n" +
+	"\x04wait\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12!\n" +
+	"\fonly_session\x18\a \x01(\tR\vonlySession\x12\x1b\n" +
+	"\tonly_name\x18\b \x01(\tR\bonlyName\"\x96\x01\n" +
 	"\x11OfferStepResponse\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x124\n" +
 	"\aoutcome\x18\x02 \x01(\v2\x1a.conductord.v1.StepOutcomeR\aoutcome\x12\x12\n" +
-	"\x04lost\x18\x03 \x01(\bR\x04lost2\x84\x12\n" +
+	"\x04lost\x18\x03 \x01(\bR\x04lost\x12\x1f\n" +
+	"\vworker_name\x18\x04 \x01(\tR\n" +
+	"workerName2\x84\x12\n" +
 	"\fBoardService\x12?\n" +
 	"\x04Post\x12\x1a.conductord.v1.PostRequest\x1a\x1b.conductord.v1.PostResponse\x12E\n" +
 	"\x06GetJob\x12\x1c.conductord.v1.GetJobRequest\x1a\x1d.conductord.v1.GetJobResponse\x12K\n" +

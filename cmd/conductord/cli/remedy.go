@@ -37,6 +37,9 @@ func RemedyText(remedy jobs.Remedy) string {
 		if remedy.Value != "" {
 			command += " --labels " + quoted(remedy.Value)
 		}
+		if remedy.Name != "" {
+			command += " --name " + quoted(remedy.Name)
+		}
 		return command
 	default: // none, or one of a newer server
 		return string(remedy.Verb)

@@ -1,0 +1,83 @@
+package flow
+
+import (
+	"maps"
+	"slices"
+)
+
+// SameWorkerAs binds a step of OnWorker to the worker that did an earlier one: its last
+// execution, with success. After the end of that worker's session, one of the same name gets
+// the step. While no such worker lives, the step waits, at most for its Patience. Its revert is
+// bound in the same way. If no worker did the earlier step, because it was ignored or completed
+// by hand, any worker may do this one.
+//
+// The earlier step must be one of OnWorker that always comes before this one. In an Each it is
+// that of the same instance.
+func SameWorkerAs(step string) StepOption {
+	return stepOption(func(s *Step) {
+		if s.sameWorkerAs = step; step == "" {
+			s.fault("it runs on the same worker as a step without a name")
+		}
+	})
+}
+
+// SameWorkerAs returns the earlier step on whose worker a step runs: see the option of that
+// name. False: it is bound to no worker.
+func (p *Plan) SameWorkerAs(step int) (earlier int, bound bool) {
+	earlier, bound = p.workerOf[step]
+	return earlier, bound
+}
+
+// bindWorker finds the step on whose worker another one runs. It gives that step a column, so that
+// checkWorkers can ask what it comes before.
+func (r *resolver) bindWorker(number int, instance int32) {
+	p := r.compiler.plan
+	step := p.steps[number]
+	earlier, found := -1, false
+	for at := step.at; !found; at, _, _ = cutNumber(at) {
+		if earlier, found = p.index[step.sameWorkerAs+at]; at == "" {
+			break
+		}
+	}
+	reason := ""
+	switch _, can := step.WorkerStep(); {
+	case !can:
+		reason = "and is not a step of workers itself"
+	case !found:
+		reason = "which is not in the flow"
+	case !r.sees(instance, r.instances[earlier]):
+		reason = "which stands in an each and is done once for each element; only steps of the same each can name it"
+	default:
+		if _, can := p.steps[earlier].WorkerStep(); !can {
+			reason = "which is not a step of workers"
+		}
+	}
+	if reason != "" {
+		r.compiler.fault(ErrInvalid, "step %q runs on the same worker as %q, %s", step.name, step.sameWorkerAs, reason)
+		return
+	}
+	r.column[earlier] = 0 // numbered by finish
+	if p.workerOf == nil {
+		p.workerOf = make(map[int]int)
+	}
+	p.workerOf[number] = earlier
+}
+
+// sees reports whether an instance is another one, or in it.
+func (r *resolver) sees(instance, other int32) bool {
+	for instance >= 0 && instance != other {
+		instance = r.compiler.instances[instance].parent
+	}
+	return instance == other
+}
+
+// checkWorkers reports steps that do not wait for the step on whose worker they run.
+func (r *resolver) checkWorkers() {
+	p := r.compiler.plan
+	for _, step := range slices.Sorted(maps.Keys(p.workerOf)) {
+		if earlier := p.workerOf[step]; !r.before[step].has(r.column[earlier]) {
+			r.compiler.fault(ErrInvalid, "step %q runs on the same worker as %q, which does not always come before it: have it wait for that step",
+				p.steps[step].name, p.steps[earlier].name)
+		}
+	}
+}

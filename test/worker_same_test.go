@@ -1,0 +1,87 @@
+package test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+// sameWorker runs a worker whose step fetch leaves a file in a directory of its own. Its step cut
+// needs the file, and fails for good without it; the revert of cut removes it.
+func (f *field) sameWorker(name, dir string) *following {
+	f.Helper()
+	file := `read -r line; echo "$CONDUCTORD_STEP $CONDUCTORD_ACTION ` + name + `" >> '` + f.starts + `'; file='` + dir + `'/"$CONDUCTORD_FLOW"; `
+	handlers := filepath.Join(dir, "handlers")
+	writeHandler(f.T, handlers, "fetch", file+`: > "$file"`)
+	writeHandler(f.T, handlers, "cut", file+`[ -e "$file" ] || exit 65`)
+	writeHandler(f.T, handlers, "remove", file+`rm "$file" || exit 65`)
+	return follow(f.T, "worker", "--handlers", handlers, "--ttl", "3s", "--name", name, f.all)
+}
+
+const fetchAndCut = "[[steps]]\nworker = true\nname = \"fetch\"\n%s[[steps]]\nworker = true\nname = \"cut\"\nrevert = \"remove\"\nsame_worker_as = \"fetch\"\n"
+
+// TestSameWorker holds that a step with same_worker_as, and its revert, run where the named step
+// ran, whatever other workers there are.
+func TestSameWorker(t *testing.T) {
+	t.Parallel()
+	f := openField(t)
+	one, two := t.TempDir(), t.TempDir()
+	f.sameWorker("one", one)
+	f.sameWorker("two", two)
+	flow := strings.Replace(fetchAndCut, "%s", "", 1)
+	var done, undone []string
+	for range 6 {
+		done = append(done, f.runFlow(flow))
+		undone = append(undone, f.runFlow(flow+"[[steps]]\nworker = true\nname = \"last\"\nhandler = \"absent\"\nno_worker_timeout = \"100ms\"\n"))
+	}
+	for i := range done {
+		f.ends(done[i], jobs.OutcomeSuccess)
+		f.ends(undone[i], jobs.OutcomeReverted)
+	}
+	left := 0
+	for _, dir := range []string{one, two} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left += len(entries) - 1 // besides the handlers
+	}
+	if left != len(done) {
+		t.Errorf("%d files are left, want those of the %d flows that were not undone", left, len(done))
+	}
+}
+
+// TestSameWorkerRestarts holds that a step which is bound to a worker waits when that is killed, also
+// under another leader and while another worker is free; that explain names the worker; that the wait
+// is bounded by no_worker_timeout; and that a worker started under the same name gets the step.
+func TestSameWorkerRestarts(t *testing.T) {
+	t.Parallel()
+	f := openField(t)
+	one := t.TempDir()
+	first := f.sameWorker("one", one)
+	f.worker() // does slow, between the two steps
+	flow := strings.Replace(fetchAndCut, "%s", "[[steps]]\nworker = true\nname = \"between\"\nhandler = \"slow\"\n", 1)
+	waits, gives := f.runFlow(flow), f.runFlow(flow+"no_worker_timeout = \"1s\"\n")
+	eventually(t, "the steps between run", func() bool { return strings.Count(f.started(), "between execute 1") == 2 })
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	f.sameWorker("two", t.TempDir())
+	leader := leaderOf(t, f.cluster, f.client)
+	leader.Kill()
+	f.release()
+	eventually(t, "explain names the worker", func() bool {
+		said := ran(t, "job", "explain", waits, f.all)
+		return strings.Contains(said, `step "cut" has waited`) && strings.Contains(said, `same_worker_as binds it to worker "one", session `) &&
+			strings.Contains(said, "which has ended, and none of that name that does this is live") && strings.Contains(said, "--types cut --name one")
+	})
+	f.ends(gives, jobs.OutcomeReverted)
+	f.sameWorker("one", one)
+	f.ends(waits, jobs.OutcomeSuccess)
+	if said := f.started(); strings.Contains(said, "cut execute two") || !strings.Contains(said, "cut execute one") {
+		t.Errorf("started: %s", said)
+	}
+}
