@@ -25,9 +25,7 @@ func TestAccessible(t *testing.T) {
 		t.Skip("axe-core is not installed: npm ci --prefix test/browser/testdata/axe")
 	}
 	p := s.browse()
-	all := pages(idle, flowing)
-	all["API"], all["error code"], all["bulk"] = "api", "errors/not_found", "bulk/cancel?board=quiet"
-	for name, path := range all { // each is loaded once: the style sheet follows the scheme and the width
+	for name, path := range everyPage(idle, flowing) { // each is loaded once: the style sheet follows the scheme and the width
 		p.visit(path)
 		if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](string(rules)+`;""`)); err != nil {
 			t.Fatal(err)
