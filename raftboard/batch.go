@@ -42,7 +42,10 @@ type batcher[Item proto.Message, Result any] struct {
 	send func(context.Context, *peer, []Item) ([]Result, *tryError)
 	// verdict is the error within a result, nil if there is none.
 	verdict func(Result) error
-	queued  chan struct{} // holds one for each request that is not settled
+	// each: a caller reads the result of each item. When its patience is over, it gets those of
+	// the last answer. Otherwise one error stands for all of its items.
+	each   bool
+	queued chan struct{} // holds one for each request that is not settled
 
 	mu       sync.Mutex
 	queue    []*request[Item, Result]
@@ -68,6 +71,8 @@ type request[Item, Result any] struct {
 	last      bool                 // its patience is over: it is not sent again
 	ambiguous bool                 // an earlier call may have delivered it
 	failures  []NodeFailure        // what was tried
+	lost      bool                 // an answer was lost, or did not say whether an item has happened
+	answered  []Result             // the last answer, if it says exactly what has happened; nil: none does
 }
 
 // batch is the requests of one call.
@@ -160,6 +165,10 @@ func (b *batcher[Item, Result]) settle(ctx context.Context, op operation, r *req
 		r.batch.waking.Done()
 	case <-bounded.Done():
 		if ambiguous, failures, settled := b.leave(r); !settled {
+			if known := b.known(r); known != nil && errors.Is(context.Cause(bounded), errPatience) {
+				r.results = known
+				return true, nil
+			}
 			return ambiguous, giveUp(op, ctx, bounded, ambiguous, failures)
 		}
 	}
@@ -219,6 +228,16 @@ func (b *batcher[Item, Result]) leave(r *request[Item, Result]) (ambiguous bool,
 		}
 	}
 	return r.ambiguous, r.failures, false
+}
+
+// known is the last answer to a request whose caller has left, while no call carries it.
+func (b *batcher[Item, Result]) known(r *request[Item, Result]) []Result {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r.batch != nil {
+		return nil
+	}
+	return r.answered
 }
 
 func (r *request[Item, Result]) settled() bool {
@@ -327,6 +346,8 @@ func (b *batcher[Item, Result]) arrive(tries *retry, node *peer, t *batch[Item, 
 	for _, r := range again {
 		r.failures = slices.Clone(tries.failures)
 		switch {
+		case r.last && !r.gone && r.answered != nil:
+			r.settleLocked(r.answered, nil)
 		case r.last && !r.gone:
 			r.settleLocked(nil, unsettled(r.ambiguous, errPatience, r.failures))
 		case !r.gone:
@@ -345,6 +366,9 @@ func (b *batcher[Item, Result]) refusedLocked(t *batch[Item, Result], failed *tr
 	for _, r := range t.requests {
 		r.ambiguous = r.ambiguous || failed.ambiguous
 		r.alone = r.alone || failed.final
+		if failed.ambiguous {
+			r.lost, r.answered = true, nil
+		}
 	}
 	if failed.final && len(t.requests) == 1 {
 		t.requests[0].settleLocked(nil, failed.settled(false))
@@ -361,6 +385,10 @@ func (b *batcher[Item, Result]) answeredLocked(t *batch[Item, Result], results [
 		results = results[len(r.items):]
 		if fault := b.unsettledOf(own); fault != nil {
 			r.ambiguous = r.ambiguous || fault.ambiguous
+			if r.answered = nil; b.each && len(r.items) > 1 && !r.lost {
+				r.answered = own
+			}
+			r.lost = r.lost || errors.Is(fault.err, jobs.ErrUncertain)
 			again, failed = append(again, r), fault
 			continue
 		}

@@ -24,6 +24,7 @@ import (
 // refused. All other writes have no order among callers, and two calls.
 func (c *core) makeBatchers() {
 	c.posts = newBatcher(c, 2, c.sendPostings, func(p *v1.PostedJob) error { return command.ErrorFromProto(p.GetError()) })
+	c.posts.each = true
 	verdict := func(r *v1.Result) error { return command.ErrorFromProto(r.GetError()) }
 	c.ordered = newBatcher(c, 1, c.sendCommands, verdict)
 	c.others = newBatcher(c, 2, c.sendCommands, verdict)

@@ -182,6 +182,19 @@ func (f *federation) withoutCluster(down string, posted map[jobs.JobID]string) {
 	t, now := f.t, f.source("a").Current()
 	f.clusters[down].Kill()
 	routed, plain := f.routed("a"), f.dial("a")
+	var mixed []jobs.Posting
+	for i := range 40 {
+		mixed = append(mixed, postingTo(fmt.Sprintf("events/%d", i)))
+	}
+	answers, err := plain.Post(within(t), mixed...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, answer := range answers {
+		if want := now.Route(mixed[i].Board).Cluster == down; errors.Is(answer.Err, jobs.ErrUnavailable) != want || !want && answer.Err != nil {
+			t.Errorf("board %s among others: got %v", mixed[i].Board, answer.Err)
+		}
+	}
 	for i := range 40 {
 		board := fmt.Sprintf("events/%d", i)
 		route := now.Route(board).Cluster
