@@ -68,10 +68,31 @@ func (l *lineStream) send(message *conductordv1.WatchResponse) error {
 	return http.NewResponseController(l.writer).Flush()
 }
 
+// errorLine is an error in JSON, as connect's own answers have it.
+type errorLine struct {
+	Code    string        `json:"code"`
+	Message string        `json:"message"`
+	Details []errorDetail `json:"details,omitempty"`
+}
+
+type errorDetail struct {
+	Type  string          `json:"type"`
+	Value []byte          `json:"value"` // encoded
+	Debug json.RawMessage `json:"debug,omitempty"`
+}
+
 // fail writes why the watch ends: as the answer if nothing was sent yet, and as the
 // last line otherwise.
 func (l *lineStream) fail(err *connect.Error) {
-	said, encodeErr := json.Marshal(map[string]string{"code": err.Code().String(), "message": err.Message()})
+	line := errorLine{Code: err.Code().String(), Message: err.Message()}
+	for _, detail := range err.Details() {
+		shown := errorDetail{Type: detail.Type(), Value: detail.Bytes()}
+		if value, valueErr := detail.Value(); valueErr == nil {
+			shown.Debug, _ = l.codec.Marshal(value) // without it, value says the same
+		}
+		line.Details = append(line.Details, shown)
+	}
+	said, encodeErr := json.Marshal(line)
 	if encodeErr != nil {
 		return
 	}

@@ -57,8 +57,15 @@ func TestWatchByLines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var said struct{ Code, Message string }
-		if err := json.NewDecoder(refused.Body).Decode(&said); err != nil || said.Code == "" || said.Message == "" {
+		var said struct {
+			Code, Message string
+			Details       []struct {
+				Type  string
+				Debug struct{ Code string }
+			}
+		}
+		if err := json.NewDecoder(refused.Body).Decode(&said); err != nil || said.Code == "" || said.Message == "" ||
+			strings.Contains(body, "nobody") && (len(said.Details) != 1 || said.Details[0].Type != "conductord.v1.Error" || said.Details[0].Debug.Code != "invalid") {
 			t.Errorf("%s: answer %+v, error %v", body, said, err)
 		}
 		_ = refused.Body.Close()

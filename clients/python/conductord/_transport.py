@@ -210,8 +210,8 @@ class Transport:
                 if not line.endswith(b"\n"):
                     raise Unavailable("the node has ended the stream")
                 message = json.loads(line)
-                if "code" in message and "position" not in message:
-                    raise of_answer(500, line)
+                if "error" in message:
+                    raise of_answer(500, encode(message["error"]))
                 yield message
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.endpoints.failed(server, unreached=False)
