@@ -146,7 +146,7 @@ type Options struct {
 	RevertCause func() *logbook.Failure
 	// Gate is called before each step starts, by the goroutine of the step, and
 	// blocks while the claim is in doubt. An error or a panic ends the run. The step
-	// is marked running by then, or may start unmarked (see Begins): an at-most-once
+	// is marked running by then, or may start unmarked (see Begins) or run ahead: an at-most-once
 	// step that is refused here counts as begun. nil: open.
 	Gate func(ctx context.Context) error
 	// Secrets returns the secret of a name, for a reference {"secret": NAME} in an
