@@ -83,15 +83,14 @@ func (l *loop) startEarly(starts []start) (rest []start, ended bool, err error) 
 	}
 	rest = starts[:0]
 	for _, s := range starts {
-		switch {
-		case s.call.Action == logbook.ActionExecute && s.call.Attempt == 1 && unmarked[s.call.Step]:
-			l.startedUnmarked = true
-		case l.mayRunAhead(s):
+		first := s.call.Action == logbook.ActionExecute && s.call.Attempt == 1 && unmarked[s.call.Step]
+		if l.mayRunAhead(s) {
 			l.ahead.until = l.now.Add(linger)
-		default:
+		} else if !first {
 			rest = append(rest, s)
 			continue
 		}
+		l.startedUnmarked = l.startedUnmarked || first
 		l.inFlight++
 		go l.perform(l.ready(s), s)
 	}
