@@ -357,17 +357,17 @@ func labelText(labels []string) string { return strings.Join(labels, labelEnd) }
 const labelEnd = "\n"
 
 // claimableKey is the place of a claimable job in its queue.
-func claimableKey(job *jobFacts) (table, []byte) {
+func claimableKey(m *memory, job *jobFacts) (table, []byte) {
 	queue := queueOf(job)
-	where, key := appendQueue(make([]byte, 0, len(queue.Board)+len(queue.Kind)+len(queue.Labels)+orderRoom), queue)
+	where, key := appendQueue(m.room(len(queue.Board)+len(queue.Kind)+len(queue.Labels)+orderRoom), queue)
 	return where, appendOrder(key, job)
 }
 
 // lineKey is the place of a claimable job among those of all kinds of its board
 // that want the same labels.
-func lineKey(job *jobFacts) (table, []byte) {
+func lineKey(m *memory, job *jobFacts) (table, []byte) {
 	labels := labelText(job.Labels)
-	key := appendName(make([]byte, 0, len(job.Board)+len(labels)+orderRoom), job.Board)
+	key := appendName(m.room(len(job.Board)+len(labels)+orderRoom), job.Board)
 	if labels == "" {
 		return tableLine, appendOrder(key, job)
 	}

@@ -180,11 +180,16 @@ const (
 	waitsForTime  = 'd' // with that time
 )
 
-func waitingPrefix(board string, what byte) []byte { return append(boardKey(board), what) }
+func waitingPrefix(board string, what byte) []byte { return appendWaitingPrefix(nil, board, what) }
+
+func appendWaitingPrefix(key []byte, board string, what byte) []byte {
+	return append(appendName(key, board), what)
+}
 
 // waitingKey is the place of a job among those of its board that wait so.
-func waitingKey(board string, what byte, at time.Time, sequence uint64) []byte {
-	return append(waitingPrefix(board, what), dueKey(at, sequence)...)
+func waitingKey(m *memory, board string, what byte, at time.Time, sequence uint64) []byte {
+	key := appendWaitingPrefix(m.room(len(board)+2+dueTimeSize+sequenceSize), board, what)
+	return append(key, dueKey(at, sequence)...)
 }
 
 // firstWaiting is the earliest time of those who wait so; zero if nobody does.

@@ -200,7 +200,7 @@ func (t *txn) finish(p *parting, how end, to jobs.State, kind jobs.EventKind) {
 // claim, and why. The caller moves the job on.
 func (t *txn) part(p *parting, how end) {
 	t.writeUpdate(p.update, p.job)
-	if !p.Recorded {
+	if !p.Recorded && p.update == nil { // an update records all that has begun
 		t.noteBegun(p.job)
 	}
 	t.release(p.job, how)

@@ -32,8 +32,10 @@ func (t *txn) extendClaim(c *v1.ExtendClaimCommand) error {
 	if err != nil {
 		return err
 	}
-	j.Claim.Expiry = expiry
-	j.Claim.Extensions++
+	extended := *j.Claim
+	extended.Expiry = expiry
+	extended.Extensions++
+	j.Claim = &extended
 	t.putJob(j)
 	t.timed(j)
 	return nil

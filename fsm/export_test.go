@@ -111,6 +111,11 @@ func (m *Machine) remembers(v *view) error {
 			}
 		}
 	}
+	for sequence, known := range m.known {
+		if stored := v.job(sequence); !reflect.DeepEqual(stored.jobFacts, *known) {
+			return fmt.Errorf("job %d is %+v, and is remembered as %+v", sequence, stored.jobFacts, *known)
+		}
+	}
 	for session, known := range m.claimants {
 		stored := v.claims(session)
 		if !slices.Equal(stored.held, known.held) || !slices.Equal(stored.over, known.over) {
@@ -259,7 +264,7 @@ func (c *census) countJob(value []byte) error {
 	if j.isParked() {
 		c.parked[j.Board]++
 	}
-	rows := j.index(nil)
+	rows := j.index(new(memory), nil)
 	for _, row := range rows {
 		if !bytes.Equal(c.get(row.table, row.key), row.value) || c.get(row.table, row.key) == nil {
 			return fmt.Errorf("job %s is %s, and table %s has no row %q for it", j.ID, j.State, tableNames[row.table], row.key)
@@ -403,7 +408,7 @@ func (c *census) checkInterventions(record *flowRecord) error {
 func (c *census) checkFound(key []byte) error {
 	sequence := sequenceAtEnd(key)
 	j := c.job(sequence)
-	for _, row := range j.index(nil) {
+	for _, row := range j.index(new(memory), nil) {
 		if row.table == tableJobIndex && bytes.Equal(row.key, key) {
 			return nil
 		}

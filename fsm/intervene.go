@@ -123,11 +123,7 @@ func (t *txn) intervenable(record *flowRecord, step string) *logbook.FlowDetail 
 // lastJob reads the last job of a flow; nil if there was none, or it is kept no
 // longer.
 func (v *view) lastJob(record *flowRecord) *jobRecord {
-	value := v.get(tableJob, sequenceKey(record.last))
-	if value == nil {
-		return nil
-	}
-	return decodeJob(value)
+	return v.findJob(record.last)
 }
 
 // checkReopening refuses an intervention that the flow's last job cannot carry

@@ -11,32 +11,6 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// end is how the last claim of a job ended: a repeat of that ending is
-// answered as it was, and any other under its token is refused.
-type end byte
-
-const (
-	endNone      end = iota // no claim has ended, or there is one now
-	endConsumed             // by its owner
-	endAbandoned            // by its owner
-	endTrashed              // by its owner
-	endLost                 // with its session
-	endAttempted            // by its owner, with an attempt that has not ended the job
-)
-
-// jobFacts is all that is stored of a job but its details, store and failure,
-// which have tables of their own: what changes often must be short. Where the job
-// stands, and what the indexes hold of it, follows from the facts.
-type jobFacts struct {
-	jobs.Job
-	end     end
-	final   jobs.State // completed or trashed; empty: the job is not finished
-	finish  uint64     // the number of its finish; 0: it is not finished
-	cooled  time.Time  // until when it cools; zero: it does not
-	watched bool       // its deadline has not been dealt with
-	lag     *int64     // see rank; nil: it has not been claimable since its board ages jobs
-}
-
 // standing is the state of a job by its facts, and when the time comes for which
 // it waits, if it does. It is total; the first line that applies counts:
 //
@@ -86,31 +60,6 @@ func (j *jobFacts) isParked() bool {
 // themselves, so that others which finish do not push them out.
 func (j *jobFacts) isStuck() bool {
 	return j.State == jobs.StateTrashed || j.Outcome == jobs.OutcomeFailed
-}
-
-// jobRecord is a job for a command to change. It is stored by putJob.
-//
-// As stored it is two bytes, the end and the state's number in jobs.States,
-// and then the message: a listing by state can tell without decoding.
-type jobRecord struct {
-	jobFacts
-	// was is the job as stored and as the indexes know it: nil before a new job is put,
-	// and jobFacts itself after that. A copy would cost a tenth of each posting.
-	was *jobFacts
-}
-
-// unstored is what a job was that is not stored: no row leads to it.
-var unstored jobFacts
-
-// before is what a job was when it was stored last.
-func (j *jobRecord) before() *jobFacts {
-	switch j.was {
-	case nil:
-		return &unstored
-	case &j.jobFacts:
-		panic("internal error: one command puts a new job twice")
-	}
-	return j.was
 }
 
 const jobPrefixSize = 2
@@ -193,6 +142,7 @@ func (t *txn) putJob(j *jobRecord) {
 		return
 	}
 	*j.was = j.jobFacts
+	t.known.keep(j.was)
 }
 
 func decodeJob(value []byte) *jobRecord {
@@ -220,11 +170,25 @@ func factsFromProto(row *v1.JobRow) (jobFacts, error) {
 
 // job reads a job that an index says is there.
 func (v *view) job(sequence uint64) *jobRecord {
-	value := v.get(tableJob, sequenceKey(sequence))
-	if value == nil {
+	j := v.findJob(sequence)
+	if j == nil {
 		panic(corrupt("an index names job %d, and there is none", sequence))
 	}
-	return decodeJob(value)
+	return j
+}
+
+// findJob reads a job; nil if there is none.
+func (v *view) findJob(sequence uint64) *jobRecord {
+	if facts := v.known[sequence]; facts != nil {
+		return &jobRecord{jobFacts: *facts, was: facts}
+	}
+	value := v.get(tableJob, sequenceKey(sequence))
+	if value == nil {
+		return nil
+	}
+	j := decodeJob(value)
+	v.known.keep(j.was)
+	return j
 }
 
 // jobByID reads a job that somebody asks for. ErrNotFound.
@@ -261,7 +225,8 @@ func (t *txn) savePosting(j *jobRecord, posting *v1.Posting) {
 	if posting.GetDetails() == nil && len(posting.GetStore()) == 0 {
 		return
 	}
-	kept := &v1.PostingRow{Details: posting.GetDetails(), Store: posting.GetStore()}
+	kept := &t.messages.posting
+	kept.Details, kept.Store = posting.GetDetails(), posting.GetStore()
 	t.putMessage(tablePosting, sequenceKey(j.Sequence), nil, kept)
 }
 
@@ -313,6 +278,7 @@ func (t *txn) removeJob(j *jobRecord) {
 	t.delete(tableEvidence, key)
 	t.delete(tableChange, key)
 	t.removeErrors(j, 0)
+	delete(t.known, j.Sequence)
 }
 
 // overdue reports whether a job's deadline has passed and the leader has not cancelled

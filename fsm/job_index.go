@@ -13,9 +13,9 @@ func jobIndexKey(by byte, name string, sequence uint64) []byte {
 }
 
 // index appends the rows that lead to a job, in whatever table: all that indexes hold
-// of it. They follow from the facts alone, so that no command changes an index. A new
+// of it. Keys of jobs that wait are put into the given memory: each posting has three. They follow from the facts alone, so that no command changes an index. A new
 // index is a new line here, and a table in keys.go.
-func (j *jobFacts) index(rows []indexRow) []indexRow {
+func (j *jobFacts) index(m *memory, rows []indexRow) []indexRow {
 	add := func(table table, key, value []byte) { rows = append(rows, indexRow{table, key, value}) }
 	if j.Sequence == 0 {
 		return rows // not stored
@@ -38,15 +38,15 @@ func (j *jobFacts) index(rows []indexRow) []indexRow {
 			add(tableReserved, append(appendName(nil, j.Reserved.Conductor), sequenceKey(j.Sequence)...), nil)
 			add(tableDue, dueKey(j.Reserved.Until, j.Sequence), nil)
 		} else {
-			queue, key := claimableKey(j)
+			queue, key := claimableKey(m, j)
 			add(queue, key, nil)
-			line, key := lineKey(j)
+			line, key := lineKey(m, j)
 			add(line, key, nil)
 		}
-		add(tableWaiting, waitingKey(j.Board, waitsForClaim, j.ClaimableAt, j.Sequence), nil)
+		add(tableWaiting, waitingKey(m, j.Board, waitsForClaim, j.ClaimableAt, j.Sequence), nil)
 	case jobs.StateDelayed, jobs.StateCooling:
 		add(tableDue, dueKey(j.DueAt, j.Sequence), nil)
-		add(tableWaiting, waitingKey(j.Board, waitsForTime, j.DueAt, j.Sequence), nil)
+		add(tableWaiting, waitingKey(m, j.Board, waitsForTime, j.DueAt, j.Sequence), nil)
 	case jobs.StateTrashed:
 		add(tableJobIndex, jobIndexKey(byTrashed, "", j.Sequence), nil)
 	}
@@ -71,7 +71,7 @@ func (j *jobFacts) finishedKey() (table, []byte) {
 
 // reindex brings the indexes from what they hold of a job to what they should hold.
 func (t *txn) reindex(was, is *jobFacts) {
-	t.memory.before, t.memory.after = was.index(t.memory.before[:0]), is.index(t.memory.after[:0])
+	t.memory.before, t.memory.after = was.index(t.memory, t.memory.before[:0]), is.index(t.memory, t.memory.after[:0])
 	before, after := t.memory.before, t.memory.after
 	in := func(rows []indexRow, row *indexRow) bool {
 		return slices.ContainsFunc(rows, func(other indexRow) bool {

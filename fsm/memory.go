@@ -22,13 +22,15 @@ type memory struct {
 	present       []byte // what is in use, with room at its end
 	events        eventBuffer
 	before, after []indexRow // of a job that is put
+	posted        jobRecord  // see newJob
 }
 
 // messages are those that are filled and encoded again and again. Nothing refers
 // to them between.
 type messages struct {
-	job   v1.JobRow
-	event v1.Event
+	job     v1.JobRow
+	event   v1.Event
+	posting v1.PostingRow
 }
 
 // takeJob gives the job that was put last, as it is answered. It is the caller's

@@ -17,6 +17,9 @@ import (
 // not keep the others from being accepted. So the command itself is never refused.
 func (t *txn) post(c *v1.PostCommand) (*v1.Result, error) {
 	var answer []*v1.Posted
+	if t.answered {
+		answer = make([]*v1.Posted, 0, len(c.GetPostings()))
+	}
 	for _, posting := range c.GetPostings() {
 		before := t.writes
 		posted, err := t.postOne(posting)
@@ -108,8 +111,10 @@ func (t *txn) repeatedPost(id jobs.JobID, known, digest []byte) (existed bool, e
 	return true, nil
 }
 
-func (t *txn) newJob(p *jobs.Posting, work *work) (*jobRecord, error) {
-	j := &jobRecord{jobFacts: jobFacts{Job: jobs.Job{
+// newJob makes the record of a job that is posted. It is good until the next posting.
+func (t *txn) newJob(p *jobs.Posting, work work) (*jobRecord, error) {
+	j := &t.memory.posted
+	*j = jobRecord{jobFacts: jobFacts{Job: jobs.Job{
 		ID: p.ID, Board: p.Board, Name: p.Name, Kind: p.Kind, Priority: p.Priority, NotBefore: p.NotBefore,
 		PostedAt: t.now, PostedBy: t.by, Traceparent: p.Traceparent,
 	}}}
@@ -145,18 +150,18 @@ type work struct {
 }
 
 // planWork finds the flow of a posting, and checks that it is free.
-func (t *txn) planWork(p *jobs.Posting) (*work, error) {
+func (t *txn) planWork(p *jobs.Posting) (work, error) {
 	switch {
 	case p.Book == nil && p.BookID.IsZero() && p.Flow.IsZero():
-		return &work{}, nil
+		return work{}, nil
 	case p.Book == nil && p.BookID.IsZero():
-		return nil, &logbook.InvalidError{Field: "posting flow", Reason: "a flow is named, but no book"}
+		return work{}, &logbook.InvalidError{Field: "posting flow", Reason: "a flow is named, but no book"}
 	case p.Book != nil && !p.BookID.IsZero() && p.BookID != p.Book.ID:
-		return nil, &logbook.InvalidError{Field: "posting book_id", Reason: "names another book than the one in the posting"}
+		return work{}, &logbook.InvalidError{Field: "posting book_id", Reason: "names another book than the one in the posting"}
 	case p.Kind != "":
-		return nil, &logbook.InvalidError{Field: "posting kind", Reason: "set beside a book"}
+		return work{}, &logbook.InvalidError{Field: "posting kind", Reason: "set beside a book"}
 	}
-	found := &work{}
+	var found work
 	var err error
 	if p.Book != nil {
 		found.book, err = t.planBook(p.Book, cmp.Or(p.Board, jobs.DefaultBoard))
@@ -164,20 +169,20 @@ func (t *txn) planWork(p *jobs.Posting) (*work, error) {
 		found.book, err = t.planSavedBook(p.BookID, cmp.Or(p.Board, jobs.DefaultBoard))
 	}
 	if err != nil {
-		return nil, err
+		return work{}, err
 	}
 	found.bookName = found.book.head.Name
 	if found.flow, err = t.planFlow(found.book, p.Flow); err != nil {
-		return nil, err
+		return work{}, err
 	}
 	if other := found.flow.record.job; other != 0 {
-		return nil, fmt.Errorf("%w: flow %s is that of job number %d, which is not finished", jobs.ErrConflict, found.flow.record.ID, other)
+		return work{}, fmt.Errorf("%w: flow %s is that of job number %d, which is not finished", jobs.ErrConflict, found.flow.record.ID, other)
 	}
 	return found, nil
 }
 
 // attach ties the flow to its job, and writes the book with it.
-func (t *txn) attach(j *jobRecord, work *work) {
+func (t *txn) attach(j *jobRecord, work work) {
 	if work.flow == nil {
 		return
 	}

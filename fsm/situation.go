@@ -41,7 +41,7 @@ func (m *Machine) Situation(id jobs.JobID, now time.Time) (explain.Situation, er
 // explain.MaxAhead. first is the priority that would put the job beside the first one.
 func (v *view) ahead(j *jobRecord) (count int, first jobs.Priority) {
 	_, queue := queueKey(queueOf(&j.jobFacts))
-	where, own := claimableKey(&j.jobFacts)
+	where, own := claimableKey(new(memory), &j.jobFacts)
 	cursor := v.cursor(where)
 	for key, _ := cursor.Seek(queue); key != nil && count < explain.MaxAhead && bytes.Compare(key, own) < 0; key, _ = cursor.Next() {
 		if count++; count > 1 {

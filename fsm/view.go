@@ -15,6 +15,7 @@ import (
 type view struct {
 	reader *tables.Reader
 	heads  heads // nil where nobody keeps them
+	known  knownJobs
 }
 
 // get reads a value; nil if there is none. It is good until the end of the

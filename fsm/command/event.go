@@ -20,9 +20,8 @@ func EventToProto(e *jobs.Event) *v1.Event {
 // FillEvent makes a message that was used for something else that of an event.
 func FillEvent(message *v1.Event, e *jobs.Event) {
 	*message = v1.Event{
-		Position:  PositionToProto(e.Position),
 		Kind:      string(e.Kind),
-		Time:      TimeToProto(e.Time),
+		Time:      timeLike(message.Time, e.Time),
 		Board:     e.Board,
 		Job:       idText(e.Job.UUID),
 		Name:      e.Name,
@@ -36,6 +35,9 @@ func FillEvent(message *v1.Event, e *jobs.Event) {
 
 		JobKind: e.JobKind, Key: e.Key, Tags: slices.Clone(e.Tags),
 		Session: idText(e.Session.UUID), EntityKind: e.EntityKind, Entity: e.Entity, By: e.By,
+	}
+	if e.Position != (jobs.Position{}) { // a stored event has none: its key tells it
+		message.Position = PositionToProto(e.Position)
 	}
 	for _, step := range e.Steps {
 		message.Steps = append(message.Steps, &v1.StepEvent{Name: step.Name, State: step.State})

@@ -20,6 +20,7 @@ func JobToProto(j *jobs.Job) *v1.Job {
 
 // FillJob makes a message that was used for something else that of a job.
 func FillJob(message *v1.Job, j *jobs.Job) {
+	posted := timeLike(message.PostedAt, j.PostedAt) // a new job has that time three times
 	*message = v1.Job{
 		Id:          idText(j.ID.UUID),
 		Board:       j.Board,
@@ -43,14 +44,14 @@ func FillJob(message *v1.Job, j *jobs.Job) {
 		Deadline:    TimeToProto(j.Deadline),
 		Retry:       RetryPolicyToProto(j.Retry),
 		Retention:   DurationToProto(j.Retention),
-		PostedAt:    TimeToProto(j.PostedAt),
+		PostedAt:    posted,
 		PostedBy:    j.PostedBy,
 		Traceparent: j.Traceparent,
-		ModifiedAt:  TimeToProto(j.ModifiedAt),
+		ModifiedAt:  timeLike(posted, j.ModifiedAt),
 		StartedAt:   TimeToProto(j.StartedAt),
 		FinishedAt:  TimeToProto(j.FinishedAt),
 		DueAt:       TimeToProto(j.DueAt),
-		ClaimableAt: TimeToProto(j.ClaimableAt),
+		ClaimableAt: timeLike(posted, j.ClaimableAt),
 		Size:        j.Size,
 		Claim:       ClaimToProto(j.Claim),
 		Reserved:    ReservationToProto(j.Reserved),

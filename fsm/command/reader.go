@@ -89,6 +89,15 @@ func TimeToProto(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
+// timeLike is TimeToProto, or the given message if that has the same time. Whoever shares messages
+// of times must not change them.
+func timeLike(known *timestamppb.Timestamp, t time.Time) *timestamppb.Timestamp {
+	if known != nil && known.Seconds == t.Unix() && known.Nanos == int32(t.Nanosecond()) {
+		return known
+	}
+	return TimeToProto(t)
+}
+
 // TimeFromProto converts a time to UTC. Unset is the zero time. Times before
 // 1970 or after April 2262 are refused in the name of the field.
 func TimeFromProto(field string, stamp *timestamppb.Timestamp) (time.Time, error) {
