@@ -69,8 +69,11 @@ func (t *txn) lagNow(name string) (lag int64, ages bool) {
 // effective is what an unfinished job counts for at a time, or would if it were
 // claimable; nil if its board never aged jobs.
 func (v *view) effective(j *jobRecord, now time.Time) *jobs.Priority {
+	if j.State.Finished() {
+		return nil
+	}
 	board, _ := v.board(j.Board)
-	if j.State.Finished() || board.Ageing == (jobs.BoardAgeing{}) {
+	if board.Ageing == (jobs.BoardAgeing{}) {
 		return nil
 	}
 	counted := int64(j.Priority)

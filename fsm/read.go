@@ -19,16 +19,20 @@ func (m *Machine) Job(id jobs.JobID) (jobs.Job, error) {
 	return found[0], nil
 }
 
-// HasFinished reports whether a job has finished, without reading the rest of it. ErrNotFound.
-func (m *Machine) HasFinished(id jobs.JobID) (finished bool, err error) {
+// FinishedJob reads a job if it has finished, and nothing but its state if not. ErrNotFound.
+func (m *Machine) FinishedJob(id jobs.JobID) (job jobs.Job, finished bool, err error) {
 	err = m.read(func(v *view) error {
 		sequence, err := v.sequenceOf(id)
-		if err == nil {
-			finished = jobs.States[storedState(sequence, v.get(tableJob, sequenceKey(sequence)))].Finished()
+		if err != nil {
+			return err
 		}
-		return err
+		finished = jobs.States[storedState(sequence, v.get(tableJob, sequenceKey(sequence)))].Finished()
+		if finished {
+			job = v.complete(v.job(sequence))
+		}
+		return nil
 	})
-	return finished, err
+	return job, finished, err
 }
 
 // JobAt is Job, with what the job counts for at a time.

@@ -25,12 +25,7 @@ type boardService struct {
 }
 
 func (s *boardService) getJob(message *conductordv1.GetJobRequest) (*conductordv1.GetJobResponse, error) {
-	job, err := s.job(message.Id)
-	return &conductordv1.GetJobResponse{Job: job}, err
-}
-
-func (s *boardService) job(text string) (*conductordv1.Job, error) {
-	id, err := jobs.ParseJobID(text)
+	id, err := jobs.ParseJobID(message.Id)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +33,7 @@ func (s *boardService) job(text string) (*conductordv1.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return command.JobToProto(&job), nil
+	return &conductordv1.GetJobResponse{Job: command.JobToProto(&job)}, nil
 }
 
 func (s *boardService) explain(message *conductordv1.ExplainRequest) (*conductordv1.ExplainResponse, error) {
@@ -99,7 +94,7 @@ func (s *boardService) wait(ctx context.Context, message *conductordv1.WaitJobRe
 	if err != nil {
 		return nil, 0, err
 	}
-	over, err := s.machine.HasFinished(id)
+	job, over, err := s.machine.FinishedJob(id)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -108,9 +103,11 @@ func (s *boardService) wait(ctx context.Context, message *conductordv1.WaitJobRe
 			return nil, 0, err
 		}
 		index = s.machine.AppliedIndex()
+		if job, err = s.machine.JobAt(id, s.clock.answerTime()); err != nil {
+			return nil, 0, err
+		}
 	}
-	job, err := s.job(message.Id)
-	return &conductordv1.WaitJobResponse{Job: job}, index, err
+	return &conductordv1.WaitJobResponse{Job: command.JobToProto(&job)}, index, nil
 }
 
 // execute applies many commands, each with its own result.
