@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -25,12 +26,13 @@ import (
 //	                               ── a Report ──> the call answers with the outcome
 //	                               ── the worker's session ends ──> the call answers that it is lost
 type stepOffers struct {
-	mu      sync.Mutex
-	offers  map[steps.ID]*stepOffer
-	pulls   map[jobs.SessionID]*stepPull
-	workers stepWorkers
-	pulled  uint64 // calls so far
-	reports map[logbook.FlowID]map[*stepReport]struct{}
+	mu       sync.Mutex
+	offers   map[steps.ID]*stepOffer
+	pulls    map[jobs.SessionID]*stepPull
+	promises map[steps.ID]stepPromise
+	workers  stepWorkers
+	pulled   uint64 // calls so far
+	reports  map[logbook.FlowID]map[*stepReport]struct{}
 }
 
 // stepOffer is a call of Offer that waits.
@@ -70,14 +72,21 @@ type stepPull struct {
 	done      bool
 }
 
+// stepPromise is an attempt that a worker gets once its conductor has recorded that. Until the
+// conductor offers the attempt again, it takes a slot of the worker. A new leader knows of none.
+type stepPromise struct {
+	session jobs.SessionID
+	made    time.Time
+}
+
 // stepReport is a call of Report that waits. news holds one: an offer of the flow has arrived, or an
 // attempt of the flow was recorded.
 type stepReport struct{ news chan struct{} }
 
 func newStepOffers(logger hclog.Logger) *stepOffers {
 	return &stepOffers{
-		offers: map[steps.ID]*stepOffer{}, pulls: map[jobs.SessionID]*stepPull{}, workers: newStepWorkers(logger),
-		reports: map[logbook.FlowID]map[*stepReport]struct{}{},
+		offers: map[steps.ID]*stepOffer{}, pulls: map[jobs.SessionID]*stepPull{}, promises: map[steps.ID]stepPromise{},
+		workers: newStepWorkers(logger), reports: map[logbook.FlowID]map[*stepReport]struct{}{},
 	}
 }
 
@@ -94,6 +103,7 @@ func (s *stepOffers) offer(o *stepOffer) error {
 		return fmt.Errorf("%w: %d steps wait for workers, which is the limit", jobs.ErrOverloaded, steps.MaxOffers)
 	}
 	s.offers[o.offer.Work.ID] = o
+	delete(s.promises, o.offer.Work.ID)
 	s.wakeReportsLocked(o.offer.Work.Flow)
 	if o.offer.Worker != (jobs.SessionID{}) {
 		if p := s.pulls[o.offer.Worker]; p != nil {
@@ -172,8 +182,25 @@ func (s *stepOffers) pull(p *stepPull) {
 			p.free--
 		}
 	}
+	if promised := s.promisedLocked(p.session); promised > 0 {
+		p.free -= promised
+		p.notePromise() // one may lapse: the next call has the slot then
+	}
 	s.promiseLocked(p)
 	s.giveLocked(p, own...)
+}
+
+// promisedLocked counts the attempts that were promised to a worker and that are not recorded yet.
+// It forgets promises that have lapsed.
+func (s *stepOffers) promisedLocked(session jobs.SessionID) (promised int) {
+	for id, promise := range s.promises {
+		if time.Since(promise.made) >= promiseTime {
+			delete(s.promises, id)
+		} else if promise.session == session {
+			promised++
+		}
+	}
+	return promised
 }
 
 // promiseLocked promises a worker those of the waiting attempts that suit it, the oldest first.
@@ -242,10 +269,8 @@ func (s *stepOffers) leave(p *stepPull) {
 func (s *stepOffers) promise(p *stepPull, o *stepOffer) {
 	p.free--
 	s.workers.tried(p)
-	if !p.isPromise {
-		p.isPromise = true
-		close(p.promised)
-	}
+	p.notePromise()
+	s.promises[o.offer.Work.ID] = stepPromise{session: p.session, made: time.Now()}
 	o.reply(steps.Answer{Worker: p.session, Name: p.worker.Name})
 }
 
@@ -337,6 +362,7 @@ func (s *stepOffers) ended(sessions []jobs.SessionID) {
 			lost[o.offer.Worker] = o
 		}
 	}
+	maps.DeleteFunc(s.promises, func(_ steps.ID, promise stepPromise) bool { return slices.Contains(sessions, promise.session) })
 	for _, session := range sessions {
 		s.workers.end(session, lost[session])
 		if p := s.pulls[session]; p != nil {
@@ -400,6 +426,14 @@ func (o *stepOffer) reply(answer steps.Answer) bool {
 	o.done = true
 	o.answer <- answer
 	return true
+}
+
+// notePromise has the call end soon, even if no attempt is given.
+func (p *stepPull) notePromise() {
+	if !p.isPromise {
+		p.isPromise = true
+		close(p.promised)
+	}
 }
 
 func (p *stepPull) reply(answer *conductordv1.PullStepsResponse) {

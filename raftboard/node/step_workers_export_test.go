@@ -16,6 +16,7 @@ import (
 const (
 	ElsewhereTime = elsewhereTime
 	AsideFirst    = asideFirst
+	PromiseTime   = promiseTime
 )
 
 // StepMatch is stepOffers with workers and steps that are known by one word.
@@ -86,26 +87,28 @@ func (m *StepMatch) Taken(step string) string {
 	return ""
 }
 
-// Ends has a worker end an attempt with a failure, or with none.
-func (m *StepMatch) Ends(name, step string, failure *logbook.Failure) {
+// Records has the conductor of a step offer it with the worker that it has recorded.
+func (m *StepMatch) Records(name, step string) *stepOffer {
 	o := *m.waiting[step]
 	o.offer.Worker, o.done, o.answer = m.sessions[name], false, make(chan steps.Answer, 1)
 	if err := m.offers.offer(&o); err != nil {
 		panic(err)
 	}
+	return &o
+}
+
+// Ends has a worker end an attempt with a failure, or with none.
+func (m *StepMatch) Ends(name, step string, failure *logbook.Failure) {
+	o := m.Records(name, step)
 	m.offers.report(m.sessions[name], &steps.Outcome{ID: o.offer.Work.ID, Done: true, Failure: failure})
-	m.offers.withdraw(&o)
+	m.offers.withdraw(o)
 }
 
 // Dies ends the session of a worker, with the step that it has.
 func (m *StepMatch) Dies(name, step string) {
-	o := *m.waiting[step]
-	o.offer.Worker, o.done, o.answer = m.sessions[name], false, make(chan steps.Answer, 1)
-	if err := m.offers.offer(&o); err != nil {
-		panic(err)
-	}
+	o := m.Records(name, step)
 	m.offers.ended([]jobs.SessionID{m.sessions[name]})
-	m.offers.withdraw(&o)
+	m.offers.withdraw(o)
 }
 
 // Ended ends the session of a worker that has no step.

@@ -180,3 +180,37 @@ func TestOnlyWorker(t *testing.T) {
 		})
 	}
 }
+
+// TestPromisesTakeSlots holds that an attempt which was promised to a worker, and which its conductor
+// has not recorded yet, takes a slot of the worker's next call, until it is recorded, or offered
+// again, or its conductor has had its time.
+func TestPromisesTakeSlots(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		after func(m *node.StepMatch) // before the call that follows
+		taker string                  // of another step
+	}{
+		{"not recorded", func(*node.StepMatch) {}, ""},
+		{"recorded, and not given", func(m *node.StepMatch) { m.Records("a", "first") }, ""},
+		{"ended", func(m *node.StepMatch) { m.Ends("a", "first", nil) }, "a"},
+		{"offered again, and for another worker now", func(m *node.StepMatch) { m.Offer("first", "other") }, "a"},
+		{"its conductor has died", func(*node.StepMatch) { time.Sleep(node.PromiseTime) }, "a"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := node.NewStepMatch()
+				m.Pull("a", "k")
+				m.Offer("first", "k")
+				if got := m.Taken("first"); got != "a" {
+					t.Fatalf("%q gets the first step", got)
+				}
+				row.after(m)
+				m.Pull("a", "k")
+				m.Offer("second", "k")
+				if got := m.Taken("second"); got != row.taker {
+					t.Errorf("%q gets the second step, want %q", got, row.taker)
+				}
+			})
+		})
+	}
+}

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// promiseTime bounds how long a worker's call waits for an attempt that it was promised: a
-	// conductor records it within milliseconds, or has died.
+	// promiseTime bounds how long a worker's call waits for an attempt that it was promised, and how
+	// long that takes a slot: a conductor records it within milliseconds, or has died.
 	promiseTime = 2 * time.Second
 	// recordLook is how often a report looks whether it is recorded, besides when its flow
 	// changes: a restored snapshot names no flows.
