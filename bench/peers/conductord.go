@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/conductord/conductord/cmd/local"
+	"github.com/conductord/conductord/conductor"
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard"
+)
+
+const (
+	postBoard = "peers-post" // no conductor looks here
+	flowBoard = "peers-flow"
+)
+
+// conductord is a cluster with the default configuration. A conductor in this program, with a
+// client of its own, runs the steps.
+type conductord struct {
+	binary  string
+	nodes   int
+	cluster *local.Cluster
+	client  *raftboard.Client
+	payload json.RawMessage
+	stop    func() // of the conductor
+}
+
+func (c *conductord) open(ctx context.Context, s *servers) (string, error) {
+	var err error
+	if c.cluster, err = local.New(local.Options{Binary: c.binary, Dir: s.dir, Nodes: c.nodes}); err != nil {
+		return "", err
+	}
+	if err := errors.Join(c.cluster.Start(), c.cluster.WaitReady(ctx)); err != nil {
+		return "", err
+	}
+	for _, node := range c.cluster.Nodes {
+		s.pids = append(s.pids, node.PID())
+	}
+	if c.client, err = raftboard.Dial(ctx, c.cluster.Endpoints()...); err != nil {
+		return "", err
+	}
+	c.payload = json.RawMessage(`"` + strings.Repeat("d", payloadBytes-len(`""`)) + `"`)
+	if err := c.startConductor(ctx); err != nil {
+		return "", err
+	}
+	return "this build; default configuration: log store bolt, an fsync for every entry on every node, no setting turns that off", nil
+}
+
+func (c *conductord) startConductor(ctx context.Context) error {
+	client, err := raftboard.Dial(ctx, c.cluster.Endpoints()...)
+	if err != nil {
+		return err
+	}
+	registry := flow.NewRegistry()
+	for _, w := range works() {
+		if w.callers > 1 || w.steps == 0 {
+			continue // each kind once
+		}
+		err := registry.Register(flowKind(w.steps), func(json.RawMessage) (*flow.Flow, error) {
+			var steps []flow.Node
+			for i := range w.steps {
+				steps = append(steps, flow.Func(fmt.Sprintf("step%d", i+1), nothing))
+			}
+			return flow.Linear("peers", steps...), nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	runner, err := conductor.New(conductor.Options{
+		Client: client, Registry: registry, Name: "peers", Boards: []string{flowBoard}, MaxJobs: maxCallers,
+		Logger: hclog.New(&hclog.LoggerOptions{Name: "conductor", Level: hclog.Warn, Output: os.Stderr}),
+	})
+	if err != nil {
+		return err
+	}
+	running, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { // ends with stop
+		defer close(done)
+		if err := runner.Run(running); err != nil {
+			progress("the conductor has ended: %v", err)
+		}
+	}()
+	c.stop = func() {
+		cancel()
+		<-done
+		client.Close()
+	}
+	return nil
+}
+
+func flowKind(steps int) string { return fmt.Sprintf("peers-flow%d", steps) }
+
+func nothing(context.Context, struct{}) (struct{}, error) { return struct{}{}, nil }
+
+func (c *conductord) post(ctx context.Context) error {
+	_, err := jobs.PostOne(ctx, c.client, jobs.Posting{Board: postBoard, Name: "peers", Kind: "peers-post", Details: c.payload})
+	return err
+}
+
+func (c *conductord) flow(ctx context.Context, steps int) error {
+	book := logbook.Book{ID: logbook.NewBookID(), Name: "peers"}
+	book.Flows = []logbook.FlowDetail{{ID: logbook.NewFlowID(), Book: book.ID, Name: "peers", Factory: logbook.Factory{Name: flowKind(steps)}}}
+	job, err := jobs.PostOne(ctx, c.client, jobs.Posting{Board: flowBoard, Name: "peers", Book: &book})
+	if err != nil {
+		return err
+	}
+	if job, err = c.client.Wait(ctx, job.ID); err == nil && job.Outcome != jobs.OutcomeSuccess {
+		err = fmt.Errorf("job %s ended %s %s: %s", job.ID, job.State, job.Outcome, job.Reason)
+	}
+	return err
+}
+
+func (c *conductord) close() {
+	if c.stop != nil {
+		c.stop()
+	}
+	if c.client != nil {
+		c.client.Close()
+	}
+	if c.cluster != nil {
+		c.cluster.Close()
+	}
+}

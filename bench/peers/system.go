@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"sync"
+)
+
+// system runs jobs durably: what post and flow have acknowledged survives the loss of power.
+type system interface {
+	// open starts the servers, and what runs the steps in this program. It returns the version,
+	// and the settings on which durability and speed depend.
+	open(ctx context.Context, s *servers) (about string, err error)
+	// post returns when one job with 512 bytes of data is durable. Nothing takes that job.
+	post(ctx context.Context) error
+	// flow returns when a new flow of steps that do nothing, one after the other, has ended. Each
+	// step is durable before the next one begins.
+	flow(ctx context.Context, steps int) error
+	// close ends what open began in this program. The servers are killed after it. It may be
+	// called when open has failed.
+	close()
+}
+
+// peer is one row of what conductord is measured beside.
+type peer struct {
+	name      string
+	make      func() system
+	programs  []string // its servers
+	get       string   // how to get them
+	postsOnly bool
+}
+
+var (
+	postgresPrograms = []string{"initdb", "postgres"}
+	postgresGet      = "apt-get install postgresql"
+)
+
+var peers = []peer{
+	{name: "dbos", make: func() system { return &dbosPeer{} }, programs: postgresPrograms, get: postgresGet},
+	{name: "river", make: func() system { return &riverPeer{} }, programs: postgresPrograms, get: postgresGet},
+	{name: "asynq", make: func() system { return &asynqPeer{} }, programs: []string{"redis-server"}, get: "apt-get install redis-server"},
+	{name: "etcd", make: func() system { return &etcdPeer{members: 1} }, programs: []string{"etcd"}, get: "apt-get install etcd-server", postsOnly: true},
+	{name: "etcd3", make: func() system { return &etcdPeer{members: 3} }, programs: []string{"etcd"}, get: "apt-get install etcd-server", postsOnly: true},
+	{
+		name: "temporal", make: func() system { return &temporalPeer{} }, programs: append([]string{"temporal-server", "temporal-sql-tool"}, postgresPrograms...),
+		get: "go install go.temporal.io/server/cmd/server@v1.32.0 and go.temporal.io/server/cmd/tools/sql@v1.32.0, and name them temporal-server and temporal-sql-tool; " + postgresGet,
+	},
+	{name: "restate", make: func() system { return &restatePeer{} }, programs: []string{"restate-server"}, get: "npm install --global @restatedev/restate-server@1.7.12"},
+}
+
+// missing is the first program of the peer that is not there.
+func (p peer) missing() string {
+	for _, program := range p.programs {
+		if find(program) == "" {
+			return program
+		}
+	}
+	return ""
+}
+
+// work is something that is measured.
+type work struct {
+	name    string
+	callers int
+	steps   int // of a flow; 0: a job is posted
+}
+
+func works() []work {
+	return []work{
+		{"post-1", 1, 0}, {"post-64", 64, 0},
+		{"job-1", 1, 1}, {"job-64", 64, 1},
+		{"flow3-1", 1, 3}, {"flow3-64", 64, 3},
+		{"flow10-1", 1, 10}, {"flow10-64", 64, 10},
+	}
+}
+
+const (
+	maxCallers   = 64
+	payloadBytes = 512
+)
+
+// chain is one job of a flow, where a flow is a chain of jobs.
+type chain struct {
+	Flow int64 `json:"flow"`
+	Left int   `json:"left"` // jobs of the flow, this one included
+	Data string
+}
+
+// waiters are the callers that wait for the end of their chains.
+type waiters struct {
+	mu   sync.Mutex
+	last int64
+	by   map[int64]chan struct{}
+}
+
+// run starts a chain, and waits until end was called with it.
+func (w *waiters) run(ctx context.Context, steps int, start func(chain) error) error {
+	ended := make(chan struct{})
+	w.mu.Lock()
+	if w.by == nil {
+		w.by = map[int64]chan struct{}{}
+	}
+	w.last++
+	id := w.last
+	w.by[id] = ended
+	w.mu.Unlock()
+	if err := start(chain{Flow: id, Left: steps}); err != nil {
+		return err
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("flow %d has not ended: %w", id, context.Cause(ctx))
+	}
+}
+
+func (w *waiters) end(id int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ended, found := w.by[id]; found {
+		close(ended)
+		delete(w.by, id)
+	}
+}
+
+var errNoFlows = errors.New("has no flows")
+
+// moduleVersion is the version of a library that this program is built with.
+func moduleVersion(path string) string {
+	info, _ := debug.ReadBuildInfo()
+	for _, module := range info.Deps {
+		if module.Path == path {
+			return filepath.Base(path) + " " + module.Version
+		}
+	}
+	return path + " of an unknown version"
+}
+
+// firstWords is the beginning of what a program says.
+func firstWords(text []byte, count int) string {
+	words := strings.Fields(string(text))
+	return strings.Join(words[:min(count, len(words))], " ")
+}
