@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"strings"
 	"time"
@@ -17,8 +16,7 @@ import (
 // Kind is River's name for a chain's jobs.
 func (chain) Kind() string { return "chain" }
 
-// riverPeer is River on PostgreSQL. A flow is a chain of jobs; each posts the next one. The caller
-// hears of the end from River's events, which follow the commit.
+// riverPeer is River on PostgreSQL. A flow is a chain of jobs; each posts the next one.
 type riverPeer struct {
 	river.WorkerDefaults[chain]
 	pool    *pgxpool.Pool
@@ -40,37 +38,45 @@ func (p *riverPeer) open(ctx context.Context, s *servers) (about string, err err
 	}
 	workers := river.NewWorkers()
 	river.AddWorker(workers, p)
-	const cooldown = 5 * time.Millisecond // between fetches; the default of 100 ms is the time of a lone job
+	// The defaults, 100 ms and 1 s, are the time of a lone job: a job that is posted within the
+	// cooldown of another one's notification has none of its own, and waits for the poll.
+	const cooldown, poll = 5 * time.Millisecond, 20 * time.Millisecond
 	p.client, err = river.NewClient(driver, &river.Config{
-		Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: maxCallers}},
-		FetchCooldown: cooldown, Logger: slog.New(slog.DiscardHandler),
+		Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2 * maxCallers}},
+		FetchCooldown: cooldown, FetchPollInterval: poll, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return "", err
 	}
-	const many = 10_000 // events of jobs that end at once; more would be dropped
-	events, _ := p.client.SubscribeConfig(&river.SubscribeConfig{Kinds: []river.EventKind{river.EventKindJobCompleted}, ChanSize: many})
-	go func() { // ends with the client
-		for event := range events {
-			var done chain
-			if err := json.Unmarshal(event.Job.EncodedArgs, &done); err == nil && done.Left == 1 {
-				p.waiters.end(done.Flow)
-			}
-		}
-	}()
 	if err := p.client.Start(context.Background()); err != nil {
 		return "", err
 	}
-	return moduleVersion("github.com/riverqueue/river") + ", FetchCooldown " + cooldown.String() + "; " + about, nil
+	return moduleVersion("github.com/riverqueue/river") + ", FetchCooldown " + cooldown.String() + ", FetchPollInterval " + poll.String() + "; " + about, nil
 }
 
-// Work posts the next job of a chain.
+// Work completes a job and posts the next one of its chain, in one transaction. Left to itself, River
+// writes completions in batches, up to 250 ms apart, which would be the time of every job.
 func (p *riverPeer) Work(ctx context.Context, job *river.Job[chain]) error {
-	if job.Args.Left == 1 {
-		return nil
+	tx, err := p.pool.Begin(ctx)
+	if err != nil {
+		return err
 	}
-	_, err := p.client.Insert(ctx, chain{Flow: job.Args.Flow, Left: job.Args.Left - 1}, nil)
-	return err
+	defer func() { _ = tx.Rollback(context.Background()) }() // after a commit it does nothing
+	if _, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, job); err != nil {
+		return err
+	}
+	if job.Args.Left > 1 {
+		if _, err := p.client.InsertTx(ctx, tx, chain{Flow: job.Args.Flow, Left: job.Args.Left - 1}, nil); err != nil {
+			return err
+		}
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return err
+	}
+	if job.Args.Left == 1 {
+		p.waiters.end(job.Args.Flow)
+	}
+	return nil
 }
 
 func (p *riverPeer) post(ctx context.Context) error {

@@ -105,11 +105,16 @@ func (s *servers) serve(env []string, program string, args ...string) error {
 	return nil
 }
 
-// close kills the servers: what they hold is removed with the directory.
+// close stops the servers at once: what they hold is removed with the directory. SIGQUIT is
+// PostgreSQL's immediate shutdown, which leaves no shared memory behind.
 func (s *servers) close() {
+	const patience = 5 * time.Second
 	for _, c := range s.started {
-		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
+		_ = c.Process.Signal(syscall.SIGQUIT)
+		late := time.AfterFunc(patience, func() { _ = c.Process.Kill() })
 		_ = c.Wait()
+		late.Stop()
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
 	}
 	if err := os.RemoveAll(s.dir); err != nil {
 		progress("cannot remove %s: %v", s.dir, err)
