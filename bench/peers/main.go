@@ -129,9 +129,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	if o.binary == "" {
 		o.binary = filepath.Join(dir, "conductord")
-		progress("building conductord")
-		if err := command(ctx, "go", "build", "-o", o.binary, "github.com/conductord/conductord/cmd/conductord").Run(); err != nil {
-			return fmt.Errorf("cannot build conductord: %w", err)
+		if err := build(ctx, o.binary); err != nil {
+			return err
 		}
 	}
 	r := &report{options: o}
@@ -155,6 +154,21 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	if r.failed {
 		return errors.New("something could not be measured; see above")
+	}
+	return nil
+}
+
+// build builds conductord with the versions of its own module, which this one replaces by a folder.
+func build(ctx context.Context, binary string) error {
+	progress("building conductord")
+	folder, err := command(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/conductord/conductord").Output()
+	if err != nil {
+		return fmt.Errorf("cannot find conductord's module: run this in bench/peers, or give -binary: %w", err)
+	}
+	compile := command(ctx, "go", "build", "-o", binary, "./cmd/conductord")
+	compile.Dir = strings.TrimSpace(string(folder))
+	if err := compile.Run(); err != nil {
+		return fmt.Errorf("cannot build conductord: %w", err)
 	}
 	return nil
 }
