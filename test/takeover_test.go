@@ -2,9 +2,47 @@ package test
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 )
+
+// TestTakeoverUndoesLast kills a conductor while one step of a flow runs and another has finished:
+// with the policy, the next conductor undoes the finished one and executes it again.
+func TestTakeoverUndoesLast(t *testing.T) {
+	t.Parallel()
+	w := openWarehouse(t)
+	w.mark("busy", true)
+	text := strings.Replace(orderDocument, `"linear"`, `"unordered"`+"\n"+`on_takeover = "undo_last"`, 1)
+	job, err := jobs.PostOne(within(t), w.client, documentPosting(t, "order", text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "one step has finished, and the other runs", func() bool {
+		detail := w.flow(job.Flow)
+		reserve, finished := detail.Atom("reserve")
+		diary, err := os.ReadFile(filepath.Join(w.dir, "diary-"+job.ID.String()))
+		return finished && reserve.State == logbook.AtomSuccess && err == nil && strings.Contains(string(diary), "ship execute")
+	})
+	if job, err = w.client.Job(within(t), job.ID); err != nil {
+		t.Fatal(err)
+	}
+	owner, found := w.cluster.Node(job.Claim.Owner)
+	if !found {
+		t.Fatalf("no node is named %q", job.Claim.Owner)
+	}
+	owner.Kill()
+	w.mark("busy", false)
+	job = w.ends(job.ID, jobs.OutcomeSuccess, logbook.FlowSuccess)
+	if did := w.diary(job.ID); did["reserve execute"] != 2 || did["reserve revert"] != 1 || did["ship execute"] != 2 {
+		t.Errorf("the handlers have done %v", did)
+	}
+}
 
 // TestBenchTakeoverOfAServer holds that `conductord bench takeover` measures what a
 // leader's own timers do: a silent owner loses its job, and not before its TTL,

@@ -36,7 +36,7 @@ func Factory(handlers *handler.Set, options ...handler.Option) flow.Factory {
 // planned and drawn, whose steps refuse to run.
 func (d *Document) Build(handlers *handler.Set, options ...handler.Option) (*flow.Flow, error) {
 	b := &builder{handlers: handlers, options: options, checked: map[string]bool{}}
-	built := b.flow(d.Name, d.Pattern, d.Retry, d.expanded)
+	built := b.flow(d.Name, d.Pattern, d.Retry, d.expanded).OnTakeover(d.OnTakeover)
 	if len(b.faults) > 0 {
 		return nil, errors.Join(b.faults...)
 	}
@@ -232,10 +232,10 @@ func (b *builder) node(s *Step) flow.Node {
 		if s.Rounds != nil {
 			each.WithRetry(s.Rounds.retrier())
 		}
-		return each
+		return each.OnTakeover(s.OnTakeover)
 	}
 	if s.Nested() {
-		return b.flow(s.Name, s.Pattern, s.Rounds, s.Steps)
+		return b.flow(s.Name, s.Pattern, s.Rounds, s.Steps).OnTakeover(s.OnTakeover)
 	}
 	options := []flow.StepOption{
 		flow.Requires(s.ownArguments()...),

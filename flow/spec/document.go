@@ -32,7 +32,7 @@
 //	version  = "2"
 //
 // A step that has steps of its own is a flow within the flow: it has a name,
-// a description, a pattern, after, when, retry and steps, and nothing else.
+// a description, a pattern, after, when, retry, on_takeover and steps, and nothing else.
 //
 // The retry of a flow, or of the document, decides about it as a whole when one of its
 // steps has failed for good; it is not the retry of a step:
@@ -70,6 +70,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/internal/tomlpos"
 	"github.com/conductord/conductord/logbook"
 )
@@ -102,6 +103,8 @@ type Document struct {
 	Targets  []string             `json:"targets,omitempty"`
 	OnChange logbook.ChangePolicy `json:"on_change,omitempty"`
 
+	OnTakeover flow.TakeoverPolicy `json:"on_takeover,omitempty"`
+
 	Flows map[string]Part `json:"flows,omitempty"` // that steps use by name
 	Steps []Step          `json:"steps"`
 
@@ -118,6 +121,8 @@ type Part struct {
 	Pattern     Pattern `json:"pattern"`
 	Retry       *Rounds `json:"retry,omitempty"`
 	Steps       []Step  `json:"steps"`
+
+	OnTakeover flow.TakeoverPolicy `json:"on_takeover,omitempty"`
 
 	places map[string]tomlpos.Position // of its steps, flows and retries
 }
@@ -168,6 +173,8 @@ type Step struct {
 	Pattern Pattern `json:"pattern,omitempty"`
 	Rounds  *Rounds `json:"-"`
 	Steps   []Step  `json:"steps,omitempty"`
+
+	OnTakeover flow.TakeoverPolicy `json:"on_takeover,omitempty"`
 }
 
 // MarshalJSON writes the retry of a flow under the key that it has there.

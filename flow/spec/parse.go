@@ -80,6 +80,7 @@ func (r *reader) document(t *table) *Document {
 	d.OnChange = logbook.ChangePolicy(t.choice("on_change", []string{
 		string(logbook.ChangeAdopt), string(logbook.ChangePin), string(logbook.ChangeRefuse),
 	}))
+	d.OnTakeover = takeover(t)
 	r.flows = r.parts(t)
 	d.Flows = r.flows
 	d.Steps = r.stepsOf(t, d.Pattern)
@@ -88,6 +89,10 @@ func (r *reader) document(t *table) *Document {
 		check()
 	}
 	return d
+}
+
+func takeover(t *table) flow.TakeoverPolicy {
+	return flow.TakeoverPolicy(t.choice("on_takeover", []string{string(flow.TakeoverContinue), string(flow.UndoLast)}))
 }
 
 // stepsOf reads the steps of the document or of a flow within it.
@@ -132,6 +137,7 @@ func (r *reader) step(t *table) Step {
 		s.Each = r.each(t)
 		s.Pattern = r.pattern(t)
 		s.Rounds = r.rounds(t, s.Name)
+		s.OnTakeover = takeover(t)
 		s.Steps = r.stepsOf(t, s.Pattern)
 	default:
 		r.work(t, &s)
@@ -152,7 +158,7 @@ func elsewhere(t *table) map[string]string {
 		shape = "a flow within the flow, since it has steps; its steps"
 	default:
 		const here = "it belongs to a flow within the flow, which has steps"
-		return map[string]string{"pattern": here, "each": here + ", or to the use of a part, which has flow", "with": "it belongs to the use of a part, which has flow"}
+		return map[string]string{"pattern": here, "on_takeover": here, "each": here + ", or to the use of a part, which has flow", "with": "it belongs to the use of a part, which has flow"}
 	}
 	keys := map[string]string{}
 	for _, key := range []string{

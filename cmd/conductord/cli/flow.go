@@ -151,7 +151,8 @@ type Plan struct {
 // PlanStep is one step of a Plan.
 type PlanStep struct {
 	Name      string            `json:"name"`
-	Arguments map[string]string `json:"arguments"` // where each comes from
+	UndoLast  bool              `json:"undo_last,omitempty"` // a takeover undoes it, if it finished last
+	Arguments map[string]string `json:"arguments"`           // where each comes from
 	Provides  []string          `json:"provides"`
 	After     []string          `json:"after"` // the steps that it waits for
 }
@@ -186,7 +187,7 @@ func (p *Program) flowPlanCommand() *cobra.Command {
 func describePlan(plan *flow.Plan) Plan {
 	described := Plan{Name: plan.Name(), Inputs: append([]string{}, plan.Inputs()...), Steps: []PlanStep{}}
 	for number, step := range plan.Steps() {
-		planned := PlanStep{Name: step.Name(), Arguments: map[string]string{}, Provides: []string{}, After: []string{}}
+		planned := PlanStep{Name: step.Name(), UndoLast: plan.UndoesLast(number), Arguments: map[string]string{}, Provides: []string{}, After: []string{}}
 		for _, wire := range plan.Arguments(number) {
 			planned.Arguments[wire.Name] = plan.Source(wire)
 		}
@@ -281,7 +282,7 @@ func (p *Program) writeFlow(detail *logbook.FlowDetail, attempts bool) error {
 	fields := []field{
 		{"flow", detail.ID.String()}, {"name", detail.Name}, {"book", detail.Book.String()},
 		{"factory", detail.Factory.Name}, {"targets", strings.Join(detail.Targets, "\n")},
-		{"on change", string(detail.OnChange)}, {"definition", definitionText(detail.Definition)},
+		{"on change", string(detail.OnChange)}, {"on takeover", takeoverText(detail)}, {"definition", definitionText(detail.Definition)},
 		{"state", string(detail.State)}, {"store", valuesText(detail.Store)}, {"updated", p.timeText(detail.UpdatedAt)},
 	}
 	if detail.Cause != nil {
@@ -314,6 +315,20 @@ func definitionText(definition *logbook.Definition) string {
 }
 
 // interventionLines are the interventions in a flow, one on each line.
+// takeoverText is which steps a takeover undoes, where that can be read; empty: none.
+func takeoverText(detail *logbook.FlowDetail) string {
+	plan := spec.PlanOf(detail)
+	if plan == nil || !plan.UndoesAnyLast() {
+		return ""
+	}
+	for step := range plan.Len() {
+		if !plan.UndoesLast(step) {
+			return "the last finished steps are undone first, of some flows in it: conductord flow plan shows them"
+		}
+	}
+	return "the last finished steps are undone first"
+}
+
 func (p *Program) interventionLines(detail *logbook.FlowDetail) string {
 	lines := make([]string, 0, len(detail.Interventions))
 	pending := detail.Pending()

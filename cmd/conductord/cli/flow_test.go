@@ -73,6 +73,14 @@ func TestFlowPlan(t *testing.T) {
 	if car.Arguments["city"] != "store.to" || car.Arguments["account"] != "check-customer" || !slices.Equal(car.Provides, []string{"car", "car_price"}) {
 		t.Errorf("got %+v", car)
 	}
+	path := filepath.Join(t.TempDir(), "f.toml")
+	text := "name = \"f\"\n[[steps]]\nname = \"g\"\non_takeover = \"undo_last\"\n[[steps.steps]]\nname = \"a\"\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, nil, "flow", "plan", path); !strings.Contains(got.out, "g (graph); undoes its last finished steps at a takeover") {
+		t.Errorf("a takeover policy: %+v", got)
+	}
 	if got := run(t, nil, "flow", "plan", examples+"travel.toml"); got.code != 0 || !strings.Contains(got.out, "charge-card") {
 		t.Errorf("as text: %+v", got)
 	}

@@ -36,6 +36,9 @@ func (t *tree) facts(row *treeRow, atom *logbook.AtomDetail) string {
 	if again := t.again(atom, last); again != "" {
 		facts = append(facts, again)
 	}
+	if atom.Intention == logbook.IntendRetry {
+		facts = append(facts, "undone at a takeover, and then executed again")
+	}
 	if !settled(atom) && atom.Progress != nil {
 		facts = append(facts, progressText(atom.Progress))
 	}

@@ -201,6 +201,10 @@ both  reverted  [████████████████████] 3
 			atom("s", pending, "", failed(1, 100*time.Millisecond))}}, true, `
 soon  running  [░░░░░░░░░░░░░░░░░░░░] 0/1 steps
   · s  pending    500ms  tries again in 100 ms  handler.exit: exit status 1`},
+		{"a takeover undoes", &logbook.FlowDetail{Name: "soon", State: logbook.FlowRunning, Atoms: []logbook.AtomDetail{
+			atom("s", logbook.AtomReverting, "1", func(a *logbook.AtomDetail) { a.Intention = logbook.IntendRetry })}}, true, `
+soon  running  [░░░░░░░░░░░░░░░░░░░░] 0/1 steps
+  ↶ s  reverting  1s  undone at a takeover, and then executed again`},
 		{"instances", &logbook.FlowDetail{Name: "shipping", State: logbook.FlowRunning, Atoms: many}, false, `
 shipping  running  [██████████░░░░░░░░░░] 21/41 steps
   ✓ list        success    1s  → []
