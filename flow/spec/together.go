@@ -1,0 +1,80 @@
+package spec
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/conductord/conductord/logbook"
+)
+
+// Together makes one document of several, for one job that runs them all: Linear, one after
+// another, or Unordered, at the same time. Each is a part, used by a step of its name. So its steps
+// and what they provide have that name before theirs, and the flows do not see each other's values.
+// All of them finish, or all are undone. Their inputs and stores are merged; an input for which
+// another has a default takes that. logbook.ErrInvalid if two have the same name, another default
+// for one value, or different policies for changes, or if one has targets.
+func Together(order Pattern, documents ...*Document) (*Document, error) {
+	if len(documents) == 1 {
+		return documents[0], nil
+	}
+	names := make([]string, len(documents))
+	for i, d := range documents {
+		names[i] = d.Name
+	}
+	whole := &Document{Name: strings.Join(names, "+"), Pattern: order, Store: logbook.Values{}, Flows: map[string]Part{}}
+	for i, d := range documents {
+		if reason := whole.conflict(d, i == 0); reason != "" {
+			return nil, &logbook.InvalidError{Field: "flow " + d.Name, Reason: reason}
+		}
+		whole.OnChange = d.OnChange
+		maps.Copy(whole.Store, d.Store)
+		whole.Steps = append(whole.Steps, Step{Name: d.Name, Description: d.Description, Flow: d.Name})
+		whole.Flows[d.Name] = Part{Description: d.Description, Pattern: d.Pattern, Retry: d.Retry, OnTakeover: d.OnTakeover, Steps: usesOf(d.Steps, d.Name)}
+		for name, part := range d.Flows {
+			part.Steps = usesOf(part.Steps, d.Name)
+			whole.Flows[d.Name+"."+name] = part
+		}
+	}
+	for _, d := range documents {
+		for _, input := range d.Inputs {
+			if _, has := whole.Store[input]; !has && !slices.Contains(whole.Inputs, input) {
+				whole.Inputs = append(whole.Inputs, input)
+			}
+		}
+	}
+	return Parse(whole.JSON(), "several flows.json")
+}
+
+// conflict is why a document cannot be added; empty if it can.
+func (d *Document) conflict(added *Document, first bool) string {
+	if _, twice := d.Flows[added.Name]; twice {
+		return "another flow of the job has the same name"
+	}
+	if len(added.Targets) > 0 {
+		return "it has targets, which one of several flows cannot have"
+	}
+	if !first && d.OnChange != added.OnChange {
+		return fmt.Sprintf("its on_change is %q, and that of a flow before it %q", added.OnChange, d.OnChange)
+	}
+	for _, name := range slices.Sorted(maps.Keys(added.Store)) {
+		if other, has := d.Store[name]; has && !bytes.Equal(other, added.Store[name]) {
+			return fmt.Sprintf("its default of %s is another than that of a flow before it", quoted(name))
+		}
+	}
+	return ""
+}
+
+// usesOf gives the parts that steps use the name of their document before their own.
+func usesOf(steps []Step, document string) []Step {
+	steps = slices.Clone(steps)
+	for i := range steps {
+		if steps[i].Flow != "" {
+			steps[i].Flow = document + "." + steps[i].Flow
+		}
+		steps[i].Steps = usesOf(steps[i].Steps, document)
+	}
+	return steps
+}
