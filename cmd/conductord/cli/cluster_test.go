@@ -579,6 +579,19 @@ func TestFlowRun(t *testing.T) {
 	}
 }
 
+// TestFlowRunSeveral: several documents are one job of one flow.
+func TestFlowRunSeveral(t *testing.T) {
+	cluster := openCluster(t)
+	id := jobs.NewJobID().String()
+	expect(t, run(t, cluster, "flow", "run", examples+"hello.toml", needy(t), "--only", "needy.greet", "--set", "guest=Ann", "--id", id), 0, "ID\n", "")
+	if got := run(t, cluster, "flow", "show", id); !strings.Contains(got.out, "hello+needy") || !strings.Contains(got.out, "needy.greet") {
+		t.Errorf("shown is %+v", got)
+	}
+	if twice := run(t, cluster, "flow", "run", examples+"hello.toml", examples+"hello.toml"); twice.code != cli.ExitUsage || !strings.Contains(twice.err, "same name") {
+		t.Errorf("one flow twice: %+v", twice)
+	}
+}
+
 // TestFlowRunOnly: only what is named, and what that waits for, is posted,
 // checked and shown.
 func TestFlowRunOnly(t *testing.T) {

@@ -58,12 +58,31 @@ func (p *Program) compileDocument(text []byte, path string, targets ...string) (
 // attachDocument makes a document the work of a posting: a book of one flow,
 // whose store is the document's with what the posting brings over it.
 func (p *Program) attachDocument(path string, posting *jobs.Posting, targets ...string) error {
-	document, _, err := p.readDocument(path, targets...)
+	return p.attachDocuments(spec.Linear, []string{path}, posting, targets...)
+}
+
+// attachDocuments is attachDocument for several flows of one job.
+func (p *Program) attachDocuments(order spec.Pattern, paths []string, posting *jobs.Posting, targets ...string) error {
+	documents := make([]*spec.Document, len(paths))
+	var err error
+	inEach := targets
+	if len(paths) > 1 {
+		inEach = nil // targets are steps of all of them together
+	}
+	for i, path := range paths {
+		if documents[i], _, err = p.readDocument(path, inEach...); err != nil {
+			return err
+		}
+	}
+	document, err := spec.Together(order, documents...)
+	if err == nil && len(paths) > 1 {
+		_, err = document.Compile(targets...)
+	}
 	if err != nil {
-		return err
+		return usageError{fmt.Errorf("cannot run these flows as one job:\n%w", err)}
 	}
 	if err := attach(document, posting, targets...); err != nil {
-		return fmt.Errorf("cannot run the flow %s: %w; give it by --set", path, err)
+		return fmt.Errorf("cannot run the flow %s: %w; give it by --set", strings.Join(paths, " "), err)
 	}
 	return nil
 }

@@ -8,27 +8,34 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/conductord/conductord/flow/spec"
 	"github.com/conductord/conductord/jobs"
 )
 
 func (p *Program) flowRunCommand() *cobra.Command {
 	var (
-		f    postFlags
-		only []string
+		f      postFlags
+		only   []string
+		atOnce bool
 	)
 	cmd := &cobra.Command{
-		Use:   "run FILE",
+		Use:   "run FILE...",
 		Short: "Run a flow document: post it as a job, and print the job's id",
 		Long: "Run a flow document: post it as a job, and print the job's id. With --wait, print the results of the flow\n" +
 			"instead, and exit 1 unless the job is a success; stderr shows the id, then the steps as they run. The job\n" +
-			"does not depend on this command: after ctrl-C it goes on.",
-		Args: cobra.ExactArgs(1),
+			"does not depend on this command: after ctrl-C it goes on. Several documents become one job, and their flows\n" +
+			"run one after another. If one fails, all are undone.",
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			posting, err := p.posting(&f)
 			if err != nil {
 				return err
 			}
-			if err := p.attachDocument(args[0], &posting, only...); err != nil {
+			order := spec.Linear
+			if atOnce {
+				order = spec.Unordered
+			}
+			if err := p.attachDocuments(order, args, &posting, only...); err != nil {
 				return err
 			}
 			if f.wait {
@@ -42,6 +49,7 @@ func (p *Program) flowRunCommand() *cobra.Command {
 		},
 	}
 	f.add(cmd)
+	cmd.Flags().BoolVar(&atOnce, "at-once", false, "run the flows of several documents at the same time")
 	cmd.Flags().StringArrayVar(&only, "only", nil, "run this step, what it waits for, and nothing else; can be repeated (default the document's targets)")
 	return cmd
 }
