@@ -124,6 +124,7 @@ func TestFaults(t *testing.T) {
 		want []error
 		says string
 	}{
+		{"an unknown policy for takeovers", flow.Linear("f", step("x")).OnTakeover("undo"), []error{flow.ErrInvalid}, `takeover policy "undo"`},
 		{"missing", flow.Linear("f", steps("a needs:x")...), []error{flow.ErrMissing}, `step "a" requires "x"`},
 		{"provided too late", flow.Linear("f", steps("a needs:x", "b gives:x")...), []error{flow.ErrMissing}, `"a"`},
 		{"provided by a sibling", flow.Unordered("f", steps("a needs:x", "b gives:x")...), []error{flow.ErrMissing}, `"a"`},
