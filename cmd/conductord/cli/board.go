@@ -128,13 +128,27 @@ func numberText(n uint64) string { return strconv.FormatUint(n, 10) }
 func (p *Program) boardShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "show BOARD", Short: "Show a board: its jobs by state and kind, its rates, and who holds claims", Args: cobra.ExactArgs(1),
-		RunE: get(p, "board", name, Cluster.BoardStatus, func(_ context.Context, _ Cluster, status jobs.BoardStatus) error {
+		RunE: get(p, "board", name, boardStatus, func(_ context.Context, _ Cluster, status jobs.BoardStatus) error {
 			if p.JSON() {
 				return p.WriteJSON(command.BoardToProto(&status))
 			}
 			return p.writeBoard(&status)
 		}),
 	}
+}
+
+// boardStatus reads a board, and says how one is made.
+func boardStatus(cluster Cluster, ctx context.Context, name string) (jobs.BoardStatus, error) {
+	status, err := cluster.BoardStatus(ctx, name)
+	return status, adviseCreate(err, name)
+}
+
+// adviseCreate names the command that makes a board which there is not.
+func adviseCreate(err error, board string) error {
+	if !errors.Is(err, jobs.ErrNotFound) {
+		return err
+	}
+	return advisedError{err, "the first posting to a board makes it, or `conductord board create " + quoted(board) + "`"}
 }
 
 func (p *Program) writeBoard(b *jobs.BoardStatus) error {
@@ -208,7 +222,7 @@ func (p *Program) boardLimitCommand() *cobra.Command {
 		func(ctx context.Context, cluster Cluster, name string) error {
 			status, err := cluster.BoardStatus(ctx, name)
 			if err != nil {
-				return err
+				return adviseCreate(err, name)
 			}
 			limits := status.Limits
 			for i, limit := range []struct{ to, from *uint64 }{

@@ -40,8 +40,11 @@ func (p *Program) completeNames(cmd *cobra.Command) {
 	}
 	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
 		what := flagNames[flag.Name]
-		if flag.Name == "from" && cmd.Name() == "rerun" {
+		switch { // these flags have another meaning elsewhere
+		case flag.Name == "from" && cmd.Name() == "rerun":
 			what = "step"
+		case flag.Name == "to" && cmd.Name() == "transfer":
+			what = "conductor"
 		}
 		if what != "" { // the only error is that it is registered already
 			_ = cmd.RegisterFlagCompletionFunc(flag.Name, func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {

@@ -46,6 +46,7 @@ func TestCompletion(t *testing.T) {
 		{"schedule show -", "nightly", true},
 		{"conductor drain -", "c1", true},
 		{"claim list --owner c", "c1", true},
+		{"claim transfer 0189 --to c", "c1", true},
 		{"claim list --session -", session.String(), true},
 		{"job explain -", job, true},
 		{"job explain " + job[:30], job, true},

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -206,14 +207,17 @@ func (p *Program) connect(ctx context.Context, first, patience time.Duration) (C
 	if p.profile != "" {
 		servers += " (profile " + p.profile + ")"
 	}
-	if p.cluster != "" {
-		servers += " (cluster " + p.cluster + " of the topology)"
-	}
 	options, err := p.options(patience)
 	if err != nil {
 		return nil, err
 	}
 	cluster, err := p.Dial(dialling, options)
+	if err != nil && p.cluster != "" {
+		err = fmt.Errorf("cluster %q of the topology: %w", p.cluster, err)
+		if errors.Is(err, jobs.ErrUnavailable) && mismatchRemedy(err) == "" {
+			err = advisedError{err, "`conductord topology check` asks the nodes of all clusters"}
+		}
+	}
 	if err != nil {
 		return nil, because(err, "connect to %s", servers)
 	}

@@ -56,6 +56,9 @@ type shortID struct {
 	replace  func(id string) error
 }
 
+// whole reports that all digits are given.
+func (s shortID) whole() bool { return len(s.prefixes[0].Digits) == 2*len(uuid.Nil) }
+
 func parseShortID(what, text string) (short shortID, err error) {
 	for _, noun := range idNouns[what] {
 		prefix, err := jobs.ParseIDPrefix(noun, text)
@@ -73,16 +76,22 @@ func (p *Program) resolveIDs(cmd *cobra.Command, args []string) error {
 	var found []shortID
 	var faults []error
 	add := func(what, text string, replace func(string) error) {
-		if len(idNouns[what]) == 0 || len(text) == len(uuid.Nil.String()) {
+		if len(idNouns[what]) == 0 {
 			return
 		}
 		short, err := parseShortID(what, text)
-		if err != nil {
+		whole := len(text) == len(uuid.Nil.String())
+		switch {
+		case err != nil && whole: // the command refuses it
+			return
+		case err != nil:
 			faults = append(faults, err)
 			return
+		case !whole:
+			short.replace = replace
+			found = append(found, short)
 		}
-		short.replace = replace
-		found = append(found, short)
+		p.ids = append(p.ids, short)
 	}
 	for i := range args {
 		if revert := cmd.Flags().Lookup("revert"); !strings.Contains(cmd.Use, "FILE|JOB") || revert.Changed {

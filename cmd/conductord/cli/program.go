@@ -73,8 +73,12 @@ type Program struct {
 	utc       bool
 	stale     bool // of the commands that have the flag
 
-	boards  []string // that the command line names
-	cluster string   // of these, by the topology; empty: the topology has not decided
+	givenProfile string // that --profile names; profile may come from elsewhere later
+	misnamed     error  // of --help after a verb that there is not
+
+	boards  []string  // that the command line names
+	ids     []shortID // that it names, as they were given
+	cluster string    // of these, by the topology; empty: the topology has not decided
 
 	profileValues map[string]string // of the profile in force, by key; nil: none
 
@@ -89,6 +93,7 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
 	cmd, err := root.ExecuteContextC(ctx)
+	err = cmp.Or(err, p.misnamed)
 	if err != nil && !p.started {
 		err = usageError{err}
 	}
@@ -140,17 +145,26 @@ func (p *Program) plain(text string) string {
 	return strings.ReplaceAll(text, context.DeadlineExceeded.Error(), over)
 }
 
-// runnable adds to the commands of an advice the servers that the flag names, so that they
-// work as printed.
+// runnable adds to the commands of an advice the servers and the profile that flags name, or the
+// file of the topology, so that they work as printed.
 func (p *Program) runnable(advice string) string {
-	if len(p.servers) == 0 {
-		return advice
+	flags := ""
+	if len(p.servers) > 0 {
+		flags = " --server " + strings.Join(p.endpoints(), ",")
+	}
+	if p.givenProfile != "" {
+		flags += " --profile " + quoted(p.givenProfile)
 	}
 	return quotedCommand.ReplaceAllStringFunc(advice, func(command string) string {
-		if strings.HasPrefix(command, "`conductord dev") {
+		switch {
+		case strings.HasPrefix(command, "`conductord dev"):
+			return command
+		case strings.HasPrefix(command, "`conductord topology") && p.topology != "":
+			return strings.TrimSuffix(command, "`") + " --topology " + quoted(p.topology) + "`"
+		case strings.HasPrefix(command, "`conductord topology"):
 			return command
 		}
-		return strings.TrimSuffix(command, "`") + " --server " + strings.Join(p.endpoints(), ",") + "`"
+		return strings.TrimSuffix(command, "`") + flags + "`"
 	})
 }
 
@@ -187,6 +201,7 @@ func (p *Program) Root() *cobra.Command {
 			if err := p.checkGlobals(); err != nil {
 				return err
 			}
+			p.givenProfile = p.profile
 			p.boards = boardsOf(cmd, args)
 			return p.resolveIDs(cmd, args)
 		},
@@ -212,6 +227,15 @@ func (p *Program) Root() *cobra.Command {
 	root.AddCommand(p.Commands...)
 	addExamples(root)
 	root.SetFlagErrorFunc(flagFault)
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if cmd.HasSubCommands() {
+			p.misnamed = noArguments(cmd, cmd.Flags().Args())
+		}
+		if p.misnamed == nil {
+			help(cmd, args)
+		}
+	})
 	explainArguments(root)
 	p.completeNames(root)
 	return root

@@ -158,6 +158,7 @@ func TestWrongCommandLines(t *testing.T) {
 		want string // part of what is said
 	}{
 		{"jobs", `there is no "jobs" in "conductord"; did you mean "job"?`},
+		{"flow rum --help", `there is no "rum" in "conductord flow"; did you mean "run"?`},
 		{"job fetch", `there is no "fetch" in "conductord job"`},
 		{"job lst", `there is no "lst" in "conductord job"; did you mean "list"?`},
 		{"flow chekc", `there is no "chekc" in "conductord flow"; did you mean "check"?`},

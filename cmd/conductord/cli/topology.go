@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/topology"
 )
@@ -54,8 +55,9 @@ func boardsOf(cmd *cobra.Command, args []string) (boards []string) {
 	return boards
 }
 
-// routeServers makes the servers of the command's boards those to ask, if there is a topology.
-// --server wins over it. It wins over CONDUCTORD_SERVER, which names one cluster for all boards.
+// routeServers makes the servers of the command's boards those to ask, if there is a topology; without
+// boards, those of the cluster that has the first id which the command names. --server wins over
+// it. It wins over CONDUCTORD_SERVER, which names one cluster for all boards.
 func (p *Program) routeServers(ctx context.Context) error {
 	if len(p.servers) > 0 || p.topologyFile() == "" {
 		return nil
@@ -64,12 +66,19 @@ func (p *Program) routeServers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(p.boards) == 0 {
-		return UsageError(fmt.Errorf("the command names no board, so the topology in %s gives it no cluster: name a board (--board) or servers (--server)", p.topologyFile()))
-	}
 	now := source.Current()
-	p.cluster = now.Route(p.boards[0]).Cluster
-	for _, board := range p.boards[1:] {
+	switch {
+	case len(p.boards) > 0:
+		p.cluster = now.Route(p.boards[0]).Cluster
+	case len(p.ids) > 0:
+		if p.cluster, err = p.clusterOf(ctx, source, p.ids[0]); err != nil {
+			return err
+		}
+	default:
+		err := fmt.Errorf("the command names no board and no id, so the topology in %s gives it no cluster: name the servers of one (--server)", p.topologyFile())
+		return UsageError(advisedError{err, "`conductord topology show` lists the servers of each cluster"})
+	}
+	for _, board := range p.boards {
 		if other := now.Route(board).Cluster; other != p.cluster {
 			return UsageError(fmt.Errorf("board %.64q is in cluster %q, and board %.64q in cluster %q: a command calls one cluster: give the boards to two commands",
 				p.boards[0], p.cluster, board, other))
@@ -77,6 +86,71 @@ func (p *Program) routeServers(ctx context.Context) error {
 	}
 	p.servers, err = source.Servers(ctx, p.cluster)
 	return err
+}
+
+// clusterOf asks all clusters at the same time for an id. The first one that has a whole id ends
+// the question; the beginning of an id may be found in several.
+func (p *Program) clusterOf(ctx context.Context, source *topology.Source, id shortID) (string, error) {
+	options, err := p.options(firstPatience)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	clusters := source.Current().Clusters
+	type answer struct {
+		cluster string
+		found   bool
+		err     error
+	}
+	answers := make(chan answer, len(clusters)) // never blocks: each cluster sends once
+	for name := range clusters {
+		go func() {
+			found, err := p.hasID(ctx, source, name, options, id)
+			answers <- answer{name, found, err}
+		}()
+	}
+	var have []string
+	var silent []error
+	for range clusters {
+		switch got := <-answers; {
+		case got.err != nil:
+			silent = append(silent, fmt.Errorf("cluster %q: %w", got.cluster, got.err))
+		case got.found && id.whole():
+			return got.cluster, nil
+		case got.found:
+			have = append(have, got.cluster)
+		}
+	}
+	digits := id.prefixes[0].Digits
+	switch {
+	case len(have) > 1:
+		slices.Sort(have)
+		return "", UsageError(fmt.Errorf("ids in the clusters %s begin with %s: give more of the id, or name servers (--server)", strings.Join(have, ", "), digits))
+	case len(silent) > 0:
+		return "", fmt.Errorf("cannot find %s in the other clusters of the topology: %w", digits, errors.Join(silent...))
+	case len(have) == 0:
+		return "", fmt.Errorf("no cluster of the topology has an id that begins with %s: %w", digits, jobs.ErrNotFound)
+	}
+	return have[0], nil
+}
+
+func (p *Program) hasID(ctx context.Context, source *topology.Source, name string, options raftboard.Options, id shortID) (found bool, err error) {
+	if options.Endpoints, err = source.Servers(ctx, name); err != nil {
+		return false, err
+	}
+	cluster, err := p.Dial(ctx, options)
+	if err != nil {
+		return false, err
+	}
+	defer cluster.Close()
+	for _, prefix := range id.prefixes {
+		matches, err := cluster.FindIDs(ctx, prefix)
+		if err != nil || len(matches.IDs) > 0 || matches.More {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 func (p *Program) topologyCommand() *cobra.Command {

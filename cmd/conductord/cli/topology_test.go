@@ -74,7 +74,7 @@ func TestCommandsGoToTheClusterOfTheirBoard(t *testing.T) {
 		want      string // the servers that are called; empty: the command line is refused
 		says      string
 	}{
-		{"board show mail", "", "a:1 a:2", "cannot connect to a:1, a:2 (cluster a of the topology)"},
+		{"board show mail", "", "a:1 a:2", `cannot connect to a:1, a:2: cluster "a" of the topology: `},
 		{"board show other", "", "m:1", ""},
 		{"job list --board mail", "", "a:1 a:2", ""},
 		{"job post --kind k --board mail", "", "a:1 a:2", ""},
@@ -83,8 +83,8 @@ func TestCommandsGoToTheClusterOfTheirBoard(t *testing.T) {
 		{"job post --kind k --board mail --server y:1", "", "y:1", ""},
 		{"events --board mail,default", "", "", `board "mail" is in cluster "a", and board "default" in cluster "main"`},
 		{"events --board other,default", "", "m:1", ""},
-		{"job list", "", "", "name a board (--board) or servers (--server)"},
-		{"session list", "CONDUCTORD_SERVER=z:1", "", "names no board"},
+		{"job list", "", "", "names no board and no id"},
+		{"session list", "CONDUCTORD_SERVER=z:1", "", "`conductord topology show`"},
 		{"session list --server y:1", "", "y:1", ""},
 		{"job move 01890000-0000-7000-8000-000000000001 mail", "", "a:1 a:2", ""},
 	} {
@@ -102,6 +102,50 @@ func TestCommandsGoToTheClusterOfTheirBoard(t *testing.T) {
 		}
 		if strings.Join(called, " ") != row.want || got.code != code || !strings.Contains(got.err, row.says) {
 			t.Errorf("%s: called %v, %+v", row.args, called, got)
+		}
+	}
+}
+
+// TestCommandsGoToTheClusterOfTheirID holds that a command with an id, whole or short, goes to the
+// cluster that has it, and what is said when none or several have it, or one does not answer.
+func TestCommandsGoToTheClusterOfTheirID(t *testing.T) {
+	path, _ := writeTopology(t)
+	clusters := map[string]*testCluster{"m:1": openCluster(t), "a:1": openCluster(t)}
+	const inMain, inA, silent = "01890000-0000-7000-8000-000000000001", "01890000-0000-7000-8000-000000000002", "0222"
+	for endpoint, ids := range map[string][]string{"m:1": {inMain}, "a:1": {inA, "02220000-0000-7000-8000-000000000001"}} {
+		for _, id := range ids {
+			if got := run(t, clusters[endpoint], "job", "post", "--kind", "k", "--id", id); got.code != 0 {
+				t.Fatalf("%+v", got)
+			}
+		}
+	}
+	for _, row := range []struct {
+		args string
+		down string // the cluster that does not answer
+		code int
+		says string
+	}{
+		{"job get " + inMain, "", 0, inMain},
+		{"job get " + inA, "", 0, inA},
+		{"job cancel " + inA, "m:1", 0, inA},
+		{"job get " + silent, "", 0, "02220000"},
+		{"job get " + silent, "m:1", cli.ExitUnavailable, "cannot find 0222 in the other clusters of the topology: cluster \"main\": "},
+		{"claim list --job " + inA, "", 0, ""},
+		{"job get 0189", "", cli.ExitUsage, "ids in the clusters a, main begin with 0189"},
+		{"job get 0333", "", cli.ExitNotFound, "no cluster of the topology has an id that begins with 0333"},
+		{"job get " + inA, "a:1", cli.ExitUnavailable, `cluster "a": `},
+	} {
+		got := runWith(t, t.Context(), nil, func(p *cli.Program) {
+			p.Env = []string{"CONDUCTORD_TOPOLOGY=" + path}
+			p.Dial = func(_ context.Context, options raftboard.Options) (cli.Cluster, error) {
+				if options.Endpoints[0] == row.down {
+					return nil, jobs.ErrUnavailable
+				}
+				return clusters[options.Endpoints[0]], nil
+			}
+		}, strings.Fields(row.args)...)
+		if got.code != row.code || !strings.Contains(got.out+got.err, row.says) {
+			t.Errorf("%s, without %q: %+v", row.args, row.down, got)
 		}
 	}
 }
