@@ -128,7 +128,8 @@ func (p *Program) clusterOf(ctx context.Context, source *topology.Source, id sho
 		slices.Sort(have)
 		return "", UsageError(fmt.Errorf("ids in the clusters %s begin with %s: give more of the id, or name servers (--server)", strings.Join(have, ", "), digits))
 	case len(silent) > 0:
-		return "", fmt.Errorf("cannot find %s in the other clusters of the topology: %w", digits, errors.Join(silent...))
+		err := fmt.Errorf("cannot find %s in the other clusters of the topology: %w", digits, errors.Join(silent...))
+		return "", advisedError{err, "`conductord topology check` asks the nodes of all clusters"}
 	case len(have) == 0:
 		return "", fmt.Errorf("no cluster of the topology has an id that begins with %s: %w", digits, jobs.ErrNotFound)
 	}
