@@ -411,7 +411,7 @@ func (s *Step) checkRepeatable() {
 		s.fault("it is repeatable, and is to run at most once")
 	}
 	if s.repeatable && s.retry.Attempts > 1 {
-		s.fault("it is repeatable, and is to be tried %d times; a crash would give it more tries", s.retry.Attempts)
+		s.fault("it is repeatable and has %d attempts; a crash would give it more", s.retry.Attempts)
 	}
 }
 

@@ -72,7 +72,7 @@ type world struct {
 	once     bool  // some step is at most once: an interruption may make it fail
 	decides  bool  // some decider says no: steps that fail may never run
 	retried  bool  // some step fails for good in a round that is not the last
-	undoLast bool  // who takes over undoes the last finished steps
+	undoLast bool  // a takeover undoes the last finished steps
 	values   []int // of the retries around the node that is drawn: their rounds
 
 	interrupted bool        // the present series of runs has been, so far

@@ -133,7 +133,7 @@ type trial struct {
 	plan  *flow.Plan
 	grown *flow.Plan // with all instances that there can be
 
-	undoLast bool // who takes over undoes the last finished steps
+	undoLast bool // a takeover undoes the last finished steps
 	workers  int
 	begins   bool          // the claims stand for the first marks
 	maxIdle  time.Duration // 0: a run waits in place
