@@ -105,7 +105,7 @@ type MemberCheck struct {
 
 // Verify has the members compare sums of their tables at one entry of the log. A member that
 // differs from a majority stops. The leader does the same now and then by itself.
-// ErrUnavailable, also while another comparison is under way. To repeat it is harmless.
+// ErrUnavailable, also if another comparison is under way for long. To repeat it is harmless.
 func (c *Client) Verify(ctx context.Context) (Comparison, error) {
 	op := operation{name: "compare the members", try: 2 * transferTime}
 	answer, err := call(ctx, c.core, op, &v1.VerifyRequest{}, func(p *peer) unary[v1.VerifyRequest, v1.VerifyResponse] { return p.cluster.Verify })

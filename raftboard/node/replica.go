@@ -39,10 +39,12 @@ func (r *replica) ApplyBatch(logs []*raft.Log) []any {
 		if many == 0 {
 			many = len(logs)
 		}
-		answers = append(answers, r.apply(logs[:many])...)
+		meet := func() {}
 		if last := logs[many-1]; isStateCheck(last) {
-			r.checks.meet(last)
+			meet = r.checks.begin(last)
 		}
+		answers = append(answers, r.apply(logs[:many])...)
+		meet()
 		logs = logs[many:]
 	}
 	return answers

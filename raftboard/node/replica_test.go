@@ -1,6 +1,8 @@
 package node_test
 
 import (
+	"context"
+	"errors"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -49,5 +51,44 @@ func TestReplicaAnswersWhoAsks(t *testing.T) {
 	}
 	if digests[0] != digests[1] {
 		t.Error("the state depends on who reads the results")
+	}
+}
+
+// TestSumsAreNotedWithTheirEntry: a node that has applied a check, and has not summed up its
+// state yet, does not say that it has no sums: the caller waits for them.
+func TestSumsAreNotedWithTheirEntry(t *testing.T) {
+	machine, err := fsm.Open(fsm.Options{Path: filepath.Join(t.TempDir(), "state.db"), Generation: 1, MmapSize: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	replica := node.NewCheckedReplica(machine)
+	check, err := node.CheckAt(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := replica.Hold()
+	applied := make(chan struct{})
+	go func() {
+		replica.ApplyBatch([]*raft.Log{check})
+		close(applied)
+	}()
+	if err := machine.WaitApplied(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	hurried, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := replica.TableSums(hurried, 1); !errors.Is(err, jobs.ErrUnavailable) {
+		t.Errorf("while the sums are computed, the answer is %v", err)
+	}
+	release()
+	if sums, err := replica.TableSums(t.Context(), 1); err != nil || len(sums) == 0 {
+		t.Errorf("the sums are %v: %v", sums, err)
+	}
+	<-applied
+	if _, err := replica.TableSums(t.Context(), 0); !errors.Is(err, jobs.ErrNotFound) {
+		t.Errorf("at an entry without a check, the answer is %v", err)
+	}
+	if err := machine.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -33,10 +33,16 @@ import (
 //   - If some differ from a majority, it proposes the sums of the majority. Each node
 //     compares them with its own. One that differs keeps its state as evidence and stops.
 //
-// A node without those sums, because it was away or got a snapshot since, is not judged.
+// A node without those sums, because it was away or got a snapshot since, is not judged. If
+// it runs, the leader proposes another check first.
 const (
 	// checkPatience is how long a node that is behind is waited for.
-	checkPatience = 5 * time.Second
+	checkPatience = 8 * time.Second
+	// checkRounds is how many checks are proposed until each running member has sums at one.
+	// The second finds the sums of a member that has just restored a snapshot.
+	checkRounds = 3
+	// comparePatience bounds all rounds. A client waits for 20 s.
+	comparePatience = 16 * time.Second
 	// evidenceDir is in the data directory, and has the state of a node that differed. A
 	// node with it does not start.
 	evidenceDir = "differs"
@@ -62,8 +68,8 @@ func decodeCheck(data []byte) (*conductordv1.StateCheck, error) {
 	return check, command.DecodeMessage(data[2:], check)
 }
 
-// stateChecks are what this node has noted. meet is called by the goroutine that applies
-// entries; the other methods may be called concurrently.
+// stateChecks are what this node has noted. begin, and its result, are called by the goroutine
+// that applies entries; the other methods may be called concurrently.
 type stateChecks struct {
 	machine *fsm.Machine
 	dataDir string
@@ -77,33 +83,34 @@ type stateChecks struct {
 // notedSums are the sums at one entry.
 type notedSums struct {
 	index uint64
-	done  chan struct{} // closed when sums is set
-	sums  []fsm.TableSum
+	done  chan struct{}  // closed when sums is set
+	sums  []fsm.TableSum // nil: the node was closing
 }
 
-// meet does what a check says.
-func (c *stateChecks) meet(log *raft.Log) {
+// begin is called before a check is applied: a caller that waits for the check to be applied
+// must then find its sums, or wait for them. meet does what the check says, after it is applied.
+func (c *stateChecks) begin(log *raft.Log) (meet func()) {
 	check, err := decodeCheck(log.Data)
 	switch {
 	case err != nil:
-		c.fatal(fmt.Errorf("cannot apply entry %d: %w", log.Index, err))
-	case check.Index == 0:
-		c.note(log.Index)
-	default:
-		c.judge(check)
+		return func() { c.fatal(fmt.Errorf("cannot apply entry %d: %w", log.Index, err)) }
+	case check.Index > 0:
+		return func() { c.judge(check) }
 	}
-}
-
-// note begins to sum up the present state. The sums are computed beside further entries.
-func (c *stateChecks) note(index uint64) {
-	begun, err := c.machine.Sums()
-	if err != nil {
-		return // the node is closing
-	}
-	noted := &notedSums{index: index, done: make(chan struct{})}
+	noted := &notedSums{index: log.Index, done: make(chan struct{})}
 	c.mu.Lock()
 	c.latest = noted
 	c.mu.Unlock()
+	return func() { c.note(noted) }
+}
+
+// note begins to sum up the present state. The sums are computed beside further entries.
+func (c *stateChecks) note(noted *notedSums) {
+	begun, err := c.machine.Sums()
+	if err != nil { // the node is closing
+		close(noted.done)
+		return
+	}
 	c.noting.Go(func() { // ends when it has looked at the rows in memory
 		noted.sums = begun.Compute()
 		_ = begun.Close() // it was only read
@@ -111,22 +118,29 @@ func (c *stateChecks) note(index uint64) {
 	})
 }
 
-// at returns the sums that were noted at an entry.
-func (c *stateChecks) at(index uint64) ([]fsm.TableSum, bool) {
+// at returns the sums that were noted at an entry that has been applied. ErrNotFound: there
+// are none. ErrUnavailable: ctx has ended while they are computed.
+func (c *stateChecks) at(ctx context.Context, index uint64) ([]fsm.TableSum, error) {
 	c.mu.Lock()
 	noted := c.latest
 	c.mu.Unlock()
-	if noted == nil || noted.index != index {
-		return nil, false
+	if noted != nil && noted.index == index {
+		select {
+		case <-noted.done:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: this node still computes its sums at entry %d: %w; compare again later", jobs.ErrUnavailable, index, ctx.Err())
+		}
+		if noted.sums != nil {
+			return noted.sums, nil
+		}
 	}
-	<-noted.done
-	return noted.sums, true
+	return nil, fmt.Errorf("%w: this node has no sums at entry %d: it has restored a snapshot, or another comparison has begun; compare again", jobs.ErrNotFound, index)
 }
 
 // judge stops this node if its sums are not those of the majority.
 func (c *stateChecks) judge(check *conductordv1.StateCheck) {
-	own, noted := c.at(check.Index)
-	if !noted {
+	own, err := c.at(context.Background(), check.Index) // computing ends
+	if err != nil {
 		return
 	}
 	differs := differing(sumsToProto(own), check.Sums)
@@ -209,11 +223,11 @@ func (s *verifyService) tableSums(ctx context.Context, request *connect.Request[
 	index := request.Msg.Index
 	err := s.checks.machine.WaitApplied(ctx, index)
 	if err != nil {
-		return nil, wire.ErrorToConnect(fmt.Errorf("%w: this node has not applied entry %d yet: %w", jobs.ErrUnavailable, index, err))
+		return nil, wire.ErrorToConnect(fmt.Errorf("%w: this node is behind, and has not applied entry %d yet: %w; compare again when \"conductord cluster health\" shows that it has caught up", jobs.ErrUnavailable, index, err))
 	}
-	sums, noted := s.checks.at(index)
-	if !noted {
-		return nil, wire.ErrorToConnect(fmt.Errorf("this node has noted no sums at entry %d: %w", index, jobs.ErrNotFound))
+	sums, err := s.checks.at(ctx, index)
+	if err != nil {
+		return nil, wire.ErrorToConnect(err)
 	}
 	return connect.NewResponse(&conductordv1.TableSumsResponse{Sums: sumsToProto(sums)}), nil
 }
@@ -238,18 +252,18 @@ func (s *verifyService) watch(ctx context.Context, interval time.Duration) {
 }
 
 func (s *verifyService) verify(ctx context.Context, _ *conductordv1.VerifyRequest) (*conductordv1.VerifyResponse, uint64, error) {
+	bounded, cancel := context.WithTimeout(ctx, comparePatience)
+	defer cancel()
 	select {
 	case s.running <- struct{}{}:
 		defer func() { <-s.running }()
-	default:
-		return nil, 0, fmt.Errorf("%w: another comparison is under way", jobs.ErrUnavailable)
+	case <-bounded.Done():
+		return nil, 0, fmt.Errorf("%w: another comparison is under way: %w; compare again later", jobs.ErrUnavailable, bounded.Err())
 	}
-	index, err := s.propose(ctx, &conductordv1.StateCheck{})
+	members, told, index, err := s.sumsOfAll(bounded)
 	if err != nil {
 		return nil, 0, err
 	}
-	members := s.members.now()
-	told := s.askAll(ctx, members, index)
 	majority := majorityOf(told)
 	answer := &conductordv1.VerifyResponse{Index: index}
 	alike := majority != nil
@@ -275,6 +289,26 @@ func (s *verifyService) verify(ctx context.Context, _ *conductordv1.VerifyReques
 		_, err = s.propose(ctx, &conductordv1.StateCheck{Index: index, Sums: majority})
 	}
 	return answer, index, err
+}
+
+// sumsOfAll has the members sum up their tables at an entry: at a later one if a member that
+// runs has none, while ctx lasts.
+func (s *verifyService) sumsOfAll(ctx context.Context) (members []listed, told []toldSums, index uint64, err error) {
+	for range checkRounds {
+		later, err := s.propose(ctx, &conductordv1.StateCheck{})
+		if err != nil && told == nil {
+			return nil, nil, 0, err
+		}
+		if err != nil {
+			break // the earlier round says which member has no sums
+		}
+		index, members = later, s.members.now()
+		told = s.askAll(ctx, members, index)
+		if !slices.ContainsFunc(told, func(one toldSums) bool { return errors.Is(one.err, jobs.ErrNotFound) }) {
+			break
+		}
+	}
+	return members, told, index, nil
 }
 
 // propose has a check committed, and returns its index.
