@@ -222,6 +222,54 @@ func TestFirstStepNeedsNoRecord(t *testing.T) {
 	})
 }
 
+// counted counts the updates that are sent before the endings of jobs.
+type counted struct {
+	cluster
+	updates, endings atomic.Int64
+}
+
+func (c *counted) Update(ctx context.Context, updates ...logbook.Update) ([]error, error) {
+	c.updates.Add(int64(len(updates)))
+	return c.cluster.Update(ctx, updates...)
+}
+
+func (c *counted) Consume(ctx context.Context, e jobs.Ending) error {
+	c.endings.Add(1)
+	return c.cluster.Consume(ctx, e)
+}
+
+// TestWholeRunInItsEnding: a job whose flow is quick and begins with the claim costs two writes,
+// its posting and its ending. A watch sees the flow's end.
+func TestWholeRunInItsEnding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &counted{cluster: openCluster(t)}
+		running(t, options(c, factories{"work": func() ([]flow.Node, error) { return []flow.Node{do("a", well)}, nil }}.registry(t)))
+		job := post(t, c, "work", nil)
+		if got := finished(t, c, job.ID); got.Outcome != jobs.OutcomeSuccess {
+			t.Fatalf("the job is %s, %s", got.State, got.Outcome)
+		}
+		if c.updates.Load() != 0 || c.endings.Load() != 1 {
+			t.Errorf("%d updates and %d endings were sent", c.updates.Load(), c.endings.Load())
+		}
+		detail := detailOf(t, c, job)
+		if detail.State != logbook.FlowSuccess || detail.Sequence != 1 || !detail.Begun.IsZero() || attempts(detail, "a") != 1 {
+			t.Errorf("after update %d the flow is %s, with %d executions, and may have begun under %s", detail.Sequence, detail.State, attempts(detail, "a"), detail.Begun)
+		}
+		var seen []string
+		for event, err := range c.Watch(t.Context(), jobs.Watch{Job: job.ID, Flows: true, After: &jobs.Position{}}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen = append(seen, string(event.Kind)+event.FlowState+fmt.Sprint(event.Steps)); event.Kind == jobs.EventCompleted {
+				break
+			}
+		}
+		if got, want := fmt.Sprint(seen), "[posted[] claimed[] flowsuccess[{a success}] completed[]]"; got != want {
+			t.Errorf("a watch sees %s, want %s", got, want)
+		}
+	})
+}
+
 // TestJobsThatNeverBeganAreCancelledAtOnce: a job that was released before its flow
 // began is cancelled without a conductor.
 func TestJobsThatNeverBeganAreCancelledAtOnce(t *testing.T) {

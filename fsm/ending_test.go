@@ -176,7 +176,7 @@ func TestEndingAndUpdateAreOneWrite(t *testing.T) {
 		code   string
 	}{
 		{"a gap", func(t logbook.Token) *v1.Update { return update("flow of a", t, 3, "running") }, "conflict"},
-		{"a move that is none", func(t logbook.Token) *v1.Update { return update("flow of a", t, 1, "success") }, "conflict"},
+		{"a move that is none", func(t logbook.Token) *v1.Update { return update("flow of a", t, 1, "reverted") }, "conflict"},
 		{"an atom's move that is none", func(t logbook.Token) *v1.Update {
 			return update("flow of a", t, 1, "running", task("x", "running"), task("y", "reverted"))
 		}, "conflict"},

@@ -347,6 +347,7 @@ func TestConsumeOfCancelledJobs(t *testing.T) {
 		{"stop", []string{"running", "success"}, "cancelled", "invalid"},
 		{"undo", []string{"running", "failure"}, "cancelled", "invalid"},
 		{"stop", []string{"running", "success"}, "success", ""},
+		{"stop", []string{"success"}, "success", ""}, // its whole run was one update
 		{"suspend", []string{"running", "suspended"}, "cancelled", "invalid"},
 		{"", []string{"running", "reverting", "reverted"}, "cancelled", "invalid"},
 		{"", []string{"running", "suspended"}, "cancelled", "invalid"},

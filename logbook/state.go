@@ -14,6 +14,7 @@ import "fmt"
 //
 //	by an Intervention only:  failure ──► reverting    failure, reverted ──► running
 //
+// From pending to success is a run that fits into one update: it is not seen running.
 // A success is final, and so is reverted unless an operator reruns the flow. A failure
 // means that a revert has failed: nothing runs until an operator intervenes.
 type FlowState string
@@ -30,7 +31,7 @@ const (
 )
 
 var flowMoves = map[FlowState][]FlowState{
-	FlowPending:   {FlowRunning, FlowSuspended},
+	FlowPending:   {FlowRunning, FlowSuspended, FlowSuccess},
 	FlowRunning:   {FlowReverting, FlowSuspended, FlowSuccess, FlowFailure},
 	FlowReverting: {FlowReverted, FlowSuspended, FlowFailure},
 	FlowSuspended: {FlowRunning, FlowReverting},

@@ -46,7 +46,7 @@ func checkMoves(t *testing.T, table string, move func(from, to string) error) {
 
 func TestFlowMoves(t *testing.T) {
 	checkMoves(t, `
-		pending   → running suspended
+		pending   → running suspended success
 		running   → reverting suspended success failure
 		reverting → reverted suspended failure
 		suspended → running reverting

@@ -11,7 +11,7 @@ const (
 	// maxAhead bounds the age of the changes that steps run ahead of. It is several rounds
 	// of a healthy cluster; behind a slower one, steps wait as they do without Repeatable.
 	maxAhead = 50 * time.Millisecond
-	// linger is how long the mark of a step that runs ahead waits for the step's end: for a
+	// linger is how long the mark of a step that starts early waits for the step's end: for a
 	// quick step one update holds both. A longer one is recorded as running meanwhile.
 	linger = time.Millisecond
 )
@@ -84,12 +84,11 @@ func (l *loop) startEarly(starts []start) (rest []start, ended bool, err error) 
 	rest = starts[:0]
 	for _, s := range starts {
 		first := s.call.Action == logbook.ActionExecute && s.call.Attempt == 1 && unmarked[s.call.Step]
-		if l.mayRunAhead(s) {
-			l.ahead.until = l.now.Add(linger)
-		} else if !first {
+		if !first && !l.mayRunAhead(s) {
 			rest = append(rest, s)
 			continue
 		}
+		l.ahead.until = l.now.Add(linger)
 		l.startedUnmarked = l.startedUnmarked || first
 		l.inFlight++
 		go l.perform(l.ready(s), s)
@@ -109,7 +108,7 @@ func (l *loop) startEarly(starts []start) (rest []start, ended bool, err error) 
 	}
 }
 
-// lingers reports whether the changes wait for the end of a step that runs ahead: no other
+// lingers reports whether the changes wait for the end of a step that has started early: no other
 // step waits for them, and they are few and young.
 func (l *loop) lingers(rest []start) bool {
 	return len(rest) == 0 && l.inFlight > 0 && l.now.Before(l.ahead.until) && l.now.Sub(l.ahead.since) < maxAhead

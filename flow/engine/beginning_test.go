@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/engine"
@@ -134,7 +135,7 @@ func TestLaterStepsWaitForTheFirstMarks(t *testing.T) {
 			started string
 			updates int
 		}{
-			{"it begins", func() {}, "do a 1", 1},
+			{"it takes a while", func() { time.Sleep(time.Second) }, "do a 1", 1},
 			{"the first has ended", func() { close(let) }, "do a 1", 2},
 			{"its mark is durable", func() { j.waiting[0] <- nil }, "do a 1", 2},
 			{"its end is durable", func() { j.waiting[1] <- nil }, "do a 1, do b 1", 2},
@@ -149,6 +150,70 @@ func TestLaterStepsWaitForTheFirstMarks(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestWholeRunInOneUpdate: a run that fits into one update records nothing before its end.
+func TestWholeRunInOneUpdate(t *testing.T) {
+	closed := make(chan struct{})
+	close(closed)
+	quick := func(name string, takes time.Duration) *flow.Step {
+		return act(name, func(context.Context) error { time.Sleep(takes); return nil })
+	}
+	for _, row := range []struct {
+		name  string
+		build func(c *calls) flow.Node
+		more  func(o *engine.Options)
+		want  string // the states of the flow that are recorded, and at the end
+	}{
+		{"one step", func(c *calls) flow.Node { return c.step("a") }, nil, "success"},
+		{"one that is quick", func(*calls) flow.Node { return quick("a", 900*time.Microsecond) }, nil, "success"},
+		{"one that is not", func(*calls) flow.Node { return quick("a", 2*time.Millisecond) }, nil, "running success"},
+		{"three side by side", func(*calls) flow.Node {
+			return flow.Unordered("f", quick("a", 300*time.Microsecond), quick("b", 0), quick("c", 600*time.Microsecond))
+		}, nil, "success"},
+		{"three, and one of them is not quick", func(*calls) flow.Node {
+			return flow.Unordered("f", quick("a", 2*time.Millisecond), quick("b", 0), quick("c", 0))
+		}, nil, "running success"},
+		{"three that are repeatable, in a row", func(c *calls) flow.Node {
+			return flow.Linear("f", c.repeatable("a", 0), c.repeatable("b", 300*time.Microsecond), c.repeatable("c", 0))
+		}, func(o *engine.Options) { o.Begins = false }, "success"},
+		{"two in a row", func(c *calls) flow.Node { return flow.Linear("f", c.step("a"), c.step("b")) }, nil, "running success"},
+		{"without the claim", func(c *calls) flow.Node { return c.step("a") }, func(o *engine.Options) { o.Begins = false }, "running success"},
+		{"at most once", func(c *calls) flow.Node { return c.step("a", flow.AtMostOnce()) }, nil, "running success"},
+		{"one that refuses changes", func(c *calls) flow.Node { return c.step("a") },
+			func(o *engine.Options) { o.Detail.OnChange = logbook.ChangeRefuse }, "running success"},
+		{"one that has begun before", func(c *calls) flow.Node { return c.step("a") },
+			func(o *engine.Options) { o.Detail.Begun = logbook.Token{Index: 5} }, "running success"},
+		{"one that fails", func(*calls) flow.Node {
+			return act("a", func(context.Context) error { return errors.New("no") })
+		}, nil, "running reverting reverted"},
+		{"one that is suspended at once", func(c *calls) flow.Node { return c.step("a") }, func(o *engine.Options) { o.Suspend = closed }, "suspended"},
+		{"more than one update holds", func(c *calls) flow.Node { return c.steps(3) }, func(o *engine.Options) { o.Limits.Steps = 2 }, "running success"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := newJournal(newDetail())
+				o := engine.Options{Plan: compile(t, row.build(&calls{})), Detail: newDetail(), Journal: j, Begins: true, Token: logbook.Token{Index: 7}}
+				if row.more != nil {
+					row.more(&o)
+				}
+				j.detail = o.Detail
+				end, err := engine.Run(t.Context(), o)
+				if err == nil && end.Update != nil {
+					err = j.apply(*end.Update)
+				}
+				var states []string
+				for _, update := range j.trace() {
+					if update.State != "" {
+						states = append(states, string(update.State))
+					}
+				}
+				if got := strings.Join(states, " "); err != nil || got != row.want || j.snapshot().State != end.State {
+					t.Errorf("the record says %q, and the run ended %s, %v; want %q", got, end.State, err, row.want)
+				}
+			})
+		})
+	}
 }
 
 // TestUnrecordedBeginning: an owner that releases a flow without a record learns whether
@@ -172,7 +237,7 @@ func TestUnrecordedBeginning(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			c := &calls{}
-			o := engine.Options{Plan: compile(t, c.step("a")), Detail: newDetail(), Journal: newJournal(newDetail()), Begins: true, Token: logbook.Token{Index: 7}}
+			o := engine.Options{Plan: compile(t, flow.Linear("f", c.step("a"), c.step("b"))), Detail: newDetail(), Journal: newJournal(newDetail()), Begins: true, Token: logbook.Token{Index: 7}}
 			row.more(&o)
 			end, err := engine.Run(t.Context(), o)
 			if err == nil || end.Unrecorded != row.begun || c.String() != row.called {
@@ -233,7 +298,7 @@ func TestKeyOfAStepThatMayHaveBegun(t *testing.T) {
 	detail := newDetail()
 	dead := &journal{detail: detail, limits: logbook.MaxLimits}
 	for claim := range uint64(2) {
-		o := engine.Options{Plan: compile(t, step), Detail: detail, Journal: dead, Begins: true, Token: logbook.Token{Index: claim + 1}}
+		o := engine.Options{Plan: compile(t, flow.Linear("f", step, (&calls{}).step("b"))), Detail: detail, Journal: dead, Begins: true, Token: logbook.Token{Index: claim + 1}}
 		if claim == 1 {
 			o.Detail.Begun = logbook.Token{Index: 1}
 			o.Journal = newJournal(o.Detail)

@@ -91,7 +91,7 @@ var least = map[string]int{
 	"tried again": 6, "undone at the second try": 1, "at most once": 5, "at most once, and cut off": 3,
 	"deadline": 85, "deadline passes": 6, "execute says not yet": 40, "revert says not yet": 20,
 	"ends success": 45, "ends reverted": 90, "ends failure": 5, "crashed": 160, "crashed twice": 160, "suspended": 150, "cancelled": 100,
-	"repeatable": 35, "runs ahead": 10,
+	"repeatable": 35, "runs ahead": 10, "succeeds in one update": 15,
 	"undone at a takeover": 15, "taken up without a record": 80, "begun without a record, and crashed": 16,
 }
 
@@ -348,6 +348,9 @@ func (c *trial) occurred(f finish) {
 	c.has("ends " + string(f.end.State))
 	if c.strict() {
 		c.has("strict")
+	}
+	if f.end.State == logbook.FlowSuccess && f.detail.Sequence == 1 && len(f.detail.Atoms) > 0 {
+		c.has("succeeds in one update")
 	}
 	for i := range f.detail.Atoms {
 		atom := &f.detail.Atoms[i]

@@ -60,6 +60,7 @@ type builder struct {
 	changes chunks[logbook.AtomChange]
 	full    []logbook.Update // closed, in order
 	current logbook.Update
+	before  logbook.FlowState // the flow's before current, if that changes it
 	dirty   bool
 	bytes   int
 	last    []changeIndex // by step: where its latest change stands
@@ -134,9 +135,13 @@ func (b *builder) flow(state logbook.FlowState, cause *logbook.Failure, now time
 		if !ok {
 			step = state
 		}
-		// An update says one state only: one that has its own is closed.
-		if b.current.State != "" {
+		// An update says one state only: one that has its own is closed. That of a whole run
+		// says its end.
+		if b.current.State == "" {
+			b.before = b.state
+		} else if b.before != logbook.FlowPending || step != logbook.FlowSuccess {
 			b.close()
+			b.before = b.state
 		}
 		b.current.State, b.state, b.dirty = step, step, true
 		if b.observe != nil {

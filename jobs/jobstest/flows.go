@@ -50,6 +50,7 @@ func endTogether(k *kit) {
 		path    []logbook.FlowState
 	}{
 		{jobs.OutcomeSuccess, []logbook.FlowState{logbook.FlowRunning, logbook.FlowSuccess}},
+		{jobs.OutcomeSuccess, []logbook.FlowState{logbook.FlowSuccess}},
 		{jobs.OutcomeReverted, []logbook.FlowState{logbook.FlowRunning, logbook.FlowReverting, logbook.FlowReverted}},
 		{jobs.OutcomeFailed, []logbook.FlowState{logbook.FlowRunning, logbook.FlowReverting, logbook.FlowFailure}},
 	} {

@@ -151,7 +151,7 @@ func verdictsOfTheirOwn(k *kit) {
 	updates := []logbook.Update{
 		{Flow: a, Sequence: 1, State: logbook.FlowRunning},
 		{Flow: logbook.NewFlowID(), Sequence: 1, State: logbook.FlowRunning},
-		{Flow: b, Sequence: 1, State: logbook.FlowSuccess},
+		{Flow: b, Sequence: 1, State: logbook.FlowReverted},
 		{Flow: c, Sequence: 1, State: logbook.FlowRunning},
 		{Flow: b, Sequence: 2, State: logbook.FlowRunning},
 		{Flow: a, Sequence: 1, State: logbook.FlowRunning},
