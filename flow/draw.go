@@ -27,7 +27,7 @@ func (p *Plan) outline(out *strings.Builder, node Node, depth int) {
 	switch n := node.(type) {
 	case *Flow:
 		fmt.Fprintf(out, "%s%s (%s)%s\n", indent, n.name, n.pattern, map[TakeoverPolicy]string{
-			UndoLast: "; undoes its last finished steps at a takeover", TakeoverContinue: "; continues at a takeover"}[n.onTakeover])
+			UndoLast: "; undoes its last steps at a takeover", TakeoverContinue: "; continues at a takeover"}[n.onTakeover])
 		if retry := n.Retrier(); retry != nil {
 			number := p.index[retry.Name()]
 			fmt.Fprintf(out, "%s  %d. %s%s\n", indent, number+1, retry.Name(), p.describe(number))

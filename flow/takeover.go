@@ -10,9 +10,11 @@ type TakeoverPolicy string
 const (
 	// TakeoverContinue goes on with what is recorded.
 	TakeoverContinue TakeoverPolicy = "continue"
-	// UndoLast first reverts the last finished steps: those in success after which no step has
-	// begun. Then it executes them again. Steps that cannot be reverted, that run at most once, or
-	// that finished before an operator last intervened, stay as they are.
+	// UndoLast first reverts the last steps: those that were cut off, without a result, and those in
+	// success after which no step has begun. Then it executes them again. Steps that cannot be
+	// reverted, that run at most once, or that began before an operator last intervened, are treated
+	// as with TakeoverContinue. A step goes on, and is not cut off, if it was offered to step workers
+	// or has said "not yet".
 	UndoLast TakeoverPolicy = "undo_last"
 )
 

@@ -2,23 +2,38 @@ package test
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
 
 // TestTakeoverUndoesLast kills a conductor while one step of a flow runs and another has finished:
-// with the policy, the next conductor undoes the finished one and executes it again.
+// with the policy, the next conductor undoes the one that was cut off, and the finished one if the
+// other does not follow it. Then it executes them again.
 func TestTakeoverUndoesLast(t *testing.T) {
+	t.Parallel()
+	for pattern, want := range map[string]map[string]int{
+		"linear":    {"reserve execute": 1, "ship execute": 2, "ship revert": 1},
+		"unordered": {"reserve execute": 2, "reserve revert": 1, "ship execute": 2, "ship revert": 1},
+	} {
+		t.Run(pattern, func(t *testing.T) { takeOver(t, pattern, want) })
+	}
+}
+
+func takeOver(t *testing.T, pattern string, want map[string]int) {
 	t.Parallel()
 	w := openWarehouse(t)
 	w.mark("busy", true)
-	text := strings.Replace(orderDocument, `"linear"`, `"unordered"`+"\n"+`on_takeover = "undo_last"`, 1)
+	text := strings.Replace(orderDocument, `"linear"`, fmt.Sprintf("%q\non_takeover = %q", pattern, flow.UndoLast), 1)
+	text = strings.Replace(text, `handler = "ship"`, `handler = "ship"`+"\n"+`revert = "release"`, 1)
 	job, err := jobs.PostOne(within(t), w.client, documentPosting(t, "order", text))
 	if err != nil {
 		t.Fatal(err)
@@ -39,8 +54,8 @@ func TestTakeoverUndoesLast(t *testing.T) {
 	owner.Kill()
 	w.mark("busy", false)
 	job = w.ends(job.ID, jobs.OutcomeSuccess, logbook.FlowSuccess)
-	if did := w.diary(job.ID); did["reserve execute"] != 2 || did["reserve revert"] != 1 || did["ship execute"] != 2 {
-		t.Errorf("the handlers have done %v", did)
+	if did := w.diary(job.ID); !maps.Equal(did, want) {
+		t.Errorf("the handlers have done %v, want %v", did, want)
 	}
 }
 

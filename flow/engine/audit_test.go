@@ -24,6 +24,7 @@ type auditor struct {
 type auditedAtom struct {
 	state    logbook.AtomState
 	begun    bool // there is something to undo
+	open     bool // its last attempt is an execution that has not ended
 	recorded bool // a result, of this round
 	began    int  // in the update of this number, the last time
 	undone   int  // the same
@@ -101,7 +102,7 @@ func (a *auditor) attempt(number int, attempt *logbook.Attempt, token logbook.To
 			if attempt.Number == atom.attempts[attempt.Action]+1 {
 				a.markAndEnd(number, *attempt, token)
 			}
-			atom.recorded = attempt.Failure == nil
+			atom.recorded, atom.open = attempt.Failure == nil, false
 		} else if attempt.Number == atom.attempts[attempt.Action]+1 {
 			a.mayUndo(number) // one that does nothing begins and ends at once
 			atom.attempts[attempt.Action]++
@@ -122,8 +123,12 @@ func (a *auditor) attempt(number int, attempt *logbook.Attempt, token logbook.To
 		a.fault("%s %d of %s is number %d", attempt.Action, attempt.Number, name, atom.attempts[attempt.Action])
 	}
 	if attempt.Action == logbook.ActionRevert {
+		atom.open = false
 		a.mayUndo(number)
 		return
+	}
+	if _, reverts := a.plan.Step(number).Reverter(); atom.open && reverts && a.plan.UndoesLast(number) {
+		a.fault("%s was cut off, and is executed again before it is undone", name)
 	}
 	if atom.recorded {
 		a.fault("%s is executed again, although its result was recorded", name)
@@ -131,7 +136,7 @@ func (a *auditor) attempt(number int, attempt *logbook.Attempt, token logbook.To
 	if a.plan.Step(number).AtMostOnce() && attempt.Number > 1 {
 		a.fault("%s is at most once, and is executed again", name)
 	}
-	atom.begun, atom.began = true, a.number
+	atom.begun, atom.open, atom.began = true, true, a.number
 	for _, before := range a.plan.Predecessors(number) {
 		if state := a.atoms[before].state; state != logbook.AtomSuccess && state != logbook.AtomIgnored && !a.isMissing(before) {
 			a.fault("%s is executed while %s, which it waits for, is %s", name, a.plan.Step(before).Name(), state)

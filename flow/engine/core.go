@@ -203,7 +203,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	}
 	begun := c.attempts.one(logbook.Attempt{Action: action, Number: *number, Token: c.call.Token, Owner: c.owner, StartedAt: now})
 	_, begun[0].Offered = s.WorkerStep()
-	if v.isAsked(action) || c.adopts(step, action) {
+	if c.goesOn(step, action) {
 		begun[0].StartedAt, begun[0].Asked = v.attempt.StartedAt, v.attempt.Asked
 		begun[0].Worker, begun[0].WorkerName = v.attempt.Worker, v.attempt.WorkerName
 	} else {

@@ -448,6 +448,8 @@ func (c *trial) inTime(rt *rapid.T, f finish) {
 			case attempt.Action == logbook.ActionRevert:
 				end = time.Time{}
 				continue
+			case f.end.State == logbook.FlowFailure && attempt.Failure != nil && attempt.Failure.Kind == logbook.FailureCrash:
+				continue // it was cut off, and its end is when the flow failed for good
 			case end.IsZero():
 				end = attempt.StartedAt.Add(step.Deadline())
 			}

@@ -336,7 +336,7 @@ func (c *core) checkOrder(state logbook.FlowState) error {
 // then those that are ready.
 func (c *core) queueReady(now time.Time) {
 	for step := range c.plan.Len() {
-		if c.vertices[step].state != logbook.AtomRunning || c.restartingScope(step) >= 0 {
+		if v := &c.vertices[step]; v.state != logbook.AtomRunning || v.undoing || c.restartingScope(step) >= 0 {
 			continue
 		}
 		if c.plan.Step(step).AtMostOnce() && !c.adopts(step, logbook.ActionExecute) {

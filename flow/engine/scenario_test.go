@@ -417,9 +417,9 @@ func (a *answers) OnFailure(*flow.History) flow.Decision {
 //	failon=V,V  fails for good while what it shows is one of these
 //	panics, garbage, bare      executions panic; return no JSON; return no object
 func (s *scenario) parseStep(words []string) *flow.Step {
-	// A moment that no other step and no sum of others takes, so that fake
+	// A moment that no sum of those of other steps takes, with three calls of each at most, so that fake
 	// time orders what happens at once.
-	task := &scriptedTask{name: words[0], moment: time.Nanosecond << len(s.steps)}
+	task := &scriptedTask{name: words[0], moment: time.Nanosecond << (2 * len(s.steps))}
 	s.steps[words[0]] = task
 	var options []flow.StepOption
 	undo := true

@@ -8,22 +8,27 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Undoing the last finished steps at a takeover (flow.UndoLast).
+// Undoing the last steps at a takeover (flow.UndoLast): those that were cut off, and the last that
+// have finished.
 //
 // The first update of the claim gives each of these steps the intention retry. It stays until the
 // step is executed again, so every state in between can be told from the record:
 //
-//	success, reverting   to be reverted, with the recorded result
+//	running              to be reverted, without a result
+//	success              to be reverted, with the recorded result
+//	reverting            the same: its last execution says which
 //	reverted, pending    to be executed again
 //
 // An owner that dies meanwhile is followed by one that goes on there. A step with this intention
 // counts as begun, so the steps before it are never chosen: an undo does not go back further each
-// time that a conductor dies. Steps that finished meanwhile are chosen as at any takeover.
+// time that a conductor dies. Steps that finished meanwhile, or were cut off in their next execution,
+// are chosen as at any takeover.
 
-// isTakenOver reports whether an earlier claim has left the flow running. A run without claims,
-// such as Local's, takes nothing over.
+// isTakenOver reports whether an earlier claim has left the flow running, perhaps before it could
+// record anything. A run without claims, such as Local's, takes nothing over.
 func isTakenOver(o *Options) bool {
-	return o.Plan.UndoesAnyLast() && o.Detail.State == logbook.FlowRunning && o.Detail.Fence != o.Token && !o.Detail.Fence.IsZero()
+	left := !o.Detail.Begun.IsZero() || o.Detail.Fence != o.Token && !o.Detail.Fence.IsZero()
+	return o.Plan.UndoesAnyLast() && o.Detail.State == logbook.FlowRunning && left
 }
 
 // derive sets what follows from state and intention.
@@ -34,7 +39,7 @@ func (v *vertex) derive(s *flow.Step) {
 // undoLast chooses the steps that a takeover undoes, and begins or continues to undo them.
 func (c *core) undoLast(now time.Time) {
 	if c.takenOver && c.wasCutOff() {
-		for _, step := range c.lastFinished() {
+		for _, step := range c.lastSteps() {
 			c.withdraw(step)
 			c.change(step, logbook.AtomChange{Intention: logbook.IntendRetry}, now)
 		}
@@ -69,8 +74,9 @@ func (c *core) wasCutOff() bool {
 	return !waits
 }
 
-// lastFinished are the steps that a takeover undoes.
-func (c *core) lastFinished() (steps []int) {
+// lastSteps are the steps that a takeover undoes. An execution that goes on was not cut off: it may
+// still run elsewhere, and ends with a result.
+func (c *core) lastSteps() (steps []int) {
 	behind := make([]bool, len(c.vertices)) // by gate: a step behind it has begun
 	for vertex := len(c.vertices) - 1; vertex >= c.plan.Len(); vertex-- {
 		behind[vertex] = c.hasBegunBehind(vertex, behind)
@@ -78,8 +84,11 @@ func (c *core) lastFinished() (steps []int) {
 	for step := range c.plan.Len() {
 		v, s := &c.vertices[step], c.plan.Step(step)
 		_, reverts := s.Reverter()
-		if v.state == logbook.AtomSuccess && v.intention == logbook.IntendExecute && s.Kind() == logbook.KindTask && c.plan.UndoesLast(step) &&
-			reverts && !s.AtMostOnce() && !v.spared && v.before == 0 && c.restartingScope(step) < 0 && !c.hasBegunBehind(step, behind) {
+		cutOff := v.state == logbook.AtomRunning && !c.goesOn(step, logbook.ActionExecute)
+		// What a condition leaves out behind a step that was cut off has nothing to do with its result.
+		last := cutOff || v.state == logbook.AtomSuccess && !c.hasBegunBehind(step, behind)
+		if last && v.intention == logbook.IntendExecute && s.Kind() == logbook.KindTask && c.plan.UndoesLast(step) &&
+			reverts && !s.AtMostOnce() && !v.spared && v.before == 0 && c.restartingScope(step) < 0 {
 			steps = append(steps, step)
 		}
 	}

@@ -22,6 +22,12 @@ func (c *core) adopts(step int, action logbook.Action) bool {
 	return offered && v.attempt != nil && v.attempt.Offered && v.attempt.Action == action
 }
 
+// goesOn reports whether the open attempt at a step is at this action and goes on, so that no other
+// begins: it has said "not yet", or was offered to workers.
+func (c *core) goesOn(step int, action logbook.Action) bool {
+	return c.vertices[step].isAsked(action) || c.adopts(step, action)
+}
+
 // isWithWorker reports whether a worker may be executing a step that this run has not begun.
 // The execution must end before the step is undone.
 func (c *core) isWithWorker(step int) bool {

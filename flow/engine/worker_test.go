@@ -42,61 +42,64 @@ func TestAdoption(t *testing.T) {
 		{"a worker has it, and it is to be undone", true, nil, true, []*logbook.Failure{lost, nil}, "execute 1 of w, interrupted, revert 1 of none", "a reverted e1-it was interrupted: the flow is undone r1\n"},
 		{"no worker has it, and it is to be undone", false, nil, true, []*logbook.Failure{nil}, "revert 1 of none", "a reverted e1 r1\n"},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			plan := compile(t, flow.NewStep("a", flow.OnWorker(flow.WorkerStep{Type: "do", Revert: "undo"}), row.options...))
-			j := newJournal(newDetail())
-			ctx, die := context.WithCancelCause(t.Context())
-			first := func(ctx context.Context, call *flow.Call, _ flow.WorkerStep) (json.RawMessage, error) {
-				if row.taken {
-					if err := call.Taken(ctx, flow.WorkerID{Session: "w", Name: "name"}); err != nil {
-						t.Error(err)
+		for _, policy := range flow.TakeoverPolicies { // they make no difference: no attempt is cut off
+			t.Run(row.name+", "+string(policy), func(t *testing.T) {
+				plan := compile(t, flow.Linear("f", flow.NewStep("a", flow.OnWorker(flow.WorkerStep{Type: "do", Revert: "undo"}), row.options...)).OnTakeover(policy))
+				j := newJournal(newDetail())
+				ctx, die := context.WithCancelCause(t.Context())
+				first := func(ctx context.Context, call *flow.Call, _ flow.WorkerStep) (json.RawMessage, error) {
+					if row.taken {
+						if err := call.Taken(ctx, flow.WorkerID{Session: "w", Name: "name"}); err != nil {
+							t.Error(err)
+						}
 					}
-				}
-				die(died)
-				<-ctx.Done()
-				return nil, context.Cause(ctx)
-			}
-			o := engine.Options{Plan: plan, Detail: j.snapshot(), Journal: j, Begins: true, Token: logbook.Token{Index: 5}, Offer: first}
-			if _, err := engine.Run(ctx, o); !errors.Is(err, died) {
-				t.Fatal(err)
-			}
-			var offers []string
-			next := o
-			next.Detail, next.Token = j.snapshot(), logbook.Token{Index: 7}
-			if row.undone {
-				next.Detail.State, next.Detail.Cause = logbook.FlowReverting, &logbook.Failure{Kind: logbook.FailureOperator, Message: "no"}
-				j.detail.State, j.detail.Cause = next.Detail.State, next.Detail.Cause
-			}
-			next.Offer = func(ctx context.Context, call *flow.Call, _ flow.WorkerStep) (json.RawMessage, error) {
-				worker := call.Worker
-				if worker == "" {
-					worker = "none"
-				}
-				offers = append(offers, fmt.Sprintf("%s %d of %s", call.Action, call.Attempt, worker))
-				if row.undone && call.Action == logbook.ActionExecute {
+					die(died)
 					<-ctx.Done()
-					if flow.InterruptionOf(ctx) != nil {
-						offers = append(offers, "interrupted")
+					return nil, context.Cause(ctx)
+				}
+				o := engine.Options{Plan: plan, Detail: j.snapshot(), Journal: j, Begins: true, Token: logbook.Token{Index: 5}, Offer: first}
+				if _, err := engine.Run(ctx, o); !errors.Is(err, died) {
+					t.Fatal(err)
+				}
+				answers := row.answers
+				var offers []string
+				next := o
+				next.Detail, next.Token = j.snapshot(), logbook.Token{Index: 7}
+				if row.undone {
+					next.Detail.State, next.Detail.Cause = logbook.FlowReverting, &logbook.Failure{Kind: logbook.FailureOperator, Message: "no"}
+					j.detail.State, j.detail.Cause = next.Detail.State, next.Detail.Cause
+				}
+				next.Offer = func(ctx context.Context, call *flow.Call, _ flow.WorkerStep) (json.RawMessage, error) {
+					worker := call.Worker
+					if worker == "" {
+						worker = "none"
 					}
+					offers = append(offers, fmt.Sprintf("%s %d of %s", call.Action, call.Attempt, worker))
+					if row.undone && call.Action == logbook.ActionExecute {
+						<-ctx.Done()
+						if flow.InterruptionOf(ctx) != nil {
+							offers = append(offers, "interrupted")
+						}
+					}
+					answer := answers[0]
+					answers = answers[1:]
+					if answer != nil {
+						return nil, answer
+					}
+					return json.RawMessage("1"), nil
 				}
-				answer := row.answers[0]
-				row.answers = row.answers[1:]
-				if answer != nil {
-					return nil, answer
+				end, err := engine.Run(t.Context(), next)
+				if err == nil && end.Update != nil {
+					err = j.apply(*end.Update)
 				}
-				return json.RawMessage("1"), nil
-			}
-			end, err := engine.Run(t.Context(), next)
-			if err == nil && end.Update != nil {
-				err = j.apply(*end.Update)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := strings.Join(offers, ", "); got != row.offers || dump(j.snapshot()) != row.atoms {
-				t.Errorf("offers: %s; want %s\nrecord:\n%swant\n%s", got, row.offers, dump(j.snapshot()), row.atoms)
-			}
-		})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := strings.Join(offers, ", "); got != row.offers || dump(j.snapshot()) != row.atoms {
+					t.Errorf("offers: %s; want %s\nrecord:\n%swant\n%s", got, row.offers, dump(j.snapshot()), row.atoms)
+				}
+			})
+		}
 	}
 }
 

@@ -170,7 +170,7 @@ type Plan struct {
 // PlanStep is one step of a Plan.
 type PlanStep struct {
 	Name      string            `json:"name"`
-	UndoLast  bool              `json:"undo_last,omitempty"` // a takeover undoes it, if it finished last
+	UndoLast  bool              `json:"undo_last,omitempty"` // a takeover undoes it, if it was cut off or finished last
 	Arguments map[string]string `json:"arguments"`           // where each comes from
 	Provides  []string          `json:"provides"`
 	After     []string          `json:"after"` // the steps that it waits for
@@ -342,10 +342,10 @@ func takeoverText(detail *logbook.FlowDetail) string {
 	}
 	for step := range plan.Len() {
 		if !plan.UndoesLast(step) {
-			return "the last finished steps are undone first, of some flows in it: conductord flow plan shows them"
+			return "steps that were cut off, and the last finished ones, are undone first in some flows in it: conductord flow plan shows them"
 		}
 	}
-	return "the last finished steps are undone first"
+	return "steps that were cut off, and the last finished ones, are undone first"
 }
 
 func (p *Program) interventionLines(detail *logbook.FlowDetail) string {

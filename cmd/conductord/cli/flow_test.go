@@ -78,7 +78,7 @@ func TestFlowPlan(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := run(t, nil, "flow", "plan", path); !strings.Contains(got.out, "g (graph); undoes its last finished steps at a takeover") {
+	if got := run(t, nil, "flow", "plan", path); !strings.Contains(got.out, "g (graph); undoes its last steps at a takeover") {
 		t.Errorf("a takeover policy: %+v", got)
 	}
 	if got := run(t, nil, "flow", "plan", examples+"travel.toml"); got.code != 0 || !strings.Contains(got.out, "charge-card") {
