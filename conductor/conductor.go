@@ -27,8 +27,9 @@
 // stops does, or finishes it; the board gives it no jobs until the drain ends, and
 // keeps its entity meanwhile.
 //
-// Guarantees: it never holds more than MaxJobs jobs, nor runs more than
-// MaxDispatches; it starts no step while it does not know that its session lives,
+// Guarantees: it claims no job while it holds MaxJobs jobs, not counting those that
+// only wait for step workers (slots.go), and holds jobs.MaxClaims at most; it runs no
+// more than MaxDispatches; it starts no step while it does not know that its session lives,
 // and stops its steps before others may claim its jobs; it is safe without a
 // watch, and finds a stop request that a broken watch missed later; a job that
 // goes wrong gets an ending (outcome.go holds the table) or stays claimable; no
@@ -97,9 +98,11 @@ type Options struct {
 	Boards []string // where it claims; empty: jobs.DefaultBoard
 	Labels []string // what it offers to jobs that want labels
 
-	MaxJobs int // jobs at once, at most jobs.MaxClaims; 0: DefaultMaxJobs
+	// MaxJobs is how many jobs it runs at once, besides those that have waited 5 s for step
+	// workers with nothing else to do: at most jobs.MaxClaims. 0: DefaultMaxJobs.
+	MaxJobs int
 	Workers int // steps of one job at once; 0: the engine's default
-	// Steps of all jobs at once: the jobs take turns. 0: DefaultSteps.
+	// Steps of all jobs at once, without those of step workers: the jobs take turns. 0: DefaultSteps.
 	Steps int
 
 	// MaxDispatches is how many jobs one Run takes, however many at once. Then it
@@ -284,7 +287,7 @@ func New(options Options) (*Conductor, error) {
 	}, nil
 }
 
-// RunningSteps is how many steps of all jobs run now.
+// RunningSteps is how many steps of all jobs run here now. Those of step workers do not count.
 func (c *Conductor) RunningSteps() int { return c.pool.InUse() }
 
 // Run makes a conductor and runs it until ctx ends, as its method Run does.

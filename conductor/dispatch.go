@@ -26,6 +26,7 @@ type run struct {
 	claimed  jobs.Claimed
 	began    time.Time // when it was claimed; of boottime
 	unwanted error     // why it is released without a run; nil: it is run
+	slot     *runSlot
 	token    jobs.Token
 	logger   hclog.Logger
 	trace    *runTrace // nil: it is not traced
@@ -33,8 +34,8 @@ type run struct {
 
 // runJob takes a job from its claim to its ending. An unwanted job is released
 // without being begun.
-func (w *workLoop) runJob(t *liveSession, claimed jobs.Claimed, unwanted error) {
-	r := &run{loop: w, session: t, claimed: claimed, began: boottime.Now(), unwanted: unwanted, token: claimed.Job.Claim.Token, runControl: newRunControl(t.alive, w.claiming)}
+func (w *workLoop) runJob(t *liveSession, claimed jobs.Claimed, slot *runSlot, unwanted error) {
+	r := &run{loop: w, session: t, claimed: claimed, began: boottime.Now(), slot: slot, unwanted: unwanted, token: claimed.Job.Claim.Token, runControl: newRunControl(t.alive, w.claiming)}
 	defer r.runControl.end()
 	// Details and store are never logged: they may hold secrets.
 	r.logger = w.logger.With("job", claimed.Job.ID, "name", claimed.Job.Name, "token", r.token)
@@ -239,7 +240,7 @@ func (r *run) runEngine(ctx context.Context, plan *flow.Plan, detail *logbook.Fl
 		Job: r.claimed.Job.ID.String(), Token: r.token, Owner: options.Name, Begins: claim.Begins,
 		Journal: journal, Workers: options.Workers, Pool: r.loop.pool, MaxIdle: options.MaxIdle,
 		Suspend: r.suspended.Done(), Revert: r.reverting.Done(), Interrupt: r.interrupts, RevertCause: r.revertCause, Gate: r.session.admit,
-		Secrets: r.secret, Offer: r.offerStep, Output: r.output(), Now: r.now, Limits: options.Limits, Attempt: r.trace.hook(), Logger: r.logger.Named("engine"), HideFailures: options.encrypts,
+		Secrets: r.secret, Offer: r.offerStep, Untaken: r.slot.untaken, Output: r.output(), Now: r.now, Limits: options.Limits, Attempt: r.trace.hook(), Logger: r.logger.Named("engine"), HideFailures: options.encrypts,
 	})
 	if err != nil && ctx.Err() != nil && !errors.Is(err, logbook.ErrFenced) {
 		err = context.Cause(ctx)

@@ -25,7 +25,7 @@ const (
 	// stopped steps, and the writes that release the jobs. If the board takes longer,
 	// the claims end with the session.
 	handOverTime = 2 * engine.DefaultGrace
-	// announceEvery is how often the metadata are looked at: no tool that was installed
+	// announceEvery is how often the entity is looked at: no tool that was installed
 	// stays unknown for long, whatever the session's TTL is.
 	announceEvery = time.Second
 )
@@ -36,8 +36,8 @@ type workLoop struct {
 	logger  hclog.Logger
 	pool    *engine.Pool
 	pauses  *pauses
-	ready   func()         // called after each registration
-	slots   chan struct{}  // the free worker slots
+	ready   func() // called after each registration
+	slots   *slots
 	runs    sync.WaitGroup // of the jobs that are being run
 	done    chan struct{}  // closed when Run returns
 
@@ -63,11 +63,8 @@ func newWorkLoop(ctx context.Context, options *Options, pool *engine.Pool, pause
 		pauses:  pauses,
 		ready:   ready,
 		left:    options.MaxDispatches,
-		slots:   make(chan struct{}, options.MaxJobs),
+		slots:   newSlots(options.MaxJobs),
 		done:    make(chan struct{}),
-	}
-	for range options.MaxJobs {
-		w.slots <- struct{}{}
 	}
 	// Jobs that are held when ctx ends must still be handed over.
 	w.base, w.stop = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -186,12 +183,9 @@ func (w *workLoop) register(ctx context.Context, t *liveSession) (jobs.Entity, b
 	return jobs.Entity{}, false
 }
 
-// announce registers the entity again when its metadata have changed. It ends with the
-// session.
+// announce registers the entity again when its metadata, or the jobs that it can hold, have
+// changed. It ends with the session.
 func (w *workLoop) announce(t *liveSession, registered jobs.Entity) {
-	if w.options.Metadata == nil {
-		return
-	}
 	for t.alive.Err() == nil {
 		sleep(t.alive, announceEvery)
 		if !reflect.DeepEqual(w.entity(), registered) {
@@ -206,7 +200,7 @@ func (w *workLoop) entity() jobs.Entity {
 	opening := w.opening()
 	return jobs.Entity{
 		Kind: jobs.EntityConductor, Name: w.options.Name, Boards: w.options.Boards, Labels: w.options.Labels,
-		JobKinds: w.options.kinds(), MaxJobs: w.options.MaxJobs,
+		JobKinds: w.options.kinds(), MaxJobs: w.options.MaxJobs + w.slots.beyond(),
 		Host: opening.Host, PID: opening.PID, Metadata: w.options.metadata(),
 	}
 }
@@ -228,7 +222,7 @@ func (w *workLoop) claim(ctx context.Context, t *liveSession) {
 		}
 		claimed := w.claimNext(ctx, t, min(slots, w.left), wait)
 		for range slots - len(claimed) {
-			w.slots <- struct{}{}
+			w.slots.put()
 		}
 		unwanted := w.unwanted()
 		if unwanted == nil {
@@ -236,8 +230,9 @@ func (w *workLoop) claim(ctx context.Context, t *liveSession) {
 		}
 		for _, c := range claimed {
 			w.runs.Go(func() {
-				defer func() { w.slots <- struct{}{} }()
-				w.runJob(t, c, unwanted)
+				slot := &runSlot{slots: w.slots}
+				defer slot.end()
+				w.runJob(t, c, slot, unwanted)
 			})
 		}
 	}
@@ -267,12 +262,14 @@ func (w *workLoop) finish(ctx context.Context, t *liveSession) {
 	}
 	w.logger.Info("no more jobs are claimed: a limit of the conductor is reached", "session", t.id)
 	w.notify(Notice{Moment: MomentLimitReached, Session: t.id})
-	for range w.options.MaxJobs {
-		select {
-		case <-w.slots:
-		case <-ctx.Done():
-			return
-		}
+	ended := make(chan struct{})
+	go func() { // until work's awaitRuns returns, at the latest
+		w.runs.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
 	}
 }
 
@@ -291,13 +288,13 @@ func (w *workLoop) takeSlots(ctx context.Context) int {
 		return 0
 	}
 	select {
-	case <-w.slots:
+	case <-w.slots.free:
 	case <-ctx.Done():
 		return 0
 	}
 	for slots := 1; ; slots++ {
 		select {
-		case <-w.slots:
+		case <-w.slots.free:
 		default:
 			return slots
 		}

@@ -28,6 +28,11 @@ type field struct {
 
 func openField(t *testing.T) *field {
 	t.Helper()
+	return openFieldWith(t, func(*config.Config) {})
+}
+
+func openFieldWith(t *testing.T, configure func(*config.Config)) *field {
+	t.Helper()
 	dir := t.TempDir()
 	f := &field{T: t, handlers: filepath.Join(dir, "handlers"), starts: filepath.Join(dir, "starts"), free: filepath.Join(dir, "free")}
 	note := `read -r line; echo "$CONDUCTORD_STEP $CONDUCTORD_ACTION $CONDUCTORD_ATTEMPT $CONDUCTORD_KEY" >> '` + f.starts + `'; `
@@ -38,7 +43,7 @@ func openField(t *testing.T) *field {
 	if err := os.WriteFile(f.starts, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f.cluster, f.client = startCluster(t, func(*config.Config) {})
+	f.cluster, f.client = startCluster(t, configure)
 	f.all = "--server=" + strings.Join(f.cluster.Endpoints(), ",")
 	return f
 }

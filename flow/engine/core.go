@@ -37,6 +37,7 @@ type core struct {
 	done     int                                // steps in success or ignore
 	undone   int                                // while reverting: steps that are reverted or never started
 	running  int                                // attempts that this run has begun and not ended
+	untaken  int                                // of those, offered ones that no worker has
 
 	ready        readySteps                     // steps that may start now
 	due          dueHeap                        // steps that wait for the time of their next attempt
@@ -76,6 +77,7 @@ type vertex struct {
 	undoing   bool  // a takeover undoes it: see undoLast
 	spared    bool  // its last execution is older than the last intervention
 	given     bool  // a worker may have had an execution of this round
+	untaken   bool  // its open attempt is offered, and no worker has it
 	before    int32 // the counts are int32 because each step has one of each
 	after     int32
 	behind    int32            // used only by countUndone
@@ -218,6 +220,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	}
 	c.change(step, change, now)
 	c.running++
+	c.setUntaken(v, begun[0].Offered && begun[0].Worker == "")
 
 	call := &c.calls.one(c.call)[0]
 	call.Action, call.Step, call.Attempt, call.Asked = action, s.Name(), *number, v.attempt.Asked
@@ -280,6 +283,7 @@ func (c *core) finish(o outcome, now time.Time) {
 	v := &c.vertices[o.step]
 	c.running--
 	v.open = false
+	c.setUntaken(v, false)
 	attempt := *v.attempt
 	v.progress = o.progress
 	if o.notYet != nil {

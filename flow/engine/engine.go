@@ -115,7 +115,7 @@ type Options struct {
 	// Workers bounds the steps that run at once. 0: DefaultWorkers.
 	Workers int
 	// Pool bounds the steps that run at once in all runs that share it, besides
-	// Workers, and holds what runs under their concurrency keys. nil: one for
+	// Workers; those that are offered to workers do not count. It holds what runs under their concurrency keys. nil: one for
 	// this run alone, of as many as Workers.
 	Pool *Pool
 	// MaxIdle ends a run in which nothing runs and no step can start for longer
@@ -167,6 +167,10 @@ type Options struct {
 	// Offer offers the steps of flow.OnWorker to workers. The goroutines of steps call it. nil:
 	// such steps fail.
 	Offer flow.Offer
+	// Untaken is called with true when nothing runs but attempts that are offered and that no worker
+	// has taken, and with false when that is over, unless the run ends. The loop calls it, so it must
+	// not block. nil: nobody needs to know.
+	Untaken func(only bool)
 	// Observe is called with every change, in order, when it is decided, which is
 	// before it is durable. The loop calls it, so it must not block. After a panic
 	// it is not called again.

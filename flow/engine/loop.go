@@ -30,6 +30,7 @@ type loop struct {
 	now     time.Time       // of the last event: the clock is read once for all that follows from it
 
 	marks       *workerMarks
+	onlyUntaken bool // as Options.Untaken was told
 	progress    *progressReports
 	progressDue time.Time // when to look at progress; zero: when it wakes the loop
 
@@ -135,6 +136,7 @@ func (l *loop) drive() (End, error) {
 			l.launch(s)
 		}
 		l.interruptSteps()
+		l.tellUntaken()
 		if err := l.wait(); err != nil {
 			return End{}, l.abort(err)
 		}

@@ -57,6 +57,7 @@ func (l *loop) perform(ctx context.Context, s start) {
 		ctx = flow.WithOutput(ctx, output)
 	}
 	if _, offered := step.WorkerStep(); offered && l.options.Offer != nil {
+		s.permit.releaseWorker()
 		ctx = flow.WithOffer(ctx, l.options.Offer)
 		stop := cancel
 		defer func() { stop() }()

@@ -7,7 +7,8 @@ import (
 
 // Pool bounds the steps that run at once in all runs that share it, and under each
 // concurrency key (flow.Concurrency). A step needs a free worker and, if it has a
-// key, one of the permits that the key's limit allows.
+// key, one of the permits that the key's limit allows. One that is offered to step
+// workers returns its worker when it begins, and keeps the permit of its key.
 //
 // Runs queue for workers and for each key, and each gets one in turn: a flow of a
 // thousand steps does not keep a later flow of one step waiting behind all of them.
@@ -166,6 +167,7 @@ type permit struct {
 	pool *Pool
 	key  string // empty: none
 	over atomic.Bool
+	idle bool // it has only the key; guarded by pool.mu
 }
 
 // release returns the permit to the pool. It may be called twice: by the loop, and
@@ -176,10 +178,29 @@ func (p *permit) release() {
 	}
 	p.pool.mu.Lock()
 	defer p.pool.mu.Unlock()
-	p.pool.freeWorkers++
-	p.pool.serveWorkersLocked()
+	p.releaseWorkerLocked()
 	if p.key != "" {
 		p.pool.freeKeyLocked(p.key)
+	}
+}
+
+// releaseWorker returns the worker and keeps the key, for a step that runs elsewhere.
+func (p *permit) releaseWorker() {
+	if p == nil {
+		return
+	}
+	p.pool.mu.Lock()
+	defer p.pool.mu.Unlock()
+	if !p.over.Load() {
+		p.releaseWorkerLocked()
+	}
+}
+
+func (p *permit) releaseWorkerLocked() {
+	if !p.idle {
+		p.idle = true
+		p.pool.freeWorkers++
+		p.pool.serveWorkersLocked()
 	}
 }
 

@@ -48,6 +48,17 @@ func doneBy(attempt *logbook.Attempt) flow.WorkerID {
 	return flow.WorkerID{Session: attempt.Worker, Name: attempt.WorkerName}
 }
 
+// setUntaken counts the open attempts that are offered and that no worker has.
+func (c *core) setUntaken(v *vertex, untaken bool) {
+	switch {
+	case untaken && !v.untaken:
+		c.untaken++
+	case !untaken && v.untaken:
+		c.untaken--
+	}
+	v.untaken = untaken
+}
+
 // wasLost reports whether the failure of an attempt is that its worker has gone.
 func wasLost(failure *logbook.Failure) bool {
 	return failure != nil && failure.Kind == logbook.FailureWorkerLost
@@ -102,6 +113,7 @@ func (c *core) assign(m *workerMark, now time.Time) bool {
 	}
 	attempt := *v.attempt
 	attempt.Worker, attempt.WorkerName = m.worker.Session, m.worker.Name
+	c.setUntaken(v, false)
 	v.given = v.given || attempt.Action == logbook.ActionExecute
 	if attempt.Asked == 0 {
 		attempt.StartedAt = now
@@ -154,6 +166,16 @@ func (w *workerMarks) acknowledge(acknowledged uint64) {
 		m, _ := w.waiting.pop()
 		m.done <- nil
 	}
+}
+
+// tellUntaken tells Options.Untaken when the run begins or ceases to wait only for workers to take
+// steps.
+func (l *loop) tellUntaken() {
+	only := l.core.untaken > 0 && l.core.untaken == l.core.running
+	if only != l.onlyUntaken && l.options.Untaken != nil {
+		l.options.Untaken(only)
+	}
+	l.onlyUntaken = only
 }
 
 // markWorker records which worker gets an attempt.

@@ -26,7 +26,7 @@ func registerSteps(registry *prometheus.Registry, c *conductor.Conductor, limits
 	gauge := func(name, help string, value func() int) {
 		promauto.With(registry).NewGaugeFunc(prometheus.GaugeOpts{Name: "conductord_conductor_" + name, Help: help}, func() float64 { return float64(value()) })
 	}
-	gauge("jobs_limit", "The setting conductor.max_jobs: jobs that it holds at most.", func() int { return limits.MaxJobs })
-	gauge("steps", "Steps that this node's conductor runs.", c.RunningSteps)
+	gauge("jobs_limit", "The setting conductor.max_jobs: jobs that it holds at most, besides those that only wait for step workers.", func() int { return limits.MaxJobs })
+	gauge("steps", "Steps that this node's conductor runs, without those of step workers.", c.RunningSteps)
 	gauge("steps_limit", "The setting conductor.steps: steps that it runs at most.", func() int { return limits.Steps })
 }

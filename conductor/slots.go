@@ -1,0 +1,129 @@
+package conductor
+
+import (
+	"sync"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+// untakenTime is how long a run waits for step workers before it returns its worker slot. It is
+// longer than a live worker needs to take a step, so most runs keep their slot throughout.
+const untakenTime = 5 * time.Second
+
+// slots are the worker slots of one loop. A run that only waits for step workers returns its slot,
+// and takes it again without waiting when it goes on: its worker must not wait for the slot. If
+// none is free then, the next one that is returned makes up for it.
+//
+// So there are never more runs than MaxJobs, and those that wait or have waited. All are
+// jobs.MaxClaims at most.
+type slots struct {
+	free chan struct{}
+
+	mu      sync.Mutex
+	waiting int // runs that have returned their slot
+	owed    int // slots that were taken when none was free
+	most    int // of waiting and owed
+}
+
+func newSlots(size int) *slots {
+	s := &slots{free: make(chan struct{}, size), most: jobs.MaxClaims - size}
+	for range size {
+		s.free <- struct{}{}
+	}
+	return s
+}
+
+// put returns a slot.
+func (s *slots) put() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.putLocked()
+}
+
+func (s *slots) putLocked() {
+	if s.owed > 0 {
+		s.owed--
+		return
+	}
+	s.free <- struct{}{}
+}
+
+// beyond is how many runs there may be now besides MaxJobs. The board is told, because it compares
+// what a conductor holds with what it can hold, to say that it is full.
+func (s *slots) beyond() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waiting + s.owed
+}
+
+// lend returns the slot of a run that waits. It reports false at the limit.
+func (s *slots) lend() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.owed == 0 && s.waiting >= s.most {
+		return false
+	}
+	s.waiting++
+	s.putLocked()
+	return true
+}
+
+// retake takes the slot of a run that goes on.
+func (s *slots) retake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting--
+	select {
+	case <-s.free:
+	default:
+		s.owed++
+	}
+}
+
+// runSlot is the slot of one run.
+type runSlot struct {
+	slots *slots
+
+	mu    sync.Mutex
+	timer *time.Timer // looks whether to lend the slot; nil: the run does not wait
+	lent  bool
+}
+
+// untaken follows whether the run only waits for step workers.
+func (r *runSlot) untaken(only bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if only {
+		if r.timer == nil {
+			r.timer = time.AfterFunc(untakenTime, r.lend)
+		}
+		return
+	}
+	if r.timer != nil {
+		r.timer.Stop()
+		r.timer = nil
+	}
+	if r.lent {
+		r.lent = false
+		r.slots.retake()
+	}
+}
+
+// lend lends the slot, or tries again later: others may go on until then.
+func (r *runSlot) lend() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.timer == nil || r.lent {
+		return
+	}
+	if r.lent = r.slots.lend(); !r.lent {
+		r.timer.Reset(untakenTime)
+	}
+}
+
+// end returns the slot when the run is over.
+func (r *runSlot) end() {
+	r.untaken(false)
+	r.slots.put()
+}
