@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -151,6 +152,39 @@ func TestTimeOfAWorker(t *testing.T) {
 		}
 		if end.Cause == nil || end.Cause.Kind != logbook.FailureTimeout || !strings.Contains(end.Cause.Message, "it took longer than 10m0s: stopped") {
 			t.Errorf("the flow ends with %+v", end.Cause)
+		}
+	})
+}
+
+// TestOfferedStepsKeepOnlyTheirKeys: a step that is offered takes no worker of the pool, and its key
+// until it ends. Options.Untaken is told when the run waits only for workers.
+func TestOfferedStepsKeepOnlyTheirKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		var at atomic.Int64
+		began, pool := time.Now(), engine.NewPool(1)
+		note := func(what string) { told = append(told, fmt.Sprintf("%d s %s", int(time.Since(began).Seconds()), what)) }
+		offered := func(name string) flow.Node {
+			return flow.NewStep(name, flow.OnWorker(flow.WorkerStep{Type: "do"}), flow.Concurrency("disk", 1))
+		}
+		offer := func(ctx context.Context, call *flow.Call, _ flow.WorkerStep) (json.RawMessage, error) {
+			if at.Add(1) > 1 {
+				t.Error("two have the key")
+			}
+			defer at.Add(-1)
+			time.Sleep(3 * time.Second)
+			err := call.Taken(ctx, flow.WorkerID{Session: "w", Name: "name"})
+			time.Sleep(time.Second)
+			return json.RawMessage("1"), err
+		}
+		plan := compile(t, flow.Unordered("f", offered("a"), offered("b"), newFloor().step("c", "", 0)))
+		o := engine.Options{Plan: plan, Detail: newDetail(), Journal: newJournal(newDetail()), Pool: pool, Workers: 9, Offer: offer,
+			Untaken: func(only bool) { note(fmt.Sprint(only)) }}
+		if end, err := engine.Run(t.Context(), o); err != nil || end.State != logbook.FlowSuccess {
+			t.Error(end, err)
+		}
+		if got, want := strings.Join(told, ", "), "0 s true, 0 s false, 1 s true, 3 s false, 4 s true, 7 s false"; got != want || pool.InUse() != 0 {
+			t.Errorf("told %s; want %s; %d in use", got, want, pool.InUse())
 		}
 	})
 }
