@@ -98,7 +98,7 @@ type Options struct {
 	Boards []string // where it claims; empty: jobs.DefaultBoard
 	Labels []string // what it offers to jobs that want labels
 
-	// MaxJobs is how many jobs it runs at once, besides those that have waited 5 s for step
+	// MaxJobs is how many jobs it runs at once, besides those that have waited 1 s for step
 	// workers with nothing else to do: at most jobs.MaxClaims. 0: DefaultMaxJobs.
 	MaxJobs int
 	Workers int // steps of one job at once; 0: the engine's default

@@ -9,7 +9,7 @@ import (
 
 // untakenTime is how long a run waits for step workers before it returns its worker slot. It is
 // longer than a live worker needs to take a step, so most runs keep their slot throughout.
-const untakenTime = 5 * time.Second
+const untakenTime = time.Second
 
 // slots are the worker slots of one loop. A run that only waits for step workers returns its slot,
 // and takes it again without waiting when it goes on: its worker must not wait for the slot. If
