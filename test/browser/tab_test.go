@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long a page may take on a busy machine to show what it must.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // chromium is the browser that all tests share, nil where there is none.
 var chromium context.Context

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"connectrpc.com/connect"
+
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
@@ -100,11 +102,20 @@ func clusterOperations(_ string, of *clusterData) []operation {
 	}
 }
 
+// transferTries bounds how often a transfer is asked for. Raft gives one up after an election
+// timeout, in which a busy node may not take over.
+const transferTries = 4
+
 func transferLeader(ctx context.Context, v *visit) (string, error) {
 	if v.form("node") == "" {
 		return "", fmt.Errorf("%w: field node is empty: choose the node that leads then", jobs.ErrInvalid)
 	}
-	_, err := ask(ctx, v.api.cluster.TransferLeader, &v1.TransferLeaderRequest{To: v.form("node")})
+	var err error
+	for range transferTries {
+		if _, err = ask(ctx, v.api.cluster.TransferLeader, &v1.TransferLeaderRequest{To: v.form("node")}); connect.CodeOf(err) != connect.CodeUnavailable {
+			break // unavailable: it did not happen
+		}
+	}
 	return "cluster", err
 }
 
