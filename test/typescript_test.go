@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -27,29 +29,39 @@ type scripts struct {
 	servers string
 }
 
-// openScripts compiles the client into a directory of the test.
+// openScripts gives the compiled client. The compiler runs once for all tests: on a busy
+// machine it takes half a minute.
 func openScripts(t *testing.T) *scripts {
 	t.Helper()
-	source := filepath.Join("..", "clients", "typescript")
-	compiler := filepath.Join(source, "node_modules", "typescript", "bin", "tsc")
-	_, err := os.Stat(compiler)
+	_, err := os.Stat(typescriptCompiler)
 	if _, missing := exec.LookPath("node"); missing != nil || err != nil {
 		t.Skip("node or the TypeScript compiler is not installed: npm ci --prefix clients/typescript")
 	}
-	s := &scripts{T: t, dir: t.TempDir()}
-	compile := exec.CommandContext(within(t), "node", compiler, "--project", source, "--outDir", filepath.Join(s.dir, "dist"), "--declaration", "false")
-	if out, err := compile.CombinedOutput(); err != nil {
-		t.Fatalf("cannot compile: %v: %s", err, out)
-	}
-	manifest, err := os.ReadFile(filepath.Join(source, "package.json"))
-	if err == nil {
-		err = os.WriteFile(filepath.Join(s.dir, "package.json"), manifest, 0o600)
-	}
+	dir, err := compiledScripts()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return &scripts{T: t, dir: dir}
 }
+
+var (
+	typescriptSource   = filepath.Join("..", "clients", "typescript")
+	typescriptCompiler = filepath.Join(typescriptSource, "node_modules", "typescript", "bin", "tsc")
+)
+
+// compiledScripts compiles the client beside the binary, which TestMain removes.
+var compiledScripts = sync.OnceValues(func() (dir string, err error) {
+	dir = filepath.Join(filepath.Dir(binary), "typescript")
+	compile := exec.Command("node", typescriptCompiler, "--project", typescriptSource, "--outDir", filepath.Join(dir, "dist"), "--declaration", "false")
+	if out, err := compile.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("cannot compile: %w: %s", err, out)
+	}
+	manifest, err := os.ReadFile(filepath.Join(typescriptSource, "package.json"))
+	if err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(filepath.Join(dir, "package.json"), manifest, 0o600)
+})
 
 // node runs a compiled script.
 func (s *scripts) node(args ...string) *following {
