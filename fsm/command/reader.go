@@ -89,8 +89,8 @@ func TimeToProto(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
-// timeLike is TimeToProto, or the given message if that has the same time. Whoever shares messages
-// of times must not change them.
+// timeLike is TimeToProto, or the given message if that has the same time. Messages of times are
+// shared, so nothing may change them.
 func timeLike(known *timestamppb.Timestamp, t time.Time) *timestamppb.Timestamp {
 	if known != nil && known.Seconds == t.Unix() && known.Nanos == int32(t.Nanosecond()) {
 		return known

@@ -40,7 +40,7 @@ func (r CheckedReplica) Hold() (release func()) {
 	return r.growth.mu.Unlock
 }
 
-// TableSums is what the node tells of an entry.
+// TableSums asks a node for the sums of its tables at an entry.
 func (r CheckedReplica) TableSums(ctx context.Context, index uint64) ([]*conductordv1.TableSum, error) {
 	answer, err := (&verifyService{checks: r.checks}).tableSums(ctx, connect.NewRequest(&conductordv1.TableSumsRequest{Index: index}))
 	if err != nil {
