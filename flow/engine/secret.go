@@ -185,8 +185,10 @@ func (h *hidden) prepare() {
 // mark stands in the record in the place of a secret.
 func mark(name string) string { return "[secret " + name + "]" }
 
-// text is a text for people without secrets, and without parts of them.
+// text is a text for people without secrets, and without parts of them. It replaces bytes
+// that are not UTF-8 first: what hides a secret must see the text that is recorded.
 func (h *hidden) text(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
 	var shown strings.Builder
 	copied := 0 // text[:copied] is in shown, or hidden
 	for at := 0; at < len(text); at++ {
@@ -204,7 +206,7 @@ func (h *hidden) text(text string) string {
 		copied, at = end, end-1
 	}
 	shown.WriteString(text[copied:])
-	return strings.ToValidUTF8(shown.String(), "")
+	return strings.ToValidUTF8(shown.String(), "") // a part can begin or end within a character
 }
 
 // partAt returns the end and the secret of a part that begins at a place of a text; 0:

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/engine"
@@ -236,8 +237,9 @@ func TestMarksCanBeTooLong(t *testing.T) {
 func FuzzHideSecrets(f *testing.F) {
 	f.Add(password, "x", 3, 9)
 	f.Add("secret\nof two lines", "ünï", 0, 15)
+	f.Add("0secret0", "\xffsecret0", 0, 1) // dropping the byte would make the secret whole
 	f.Fuzz(func(t *testing.T, secret, around string, from, to int) {
-		if len(secret) < 8 || len(secret) > 200 || from < 0 || to > len(secret) || from > to || len(around) > 1000 {
+		if len(secret) < 8 || len(secret) > 200 || !utf8.ValidString(secret) || from < 0 || to > len(secret) || from > to || len(around) > 1000 {
 			return
 		}
 		text := around + secret[from:to] + around + secret
@@ -249,12 +251,15 @@ func FuzzHideSecrets(f *testing.F) {
 		result, _ := local.Run(t.Context(), flow.NewStep("s", step, flow.Requires("in")), logbook.Values{"in": json.RawMessage(`{"secret":"n"}`)})
 		for _, atom := range result.Detail.Atoms {
 			for _, attempt := range atom.Attempts {
+				recorded := []string{attempt.Stderr}
+				if attempt.Failure != nil {
+					recorded = append(recorded, attempt.Failure.Message)
+				}
+				for i := range recorded { // a mark and what stands beside it can look like a part
+					recorded[i] = strings.ReplaceAll(recorded[i], "[secret n]", "\xff")
+				}
 				for at := range len(secret) - 8 + 1 {
-					part := secret[at : at+8]
-					if strings.Contains("[secret n]", part) || strings.Contains(around, part) {
-						continue
-					}
-					if attempt.Failure != nil && strings.Contains(attempt.Failure.Message, part) || strings.Contains(attempt.Stderr, part) {
+					if part := secret[at : at+8]; strings.Contains(strings.Join(recorded, "\xff"), part) {
 						t.Fatalf("the attempt has %q of %q: %+v", part, secret, attempt)
 					}
 				}
