@@ -3,6 +3,7 @@ package logbook
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"unicode"
 	"unicode/utf8"
@@ -240,26 +241,45 @@ func (l Limits) CheckUpdate(u *Update) error {
 		return err
 	}
 	for i := range u.Atoms {
-		change := &u.Atoms[i]
-		if err := l.CheckName("atom name", change.Name); err != nil {
+		if err := l.CheckName("atom name", u.Atoms[i].Name); err != nil {
 			return err
 		}
-		if err := l.checkOptionalName("version of "+change.Name, change.Version); err != nil {
-			return err
-		}
-		if n := len(change.Attempts); n > MaxChangeAttempts {
-			return &LimitError{Field: "attempts of " + change.Name, Limit: MaxChangeAttempts, Size: int64(n), Unit: "attempts"}
-		}
-		if err := l.checkProgress(change.Name, change.Progress); err != nil {
-			return err
-		}
-		for j := range change.Attempts {
-			if err := l.checkAttempt(change.Name, &change.Attempts[j]); err != nil {
-				return err
-			}
+		if err := l.checkChange(&u.Atoms[i]); err != nil {
+			return ofStep(u.Atoms[i].Name, err)
 		}
 	}
 	return nil
+}
+
+func (l Limits) checkChange(c *AtomChange) error {
+	if err := l.checkOptionalName("version", c.Version); err != nil {
+		return err
+	}
+	if n := len(c.Attempts); n > MaxChangeAttempts {
+		return &LimitError{Field: "attempts", Limit: MaxChangeAttempts, Size: int64(n), Unit: "attempts"}
+	}
+	if err := l.checkProgress(c.Progress); err != nil {
+		return err
+	}
+	for i := range c.Attempts {
+		if err := l.checkAttempt(&c.Attempts[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ofStep adds the name of a step to the field of an error. Only an error costs the text.
+func ofStep(name string, err error) error {
+	var invalid *InvalidError
+	var limit *LimitError
+	switch {
+	case errors.As(err, &invalid):
+		invalid.Field += " of " + name
+	case errors.As(err, &limit):
+		limit.Field += " of " + name
+	}
+	return err
 }
 
 // CheckFailure checks a failure and its causes; nil is accepted. Messages and stacks may hold any
@@ -320,42 +340,42 @@ func (a *Attempt) before() *Failure {
 	return &Failure{Kind: FailureError, Causes: a.Failures}
 }
 
-func (l Limits) checkAttempt(atom string, a *Attempt) error {
-	if err := l.CheckValue("result of "+atom, a.Result); err != nil {
+func (l Limits) checkAttempt(a *Attempt) error {
+	if err := l.CheckValue("result", a.Result); err != nil {
 		return err
 	}
-	if err := l.CheckFailure("failure of "+atom, a.Failure); err != nil {
+	if err := l.CheckFailure("failure", a.Failure); err != nil {
 		return err
 	}
-	if err := l.CheckFailure("failures before "+atom, a.before()); err != nil {
+	if err := l.CheckFailure("earlier failure", a.before()); err != nil {
 		return err
 	}
-	if err := l.checkOptionalName("owner of "+atom, a.Owner); err != nil {
+	if err := l.checkOptionalName("owner", a.Owner); err != nil {
 		return err
 	}
-	if err := l.checkOptionalName("worker of "+atom, a.Worker); err != nil {
+	if err := l.checkOptionalName("worker", a.Worker); err != nil {
 		return err
 	}
-	if err := l.checkOptionalName("name of the worker of "+atom, a.WorkerName); err != nil {
+	if err := l.checkOptionalName("worker name", a.WorkerName); err != nil {
 		return err
 	}
 	if a.Asked < 0 {
-		return &InvalidError{Field: "attempt of " + atom, Reason: fmt.Sprintf("it was asked %d times", a.Asked)}
+		return &InvalidError{Field: "attempt", Reason: fmt.Sprintf("it was asked %d times", a.Asked)}
 	}
 	if len(a.Stderr) > MaxStderr {
-		return &LimitError{Field: "stderr of " + atom, Limit: MaxStderr, Size: int64(len(a.Stderr)), Unit: "bytes"}
+		return &LimitError{Field: "stderr", Limit: MaxStderr, Size: int64(len(a.Stderr)), Unit: "bytes"}
 	}
 	return nil
 }
 
-func (l Limits) checkProgress(atom string, p *Progress) error {
+func (l Limits) checkProgress(p *Progress) error {
 	if p == nil {
 		return nil
 	}
 	if p.Done < 0 || p.Total < 0 || p.Total > 0 && p.Done > p.Total {
-		return &InvalidError{Field: "progress of " + atom, Reason: fmt.Sprintf("%d of %d", p.Done, p.Total)}
+		return &InvalidError{Field: "progress", Reason: fmt.Sprintf("%d of %d", p.Done, p.Total)}
 	}
-	return l.CheckValue("progress details of "+atom, p.Details)
+	return l.CheckValue("progress details", p.Details)
 }
 
 func (l Limits) checkDefinition(d *Definition) error {

@@ -201,8 +201,8 @@ func TestCheckUpdate(t *testing.T) {
 		{"stderr over it", attempt(logbook.Attempt{Stderr: text(logbook.MaxStderr + 1)}), check{"stderr of pay", logbook.MaxStderr}},
 		{"owner over the limit", attempt(logbook.Attempt{Owner: text(9)}), check{"owner of pay", 8}},
 		{"failures before it at the limit", attempt(logbook.Attempt{Failures: []logbook.Failure{{Kind: "k", Message: text(8)}, {Kind: "k", Message: text(8)}}}), fine},
-		{"failures before it over the limit", attempt(logbook.Attempt{Failures: []logbook.Failure{{Kind: "k", Message: text(8)}, {Kind: "k", Message: text(9)}}}), check{"failures before pay", 16}},
-		{"failures before it without a kind", attempt(logbook.Attempt{Failures: []logbook.Failure{{}}}), check{"failures before pay kind", 0}},
+		{"failures before it over the limit", attempt(logbook.Attempt{Failures: []logbook.Failure{{Kind: "k", Message: text(8)}, {Kind: "k", Message: text(9)}}}), check{"earlier failure of pay", 16}},
+		{"failures before it without a kind", attempt(logbook.Attempt{Failures: []logbook.Failure{{}}}), check{"earlier failure kind of pay", 0}},
 		{"failure over the limit", attempt(logbook.Attempt{Failure: &logbook.Failure{Kind: "k", Stack: text(17)}}), check{"failure of pay", 16}},
 	} {
 		update := logbook.Update{Flow: logbook.NewFlowID(), Sequence: 1, Atoms: []logbook.AtomChange{{
