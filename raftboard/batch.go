@@ -127,17 +127,17 @@ func afterSome(err error, some bool) error {
 func (b *batcher[Item, Result]) pack(items []Item) ([]*request[Item, Result], error) {
 	var requests []*request[Item, Result]
 	var last *request[Item, Result]
-	for _, item := range items {
+	for i, item := range items {
 		size := command.SizeOf(item)
 		if size > wire.MaxCommand {
 			return nil, &logbook.LimitError{Field: "command", Limit: wire.MaxCommand, Size: int64(size), Unit: "bytes"}
 		}
 		load := wire.Load{Commands: 1, Bytes: size}
 		if last == nil || b.rule.Full(last.load, load) {
-			last = &request[Item, Result]{done: make(chan struct{})}
+			last = &request[Item, Result]{items: items[i:i], done: make(chan struct{})}
 			requests = append(requests, last)
 		}
-		last.items = append(last.items, item)
+		last.items = last.items[:len(last.items)+1]
 		last.load = last.load.Plus(load)
 	}
 	return requests, nil
@@ -146,30 +146,29 @@ func (b *batcher[Item, Result]) pack(items []Item) ([]*request[Item, Result], er
 // settle sends one request until it is settled or its caller gives up.
 // Ambiguous: an earlier call may have delivered it.
 func (b *batcher[Item, Result]) settle(ctx context.Context, op operation, r *request[Item, Result]) (ambiguous bool, err error) {
-	bounded, cancel := b.core.bounded(ctx, forever)
-	defer cancel(nil)
-	patience := time.AfterFunc(b.core.options.Patience, func() { b.patienceOver(r, cancel) })
+	patience := time.NewTimer(b.core.options.Patience)
 	defer patience.Stop()
+	why := errPatience
 	select {
 	case b.queued <- struct{}{}:
-	case <-bounded.Done():
-		return false, giveUp(op, ctx, bounded, false, nil)
+		defer func() { <-b.queued }()
+		why = ctx.Err() // select takes either when both are ready
+	case <-patience.C:
+	case <-ctx.Done():
+	case <-b.core.life.Done():
+		why = errClosed
 	}
-	defer func() { <-b.queued }()
-	if ctx.Err() != nil { // select takes either when both are ready
-		return false, giveUp(op, ctx, bounded, false, nil)
+	if why != nil {
+		return false, giveUp(op, ctx, why, false, nil)
 	}
 	b.enqueue(r)
-	select {
-	case <-r.done:
-		r.batch.waking.Done()
-	case <-bounded.Done():
+	if why := b.await(ctx, r, patience.C); why != nil {
 		if ambiguous, failures, settled := b.leave(r); !settled {
-			if known := b.known(r); known != nil && errors.Is(context.Cause(bounded), errPatience) {
+			if known := b.known(r); known != nil && ctx.Err() == nil && why == errPatience {
 				r.results = known
 				return true, nil
 			}
-			return ambiguous, giveUp(op, ctx, bounded, ambiguous, failures)
+			return ambiguous, giveUp(op, ctx, why, ambiguous, failures)
 		}
 	}
 	if r.err != nil {
@@ -178,15 +177,32 @@ func (b *batcher[Item, Result]) settle(ctx context.Context, op operation, r *req
 	return r.ambiguous, nil
 }
 
-// patienceOver ends a request: at once while it waits, or else when its call is
-// back, which may settle it.
-func (b *batcher[Item, Result]) patienceOver(r *request[Item, Result], cancel context.CancelCauseFunc) {
+// await returns nil when a request is settled, or why its caller leaves first. When the
+// patience is over, a call that carries the request may still settle it.
+func (b *batcher[Item, Result]) await(ctx context.Context, r *request[Item, Result], patience <-chan time.Time) error {
+	for {
+		select {
+		case <-r.done:
+			r.batch.waking.Done()
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-b.core.life.Done():
+			return errClosed
+		case <-patience:
+			if b.lastTry(r) {
+				return errPatience
+			}
+		}
+	}
+}
+
+// lastTry marks a request that is not sent again, and reports whether no call carries it.
+func (b *batcher[Item, Result]) lastTry(r *request[Item, Result]) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r.last = true
-	if r.batch == nil {
-		cancel(errPatience)
-	}
+	return r.batch == nil
 }
 
 func (b *batcher[Item, Result]) enqueue(r *request[Item, Result]) {

@@ -97,17 +97,17 @@ func (r *retry) settled() {
 
 // giveUp makes the error of a call whose bounded context has ended.
 func (r *retry) giveUp(op operation, ctx, bounded context.Context) error {
-	return giveUp(op, ctx, bounded, r.ambiguous, slices.Clone(r.failures))
+	return giveUp(op, ctx, context.Cause(bounded), r.ambiguous, slices.Clone(r.failures))
 }
 
-// giveUp makes the error of a call that no node has settled.
-func giveUp(op operation, ctx, bounded context.Context, ambiguous bool, failures []NodeFailure) error {
-	why := ctx.Err()
-	if why == nil {
-		why = context.Cause(bounded)
-	}
-	if op.reads && len(failures) == 0 && ctx.Err() != nil {
-		return fmt.Errorf("cannot %s: %w", op.name, why)
+// giveUp makes the error of a call that no node has settled. If the caller's context has
+// ended, that is why.
+func giveUp(op operation, ctx context.Context, why error, ambiguous bool, failures []NodeFailure) error {
+	if ended := ctx.Err(); ended != nil {
+		why = ended
+		if op.reads && len(failures) == 0 {
+			return fmt.Errorf("cannot %s: %w", op.name, why)
+		}
 	}
 	return fmt.Errorf("cannot %s: %w", op.name, unsettled(ambiguous && !op.reads, why, failures))
 }
