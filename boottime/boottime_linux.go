@@ -7,19 +7,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// longest is the longest total suspension of this machine that was read so far.
-// A delay between the two clock readings makes the result too small, never too
-// large, so the largest is the most accurate.
-var longest atomic.Int64
+// fresh is how long, by Go's monotonic clock, a reading of the clocks is used again: a reading
+// takes two system calls. A caller can be suspended for any time after its reading, so it
+// must bear that a reading misses the last moment.
+const fresh = time.Millisecond
+
+var (
+	origin = time.Now()
+	// read is when the clocks were read last, since origin. 0: never.
+	read atomic.Int64
+	// longest is the longest total suspension of this machine that was read so far.
+	// A delay between the two clock readings makes the result too small, never too
+	// large, so the largest is the most accurate.
+	longest atomic.Int64
+)
 
 // suspended is the time that CLOCK_MONOTONIC has missed.
 func suspended() time.Duration {
+	now, last := time.Since(origin), time.Duration(read.Load())
+	if last != 0 && now >= last && now-last < fresh {
+		return time.Duration(longest.Load())
+	}
 	var boot, monotonic unix.Timespec
 	// Neither fails on a Linux that Go supports; if one does, no suspension is seen.
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) == nil && unix.ClockGettime(unix.CLOCK_MONOTONIC, &monotonic) == nil {
 		measured := boot.Nano() - monotonic.Nano()
 		for before := longest.Load(); measured > before && !longest.CompareAndSwap(before, measured); before = longest.Load() {
 		}
+		read.Store(int64(now))
 	}
 	return time.Duration(longest.Load())
 }
