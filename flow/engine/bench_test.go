@@ -93,7 +93,7 @@ func BenchmarkRun(b *testing.B) {
 		name string
 		root flow.Node
 	}{
-		{"linear/100", linear(100)}, {"linear/10000", linear(10_000)},
+		{"linear/3", linear(3)}, {"linear/100", linear(100)}, {"linear/10000", linear(10_000)},
 		{"unordered/100", unordered(100)}, {"unordered/10000", unordered(10_000)},
 		{"grid/10x10", grid(10)}, {"grid/100x100", grid(100)},
 		{"mesh/10x10", mesh(10)}, {"mesh/100x100", mesh(100)},

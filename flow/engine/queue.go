@@ -111,23 +111,26 @@ func (h *heapOrder) Pop() any {
 
 // chunks allocates values that a run needs for every step, many at a time: each
 // allocation costs more than the use of the value.
-type chunks[T any] struct{ free []T }
+type chunks[T any] struct {
+	free []T
+	next int // values of the next chunk
+}
 
-// The first chunk is small, since most flows are short. The largest is bounded,
-// because one value in use keeps its whole chunk in memory.
-const (
-	minChunk = 4
-	maxChunk = 64
-)
+// maxChunk is bounded, because one value in use keeps its whole chunk in memory.
+const maxChunk = 64
+
+// expecting makes a first chunk of so many values.
+func expecting[T any](values int) chunks[T] { return chunks[T]{next: values} }
 
 // one returns a slice of one item.
 func (s *chunks[T]) one(item T) []T { return append(s.buffer(1), item) }
 
-// buffer returns an empty slice with capacity for so many items, at most minChunk.
+// buffer returns an empty slice with capacity for so many items.
 func (s *chunks[T]) buffer(items int) []T {
 	used := len(s.free)
 	if used+items > cap(s.free) {
-		s.free, used = make([]T, 0, min(max(minChunk, 4*cap(s.free)), maxChunk)), 0
+		s.free, used = make([]T, 0, min(max(items, s.next), maxChunk)), 0
+		s.next = 2 * cap(s.free)
 	}
 	s.free = s.free[:used+items]
 	return s.free[used : used : used+items]

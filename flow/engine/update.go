@@ -94,7 +94,7 @@ func safeObserver(observe func(Event), logger hclog.Logger) func(Event) {
 
 func newBuilder(o *Options) *builder {
 	b := &builder{id: o.Detail.ID, token: o.Token, state: o.Detail.State, cause: o.Detail.Cause, observe: safeObserver(o.Observe, o.Logger),
-		maxBytes: maxBytesOf(&o.Limits), maxChanges: o.Limits.Steps, last: make([]changeIndex, o.Plan.Len())}
+		maxBytes: maxBytesOf(&o.Limits), maxChanges: o.Limits.Steps, last: make([]changeIndex, o.Plan.Len()), changes: expecting[logbook.AtomChange](2 * o.Plan.Len())}
 	if o.Token == o.Detail.Fence {
 		b.sequence = o.Detail.Sequence
 	}
