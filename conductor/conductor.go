@@ -42,6 +42,7 @@
 package conductor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,8 +69,9 @@ const (
 	// DefaultMaxIdle is far more than it takes to release a job and claim it again,
 	// and short enough that waiting flows do not hold worker slots for long.
 	DefaultMaxIdle = 30 * time.Second
-	// DefaultSteps is half of what the default jobs could run if each used all
-	// of its workers, which few flows do for long.
+	// DefaultSteps is the least default: half of what the default jobs could run if each used
+	// all of its workers, which few flows do for long. With more jobs it is their half: a step
+	// that waits for a free worker has its mark and its end recorded apart.
 	DefaultSteps = 64
 	// DefaultGrace leaves half of the promised second for the writes that
 	// hand the jobs over.
@@ -102,7 +104,8 @@ type Options struct {
 	// workers with nothing else to do: at most jobs.MaxClaims. 0: DefaultMaxJobs.
 	MaxJobs int
 	Workers int // steps of one job at once; 0: the engine's default
-	// Steps of all jobs at once, without those of step workers: the jobs take turns. 0: DefaultSteps.
+	// Steps of all jobs at once, without those of step workers: the jobs take turns. 0:
+	// half of MaxJobs times Workers, and at least DefaultSteps.
 	Steps int
 
 	// MaxDispatches is how many jobs one Run takes, however many at once. Then it
@@ -180,7 +183,7 @@ func (o Options) withDefaults() Options {
 	plain := logbook.PlainLimits(o.Client, o.Limits)
 	o.Limits, o.encrypts = plain, plain != o.Limits
 	setDefault(&o.MaxJobs, DefaultMaxJobs)
-	setDefault(&o.Steps, DefaultSteps)
+	setDefault(&o.Steps, max(DefaultSteps, o.MaxJobs*cmp.Or(o.Workers, engine.DefaultWorkers)/2))
 	setDefault(&o.MaxIdle, DefaultMaxIdle)
 	setDefault(&o.MaxTries, DefaultMaxTries)
 	setDefault(&o.TTL, jobs.DefaultTTL)
