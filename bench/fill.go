@@ -98,7 +98,7 @@ func (b *bench) fill(ctx context.Context, c *cluster) error {
 func (b *bench) fewAndMany(ctx context.Context, works []work, many *cluster) {
 	first := len(b.report.Works)
 	for _, w := range works {
-		const flat = 0.85
+		const flat = 0.9
 		w.goals = []goal{atLeast("ratio", flat, ratio)}
 		b.report.Works = append(b.report.Works, *newWorkReport(w, fmt.Sprintf("%s among %d", w.name, b.o.Fill), fmt.Sprintf("among %d", fewWaiting), b.o.LogStores[0], b.o))
 	}

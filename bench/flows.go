@@ -20,6 +20,9 @@ import (
 const (
 	flowKind  = "bench-flow"
 	startKind = "bench-start"
+	// spareSlot is how many jobs a conductor takes from a lone caller: one slot is free while it
+	// ends the job before, as in an idle cluster.
+	spareSlot = 2
 )
 
 func nothing(context.Context, struct{}) (struct{}, error) { return struct{}{}, nil }
@@ -43,7 +46,7 @@ func openLine(length int, options ...flow.StepOption) func(context.Context, *pla
 
 // openFlows posts jobs with a flow of steps, one after the other, and waits for each.
 func openFlows(ctx context.Context, at *place, load measure.Load, kind string, steps ...flow.Node) (*doing, error) {
-	stop, err := startConductor(ctx, at.dial, kind, load.Callers, func(json.RawMessage) (*flow.Flow, error) {
+	stop, err := startConductor(ctx, at.dial, kind, max(load.Callers, spareSlot), func(json.RawMessage) (*flow.Flow, error) {
 		return flow.Linear("bench", steps...), nil
 	})
 	if err != nil {
@@ -74,8 +77,7 @@ func openStart(ctx context.Context, at *place, _ measure.Load) (*doing, error) {
 		}
 		return struct{}{}, nil
 	}
-	// The conductor has a place free while it ends the job before, as one has in an idle cluster.
-	stop, err := startConductor(ctx, dialer(at.follower), startKind, 2, func(json.RawMessage) (*flow.Flow, error) {
+	stop, err := startConductor(ctx, dialer(at.follower), startKind, spareSlot, func(json.RawMessage) (*flow.Flow, error) {
 		return flow.Linear("bench", flow.Func("only", step)), nil
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/conductord/conductord/bench/measure"
 )
@@ -69,6 +70,9 @@ func perSecond(w *workReport) float64           { return w.Ours.Median }
 func ratio(w *workReport) float64               { return w.Ratio.Median }
 func p50Ratio(w *workReport) float64            { return w.P50Ratio.Median }
 func entriesPerOperation(w *workReport) float64 { return w.Typical.Ours.Cost.Entries }
-func commandsPerOperation(w *workReport) float64 {
-	return w.Typical.Ours.Cost.Commands
+
+// processorTime is what an operation costs all nodes and the callers, in microseconds.
+func processorTime(w *workReport) float64 {
+	c := w.Typical.Ours.Cost
+	return float64(c.Leader.CPU+(floorMembers-1)*c.Followers.CPU+c.Callers.CPU) / float64(time.Microsecond)
 }

@@ -137,7 +137,7 @@ func TestReportIsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| post-64 ", " 0.38 (0.25 to 0.50) ", " 15.0, 0, 0, 0 ", " ratio ≥ 0.6: no ", " 0.500, 0.000 ", "the leader changed in 1 of 2 pairs",
+		"| post-64 ", " 0.38 (0.25 to 0.50) ", " 15.0, 0, 0, 0 ", " ratio ≥ 0.7: no ", " 0.500, 0.000 ", "the leader changed in 1 of 2 pairs",
 		"| claim-16 ", "claim-16: pair 1: no luck", "| read-64 ", "| memory ", " 1.50 MiB (1.00 to 2.50) ", " ≤ 2: no ", "the disk is full", "2s windows", "some processor",
 	} {
 		if !strings.Contains(table.String(), want) {
