@@ -293,6 +293,9 @@ func New(options Options) (*Conductor, error) {
 // RunningSteps is how many steps of all jobs run here now. Those of step workers do not count.
 func (c *Conductor) RunningSteps() int { return c.pool.InUse() }
 
+// StepsLimit is how many steps of all jobs can run here at once.
+func (c *Conductor) StepsLimit() int { return c.options.Steps }
+
 // Run makes a conductor and runs it until ctx ends, as its method Run does.
 func Run(ctx context.Context, options Options) error {
 	c, err := New(options)

@@ -386,6 +386,23 @@ func TestRunIsOneCall(t *testing.T) {
 	})
 }
 
+// TestStepsLimit holds how many steps run at once by default: enough for each job of a large
+// conductor, so that its steps need not wait for each other.
+func TestStepsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, _ := funcs(openCluster(t), "print", func(context.Context, jobs.Job) error { return nil })
+		for _, row := range []struct{ jobs, workers, steps, want int }{
+			{0, 0, 0, conductor.DefaultSteps}, {1, 0, 0, 64}, {16, 8, 0, 64}, {64, 0, 0, 512}, {256, 8, 0, 1024}, {256, 0, 3, 3},
+		} {
+			o.MaxJobs, o.Workers, o.Steps = row.jobs, row.workers, row.steps
+			c, err := conductor.New(o)
+			if err != nil || c.StepsLimit() != row.want {
+				t.Errorf("%+v: got %d, %v", row, c.StepsLimit(), err)
+			}
+		}
+	})
+}
+
 // A job without a flow whose values cannot be decrypted is given back, and not begun.
 func TestFuncOfEncryptedValues(t *testing.T) {
 	keys, err := valuekeys.Parse([]byte(`old = "` + base64.StdEncoding.EncodeToString(make([]byte, 32)) + `"`))

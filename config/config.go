@@ -204,7 +204,7 @@ func Default() Config {
 		Retention: Retention{MaxAge: 7 * 24 * time.Hour, Keep: 100_000},
 		Backup:    Backup{Interval: 24 * time.Hour, Keep: 7},
 		Dashboard: Dashboard{Enabled: true, Path: "/dashboard/"},
-		Conductor: Conductor{Enabled: true, Boards: []string{"default"}, MaxJobs: 16, Workers: 8, Steps: 64},
+		Conductor: Conductor{Enabled: true, Boards: []string{"default"}, MaxJobs: 16, Workers: 8},
 		Handlers:  Handlers{NoNewPrivs: true},
 		Traces:    Traces{OneIn: 1},
 		Log:       Log{Level: "info"},

@@ -28,5 +28,5 @@ func registerSteps(registry *prometheus.Registry, c *conductor.Conductor, limits
 	}
 	gauge("jobs_limit", "The setting conductor.max_jobs: jobs that it holds at most, besides those that only wait for step workers.", func() int { return limits.MaxJobs })
 	gauge("steps", "Steps that this node's conductor runs, without those of step workers.", c.RunningSteps)
-	gauge("steps_limit", "The setting conductor.steps: steps that it runs at most.", func() int { return limits.Steps })
+	gauge("steps_limit", "The setting conductor.steps: steps that it runs at most.", c.StepsLimit)
 }
