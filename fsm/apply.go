@@ -56,7 +56,7 @@ func (m *Machine) begin(on *tables.DB, from ledger) (*txn, error) {
 		return nil, fmt.Errorf("cannot begin a transaction: %w", err)
 	}
 	return &txn{
-		view: view{reader: &writer.Reader, heads: make(heads), known: make(knownJobs)}, writer: writer, ledger: from,
+		view: view{reader: &writer.Reader, heads: make(heads), known: make(knownJobs), flows: make(knownFlows)}, writer: writer, ledger: from,
 		eventsKept: uint64(m.options.EventsKept), queues: make(map[Queue]bool), memory: &m.memory, messages: &m.messages,
 		counterCache: newCounterCache(), claimants: make(claimants), quotas: new(quotas),
 	}, nil
@@ -71,7 +71,7 @@ func (m *Machine) applyBatch(entries []Entry) (results [][]*v1.Result, changes *
 	}
 	defer t.writer.Rollback() //nolint:errcheck // after the commit it does nothing, before it there is nothing to lose
 	defer m.memory.again()
-	t.counterCache, t.heads, t.known, t.claimants, t.quotas = m.counterCache, m.heads, m.known, m.claimants, m.quotas // if the batch fails nobody looks at them any more
+	t.counterCache, t.heads, t.known, t.flows, t.claimants, t.quotas = m.counterCache, m.heads, m.known, m.flows, m.claimants, m.quotas // if the batch fails nobody looks at them any more
 	results = make([][]*v1.Result, len(entries))
 	for i := range entries {
 		if results[i], err = t.entry(&entries[i]); err != nil {

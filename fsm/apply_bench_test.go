@@ -118,6 +118,7 @@ func BenchmarkApply(b *testing.B) {
 		b.Run(stage.name, func(b *testing.B) { benchmarkLives(b, func(at int) bool { return at == wanted }) })
 	}
 	b.Run("whole life", func(b *testing.B) { benchmarkLives(b, func(int) bool { return true }) })
+	b.Run("flow on a follower", benchmarkFollower)
 	b.Run("post a hundred", benchmarkPostMany)
 	b.Run("open and close session", benchmarkSessions)
 }
@@ -135,6 +136,39 @@ func benchmarkLives(b *testing.B, measured func(stage int) bool) {
 			}
 			l.note(l.timed(b, l.entry(commands...), measured(at)))
 		}
+	}
+}
+
+// benchmarkFollower measures what a flow of three steps costs a node that does not answer. An
+// operation is one job.
+func benchmarkFollower(b *testing.B) {
+	l := newLives(b)
+	claim := func(l *lives, n int) *v1.Command {
+		l.tokens = append(l.tokens, &v1.Token{Generation: 1, Index: l.index + 1})
+		return &v1.Command{Kind: &v1.Command_Claim{Claim: &v1.ClaimCommand{Session: id(l.session(n)), Job: l.ids[n], Nonce: jobs.NewNonce().String()}}}
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.StopTimer()
+	for done := 0; done < b.N; done += packed {
+		for _, stage := range []func(*lives, int) *v1.Command{(*lives).post, claim, (*lives).first, (*lives).second, (*lives).third, (*lives).consume} {
+			var commands []*v1.Command
+			for n := range packed {
+				commands = append(commands, stage(l, n))
+			}
+			entry := l.entry(commands...)
+			entry.Unanswered = true
+			l.changes = nil
+			b.StartTimer()
+			_, err := l.Apply([]fsm.Entry{entry})
+			b.StopTimer()
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	if finished := l.Counts()[jobs.StateCompleted]; finished == 0 {
+		b.Fatal("no job was completed")
 	}
 }
 

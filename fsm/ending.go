@@ -147,9 +147,11 @@ func (t *txn) outcome(p *parting) (jobs.Outcome, error) {
 	if p.job.Flow.IsZero() {
 		return p.Outcome, nil
 	}
-	record := t.existingFlow(p.job.Flow)
+	var record *flowRecord
 	if p.update != nil {
 		record = p.update.flow
+	} else {
+		record = t.existingFlow(p.job.Flow)
 	}
 	switch {
 	case !agrees(p.Outcome, record.State):

@@ -116,6 +116,11 @@ func (m *Machine) remembers(v *view) error {
 			return fmt.Errorf("job %d is %+v, and is remembered as %+v", sequence, stored.jobFacts, *known)
 		}
 	}
+	for id, known := range m.flows {
+		if stored := v.flow(id); !reflect.DeepEqual(stored, known) {
+			return fmt.Errorf("flow %s is %+v, and is remembered as %+v", id, stored, known)
+		}
+	}
 	for session, known := range m.claimants {
 		stored := v.claims(session)
 		if !slices.Equal(stored.held, known.held) || !slices.Equal(stored.over, known.over) {
@@ -156,7 +161,8 @@ func (c *census) row(t table, key, value []byte) error {
 	case tableClaim:
 		return c.countClaim(key, value)
 	case tableFlow:
-		record := decodeFlow(logbook.FlowID{UUID: [idSize]byte(key)}, value)
+		record := decode(value, &v1.FlowRow{}, flowFromProto)
+		record.ID = logbook.FlowID{UUID: [idSize]byte(key)}
 		if record.job != 0 {
 			c.owned++
 		}

@@ -12,23 +12,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// flowRecord is the small, changing part of a flow: without what was planned
-// and Cause, which are its body, without Definition and Atoms, and with nothing
-// but the token of its last intervention, which is what an update is judged by.
-type flowRecord struct {
-	logbook.FlowDetail
-	job   uint64 // sequence of the unfinished job that refers to the flow; 0: none
-	last  uint64 // sequence of the last job that referred to it; 0: none ever did
-	atoms uint32
-	built command.DefinitionID // zero before it begins
-}
-
 func (t *txn) saveFlow(f *flowRecord) {
-	row := &v1.FlowRow{
+	row := &t.messages.flow
+	*row = v1.FlowRow{
 		Book: f.Book.UUID[:], Name: f.Name, Factory: f.Factory.Name, State: string(f.State),
-		CreatedAt: command.TimeToProto(f.CreatedAt), UpdatedAt: command.TimeToProto(f.UpdatedAt),
-		Fence: command.TokenToProto(f.Fence), Sequence: f.Sequence, Ended: command.TokenToProto(f.Ended), Begun: command.TokenToProto(f.Begun),
-		Job: f.job, LastJob: f.last, Atoms: f.atoms,
+		CreatedAt: command.TimeInto(row.CreatedAt, f.CreatedAt), UpdatedAt: command.TimeInto(row.UpdatedAt, f.UpdatedAt),
+		Fence: command.TokenInto(row.Fence, f.Fence), Ended: command.TokenInto(row.Ended, f.Ended), Begun: command.TokenInto(row.Begun, f.Begun),
+		Sequence: f.Sequence, Job: f.job, LastJob: f.last, Atoms: f.atoms,
 	}
 	if n := len(f.Interventions); n > 0 {
 		row.Intervened, row.Intervention = true, command.TokenToProto(f.Interventions[n-1].Token)
@@ -37,12 +27,7 @@ func (t *txn) saveFlow(f *flowRecord) {
 		row.Definition = f.built[:]
 	}
 	t.putMessage(tableFlow, f.ID.UUID[:], nil, row)
-}
-
-func decodeFlow(id logbook.FlowID, value []byte) *flowRecord {
-	record := decode(value, &v1.FlowRow{}, flowFromProto)
-	record.ID = id
-	return record
+	t.flows.keep(f)
 }
 
 func flowFromProto(row *v1.FlowRow) (*flowRecord, error) {
@@ -64,11 +49,18 @@ func flowFromProto(row *v1.FlowRow) (*flowRecord, error) {
 
 // flow reads a flow; nil if there is none.
 func (v *view) flow(id logbook.FlowID) *flowRecord {
+	if known := v.flows[id]; known != nil {
+		record := *known
+		return &record
+	}
 	value := v.get(tableFlow, id.UUID[:])
 	if value == nil {
 		return nil
 	}
-	return decodeFlow(id, value)
+	record := decode(value, &v1.FlowRow{}, flowFromProto)
+	record.ID = id
+	v.flows.keep(record)
+	return record
 }
 
 // existingFlow reads a flow that something stored refers to.
@@ -234,7 +226,7 @@ type flowUpdate struct {
 }
 
 // planUpdate works out an update whose token has been checked. The plan is nil
-// if the update is a repeat. The id is that of the definition, if the update names one.
+// if the update is a repeat. It changes the record. The id is that of the definition, if the update names one.
 func (t *txn) planUpdate(record *flowRecord, u *logbook.Update, definition []byte) (*flowUpdate, error) {
 	verdict, err := record.Judge(u)
 	if err != nil || verdict == logbook.Repeat {
@@ -244,21 +236,20 @@ func (t *txn) planUpdate(record *flowRecord, u *logbook.Update, definition []byt
 	if err != nil {
 		return nil, fmt.Errorf("cannot update flow %s: %w", u.Flow, err)
 	}
-	changed := *record
 	// The cause is not read, since most updates leave it: something stands for
 	// it, so that it is seen to be replaced or taken away.
-	kept := &logbook.Failure{}
-	changed.Cause = kept
-	if err := changed.Advance(u, t.now); err != nil {
+	before := record.State
+	record.Cause = &t.memory.cause
+	if err := record.Advance(u, t.now); err != nil {
 		return nil, err
 	}
-	plan := &flowUpdate{flow: &changed, moved: changed.State != record.State, recaused: changed.Cause != kept, built: built, definition: u.Definition}
-	known := make(map[string]*atomRecord, len(u.Atoms))
+	plan := &flowUpdate{flow: record, moved: record.State != before, recaused: record.Cause != &t.memory.cause, built: built, definition: u.Definition}
+	known := make(map[string]*atomRecord) // no size: a small one stays on the stack
 	for i := range u.Atoms {
 		change := &u.Atoms[i]
 		atom, found := known[change.Name]
 		if !found {
-			if atom, err = t.planAtom(&changed, change); err != nil {
+			if atom, err = t.planAtom(record, change); err != nil {
 				return nil, fmt.Errorf("cannot update flow %s: %w", u.Flow, err)
 			}
 			known[change.Name] = atom
@@ -268,8 +259,8 @@ func (t *txn) planUpdate(record *flowRecord, u *logbook.Update, definition []byt
 			return nil, fmt.Errorf("cannot update flow %s: %w", u.Flow, err)
 		}
 	}
-	if steps := logbook.MaxLimits.Steps; int(changed.atoms) > steps {
-		return nil, &logbook.LimitError{Field: "flow atoms", Limit: int64(steps), Size: int64(changed.atoms), Unit: "steps"}
+	if steps := logbook.MaxLimits.Steps; int(record.atoms) > steps {
+		return nil, &logbook.LimitError{Field: "flow atoms", Limit: int64(steps), Size: int64(record.atoms), Unit: "steps"}
 	}
 	return plan, nil
 }

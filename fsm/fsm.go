@@ -34,7 +34,7 @@
 //     for the leader's commands; schedule_verbs.go, slot.go;
 //   - the machine: apply.go (a batch of entries), verbs.go (how each command is applied),
 //     read.go, snapshot.go, digest.go;
-//   - the transaction below: keys.go (all tables and keys), tx.go, view.go, job_record.go, ledger.go,
+//   - the transaction below: keys.go (all tables and keys), tx.go, view.go, job_record.go, flow_record.go, ledger.go,
 //     counters.go, quota_cache.go, session_claims.go, entry_use.go, event_buffer.go, memory.go.
 package fsm
 
@@ -140,6 +140,7 @@ type Machine struct {
 	counterCache *counterCache // as the present state has them; see counterCache
 	heads        heads         // the same
 	known        knownJobs     // the same
+	flows        knownFlows    // the same
 	claimants    claimants
 	quotas       *quotas
 
@@ -176,7 +177,7 @@ func Open(options Options) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{options: options, database: opened, advance: make(chan struct{}), counterCache: newCounterCache(), heads: make(heads), known: make(knownJobs), claimants: make(claimants), quotas: new(quotas)}
+	m := &Machine{options: options, database: opened, advance: make(chan struct{}), counterCache: newCounterCache(), heads: make(heads), known: make(knownJobs), flows: make(knownFlows), claimants: make(claimants), quotas: new(quotas)}
 	if err := m.initialise(); err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}

@@ -5,6 +5,7 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/logbook"
 )
 
 // Bounds of the memory for values. It begins with room for what a busy entry
@@ -21,8 +22,9 @@ const (
 type memory struct {
 	present       []byte // what is in use, with room at its end
 	events        eventBuffer
-	before, after []indexRow // of a job that is put
-	posted        jobRecord  // see newJob
+	before, after []indexRow      // of a job that is put
+	posted        jobRecord       // see newJob
+	cause         logbook.Failure // see planUpdate
 }
 
 // messages are those that are filled and encoded again and again. Nothing refers
@@ -31,6 +33,7 @@ type messages struct {
 	job     v1.JobRow
 	event   v1.Event
 	posting v1.PostingRow
+	flow    v1.FlowRow
 }
 
 // takeJob gives the job that was put last, as it is answered. It is the caller's

@@ -101,7 +101,7 @@ func (v *view) interventionCount(id logbook.FlowID) uint32 {
 func (t *txn) addIntervention(record *flowRecord, number uint32, i *logbook.Intervention) {
 	t.use.intervene(record.ID)
 	t.putMessage(tableIntervention, interventionKey(record.ID, number), nil, command.InterventionToProto(i))
-	record.Interventions, record.UpdatedAt = []logbook.Intervention{*i}, t.now
+	record.Interventions, record.UpdatedAt = []logbook.Intervention{{Token: i.Token}}, t.now
 }
 
 // goOn ends an attempt that does not end its job: the claim is over, and the

@@ -150,7 +150,7 @@ func (m *Machine) Restore(r io.Reader) error {
 	m.database = restored
 	m.mu.Unlock()
 	m.status.Store(after)
-	m.counterCache, m.heads, m.known, m.claimants, m.quotas = newCounterCache(), make(heads), make(knownJobs), make(claimants), new(quotas)
+	m.counterCache, m.heads, m.known, m.flows, m.claimants, m.quotas = newCounterCache(), make(heads), make(knownJobs), make(knownFlows), make(claimants), new(quotas)
 	if err := old.Close(); err != nil {
 		m.options.Logger.Warn("the state before the restoration could not be closed", "error", err)
 	}

@@ -16,6 +16,7 @@ type view struct {
 	reader *tables.Reader
 	heads  heads // nil where nobody keeps them
 	known  knownJobs
+	flows  knownFlows
 }
 
 // get reads a value; nil if there is none. It is good until the end of the

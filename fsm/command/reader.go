@@ -89,6 +89,15 @@ func TimeToProto(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
+// TimeInto is TimeToProto into the message of another time, if there is one.
+func TimeInto(message *timestamppb.Timestamp, t time.Time) *timestamppb.Timestamp {
+	if message == nil || t.IsZero() {
+		return TimeToProto(t)
+	}
+	message.Seconds, message.Nanos = t.Unix(), int32(t.Nanosecond())
+	return message
+}
+
 // timeLike is TimeToProto, or the given message if that has the same time. Messages of times are
 // shared, so nothing may change them.
 func timeLike(known *timestamppb.Timestamp, t time.Time) *timestamppb.Timestamp {
