@@ -52,7 +52,7 @@ func (j *jobFacts) index(m *memory, rows []indexRow) []indexRow {
 	}
 	if j.State.Finished() {
 		where, key := j.finishedKey()
-		add(where, key, append(sequenceKey(j.Sequence), timeKey(j.FinishedAt)...))
+		add(where, key, appendTime(append(m.room(sequenceSize+dueTimeSize), sequenceKey(j.Sequence)...), j.FinishedAt))
 	}
 	return rows
 }

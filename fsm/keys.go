@@ -132,8 +132,10 @@ const (
 	positionSize = 12
 )
 
-// sequenceKey is small enough to be inlined, so that the key of a lookup stays
-// on the stack.
+// usualKey is room for most keys that hold a name. Where a key has constant room and its
+// function is inlined, it stays on the stack of a caller that reads or writes a row.
+const usualKey = 64
+
 func sequenceKey(sequence uint64) []byte {
 	return binary.BigEndian.AppendUint64(make([]byte, 0, sequenceSize), sequence)
 }
@@ -155,14 +157,16 @@ func appendName(key []byte, name string) []byte {
 // maxKeyName is the longest name that a key can hold.
 const maxKeyName = math.MaxUint8
 
-func boardKey(board string) []byte { return appendName(nil, board) }
+func boardKey(board string) []byte { return appendName(make([]byte, 0, usualKey), board) }
 
 // keyKey leads to the unfinished job that has a key.
 func keyKey(board, key string) []byte { return append(boardKey(board), key...) }
 
 // timeKey sorts any time.
-func timeKey(at time.Time) []byte {
-	key := binary.BigEndian.AppendUint64(nil, uint64(at.Unix())^1<<63)
+func timeKey(at time.Time) []byte { return appendTime(make([]byte, 0, dueTimeSize), at) }
+
+func appendTime(key []byte, at time.Time) []byte {
+	key = binary.BigEndian.AppendUint64(key, uint64(at.Unix())^1<<63)
 	return binary.BigEndian.AppendUint32(key, uint32(at.Nanosecond()))
 }
 
@@ -175,12 +179,12 @@ func timeOfKey(key []byte) time.Time {
 }
 
 func dueKey(due time.Time, sequence uint64) []byte {
-	return binary.BigEndian.AppendUint64(timeKey(due), sequence)
+	return binary.BigEndian.AppendUint64(appendTime(make([]byte, 0, dueTimeSize+sequenceSize), due), sequence)
 }
 
 // claimKey puts a session's claims in the order in which they were made.
 func claimKey(session jobs.SessionID, token jobs.Token, sequence uint64) []byte {
-	key := append([]byte(nil), session.UUID[:]...)
+	key := append(make([]byte, 0, idSize+8+8+sequenceSize), session.UUID[:]...)
 	key = binary.BigEndian.AppendUint64(key, token.Generation)
 	key = binary.BigEndian.AppendUint64(key, token.Index)
 	return binary.BigEndian.AppendUint64(key, sequence)
@@ -211,16 +215,16 @@ func presenceKey(session jobs.SessionID, entity []byte) []byte {
 }
 
 func bookFlowKey(book logbook.BookID, place uint32) []byte {
-	return binary.BigEndian.AppendUint32(append([]byte(nil), book.UUID[:]...), place)
+	return binary.BigEndian.AppendUint32(append(make([]byte, 0, idSize+4), book.UUID[:]...), place)
 }
 
 func atomKey(flow logbook.FlowID, name string) []byte {
-	return append(append([]byte(nil), flow.UUID[:]...), name...)
+	return append(append(make([]byte, 0, usualKey), flow.UUID[:]...), name...)
 }
 
 // attemptPrefix is where the earlier attempts of an atom begin.
 func attemptPrefix(flow logbook.FlowID, atom uint32) []byte {
-	return binary.BigEndian.AppendUint32(append([]byte(nil), flow.UUID[:]...), atom)
+	return binary.BigEndian.AppendUint32(append(make([]byte, 0, usualKey), flow.UUID[:]...), atom)
 }
 
 func attemptKey(flow logbook.FlowID, atom uint32, action logbook.Action, number int) []byte {
@@ -230,7 +234,7 @@ func attemptKey(flow logbook.FlowID, atom uint32, action logbook.Action, number 
 
 // interventionKey puts the interventions in a flow in their order.
 func interventionKey(flow logbook.FlowID, number uint32) []byte {
-	return binary.BigEndian.AppendUint32(append([]byte(nil), flow.UUID[:]...), number)
+	return binary.BigEndian.AppendUint32(append(make([]byte, 0, idSize+4), flow.UUID[:]...), number)
 }
 
 func positionKey(position jobs.Position) []byte {

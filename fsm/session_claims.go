@@ -22,7 +22,7 @@ func (r *claimRow) key(session jobs.SessionID) []byte {
 }
 
 func (r *claimRow) value(over bool) []byte {
-	value := append([]byte(nil), r.nonce.UUID[:]...)
+	value := append(make([]byte, 0, idSize+1), r.nonce.UUID[:]...)
 	if over {
 		return append(value, 1)
 	}
