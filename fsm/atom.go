@@ -126,11 +126,13 @@ func (t *txn) saveAtom(flow logbook.FlowID, a *atomRecord) {
 			continue
 		}
 		key := attemptKey(flow, a.number, attempt.Action, attempt.Number)
-		t.putMessage(tableAttempt, key, binary.BigEndian.AppendUint32(nil, a.places[i]), command.AttemptToProto(attempt))
+		command.FillAttempt(&t.messages.attempt, attempt)
+		t.putMessage(tableAttempt, key, binary.BigEndian.AppendUint32(make([]byte, 0, attemptPrefixSize), a.places[i]), &t.messages.attempt)
 	}
 	t.foldAttempts(flow, a, &small.Folded)
-	prefix := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, a.number), a.attempts)
-	t.putMessage(tableAtom, atomKey(flow, a.detail.Name), prefix, command.AtomDetailToProto(&small))
+	prefix := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(make([]byte, 0, atomPrefixSize), a.number), a.attempts)
+	command.FillAtomDetail(&t.messages.atom, &small)
+	t.putMessage(tableAtom, atomKey(flow, a.detail.Name), prefix, &t.messages.atom)
 }
 
 // foldAttempts does what logbook.AtomDetail.Fold does, without reading more

@@ -34,6 +34,8 @@ type messages struct {
 	event   v1.Event
 	posting v1.PostingRow
 	flow    v1.FlowRow
+	atom    v1.AtomDetail
+	attempt v1.Attempt
 }
 
 // takeJob gives the job that was put last, as it is answered. It is the caller's

@@ -12,14 +12,21 @@ func AtomDetailToProto(a *logbook.AtomDetail) *v1.AtomDetail {
 	if a == nil {
 		return nil
 	}
-	return &v1.AtomDetail{
+	message := new(v1.AtomDetail)
+	FillAtomDetail(message, a)
+	return message
+}
+
+// FillAtomDetail makes a message that was used for something else, with all in it, that of an atom.
+func FillAtomDetail(message *v1.AtomDetail, a *logbook.AtomDetail) {
+	*message = v1.AtomDetail{
 		Name:      a.Name,
 		Kind:      string(a.Kind),
 		Version:   a.Version,
 		State:     string(a.State),
 		Intention: string(a.Intention),
-		RetryAt:   TimeToProto(a.RetryAt),
-		Attempts:  attemptsToProto(a.Attempts),
+		RetryAt:   TimeInto(message.RetryAt, a.RetryAt),
+		Attempts:  attemptsInto(message.Attempts, a.Attempts),
 		Progress:  progressToProto(a.Progress),
 		Folded:    foldedToProto(a.Folded),
 	}
@@ -50,13 +57,20 @@ func AttemptToProto(a *logbook.Attempt) *v1.Attempt {
 	if a == nil {
 		return nil
 	}
-	return &v1.Attempt{
+	message := new(v1.Attempt)
+	FillAttempt(message, a)
+	return message
+}
+
+// FillAttempt makes a message that was used for something else, with all in it, that of an attempt.
+func FillAttempt(message *v1.Attempt, a *logbook.Attempt) {
+	*message = v1.Attempt{
 		Action:          string(a.Action),
 		Number:          countOf(a.Number),
-		Token:           TokenToProto(a.Token),
+		Token:           TokenInto(message.Token, a.Token),
 		Owner:           a.Owner,
-		StartedAt:       TimeToProto(a.StartedAt),
-		EndedAt:         TimeToProto(a.EndedAt),
+		StartedAt:       TimeInto(message.StartedAt, a.StartedAt),
+		EndedAt:         TimeInto(message.EndedAt, a.EndedAt),
 		Result:          ValueToProto(a.Result),
 		Failure:         FailureToProto(a.Failure),
 		Stderr:          text(a.Stderr),
@@ -130,10 +144,14 @@ func (r *reader) progress(message *v1.Progress) *logbook.Progress {
 	}
 }
 
-func attemptsToProto(attempts []logbook.Attempt) []*v1.Attempt {
-	var messages []*v1.Attempt
+// attemptsInto uses the given messages as far as they go.
+func attemptsInto(messages []*v1.Attempt, attempts []logbook.Attempt) []*v1.Attempt {
+	messages = messages[:min(len(messages), len(attempts))]
 	for i := range attempts {
-		messages = append(messages, AttemptToProto(&attempts[i]))
+		if i == len(messages) {
+			messages = append(messages, new(v1.Attempt))
+		}
+		FillAttempt(messages[i], &attempts[i])
 	}
 	return messages
 }

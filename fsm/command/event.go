@@ -17,17 +17,19 @@ func EventToProto(e *jobs.Event) *v1.Event {
 	return message
 }
 
-// FillEvent makes a message that was used for something else that of an event.
+// FillEvent makes a message that was used for something else, with all in it, that of an event. The
+// text of its job's id is used again, if that is the same.
 func FillEvent(message *v1.Event, e *jobs.Event) {
+	steps := message.Steps[:min(len(message.Steps), len(e.Steps))]
 	*message = v1.Event{
 		Kind:      string(e.Kind),
-		Time:      timeLike(message.Time, e.Time),
+		Time:      timeLike(e.Time, message.Time),
 		Board:     e.Board,
-		Job:       idText(e.Job.UUID),
+		Job:       idLike(message.Job, e.Job.UUID),
 		Name:      e.Name,
 		State:     string(e.State),
 		Owner:     e.Owner,
-		Token:     TokenToProto(e.Token),
+		Token:     TokenInto(message.Token, e.Token),
 		Outcome:   string(e.Outcome),
 		Reason:    text(e.Reason),
 		FlowState: e.FlowState,
@@ -39,9 +41,13 @@ func FillEvent(message *v1.Event, e *jobs.Event) {
 	if e.Position != (jobs.Position{}) { // a stored event has none: its key tells it
 		message.Position = PositionToProto(e.Position)
 	}
-	for _, step := range e.Steps {
-		message.Steps = append(message.Steps, &v1.StepEvent{Name: step.Name, State: step.State})
+	for i, step := range e.Steps {
+		if i == len(steps) {
+			steps = append(steps, new(v1.StepEvent))
+		}
+		steps[i].Name, steps[i].State = step.Name, step.State
 	}
+	message.Steps = steps
 }
 
 // EventFromProto converts an event. Nil is the zero event. The states of flows

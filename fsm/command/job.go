@@ -20,7 +20,8 @@ func JobToProto(j *jobs.Job) *v1.Job {
 
 // FillJob makes a message that was used for something else that of a job.
 func FillJob(message *v1.Job, j *jobs.Job) {
-	posted := timeLike(message.PostedAt, j.PostedAt) // a new job has that time three times
+	posted := timeLike(j.PostedAt, message.PostedAt) // a new job has that time three times
+	modified := timeLike(j.ModifiedAt, posted, message.ModifiedAt)
 	*message = v1.Job{
 		Id:          idText(j.ID.UUID),
 		Board:       j.Board,
@@ -47,15 +48,15 @@ func FillJob(message *v1.Job, j *jobs.Job) {
 		PostedAt:    posted,
 		PostedBy:    j.PostedBy,
 		Traceparent: j.Traceparent,
-		ModifiedAt:  timeLike(posted, j.ModifiedAt),
-		StartedAt:   TimeToProto(j.StartedAt),
-		FinishedAt:  TimeToProto(j.FinishedAt),
+		ModifiedAt:  modified,
+		StartedAt:   timeLike(j.StartedAt, modified, message.StartedAt),
+		FinishedAt:  timeLike(j.FinishedAt, modified),
 		DueAt:       TimeToProto(j.DueAt),
-		ClaimableAt: timeLike(posted, j.ClaimableAt),
+		ClaimableAt: timeLike(j.ClaimableAt, posted, modified),
 		Size:        j.Size,
-		Claim:       ClaimToProto(j.Claim),
+		Claim:       claimInto(message.Claim, j.Claim),
 		Reserved:    ReservationToProto(j.Reserved),
-		Token:       TokenToProto(j.Token),
+		Token:       TokenInto(message.Token, j.Token),
 		Claims:      countOf(j.Claims),
 		Crashes:     countOf(j.Crashes),
 		Failures:    countOf(j.Failures),

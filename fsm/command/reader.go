@@ -48,6 +48,14 @@ func idText(id uuid.UUID) string {
 	return id.String()
 }
 
+// idLike is idText, or the given text if it is that of the id.
+func idLike(known string, id uuid.UUID) string {
+	if same, err := uuid.Parse(known); err == nil && same == id && len(known) == len(uuid.Nil.String()) {
+		return known
+	}
+	return idText(id)
+}
+
 // word reads one of a set of words. An empty one is a word that was never set.
 func word[T ~string](r *reader, field, text string, known func(T) bool) T {
 	if text != "" && !known(T(text)) {
@@ -98,11 +106,13 @@ func TimeInto(message *timestamppb.Timestamp, t time.Time) *timestamppb.Timestam
 	return message
 }
 
-// timeLike is TimeToProto, or the given message if that has the same time. Messages of times are
-// shared, so nothing may change them.
-func timeLike(known *timestamppb.Timestamp, t time.Time) *timestamppb.Timestamp {
-	if known != nil && known.Seconds == t.Unix() && known.Nanos == int32(t.Nanosecond()) {
-		return known
+// timeLike is TimeToProto, or one of the given messages that has the same time. Messages of times
+// are shared, so nothing may change them.
+func timeLike(t time.Time, known ...*timestamppb.Timestamp) *timestamppb.Timestamp {
+	for _, other := range known {
+		if other != nil && other.Seconds == t.Unix() && other.Nanos == int32(t.Nanosecond()) {
+			return other
+		}
 	}
 	return TimeToProto(t)
 }

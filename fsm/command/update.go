@@ -63,7 +63,7 @@ func AtomChangeToProto(c *logbook.AtomChange) *v1.AtomChange {
 		State:     string(c.State),
 		Intention: string(c.Intention),
 		RetryAt:   TimeToProto(c.RetryAt),
-		Attempts:  attemptsToProto(c.Attempts),
+		Attempts:  attemptsInto(nil, c.Attempts),
 		Progress:  progressToProto(c.Progress),
 	}
 }
