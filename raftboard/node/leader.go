@@ -117,8 +117,7 @@ type destination struct {
 // find waits a little for a leader that serves, and says where it is.
 // ErrUnavailable if there is none.
 func (s *leaderState) find(ctx context.Context) (destination, error) {
-	patience := time.NewTimer(s.patience(ctx))
-	defer patience.Stop()
+	var patience <-chan time.Time
 	for {
 		changed := s.changes.wait()
 		if s.serves() {
@@ -127,9 +126,12 @@ func (s *leaderState) find(ctx context.Context) (destination, error) {
 		if leader, known := s.known(); known && leader.Name != s.node {
 			return destination{there: leader}, nil
 		}
+		if patience == nil { // rarely: nearly every call finds the leader at once
+			patience = time.After(s.patience(ctx))
+		}
 		select {
 		case <-changed:
-		case <-patience.C:
+		case <-patience:
 			return destination{}, fmt.Errorf("%w: the cluster has no leader", jobs.ErrUnavailable)
 		case <-ctx.Done():
 			return destination{}, fmt.Errorf("%w: the cluster has no leader: %w", jobs.ErrUnavailable, ctx.Err())
