@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/conductord/conductord/jobs"
@@ -23,8 +24,7 @@ const (
 func (m *Machine) MayClaim(request jobs.ClaimRequest) (Prospect, error) {
 	prospect := NothingToClaim
 	err := m.read(func(v *view) error {
-		_, found := v.findSession(request.Session)
-		if !found {
+		if v.get(tableSession, request.Session.UUID[:]) == nil {
 			return fmt.Errorf("session %s: %w", request.Session, jobs.ErrSessionExpired)
 		}
 		drain := v.drainOf(request.Session)
@@ -32,9 +32,8 @@ func (m *Machine) MayClaim(request jobs.ClaimRequest) (Prospect, error) {
 			prospect = SomethingToClaim
 			return nil
 		}
-		claims := v.claims(request.Session)
 		switch {
-		case claims.knows(request.Nonce):
+		case v.hasAnswered(&request):
 			prospect = SomethingToClaim
 		case drain != nil:
 			prospect = ClaimantDrained
@@ -42,6 +41,15 @@ func (m *Machine) MayClaim(request jobs.ClaimRequest) (Prospect, error) {
 		return nil
 	})
 	return prospect, err
+}
+
+// hasAnswered reports whether a claim of the request is stored.
+func (v *view) hasAnswered(request *jobs.ClaimRequest) (found bool) {
+	v.scan(tableClaim, request.Session.UUID[:], func(_, value []byte) bool {
+		found = bytes.HasPrefix(value, request.Nonce.UUID[:])
+		return !found
+	})
+	return found
 }
 
 func (v *view) anyClaimable(request jobs.ClaimRequest) bool {
