@@ -14,6 +14,8 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"google.golang.org/protobuf/proto"
+
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
@@ -269,6 +271,10 @@ func (c *census) countJob(value []byte) error {
 	c.countOnBoard(j)
 	if j.isParked() {
 		c.parked[j.Board]++
+	}
+	whole := c.complete(j)
+	if read := c.finishedJob(j.Sequence); j.State.Finished() != (read != nil) || read != nil && !proto.Equal(read, command.JobToProto(&whole)) {
+		return fmt.Errorf("job %s is %+v, and is read as %v when it has finished", j.ID, whole, read)
 	}
 	rows := j.index(new(memory), nil)
 	for _, row := range rows {

@@ -234,10 +234,7 @@ func (t *txn) savePosting(j *jobRecord, posting *v1.Posting) {
 func (v *view) complete(j *jobRecord) jobs.Job {
 	job := j.Job
 	if value := v.get(tablePosting, sequenceKey(job.Sequence)); value != nil {
-		posting := &v1.PostingRow{}
-		if err := command.DecodeMessage(value, posting); err != nil {
-			panic(corrupt("cannot decode the posting of job %s: %w", job.ID, err))
-		}
+		posting := decodeMessage(value, &v1.PostingRow{})
 		job.Details, job.Store = command.ValueFromProto(posting.GetDetails()), command.ValuesFromProto(posting.GetStore())
 	}
 	return v.withEvidence(job)

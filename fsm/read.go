@@ -19,20 +19,34 @@ func (m *Machine) Job(id jobs.JobID) (jobs.Job, error) {
 	return found[0], nil
 }
 
-// FinishedJob reads a job if it has finished, and nothing but its state if not. ErrNotFound.
-func (m *Machine) FinishedJob(id jobs.JobID) (job jobs.Job, finished bool, err error) {
+// FinishedJob reads a job if it has finished, as callers get it; nil if it has not. It converts
+// nothing, because a caller waits for nearly every job. ErrNotFound.
+func (m *Machine) FinishedJob(id jobs.JobID) (job *v1.Job, err error) {
 	err = m.read(func(v *view) error {
 		sequence, err := v.sequenceOf(id)
-		if err != nil {
-			return err
+		if err == nil {
+			job = v.finishedJob(sequence)
 		}
-		finished = jobs.States[storedState(sequence, v.get(tableJob, sequenceKey(sequence)))].Finished()
-		if finished {
-			job = v.complete(v.job(sequence))
-		}
-		return nil
+		return err
 	})
-	return job, finished, err
+	return job, err
+}
+
+func (v *view) finishedJob(sequence uint64) *v1.Job {
+	key := sequenceKey(sequence)
+	value := v.get(tableJob, key)
+	if !jobs.States[storedState(sequence, value)].Finished() {
+		return nil
+	}
+	job := decodeMessage(value[jobPrefixSize:], &v1.JobRow{}).Job
+	if value := v.get(tablePosting, key); value != nil {
+		posting := decodeMessage(value, &v1.PostingRow{})
+		job.Details, job.Store = posting.Details, posting.Store
+	}
+	if value := v.get(tableEvidence, key); value != nil {
+		job.Failure = decodeMessage(value, &v1.Failure{})
+	}
+	return job
 }
 
 // JobAt is Job, with what the job counts for at a time.

@@ -63,14 +63,18 @@ func unencodable(message proto.Message, err error) *fault {
 // decode reads a stored message into a domain value. Messages are checked before they are
 // stored, so an error means that the storage is bad.
 func decode[M proto.Message, T any](value []byte, message M, convert func(M) (T, error)) T {
-	if err := command.DecodeMessage(value, message); err != nil {
-		panic(corrupt("cannot decode a stored %s: %w", message.ProtoReflect().Descriptor().Name(), err))
-	}
-	converted, err := convert(message)
+	converted, err := convert(decodeMessage(value, message))
 	if err != nil {
 		panic(corrupt("cannot read a stored %s: %w", message.ProtoReflect().Descriptor().Name(), err))
 	}
 	return converted
+}
+
+func decodeMessage[M proto.Message](value []byte, message M) M {
+	if err := command.DecodeMessage(value, message); err != nil {
+		panic(corrupt("cannot decode a stored %s: %w", message.ProtoReflect().Descriptor().Name(), err))
+	}
+	return message
 }
 
 // maxKnownHeads bounds the memory for boards; jobs.MaxKeptBoards may be stored.

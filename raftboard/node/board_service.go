@@ -94,20 +94,20 @@ func (s *boardService) wait(ctx context.Context, message *conductordv1.WaitJobRe
 	if err != nil {
 		return nil, 0, err
 	}
-	job, over, err := s.machine.FinishedJob(id)
-	if err != nil {
-		return nil, 0, err
-	}
-	if !over {
+	job, err := s.machine.FinishedJob(id)
+	if err == nil && job == nil {
 		if err := s.leader.linger(ctx, current, timeout, finished); err != nil {
 			return nil, 0, err
 		}
 		index = s.machine.AppliedIndex()
-		if job, err = s.machine.JobAt(id, s.clock.answerTime()); err != nil {
-			return nil, 0, err
-		}
+		job, err = s.machine.FinishedJob(id)
 	}
-	return &conductordv1.WaitJobResponse{Job: command.JobToProto(&job)}, index, nil
+	if err == nil && job == nil { // the time is over
+		var now *conductordv1.GetJobResponse
+		now, err = s.getJob(&conductordv1.GetJobRequest{Id: message.Id})
+		job = now.GetJob()
+	}
+	return &conductordv1.WaitJobResponse{Job: job}, index, err
 }
 
 // execute applies many commands, each with its own result.
