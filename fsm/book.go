@@ -61,7 +61,9 @@ func (t *txn) planBook(book *logbook.Book, board string) (*bookPlan, error) {
 	}
 	head, found := t.book(book.ID)
 	plan := &bookPlan{head: head}
-	if !found {
+	if found {
+		plan.present = t.flowsOfBook(book.ID)
+	} else {
 		plan.head = logbook.Book{ID: book.ID, CreatedAt: t.now, Board: board}
 	}
 	if err := t.checkBoardOf(&plan.head, board); err != nil {
@@ -70,7 +72,6 @@ func (t *txn) planBook(book *logbook.Book, board string) (*bookPlan, error) {
 	if !found || head.Name != book.Name || !sameValues(head.Meta, book.Meta) {
 		plan.head.Name, plan.head.Meta, plan.head.UpdatedAt, plan.save = book.Name, book.Meta, t.now, true
 	}
-	plan.present = t.flowsOfBook(book.ID)
 	seen := make(map[logbook.FlowID]bool, len(book.Flows))
 	for i := range book.Flows {
 		if seen[book.Flows[i].ID] {

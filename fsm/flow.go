@@ -184,7 +184,7 @@ func applied(record *flowRecord, u *logbook.Update) bool {
 }
 
 // fence checks the token of an update. It answers with the flow's unfinished
-// job; nil if there is none.
+// job, to be read before the next call; nil if there is none.
 func (t *txn) fence(record *flowRecord, token logbook.Token) (*jobRecord, error) {
 	if record.job == 0 {
 		if !token.IsZero() {
@@ -192,7 +192,12 @@ func (t *txn) fence(record *flowRecord, token logbook.Token) (*jobRecord, error)
 		}
 		return nil, nil
 	}
-	j := t.job(record.job)
+	j := &t.memory.fenced
+	if known := t.known[record.job]; known != nil {
+		*j = jobRecord{jobFacts: *known, was: known}
+	} else {
+		j = t.job(record.job)
+	}
 	return j, t.checkToken(j, token)
 }
 
@@ -243,7 +248,7 @@ func (t *txn) planUpdate(record *flowRecord, u *logbook.Update, definition []byt
 	if err := record.Advance(u, t.now); err != nil {
 		return nil, err
 	}
-	plan := &flowUpdate{flow: record, moved: record.State != before, recaused: record.Cause != &t.memory.cause, built: built, definition: u.Definition}
+	plan := &flowUpdate{flow: record, moved: record.State != before, recaused: record.Cause != &t.memory.cause, built: built, definition: u.Definition, atoms: make([]*atomRecord, 0, len(u.Atoms))}
 	known := make(map[string]*atomRecord) // no size: a small one stays on the stack
 	for i := range u.Atoms {
 		change := &u.Atoms[i]
@@ -292,7 +297,7 @@ func (t *txn) writeUpdate(plan *flowUpdate, j *jobRecord) {
 
 // flowEvent tells which states changed; an update that changes none is silent.
 func (t *txn) flowEvent(plan *flowUpdate, j *jobRecord) {
-	var extra jobs.Event
+	extra := jobs.Event{Steps: t.memory.steps[:0]}
 	if plan.moved {
 		extra.FlowState = string(plan.flow.State)
 	}
@@ -305,4 +310,5 @@ func (t *txn) flowEvent(plan *flowUpdate, j *jobRecord) {
 		extra.Token = j.Token
 		t.event(jobs.EventFlow, j, extra)
 	}
+	t.memory.steps = extra.Steps
 }

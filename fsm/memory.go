@@ -5,6 +5,7 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -22,8 +23,10 @@ const (
 type memory struct {
 	present       []byte // what is in use, with room at its end
 	events        eventBuffer
-	before, after []indexRow      // of a job that is put
-	posted        jobRecord       // see newJob
+	before, after []indexRow // of a job that is put
+	posted        jobRecord  // see newJob
+	fenced        jobRecord  // see fence
+	steps         []jobs.StepEvent
 	cause         logbook.Failure // see planUpdate
 }
 

@@ -157,7 +157,10 @@ func attemptsInto(messages []*v1.Attempt, attempts []logbook.Attempt) []*v1.Atte
 }
 
 func (r *reader) attempts(messages []*v1.Attempt) []logbook.Attempt {
-	var attempts []logbook.Attempt
+	if len(messages) == 0 {
+		return nil
+	}
+	attempts := make([]logbook.Attempt, 0, len(messages))
 	for _, message := range messages {
 		converted, err := AttemptFromProto(message)
 		attempts = append(attempts, keep(r, converted, err))

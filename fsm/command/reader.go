@@ -50,7 +50,11 @@ func idText(id uuid.UUID) string {
 
 // idLike is idText, or the given text if it is that of the id.
 func idLike(known string, id uuid.UUID) string {
-	if same, err := uuid.Parse(known); err == nil && same == id && len(known) == len(uuid.Nil.String()) {
+	const length = 36 // uuid.Parse reads other forms too
+	if len(known) != length {
+		return idText(id)
+	}
+	if same, err := uuid.Parse(known); err == nil && same == id {
 		return known
 	}
 	return idText(id)

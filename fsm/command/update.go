@@ -41,6 +41,9 @@ func UpdateFromProto(message *v1.Update) (logbook.Update, error) {
 	if keep(&r, named, err) != (DefinitionID{}) && u.Definition != nil {
 		r.refuse(DefinitionIDField, "set beside a definition")
 	}
+	if n := len(message.GetAtoms()); n > 0 {
+		u.Atoms = make([]logbook.AtomChange, 0, n)
+	}
 	for _, change := range message.GetAtoms() {
 		converted, err := AtomChangeFromProto(change)
 		u.Atoms = append(u.Atoms, keep(&r, converted, err))
