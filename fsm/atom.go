@@ -17,21 +17,6 @@ import (
 // it leaves room in a message of 4 MiB.
 const maxAtomBytes = 512 << 10
 
-// atomRecord is an atom as an update sees it. As stored it is the number of
-// the atom within its flow, the number of its attempts, and the message with
-// the latest attempt. Earlier attempts are under keys of their own: they are
-// hardly ever read or changed, and would make every write as long as the
-// atom's history.
-type atomRecord struct {
-	number   uint32
-	attempts uint32            // those that are folded included
-	before   logbook.AtomState // before the update
-	// detail holds the latest attempt and those that the update is about.
-	detail logbook.AtomDetail
-	// places are the numbers of detail.Attempts among all attempts of the atom.
-	places []uint32
-}
-
 const atomPrefixSize = 4 + 4
 
 func decodeAtom(value []byte) *atomRecord {
@@ -67,6 +52,14 @@ func (t *txn) planAtom(flow *flowRecord, change *logbook.AtomChange) (*atomRecor
 		return nil, &logbook.InvalidError{Field: "atom name", Reason: "empty"}
 	case len(change.Name) > maxKeyName:
 		return nil, &logbook.LimitError{Field: "atom name", Limit: maxKeyName, Size: int64(len(change.Name)), Unit: "bytes"}
+	}
+	if a := flow.running; a != nil && a.detail.Name == change.Name {
+		flow.running = nil
+		if known := t.flows[flow.ID]; known != nil {
+			known.running = nil
+		}
+		a.before = a.detail.State
+		return a, nil
 	}
 	if value := t.get(tableAtom, atomKey(flow.ID, change.Name)); value != nil {
 		return decodeAtom(value), nil
@@ -131,6 +124,7 @@ func (t *txn) saveAtom(flow logbook.FlowID, a *atomRecord) {
 	}
 	t.foldAttempts(flow, a, &small.Folded)
 	prefix := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(make([]byte, 0, atomPrefixSize), a.number), a.attempts)
+	a.detail.Folded = small.Folded
 	command.FillAtomDetail(&t.messages.atom, &small)
 	t.putMessage(tableAtom, atomKey(flow, a.detail.Name), prefix, &t.messages.atom)
 }

@@ -119,7 +119,15 @@ func (m *Machine) remembers(v *view) error {
 		}
 	}
 	for id, known := range m.flows {
-		if stored := v.flow(id); !reflect.DeepEqual(stored, known) {
+		if running := known.running; running != nil {
+			stored := decodeAtom(v.get(tableAtom, atomKey(id, running.detail.Name)))
+			if stored.before = running.before; !reflect.DeepEqual(stored, running) {
+				return fmt.Errorf("an atom of flow %s is %+v, and is remembered as %+v", id, stored, running)
+			}
+		}
+		flow := *known
+		flow.running = nil
+		if stored := v.flow(id); !reflect.DeepEqual(stored, &flow) {
 			return fmt.Errorf("flow %s is %+v, and is remembered as %+v", id, stored, known)
 		}
 	}

@@ -276,7 +276,6 @@ func (t *txn) writeUpdate(plan *flowUpdate, j *jobRecord) {
 		return
 	}
 	t.setDefinition(plan)
-	t.saveFlow(plan.flow)
 	if plan.recaused {
 		body := t.flowBody(plan.flow)
 		body.Cause = plan.flow.Cause
@@ -286,7 +285,11 @@ func (t *txn) writeUpdate(plan *flowUpdate, j *jobRecord) {
 	for _, atom := range plan.atoms {
 		t.saveAtom(plan.flow.ID, atom)
 		worked = worked || slices.ContainsFunc(atom.detail.Attempts, func(a logbook.Attempt) bool { return a.Worker != "" })
+		if atom.isKept() {
+			plan.flow.running = atom
+		}
 	}
+	t.saveFlow(plan.flow)
 	if worked {
 		t.changes.Worked = append(t.changes.Worked, plan.flow.ID)
 	}

@@ -82,8 +82,7 @@ func (t *txn) clearGarbage() (more bool) {
 
 // isGarbage reports whether a flow is gone and rows of it are left.
 func (v *view) isGarbage(flow logbook.FlowID) bool {
-	key, _ := v.cursor(tableGarbage).Seek(flow.UUID[:])
-	return bytes.Equal(key, flow.UUID[:])
+	return v.get(tableGarbage, flow.UUID[:]) != nil
 }
 
 // hasGarbage reports whether anything is left of flows that are gone.
