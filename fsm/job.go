@@ -139,6 +139,10 @@ func (t *txn) putJob(j *jobRecord) {
 	t.putMessage(tableJob, sequenceKey(j.Sequence), []byte{byte(j.end), byte(stateNumber(j.State))}, row)
 	if j.was == nil {
 		j.was = &j.jobFacts
+		if !j.Flow.IsZero() { // most of these are claimed soon
+			kept := j.jobFacts
+			t.known.keep(&kept)
+		}
 		return
 	}
 	*j.was = j.jobFacts

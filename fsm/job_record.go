@@ -61,7 +61,7 @@ func (j *jobRecord) before() *jobFacts {
 const maxKnownJobs = 4_096
 
 // knownJobs are unfinished jobs by their sequences, as they are after the last command: those
-// that a command has read. A job that is claimed comes by in every update of its flow, and to decode
+// that a command has read, or posted with a flow. A job that is claimed comes by in every update of its flow, and to decode
 // it each time was a fifth of what applying the commands of a flow costs. Only the machine's
 // writers have them; nil where nobody keeps them. They change by putJob alone.
 type knownJobs map[uint64]*jobFacts

@@ -3,6 +3,8 @@ package command
 import (
 	"slices"
 
+	"github.com/google/uuid"
+
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
@@ -21,18 +23,19 @@ func JobToProto(j *jobs.Job) *v1.Job {
 // FillJob makes a message that was used for something else that of a job.
 func FillJob(message *v1.Job, j *jobs.Job) {
 	posted := timeLike(j.PostedAt, message.PostedAt) // a new job has that time three times
+	ids := idTexts([3]uuid.UUID{j.ID.UUID, j.Book.UUID, j.Flow.UUID})
 	modified := timeLike(j.ModifiedAt, posted, message.ModifiedAt)
 	*message = v1.Job{
-		Id:          idText(j.ID.UUID),
+		Id:          ids[0],
 		Board:       j.Board,
 		Name:        j.Name,
 		Kind:        j.Kind,
 		Priority:    int32(j.Priority),
 		Sequence:    j.Sequence,
 		State:       string(j.State),
-		Book:        idText(j.Book.UUID),
+		Book:        ids[1],
 		BookName:    j.BookName,
-		Flow:        idText(j.Flow.UUID),
+		Flow:        ids[2],
 		Details:     ValueToProto(j.Details),
 		Store:       ValuesToProto(j.Store),
 		NotBefore:   TimeToProto(j.NotBefore),

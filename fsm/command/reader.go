@@ -40,6 +40,8 @@ func (r *reader) id(field, text string) uuid.UUID {
 	return keep(r, id, err)
 }
 
+const idLength = 36
+
 // idText is the text of an id, and empty for one that was never set.
 func idText(id uuid.UUID) string {
 	if id == uuid.Nil {
@@ -48,10 +50,27 @@ func idText(id uuid.UUID) string {
 	return id.String()
 }
 
+// idTexts are the texts of ids as idText makes them, which share memory.
+func idTexts(ids [3]uuid.UUID) (texts [3]string) {
+	memory := make([]byte, 0, len(ids)*idLength)
+	for _, id := range ids {
+		if id != uuid.Nil {
+			text, _ := id.MarshalText()
+			memory = append(memory, text...)
+		}
+	}
+	all := string(memory)
+	for i, id := range ids {
+		if id != uuid.Nil {
+			texts[i], all = all[:idLength], all[idLength:]
+		}
+	}
+	return texts
+}
+
 // idLike is idText, or the given text if it is that of the id.
 func idLike(known string, id uuid.UUID) string {
-	const length = 36 // uuid.Parse reads other forms too
-	if len(known) != length {
+	if len(known) != idLength { // uuid.Parse reads other forms too
 		return idText(id)
 	}
 	if same, err := uuid.Parse(known); err == nil && same == id {
