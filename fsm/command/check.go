@@ -48,6 +48,11 @@ func CheckPosting(limits logbook.Limits, p *v1.Posting) error {
 	if size := Size(alone); size > limits.Command {
 		return &logbook.LimitError{Field: "posting", Limit: int64(limits.Command), Size: int64(size), Unit: "bytes"}
 	}
+	return checkPosting(limits, p)
+}
+
+// checkPosting checks one posting of a command whose size has been checked.
+func checkPosting(limits logbook.Limits, p *v1.Posting) error {
 	posting, err := PostingFromProto(p)
 	if err != nil {
 		return err
@@ -66,7 +71,7 @@ func checkPost(limits logbook.Limits, c *v1.PostCommand) error {
 		return &logbook.LimitError{Field: "postings", Limit: MaxPostings, Size: int64(n), Unit: "postings"}
 	}
 	for i, p := range c.GetPostings() {
-		if err := CheckPosting(limits, p); err != nil {
+		if err := checkPosting(limits, p); err != nil {
 			return fmt.Errorf("posting %d of %d: %w", i+1, len(c.GetPostings()), err)
 		}
 	}
