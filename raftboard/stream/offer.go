@@ -20,19 +20,18 @@ const prefix = "/conductord.v1."
 
 // Offer is a call that a node takes on streams.
 type Offer struct {
-	procedure string // without prefix
+	procedure string // with prefix
 	answer    func(context.Context, *v1.StreamedCall) (proto.Message, http.Header, error)
 }
 
 // Offered makes an offer of the handler of a plain call.
 func Offered[Req, Res any](procedure string, handle func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error)) Offer {
-	name, ours := strings.CutPrefix(procedure, prefix)
 	_, requests := any(new(Req)).(proto.Message)
 	_, responds := any(new(Res)).(proto.Message)
-	if !ours || !requests || !responds {
+	if !strings.HasPrefix(procedure, prefix) || !requests || !responds {
 		panic(fmt.Sprintf("internal error: %s cannot be offered on streams", procedure))
 	}
-	return Offer{name, func(ctx context.Context, call *v1.StreamedCall) (proto.Message, http.Header, error) {
+	return Offer{procedure, func(ctx context.Context, call *v1.StreamedCall) (proto.Message, http.Header, error) {
 		message := new(Req)
 		if err := wire.DecodeCall(call.GetMessage(), any(message).(proto.Message)); err != nil {
 			return nil, nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("unmarshal message: %w", err)) // as connect says it

@@ -49,8 +49,9 @@ type Server struct {
 func NewServer(options ServerOptions) *Server {
 	s := &Server{options: options, offers: make(map[string]Offer, len(options.Offers))}
 	for _, offer := range options.Offers {
-		s.offers[offer.procedure] = offer
-		s.names = append(s.names, offer.procedure)
+		name := offer.procedure[len(prefix):]
+		s.offers[name] = offer
+		s.names = append(s.names, name)
 	}
 	return s
 }

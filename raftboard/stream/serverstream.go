@@ -287,7 +287,7 @@ func (s *serverStream) handle(t task) {
 	}()
 	began := time.Now()
 	message, header, err := t.offer.answer(t.ctx, t.call)
-	s.server.options.Called(prefix+t.offer.procedure, time.Since(began), err)
+	s.server.options.Called(t.offer.procedure, time.Since(began), err)
 	s.put(answerOf(t.call.GetNumber(), message, header, err), t.call)
 }
 
@@ -295,7 +295,7 @@ func (s *serverStream) handle(t task) {
 // the exchange of a plain call.
 func (s *serverStream) abort(offer Offer, cause any) {
 	if cause != http.ErrAbortHandler {
-		s.server.options.Panicked(prefix+offer.procedure, cause, debug.Stack())
+		s.server.options.Panicked(offer.procedure, cause, debug.Stack())
 	}
 	s.mu.Lock()
 	s.panicked = true
