@@ -17,17 +17,20 @@ import (
 // not keep the others from being accepted. So the command itself is never refused.
 func (t *txn) post(c *v1.PostCommand) (*v1.Result, error) {
 	var answer []*v1.Posted
+	var items []v1.Posted // of the answer
 	if t.answered {
-		answer = make([]*v1.Posted, 0, len(c.GetPostings()))
+		answer, items = make([]*v1.Posted, len(c.GetPostings())), make([]v1.Posted, len(c.GetPostings()))
 	}
-	for _, posting := range c.GetPostings() {
+	for i, posting := range c.GetPostings() {
 		before := t.writes
 		posted, err := t.postOne(posting)
 		if err != nil && t.writes != before {
 			panic(corrupt("cannot post job %s: %w", posting.GetId(), err))
 		}
 		if t.answered {
-			answer = append(answer, &v1.Posted{Job: posted.job, Existed: posted.existed, Posted: posted.as, Error: command.ErrorToProto(err)})
+			item := &items[i]
+			item.Job, item.Existed, item.Posted, item.Error = posted.job, posted.existed, posted.as, command.ErrorToProto(err)
+			answer[i] = item
 		}
 	}
 	if !t.answered {

@@ -164,7 +164,7 @@ func postCommand(postings []*conductordv1.Posting) *conductordv1.Command {
 // postedJobs are the jobs of an answer: new ones as the state machine made them, and
 // those that existed as they are now, read together.
 func (s *postService) postedJobs(ctx context.Context, posted []*conductordv1.Posted) ([]*conductordv1.PostedJob, error) {
-	answer := make([]*conductordv1.PostedJob, len(posted))
+	answer, items := make([]*conductordv1.PostedJob, len(posted)), make([]conductordv1.PostedJob, len(posted))
 	var ids []jobs.JobID
 	var places []int
 	for i, one := range posted {
@@ -173,7 +173,7 @@ func (s *postService) postedJobs(ctx context.Context, posted []*conductordv1.Pos
 			continue
 		}
 		if one.Posted != nil {
-			answer[i] = &conductordv1.PostedJob{Job: one.Posted}
+			answer[i], items[i].Job = &items[i], one.Posted
 			continue
 		}
 		id, err := jobs.ParseJobID(one.Job)
