@@ -137,9 +137,11 @@ func (r *Runner) checkFlows(ctx context.Context, ended []jobs.Job) error {
 		if err != nil {
 			return fmt.Errorf("the flow of job %s, which has ended: %w", job.ID, err)
 		}
-		if err := r.ledger.Check(detail); err != nil {
+		counted, err := r.ledger.Check(detail)
+		if err != nil {
 			return fmt.Errorf("job %s: %w", job.ID, err)
 		}
+		r.Report.Repeatable.add(counted)
 		if job.State != jobs.StateCompleted || outcomes[job.Outcome] != detail.State {
 			return fmt.Errorf("job %s is %s with outcome %q and reason %q, and its flow is %s", job.ID, job.State, job.Outcome, job.Reason, detail.State)
 		}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,13 +27,6 @@ import (
 // flowKind is the factory of the flows that write to the ledger.
 const flowKind = "ledger"
 
-// shape is the argument of the factory.
-type shape struct {
-	Steps  int  `json:"steps"`
-	Beside bool `json:"beside"` // the steps run beside each other
-	Doomed bool `json:"doomed"` // the last step fails for good, and all is undone
-}
-
 // errDoomed is the failure of a flow that must be undone.
 var errDoomed = flow.Permanent(errors.New("this step always fails"))
 
@@ -40,7 +35,7 @@ var errFlaky = errors.New("this step fails now and then")
 
 // newPosting draws a job with a flow.
 func newPosting(draw *rand.Rand) (jobs.Posting, error) {
-	args, err := json.Marshal(shape{Steps: 1 + draw.IntN(4), Beside: draw.IntN(3) == 0, Doomed: draw.IntN(3) == 0})
+	args, err := json.Marshal(DrawFlow(draw))
 	if err != nil {
 		return jobs.Posting{}, err
 	}
@@ -125,51 +120,98 @@ func (c *Conductor) Wait() { c.ended.Wait() }
 
 func (c *Conductor) alive() bool { return !c.dead.Load() }
 
-func (c *Conductor) build(s shape) (*flow.Flow, error) {
-	var steps []flow.Node
-	for i := range s.Steps {
-		doomed := s.Doomed && i == s.Steps-1
-		name := fmt.Sprintf("step%d", i+1)
-		steps = append(steps, flow.FuncRevert(name,
-			func(ctx context.Context, _ struct{}) (Result, error) { return c.run(ctx, doomed) },
-			func(ctx context.Context, _ struct{}, _ *Result) error {
-				_, err := c.run(ctx, false)
-				return err
-			},
-			flow.Provides(name), flow.Retry(flow.Backoff{Attempts: 50, Delay: 200 * time.Millisecond, MaxDelay: 2 * time.Second})))
+func (c *Conductor) build(drawn DrawnFlow) (*flow.Flow, error) {
+	built := map[flow.Pattern]func(string, ...flow.Node) *flow.Flow{
+		flow.PatternLinear: flow.Linear, flow.PatternUnordered: flow.Unordered, flow.PatternGraph: flow.Graph,
+	}[drawn.Pattern](flowKind)
+	for _, step := range drawn.Steps {
+		options := []flow.StepOption{flow.Provides(step.Name), flow.Requires(step.Needs...)}
+		task := &ledgerTask{c, step}
+		var undoable flow.Task = &ledgerReverter{task}
+		switch step.Kind {
+		case RepeatableStep:
+			options, undoable = append(options, flow.Repeatable()), task
+		case OnceStep:
+			options = append(options, flow.AtMostOnce())
+		default:
+			options = append(options, flow.Retry(flow.Backoff{Attempts: 50, Delay: 200 * time.Millisecond, MaxDelay: 2 * time.Second}))
+		}
+		built.Add(flow.NewStep(step.Name, undoable, options...))
+		if step.Sided() {
+			built.Link(step.Needs[0], step.Name, flow.Reaching(flow.DepthAtom), flow.Decide("picks "+step.Name, func(results logbook.Values) (bool, error) {
+				var result Result
+				err := json.Unmarshal(results[step.Needs[0]], &result)
+				return result.Pick == step.Name, err
+			}))
+		}
 	}
-	if s.Beside {
-		return flow.Unordered(flowKind, steps...), nil
-	}
-	return flow.Linear(flowKind, steps...), nil
+	return built, nil
 }
 
-// run is one execution or one revert: it takes a while, and fails now and then.
-func (c *Conductor) run(ctx context.Context, doomed bool) (Result, error) {
-	call := flow.CallFrom(ctx)
-	id := fmt.Sprintf("%s/%d", c.place, c.runs.Add(1))
-	write := func(event Event) error { return c.ledger.Write(EntryOf(call, c.place, id, event), c.alive) }
+// ledgerTask is a step that can't be undone.
+type ledgerTask struct {
+	conductor *Conductor
+	step      DrawnStep
+}
+
+// Execute writes to the ledger.
+func (t *ledgerTask) Execute(ctx context.Context, call *flow.Call) (any, error) {
+	return t.conductor.run(ctx, call, &t.step)
+}
+
+type ledgerReverter struct{ *ledgerTask }
+
+// Revert writes to the ledger, too.
+func (r *ledgerReverter) Revert(ctx context.Context, call *flow.Call) error {
+	_, err := r.conductor.run(ctx, call, &r.step)
+	return err
+}
+
+// run is one execution or one revert. One that may be tried again takes a while, and fails now
+// and then. The others are quick, so that many of them run before anything is recorded.
+func (c *Conductor) run(ctx context.Context, call *flow.Call, step *DrawnStep) (Result, error) {
+	number := c.runs.Add(1)
+	result := Result{Run: fmt.Sprintf("%s/%d", c.place, number), Pick: []string{Left, Right}[number%2]}
+	entry := entryOf(call, step.Kind)
+	entry.Place, entry.Run = c.place, result.Run
+	entry.Ahead = step.Kind == RepeatableStep && len(step.Needs) > 0 && startedEarly()
+	write := func(event Event) error {
+		entry.At, entry.Event = time.Now(), event
+		return c.ledger.Write(entry, c.alive)
+	}
 	if err := write(EventBegun); err != nil {
 		return Result{}, err
 	}
 	chance := fnv.New32()
 	_, _ = fmt.Fprintf(chance, "%s %d", call.Key(), call.Attempt)
-	sum := chance.Sum32()
-	rest(ctx, time.Duration(sum)%c.work)
+	sum, longest := chance.Sum32(), c.work
+	if step.Kind != RetriedStep {
+		const quick = 50
+		longest = max(1, c.work/quick*time.Duration(sum/7%2))
+	}
+	rest(ctx, time.Duration(sum)%longest)
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}
 	var failure error
 	switch {
-	case doomed:
+	case step.Doomed && call.Action == logbook.ActionExecute:
 		failure = errDoomed
-	case sum%7 == 0:
+	case step.Kind == RetriedStep && sum%7 == 0:
 		failure = errFlaky
 	}
 	if failure != nil {
 		return Result{}, errors.Join(failure, write(EventFailed))
 	}
-	return Result{id}, write(EventDone)
+	return result, write(EventDone)
+}
+
+// startedEarly reports whether the engine started the caller's goroutine without waiting for
+// the record. Nothing else tells: a step that ran ahead has no trace in the record.
+func startedEarly() bool {
+	stack := make([]byte, 16<<10)
+	stack = stack[:runtime.Stack(stack, false)]
+	return bytes.Contains(stack, []byte("created by github.com/conductord/conductord/flow/engine.(*loop).startEarly "))
 }
 
 // link makes connections that can all be cut at once, as those of a killed

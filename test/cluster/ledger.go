@@ -38,20 +38,36 @@ type Entry struct {
 	// that the logbook says which one it has recorded.
 	Run   string
 	Event Event
+	Kind  StepKind // of the step
+	// Inputs are the runs whose results were given to this one, by the steps that provide them.
+	Inputs map[string]string
+	Ahead  bool // it began before what led to it was durable
 }
 
 // String tells an entry in one line.
 func (e Entry) String() string {
-	return fmt.Sprintf("%s %s %s: %s %s attempt %d, token %v, run %s",
-		e.At.Format("15:04:05.000"), e.Place, e.Event, e.Action, e.Step, e.Attempt, e.Token, e.Run)
+	return fmt.Sprintf("%s %s %s: %s %s step %s attempt %d, token %v, run %s of %v",
+		e.At.Format("15:04:05.000"), e.Place, e.Event, e.Action, e.Kind, e.Step, e.Attempt, e.Token, e.Run, e.Inputs)
 }
 
-// EntryOf is what a call says to the ledger.
-func EntryOf(call *flow.Call, place, run string, event Event) Entry {
+// entryOf is what a call says to the ledger.
+func entryOf(call *flow.Call, kind StepKind) Entry {
 	return Entry{
-		At: time.Now(), Place: place, Flow: call.Flow, Step: call.Step, Action: call.Action, Attempt: call.Attempt,
-		Key: call.Key(), Token: call.Token, Run: run, Event: event,
+		Flow: call.Flow, Step: call.Step, Action: call.Action, Attempt: call.Attempt,
+		Key: call.Key(), Token: call.Token, Kind: kind, Inputs: InputsOf(call.Arguments),
 	}
+}
+
+// InputsOf are the runs in the arguments of a step.
+func InputsOf(arguments logbook.Values) map[string]string {
+	inputs := map[string]string{}
+	for step, value := range arguments {
+		var result Result
+		if err := json.Unmarshal(value, &result); err == nil && result.Run != "" {
+			inputs[step] = result.Run
+		}
+	}
+	return inputs
 }
 
 // Ledger is a system outside the cluster that steps have their effects on.
@@ -116,14 +132,15 @@ func (l *Ledger) Forget(id logbook.FlowID) {
 
 // Result is what a step of a ledger's flow returns.
 type Result struct {
-	Run string `json:"run"`
+	Run  string `json:"run"`  // differs in each execution
+	Pick string `json:"pick"` // a side, for a decider
 }
 
 // Check compares what a finished flow has recorded with what its steps did: each
 // result is that of a run that was made, and the last of its key; a flow that
 // has reverted has undone all that had begun, one that succeeded has undone
-// nothing.
-func (l *Ledger) Check(detail logbook.FlowDetail) error {
+// nothing. What checkExecutions allows to repeatable steps is counted.
+func (l *Ledger) Check(detail logbook.FlowDetail) (Executions, error) {
 	entries := l.Entries(detail.ID)
 	var faults []string
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
@@ -138,7 +155,11 @@ func (l *Ledger) Check(detail logbook.FlowDetail) error {
 	for _, entry := range entries {
 		last[entry.Step] = entry
 	}
+	counted := checkExecutions(entries, &detail, fault)
 	for name, entry := range last {
+		if entry.Kind == RepeatableStep {
+			continue
+		}
 		undone := entry.Action == logbook.ActionRevert && entry.Event == EventDone
 		done := entry.Action == logbook.ActionExecute && entry.Event == EventDone
 		switch {
@@ -152,14 +173,14 @@ func (l *Ledger) Check(detail logbook.FlowDetail) error {
 		fault("the flow has ended in state %s: %v", detail.State, detail.Cause)
 	}
 	if len(faults) == 0 {
-		return nil
+		return counted, nil
 	}
 	var lines strings.Builder
 	for _, entry := range entries {
 		lines.WriteString("\n  " + entry.String())
 	}
 	recorded, _ := json.Marshal(detail.Atoms)
-	return fmt.Errorf("flow %s: %s\nthe ledger:%s\nthe logbook: %s", detail.ID, strings.Join(faults, "; "), lines.String(), recorded)
+	return counted, fmt.Errorf("flow %s: %s\nthe ledger:%s\nthe logbook: %s", detail.ID, strings.Join(faults, "; "), lines.String(), recorded)
 }
 
 // checkResult checks a recorded success: its run was made in this attempt, and

@@ -65,6 +65,8 @@ type Report struct {
 	Calls    int
 	Flows    int
 	Reverted int
+	// Repeatable counts the executions of steps that are repeatable.
+	Repeatable Executions
 	// Unserved is the longest time without an acknowledged write, by nemesis, in
 	// rounds with one nemesis.
 	Unserved map[Nemesis]time.Duration

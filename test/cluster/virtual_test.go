@@ -92,9 +92,9 @@ func virtual(t *testing.T, more func(round int) bool, began time.Duration) {
 	}
 	_ = logs.Close()
 	took := realTime() - began
-	t.Logf("%d rounds, %v in %v, %.0f virtual seconds a second; %d calls, %d flows, %d of them reverted; faults: %v",
+	t.Logf("%d rounds, %v in %v, %.0f virtual seconds a second; %d calls, %d flows, %d of them reverted; %v; faults: %v",
 		runner.Report.Rounds, time.Since(start).Round(time.Second), took.Round(time.Millisecond),
-		time.Since(start).Seconds()/took.Seconds(), runner.Report.Calls, runner.Report.Flows, runner.Report.Reverted, runner.Report.Faults)
+		time.Since(start).Seconds()/took.Seconds(), runner.Report.Calls, runner.Report.Flows, runner.Report.Reverted, runner.Report.Repeatable, runner.Report.Faults)
 	if t.Failed() {
 		t.Logf("the log, the histories and the nodes' files are in %s", dir)
 		return

@@ -67,6 +67,11 @@ var guards = []guard{
 		pkg: "flow/engine", test: "TestStepsWaitForTheirMarks",
 	},
 	{
+		name: "run ahead", holds: "no step uses what a crash can lose, unless it is repeatable",
+		file: "flow/engine/ahead.go", keep: "if !step.Repeatable() || offered ||", remove: "if offered ||",
+		pkg: "test/cluster", test: "TestOnlyRepeatableStepsRunAhead",
+	},
+	{
 		name: "secrets", holds: "no secret of a step is recorded",
 		file: "flow/engine/perform.go", keep: "hidden.report(&r, &l.options.Limits)", remove: "_ = hidden",
 		pkg: "flow/engine", test: "TestSecretsAreNeverRecorded",

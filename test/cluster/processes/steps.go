@@ -3,6 +3,7 @@
 package processes
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,28 +27,41 @@ type Steps struct {
 	read int64 // how much of the ledger's file was gathered
 }
 
-// handler writes a line when it begins and one when it ends, takes up to a
-// second, and fails for good where it is the doomed one and no revert. One run in
-// eight fails and is tried again. The run's name is the step's result.
+// handler writes a line when it begins and one when it ends, and fails for good where it is
+// a doomed one and no revert. A step that may be tried again takes up to a second, and one run
+// of it in eight fails. The others are quicker. The result has the run's name, and picks a side.
 const handler = `#!/bin/sh
+read -r input
 read run </proc/sys/kernel/random/uuid
-say() { echo "$(date +%%s) $CONDUCTORD_FLOW $CONDUCTORD_STEP $CONDUCTORD_ACTION $CONDUCTORD_ATTEMPT $CONDUCTORD_KEY $CONDUCTORD_TOKEN $run $1" >> %[1]s; }
+name=${CONDUCTORD_HANDLER##*/}
+say() { echo "$(date +%%s) $CONDUCTORD_FLOW $CONDUCTORD_STEP $CONDUCTORD_ACTION $CONDUCTORD_ATTEMPT $CONDUCTORD_KEY $CONDUCTORD_TOKEN $run $1 ${name%%%%-doomed} $input" >> %[1]s; }
 say begun
-sleep 0.$(($$ %% 10))
-case $CONDUCTORD_HANDLER-$CONDUCTORD_ACTION-$run in
-*/doomed-execute-*) say failed; exit 65 ;;
-*-[07]???????-????-????-????-????????????) say failed; exit 75 ;;
+case $name in
+retried*) sleep 0.$(($$ %% 10)) ;;
+*) sleep 0.0$(($$ %% 10)) ;;
+esac
+case $name-$CONDUCTORD_ACTION-$run in
+*-doomed-execute-*) say failed; exit 65 ;;
+retried-*-[07]???????-????-????-????-????????????) say failed; exit 75 ;;
 esac
 say done
-echo "{\"run\": \"$run\"}"
+case $run in
+[0-7]*) echo "{\"run\": \"$run\", \"pick\": \"left\"}" ;;
+*) echo "{\"run\": \"$run\", \"pick\": \"right\"}" ;;
+esac
 `
+
+// doomed is the end of the names of handlers that always fail.
+const doomed = "-doomed"
 
 // NewSteps installs the executables below a directory.
 func NewSteps(dir string) (*Steps, error) {
 	s := &Steps{dir: dir}
 	err := os.MkdirAll(s.Handlers(), 0o755)
-	for _, name := range []string{"sound", "doomed"} {
-		err = errors.Join(err, os.WriteFile(filepath.Join(s.Handlers(), name), fmt.Appendf(nil, handler, s.file()), 0o755))
+	for _, kind := range []cluster.StepKind{cluster.RetriedStep, cluster.RepeatableStep, cluster.OnceStep} {
+		for _, end := range []string{"", doomed} {
+			err = errors.Join(err, os.WriteFile(filepath.Join(s.Handlers(), string(kind)+end), fmt.Appendf(nil, handler, s.file()), 0o755))
+		}
 	}
 	return s, err
 }
@@ -57,18 +71,35 @@ func (s *Steps) Handlers() string { return filepath.Join(s.dir, "handlers") }
 
 func (s *Steps) file() string { return filepath.Join(s.dir, "ledger") }
 
-// Posting draws a job with a flow of such steps. One in three is undone.
+// Posting draws a job with a flow of such steps.
 func (s *Steps) Posting(draw *rand.Rand) (jobs.Posting, error) {
-	steps, doomed := 1+draw.IntN(4), draw.IntN(3) == 0
-	pattern := []string{"linear", "unordered"}[draw.IntN(2)]
+	drawn := cluster.DrawFlow(draw)
 	var text strings.Builder
-	fmt.Fprintf(&text, "name = \"executables\"\npattern = %q\n", pattern)
-	for i := range steps {
-		handler := "sound"
-		if doomed && i == steps-1 {
-			handler = "doomed"
+	fmt.Fprintf(&text, "name = \"executables\"\npattern = %q\n", drawn.Pattern)
+	for _, step := range drawn.Steps {
+		handler := string(step.Kind)
+		if step.Doomed {
+			handler += doomed
 		}
-		fmt.Fprintf(&text, "[[steps]]\nname = \"step%d\"\nhandler = %q\nrevert = %q\nretry = {attempts = 50, delay = \"200ms\", max_delay = \"2s\"}\n", i+1, handler, handler)
+		needs, err := json.Marshal(step.Needs)
+		if err != nil {
+			return jobs.Posting{}, err
+		}
+		fmt.Fprintf(&text, "[[steps]]\nname = %q\nhandler = %q\nprovides = %[1]q\n", step.Name, handler)
+		if len(step.Needs) > 0 {
+			fmt.Fprintf(&text, "requires = %s\n", needs)
+		}
+		if step.Sided() {
+			fmt.Fprintf(&text, "when = {step = %q, field = \"pick\", is = \"equals\", value = %q, depth = \"atom\"}\n", step.Needs[0], step.Name)
+		}
+		switch step.Kind {
+		case cluster.RepeatableStep:
+			text.WriteString("repeatable = true\n")
+		case cluster.OnceStep:
+			fmt.Fprintf(&text, "revert = %q\nat_most_once = true\n", handler)
+		default:
+			fmt.Fprintf(&text, "revert = %q\nretry = {attempts = 50, delay = \"200ms\", max_delay = \"2s\"}\n", handler)
+		}
 	}
 	document, err := spec.Parse([]byte(text.String()), "executables.toml")
 	if err != nil {
@@ -113,19 +144,23 @@ func (s *Steps) Gather(ledger *cluster.Ledger) error {
 }
 
 func readLine(line string) (e cluster.Entry, err error) {
-	words := strings.Fields(line)
-	const all = 9
+	const all = 11 // the last one may have spaces
+	words := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", all)
 	if len(words) != all {
 		return e, fmt.Errorf("%d words and not %d", len(words), all)
 	}
 	seconds, err := strconv.ParseInt(words[0], 10, 64)
 	e = cluster.Entry{
 		At: time.Unix(seconds, 0), Place: "an executable", Step: words[2], Action: logbook.Action(words[3]),
-		Key: words[5], Run: words[7], Event: cluster.Event(words[8]),
+		Key: words[5], Run: words[7], Event: cluster.Event(words[8]), Kind: cluster.StepKind(words[9]),
 	}
-	var failed [3]error
+	var arguments logbook.Values
+	var failed [4]error
 	e.Flow, failed[0] = logbook.ParseFlowID(words[1])
 	e.Attempt, failed[1] = strconv.Atoi(words[4])
 	e.Token, failed[2] = logbook.ParseToken(words[6])
-	return e, errors.Join(err, failed[0], failed[1], failed[2])
+	failed[3] = json.Unmarshal([]byte(words[10]), &arguments)
+	delete(arguments, "$result") // of a revert
+	e.Inputs = cluster.InputsOf(arguments)
+	return e, errors.Join(err, failed[0], failed[1], failed[2], failed[3])
 }
