@@ -33,7 +33,7 @@ func TestOnlyRepeatableStepsRunAhead(t *testing.T) {
 		}
 		runner := &cluster.Runner{
 			Cluster: three, Plan: plan, Command: "go test ./test/cluster -run TestOnlyRepeatableStepsRunAhead",
-			Workers: 1, Think: 10 * second, FlowEvery: 300 * time.Millisecond, Work: second,
+			Workers: 1, Think: 10 * second, FlowEvery: 150 * time.Millisecond, Work: 3 * second,
 		}
 		if err := runner.Run(t.Context(), func(round int) bool { return round == 0 }); err != nil {
 			t.Error(err)
@@ -41,7 +41,7 @@ func TestOnlyRepeatableStepsRunAhead(t *testing.T) {
 		if err := three.Close(); err != nil {
 			t.Error(err)
 		}
-		if counted := runner.Report.Repeatable; !t.Failed() && (counted.Ahead == 0 || counted.Other == 0) {
+		if counted := runner.Report.Repeatable; !t.Failed() && (counted.Ahead == 0 || counted.OtherInputs == 0) {
 			t.Errorf("nothing ran ahead of what was lost: %v", counted)
 		}
 		t.Log(runner.Report.Flows, "flows,", runner.Report.Repeatable)

@@ -9,33 +9,33 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Executions counts the executions of repeatable steps, and what they alone may do.
+// Executions counts the executions of repeatable steps, and those that no other step may have.
 type Executions struct {
-	Begun int
-	Ahead int // began before what led to them was durable; counted where the runner's conductors run them
-	Again int // a step was executed once more
-	Other int // took a result that the record does not have: a crash has lost it
-	Apart int // of a step that the record leaves out: a crash has lost what picked it
+	Begun       int
+	Ahead       int // began before what led to them was durable; only the harness's conductors know
+	Again       int // of a step that had begun before
+	OtherInputs int // took a result that a crash has lost
+	LeftOut     int // the record says that the step never ran
 }
 
 // String tells them in one line.
 func (e Executions) String() string {
-	return fmt.Sprintf("%d executions of repeatable steps: %d ran ahead (of the harness's own conductors), %d were made again, %d had inputs that the record does not have, %d were of steps that the record leaves out",
-		e.Begun, e.Ahead, e.Again, e.Other, e.Apart)
+	return fmt.Sprintf("repeatable steps: %d executions, %d of them ahead of the record (counted in the harness's own conductors), %d again, %d with inputs that were lost, %d left out of the record",
+		e.Begun, e.Ahead, e.Again, e.OtherInputs, e.LeftOut)
 }
 
 func (e *Executions) add(more Executions) {
 	e.Begun += more.Begun
 	e.Ahead += more.Ahead
 	e.Again += more.Again
-	e.Other += more.Other
-	e.Apart += more.Apart
+	e.OtherInputs += more.OtherInputs
+	e.LeftOut += more.LeftOut
 }
 
 // checkExecutions checks that no step began before what led to it was durable, unless it is
-// repeatable: the record must have its attempt and the results that it took. It holds for all
-// results that are recorded that the runs whose results they were made of are recorded too.
-// These flows never begin anew, so each step has one result at most.
+// repeatable: the record must have its attempt and the results that it took. For every step, a
+// recorded result must be made of recorded results. These flows never begin anew, so each step
+// has one result at most.
 func checkExecutions(entries []Entry, detail *logbook.FlowDetail, fault func(string, ...any)) (counted Executions) {
 	results, states := map[string]Result{}, map[string]logbook.AtomState{}
 	for i := range detail.Atoms {
@@ -51,7 +51,7 @@ func checkExecutions(entries []Entry, detail *logbook.FlowDetail, fault func(str
 		var lost []string
 		for _, step := range slices.Sorted(maps.Keys(entry.Inputs)) {
 			if results[step].Run != entry.Inputs[step] {
-				lost = append(lost, fmt.Sprintf("run %s of step %s, of which the record has run %q", entry.Inputs[step], step, results[step].Run))
+				lost = append(lost, fmt.Sprintf("run %s of step %s, where the record has run %q", entry.Inputs[step], step, results[step].Run))
 			}
 			if side := entry.Step; recorded && (side == Left || side == Right) && results[step].Pick != side {
 				fault("step %s has a result, and the record has picked %q: %s", side, results[step].Pick, entry)
@@ -92,10 +92,10 @@ func (e *Executions) note(entry *Entry, begun map[string]int, lost bool, state l
 		e.Ahead++
 	}
 	if lost {
-		e.Other++
+		e.OtherInputs++
 	}
 	if state == logbook.AtomIgnored || state == "" || state == logbook.AtomPending {
-		e.Apart++
+		e.LeftOut++
 	}
 }
 

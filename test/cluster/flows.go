@@ -168,7 +168,7 @@ func (r *ledgerReverter) Revert(ctx context.Context, call *flow.Call) error {
 }
 
 // run is one execution or one revert. One that may be tried again takes a while, and fails now
-// and then. The others are quick, so that many of them run before anything is recorded.
+// and then. The others are quick: then several of them run before anything is recorded.
 func (c *Conductor) run(ctx context.Context, call *flow.Call, step *DrawnStep) (Result, error) {
 	number := c.runs.Add(1)
 	result := Result{Run: fmt.Sprintf("%s/%d", c.place, number), Pick: []string{Left, Right}[number%2]}
@@ -184,12 +184,13 @@ func (c *Conductor) run(ctx context.Context, call *flow.Call, step *DrawnStep) (
 	}
 	chance := fnv.New32()
 	_, _ = fmt.Fprintf(chance, "%s %d", call.Key(), call.Attempt)
-	sum, longest := chance.Sum32(), c.work
+	sum := chance.Sum32()
+	takes := time.Duration(sum) % c.work
 	if step.Kind != RetriedStep {
 		const quick = 50
-		longest = max(1, c.work/quick*time.Duration(sum/7%2))
+		takes = takes / quick * time.Duration(sum>>16%2) // none in half of the steps
 	}
-	rest(ctx, time.Duration(sum)%longest)
+	rest(ctx, takes)
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}
@@ -207,7 +208,7 @@ func (c *Conductor) run(ctx context.Context, call *flow.Call, step *DrawnStep) (
 }
 
 // startedEarly reports whether the engine started the caller's goroutine without waiting for
-// the record. Nothing else tells: a step that ran ahead has no trace in the record.
+// the record. The record does not show it, so the stack must.
 func startedEarly() bool {
 	stack := make([]byte, 16<<10)
 	stack = stack[:runtime.Stack(stack, false)]
