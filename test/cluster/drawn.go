@@ -10,7 +10,8 @@ import (
 // StepKind is how often a step may be executed.
 type StepKind string
 
-// The kinds. A step that is RepeatableStep has no revert; the others have one.
+// The kinds. Only a RetriedStep has a revert. A step that runs at most once has one attempt at
+// its revert too, and on a full disk that fails: then the flow ends in failure, as it must.
 const (
 	RetriedStep    StepKind = "retried"    // tried again after it failed
 	RepeatableStep StepKind = "repeatable" // see flow.Repeatable

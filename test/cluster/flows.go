@@ -127,16 +127,17 @@ func (c *Conductor) build(drawn DrawnFlow) (*flow.Flow, error) {
 	for _, step := range drawn.Steps {
 		options := []flow.StepOption{flow.Provides(step.Name), flow.Requires(step.Needs...)}
 		task := &ledgerTask{c, step}
-		var undoable flow.Task = &ledgerReverter{task}
+		var work flow.Task = task
 		switch step.Kind {
 		case RepeatableStep:
-			options, undoable = append(options, flow.Repeatable()), task
+			options = append(options, flow.Repeatable())
 		case OnceStep:
 			options = append(options, flow.AtMostOnce())
 		default:
+			work = &ledgerReverter{task}
 			options = append(options, flow.Retry(flow.Backoff{Attempts: 50, Delay: 200 * time.Millisecond, MaxDelay: 2 * time.Second}))
 		}
-		built.Add(flow.NewStep(step.Name, undoable, options...))
+		built.Add(flow.NewStep(step.Name, work, options...))
 		if step.Sided() {
 			built.Link(step.Needs[0], step.Name, flow.Reaching(flow.DepthAtom), flow.Decide("picks "+step.Name, func(results logbook.Values) (bool, error) {
 				var result Result

@@ -157,15 +157,12 @@ func (l *Ledger) Check(detail logbook.FlowDetail) (Executions, error) {
 	}
 	counted := checkExecutions(entries, &detail, fault)
 	for name, entry := range last {
-		if entry.Kind == RepeatableStep {
-			continue
-		}
 		undone := entry.Action == logbook.ActionRevert && entry.Event == EventDone
 		done := entry.Action == logbook.ActionExecute && entry.Event == EventDone
 		switch {
-		case detail.State == logbook.FlowReverted && !undone:
+		case detail.State == logbook.FlowReverted && !undone && entry.Kind == RetriedStep:
 			fault("the flow has reverted, and step %s is not undone", name)
-		case detail.State == logbook.FlowSuccess && !done:
+		case detail.State == logbook.FlowSuccess && !done && entry.Kind != RepeatableStep:
 			fault("the flow has succeeded, and step %s is not done", name)
 		}
 	}

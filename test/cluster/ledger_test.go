@@ -14,7 +14,7 @@ func TestLedgersCanDisagree(t *testing.T) {
 	id, old, current := logbook.NewFlowID(), logbook.Token{Generation: 1, Index: 1}, logbook.Token{Generation: 1, Index: 2}
 	entry := func(action logbook.Action, run string, token logbook.Token, event Event) Entry {
 		number := map[logbook.Token]int{old: 1, current: 2}[token]
-		return Entry{Flow: id, Step: "a", Action: action, Attempt: number, Key: "a/" + string(action), Token: token, Run: run, Event: event}
+		return Entry{Flow: id, Step: "a", Action: action, Attempt: number, Key: "a/" + string(action), Token: token, Run: run, Kind: RetriedStep, Event: event}
 	}
 	begun := func(run string, token logbook.Token) Entry {
 		return entry(logbook.ActionExecute, run, token, EventBegun)

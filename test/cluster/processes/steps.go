@@ -96,7 +96,7 @@ func (s *Steps) Posting(draw *rand.Rand) (jobs.Posting, error) {
 		case cluster.RepeatableStep:
 			text.WriteString("repeatable = true\n")
 		case cluster.OnceStep:
-			fmt.Fprintf(&text, "revert = %q\nat_most_once = true\n", handler)
+			text.WriteString("at_most_once = true\n")
 		default:
 			fmt.Fprintf(&text, "revert = %q\nretry = {attempts = 50, delay = \"200ms\", max_delay = \"2s\"}\n", handler)
 		}
