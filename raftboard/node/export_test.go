@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -462,4 +463,17 @@ func GuardWith(t testing.TB, known access.Principal) func(http.Header) (name str
 		}
 		return who.name, nil
 	}
+}
+
+// SealIdentity is an identity that was changed, with its checksum.
+func SealIdentity(data []byte) ([]byte, error) {
+	var stored storedIdentity
+	if err := json.Unmarshal(data, &stored); err != nil {
+		return nil, err
+	}
+	var err error
+	if stored.Checksum, err = stored.identity.checksum(); err != nil {
+		return nil, err
+	}
+	return json.Marshal(stored)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"maps"
 	"os"
@@ -54,10 +55,23 @@ type identity struct {
 	// has caught up.
 	Joining *joining `json:"joining,omitempty"`
 	// LogStore is where log, term and votes are. To write it is to change over
-	// from one store to another. Empty: bolt, which was the only one once.
-	LogStore logstore.Kind `json:"log_store,omitempty"`
+	// from one store to another.
+	LogStore logstore.Kind `json:"log_store"`
 	// Peers are the instances of the other nodes, as first met.
 	Peers map[raft.ServerID]uuid.UUID `json:"peers"`
+}
+
+// storedIdentity is the file. A damaged one could still be read, and an id of a peer that has
+// changed would keep the two nodes apart for ever.
+type storedIdentity struct {
+	identity
+	Checksum string `json:"checksum"` // of all other fields
+}
+
+// checksum is the CRC-32 of the identity as JSON, which has one form.
+func (i *identity) checksum() (string, error) {
+	data, err := json.Marshal(i)
+	return fmt.Sprintf("%08x", crc32.ChecksumIEEE(data)), err
 }
 
 // joining is what is left to do for a node that joins a cluster.
@@ -118,13 +132,16 @@ func readIdentity(dataDir string) (*identityStore, error) {
 	if err != nil {
 		return store, fmt.Errorf("cannot read the node's identity: %w", err)
 	}
-	if err := json.Unmarshal(data, &store.id); err != nil {
+	var stored storedIdentity
+	if err := json.Unmarshal(data, &stored); err != nil {
 		return store, fmt.Errorf("cannot read the node's identity in %s: %w", store.path, err)
 	}
-	if store.id.LogStore == "" {
-		store.id.LogStore = logstore.Bolt
+	store.id = stored.identity
+	sum, err := store.id.checksum()
+	if err == nil && sum != stored.Checksum {
+		err = fmt.Errorf("%s is damaged, or was changed by hand: it says checksum %.64q, and its fields have %q", store.path, stored.Checksum, sum)
 	}
-	return store, store.complete()
+	return store, errors.Join(err, store.complete())
 }
 
 // MakeDataDir makes the data directory of a node, for a first start that is yet to come:
@@ -304,7 +321,11 @@ func (s *identityStore) meet(peer raft.ServerID, instance uuid.UUID) error {
 // saveLocked replaces the file in one step: after a crash it is the old or the
 // new one.
 func (s *identityStore) saveLocked() error {
-	data, err := json.MarshalIndent(s.id, "", "  ")
+	sum, err := s.id.checksum()
+	if err != nil {
+		return fmt.Errorf("cannot encode the node's identity: %w", err)
+	}
+	data, err := json.MarshalIndent(storedIdentity{s.id, sum}, "", "  ")
 	if err != nil {
 		return fmt.Errorf("cannot encode the node's identity: %w", err)
 	}

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -117,8 +118,21 @@ func TestDataDirectoryIsRefused(t *testing.T) {
 			if data, err = json.Marshal(identity); err != nil {
 				t.Fatal(err)
 			}
+			if data, err = node.SealIdentity(data); err != nil {
+				t.Fatal(err)
+			}
 			write("node.json", string(data))(t, o)
 		}
+	}
+	damaged := func(t *testing.T, o *node.Options) {
+		path := filepath.Join(o.DataDir, "node.json")
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		digit := bytes.Index(data, []byte(`"instance": "`)) + len(`"instance": "`)
+		data[digit] = '0' + (data[digit]+1)%8 // another digit
+		write("node.json", string(data))(t, o)
 	}
 	empty := func(t *testing.T, o *node.Options) {
 		if err := errors.Join(os.RemoveAll(o.DataDir), os.Mkdir(o.DataDir, 0o700)); err != nil {
@@ -140,13 +154,14 @@ func TestDataDirectoryIsRefused(t *testing.T) {
 		{"of another node", []func(*testing.T, *node.Options){edit("name", "n7")}, `data directory of node "n7"`},
 		{"of another cluster", []func(*testing.T, *node.Options){edit("cluster", "other")}, `belongs to cluster "other"`},
 		{"garbage for an identity", []func(*testing.T, *node.Options){write("node.json", "{")}, "cannot read the node's identity"},
+		{"one digit of its identity damaged", []func(*testing.T, *node.Options){damaged}, "is damaged"},
 		{"no incarnation", []func(*testing.T, *node.Options){edit("incarnation", "")}, "not complete"},
 		{"no generation", []func(*testing.T, *node.Options){edit("generation", 0)}, "not complete"},
 		{"no instance", []func(*testing.T, *node.Options){edit("instance", "00000000-0000-0000-0000-000000000000")}, "not complete"},
 		{"without its log", []func(*testing.T, *node.Options){remove("raft.db")}, "has lost its raft log"},
 		{"without its log in raft-wal", []func(*testing.T, *node.Options){overWAL, remove("raft-wal")}, "has lost its raft log"},
 		{"with another log store", []func(*testing.T, *node.Options){func(_ *testing.T, o *node.Options) { o.LogStore = logstore.WAL }}, "conductord log-store convert --to wal"},
-		{"of the time of one log store", []func(*testing.T, *node.Options){edit("log_store", "")}, ""},
+		{"of no log store", []func(*testing.T, *node.Options){edit("log_store", "")}, "which this program does not know"},
 		{"of a time of more log stores", []func(*testing.T, *node.Options){edit("log_store", "paper")}, "which this program does not know"},
 		{"with the rest of a conversion", []func(*testing.T, *node.Options){write("raft-wal.new", "half")}, ""},
 	} {
