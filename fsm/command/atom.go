@@ -144,7 +144,7 @@ func (r *reader) progress(message *v1.Progress) *logbook.Progress {
 	}
 }
 
-// attemptsInto uses the given messages as far as they go.
+// attemptsInto fills the given messages first, and adds what is missing.
 func attemptsInto(messages []*v1.Attempt, attempts []logbook.Attempt) []*v1.Attempt {
 	messages = messages[:min(len(messages), len(attempts))]
 	for i := range attempts {
