@@ -93,7 +93,7 @@ func TestWorkIsSummedUp(t *testing.T) {
 			t.Errorf("%s: %v, want %v", row.what, row.got, row.want)
 		}
 	}
-	if want := []verdict{{Goal: "ratio ≥ 0.6", Value: 0.375, Met: false}}; !slices.Equal(w.Goals, want) {
+	if want := []verdict{{Goal: "ratio ≥ 0.7", Value: 0.375, Met: false}}; !slices.Equal(w.Goals, want) {
 		t.Errorf("the goals are %v, want %v", w.Goals, want)
 	}
 	none := reportOf(t, "post-64", floorSide)
