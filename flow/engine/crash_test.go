@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -226,6 +227,10 @@ func (w *world) drawRetry(rt *rapid.T, name string) (under func(*flow.Flow) *flo
 	return func(f *flow.Flow) *flow.Flow { return f.WithRetry(r) }, func() { w.values = w.values[:len(w.values)-1] }
 }
 
+// always is how many attempts fail of a step that never succeeds. Where each owner undoes the
+// last steps, and dies, the attempts of one step are hundreds.
+const always = math.MaxInt
+
 func (w *world) drawStep(rt *rapid.T) *flow.Step {
 	w.count++
 	task := &drawnTask{world: w, name: fmt.Sprintf("s%d", w.count)}
@@ -254,11 +259,11 @@ func (w *world) drawStep(rt *rapid.T) *flow.Step {
 	}
 	task.undoAsks = rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(rt, "undo asks")
 	task.length = rapid.IntRange(0, 3).Draw(rt, "length")
-	task.fail = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, 99}).Draw(rt, "fail")
+	task.fail = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, always}).Draw(rt, "fail")
 	if task.repeatable && task.fail > 0 {
-		task.fail = 99 // or an execution after a crash would succeed
+		task.fail = always // or an execution after a crash would succeed
 	}
-	task.undoFail = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, 99}).Draw(rt, "undo fail")
+	task.undoFail = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2, always}).Draw(rt, "undo fail")
 	w.fails = w.fails || task.fail >= attempts
 	options = append(options, flow.Provides("r"+task.name), flow.Requires("input"),
 		flow.Retry(flow.Backoff{Attempts: attempts, Delay: time.Duration(rapid.IntRange(0, 1).Draw(rt, "delay")) * time.Microsecond}))
