@@ -73,6 +73,8 @@ const (
 	// all of its workers, which few flows do for long. With more jobs it is their half: a step
 	// that waits for a free worker has its mark and its end recorded apart.
 	DefaultSteps = 64
+	// maxDefaultSteps is the most that conductor.steps of a daemon can be set to.
+	maxDefaultSteps = 4_096
 	// DefaultGrace leaves half of the promised second for the writes that
 	// hand the jobs over.
 	DefaultGrace           = 500 * time.Millisecond
@@ -105,7 +107,7 @@ type Options struct {
 	MaxJobs int
 	Workers int // steps of one job at once; 0: the engine's default
 	// Steps of all jobs at once, without those of step workers: the jobs take turns. 0:
-	// half of MaxJobs times Workers, and at least DefaultSteps.
+	// half of MaxJobs times Workers, at least DefaultSteps and at most 4,096.
 	Steps int
 
 	// MaxDispatches is how many jobs one Run takes, however many at once. Then it
@@ -183,7 +185,7 @@ func (o Options) withDefaults() Options {
 	plain := logbook.PlainLimits(o.Client, o.Limits)
 	o.Limits, o.encrypts = plain, plain != o.Limits
 	setDefault(&o.MaxJobs, DefaultMaxJobs)
-	setDefault(&o.Steps, max(DefaultSteps, o.MaxJobs*cmp.Or(o.Workers, engine.DefaultWorkers)/2))
+	setDefault(&o.Steps, min(max(DefaultSteps, o.MaxJobs*cmp.Or(o.Workers, engine.DefaultWorkers)/2), maxDefaultSteps))
 	setDefault(&o.MaxIdle, DefaultMaxIdle)
 	setDefault(&o.MaxTries, DefaultMaxTries)
 	setDefault(&o.TTL, jobs.DefaultTTL)

@@ -392,7 +392,7 @@ func TestStepsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, _ := funcs(openCluster(t), "print", func(context.Context, jobs.Job) error { return nil })
 		for _, row := range []struct{ jobs, workers, steps, want int }{
-			{0, 0, 0, conductor.DefaultSteps}, {1, 0, 0, 64}, {16, 8, 0, 64}, {64, 0, 0, 512}, {256, 8, 0, 1024}, {256, 0, 3, 3},
+			{0, 0, 0, conductor.DefaultSteps}, {1, 0, 0, 64}, {16, 8, 0, 64}, {64, 0, 0, 512}, {256, 8, 0, 1024}, {256, 1024, 0, 4096}, {256, 0, 3, 3},
 		} {
 			o.MaxJobs, o.Workers, o.Steps = row.jobs, row.workers, row.steps
 			c, err := conductor.New(o)

@@ -215,7 +215,7 @@ func conductorSettings() []setting {
 		{key: "conductor.workers", target: func(c *Config) any { return &c.Conductor.Workers }, low: 1, high: 1024,
 			doc: "How many steps of one job it runs at once"},
 		{key: "conductor.steps", target: func(c *Config) any { return &c.Conductor.Steps }, low: 0, high: 4096,
-			doc: "How many steps of all jobs it runs at once, without those of step workers; the jobs take turns; 0: half of max_jobs times workers, and at least 64"},
+			doc: "How many steps of all jobs it runs at once, without those of step workers; the jobs take turns; 0: half of max_jobs times workers, from 64 to 4096"},
 		{key: "conductor.max_dispatches", target: func(c *Config) any { return &c.Conductor.MaxDispatches }, low: 0, high: 1_000_000_000,
 			doc: "After taking so many jobs, the conductor finishes them, and the node hands over and ends with exit code 0; 0: never"},
 		{key: "conductor.max_duration", target: func(c *Config) any { return &c.Conductor.MaxDuration }, low: 0, high: 365 * 24 * hour,
