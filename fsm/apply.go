@@ -50,28 +50,26 @@ func (m *Machine) Apply(entries []Entry) ([][]*v1.Result, error) {
 }
 
 // begin begins a transaction on a database.
-func (m *Machine) begin(on *tables.DB, from ledger) (*txn, error) {
+func (m *Machine) begin(on *tables.DB, from ledger, known caches) (*txn, error) {
 	writer, err := on.Begin()
 	if err != nil {
 		return nil, fmt.Errorf("cannot begin a transaction: %w", err)
 	}
 	return &txn{
-		view: view{reader: &writer.Reader, heads: make(heads), known: make(knownJobs), flows: make(knownFlows)}, writer: writer, ledger: from,
+		view: view{reader: &writer.Reader, caches: known}, writer: writer, ledger: from,
 		eventsKept: uint64(m.options.EventsKept), queues: make(map[Queue]bool), memory: &m.memory, messages: &m.messages,
-		counterCache: newCounterCache(), claimants: make(claimants), quotas: new(quotas),
 	}, nil
 }
 
 // applyBatch runs the transaction. The changes are nil if there are none.
 func (m *Machine) applyBatch(entries []Entry) (results [][]*v1.Result, changes *Changes, err error) {
 	defer caught(&err)
-	t, err := m.begin(m.database, m.status.Load().ledger)
+	t, err := m.begin(m.database, m.status.Load().ledger, m.caches) // if the batch fails, nothing reads the caches any more
 	if err != nil {
 		return nil, nil, err
 	}
 	defer t.writer.Rollback() //nolint:errcheck // after the commit it does nothing, before it there is nothing to lose
 	defer m.memory.again()
-	t.counterCache, t.heads, t.known, t.flows, t.claimants, t.quotas = m.counterCache, m.heads, m.known, m.flows, m.claimants, m.quotas // if the batch fails nobody looks at them any more
 	results = make([][]*v1.Result, len(entries))
 	for i := range entries {
 		if results[i], err = t.entry(&entries[i]); err != nil {

@@ -77,7 +77,7 @@ func Verify(m *Machine) error {
 		if err != nil {
 			return err
 		}
-		quotas := &txn{view: *v, quotas: new(quotas)}
+		quotas := &txn{view: view{reader: v.reader, caches: newCaches()}}
 		seen := &census{view: v, quotas: quotas.knownQuotas(), rows: make(map[table]uint64), books: make(map[logbook.BookID]uint64), counterCache: make(map[string]*counters), parked: make(map[string]uint64), built: make(map[command.DefinitionID]uint64), indexed: make(map[table]uint64)}
 		for t := range tableNames {
 			var err error
@@ -103,7 +103,7 @@ func (m *Machine) remembers(v *view) error {
 		}
 	}
 	if m.quotas.read {
-		stored := (&txn{view: *v, quotas: new(quotas)}).knownQuotas()
+		stored := (&txn{view: view{reader: v.reader, caches: newCaches()}}).knownQuotas()
 		if !reflect.DeepEqual(stored.ofPrincipal, m.quotas.ofPrincipal) || !reflect.DeepEqual(stored.ofBoards, m.quotas.ofBoards) {
 			return fmt.Errorf("the quotas are %+v, and they are remembered as %+v", stored, m.quotas)
 		}
@@ -642,7 +642,7 @@ func EachEvent(key, row []byte, each func(jobs.Position, []byte) bool) (all bool
 // Damage replaces the value of a row, by its name as Rows has it.
 func Damage(m *Machine, row string, value []byte) error {
 	name, key, _ := strings.Cut(row, "/")
-	t, err := m.begin(m.database, m.status.Load().ledger)
+	t, err := m.begin(m.database, m.status.Load().ledger, newCaches())
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@
 //     for the leader's commands; schedule_verbs.go, slot.go;
 //   - the machine: apply.go (a batch of entries), verbs.go (how each command is applied),
 //     read.go, snapshot.go, digest.go;
-//   - the transaction below: keys.go (all tables and keys), tx.go, view.go, job_record.go, flow_record.go, ledger.go,
+//   - the transaction below: keys.go (all tables and keys), tx.go, view.go, caches.go, job_record.go, flow_record.go, ledger.go,
 //     counters.go, quota_cache.go, session_claims.go, entry_use.go, event_buffer.go, memory.go.
 package fsm
 
@@ -133,16 +133,11 @@ type Machine struct {
 
 	// applying is held while the state changes, from the first read to the call of
 	// Changed, so that changes are reported in order.
-	applying     sync.Mutex
-	broken       error         // set by Apply when it cannot go on; read by Apply
-	memory       memory        // for the values of the present batch
-	messages     messages      // the same
-	counterCache *counterCache // as the present state has them; see counterCache
-	heads        heads         // the same
-	known        knownJobs     // the same
-	flows        knownFlows    // the same
-	claimants    claimants
-	quotas       *quotas
+	applying sync.Mutex
+	broken   error    // set by Apply when it cannot go on; read by Apply
+	memory   memory   // for the values of the present batch
+	messages messages // the same
+	caches            // of the present state
 
 	own ownEndings
 
@@ -177,7 +172,7 @@ func Open(options Options) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{options: options, database: opened, advance: make(chan struct{}), counterCache: newCounterCache(), heads: make(heads), known: make(knownJobs), flows: make(knownFlows), claimants: make(claimants), quotas: new(quotas)}
+	m := &Machine{options: options, database: opened, advance: make(chan struct{}), caches: newCaches()}
 	if err := m.initialise(); err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}
@@ -187,7 +182,7 @@ func Open(options Options) (*Machine, error) {
 // initialise writes the first ledger into an empty database.
 func (m *Machine) initialise() (err error) {
 	defer caught(&err)
-	t, err := m.begin(m.database, ledger{Schema: schemaVersion, Version: firstVersion, Generation: m.options.Generation})
+	t, err := m.begin(m.database, ledger{Schema: schemaVersion, Version: firstVersion, Generation: m.options.Generation}, m.caches)
 	if err != nil {
 		return err
 	}

@@ -150,7 +150,7 @@ func (m *Machine) Restore(r io.Reader) error {
 	m.database = restored
 	m.mu.Unlock()
 	m.status.Store(after)
-	m.counterCache, m.heads, m.known, m.flows, m.claimants, m.quotas = newCounterCache(), make(heads), make(knownJobs), make(knownFlows), make(claimants), new(quotas)
+	m.caches = newCaches()
 	if err := old.Close(); err != nil {
 		m.options.Logger.Warn("the state before the restoration could not be closed", "error", err)
 	}
@@ -305,7 +305,7 @@ func asBad(err error) error {
 // the higher one: after a recovery, tokens must not be handed out again.
 func (m *Machine) adopt(restored *tables.DB, header snapshotHeader) (after *status, err error) {
 	defer caught(&err)
-	t, err := m.begin(restored, ledger{})
+	t, err := m.begin(restored, ledger{}, newCaches())
 	if err != nil {
 		return nil, err
 	}

@@ -68,13 +68,10 @@ type txn struct {
 
 	by string // the principal of the present command; empty: the leader, or a cluster without access control
 
-	changes      Changes
-	queues       map[Queue]bool // those in changes.Claimable
-	counterCache *counterCache
-	claimants    claimants
-	quotas       *quotas
-	own          []jobs.Position // see ownEndings
-	vacated      []schedules.ID  // whose last unfinished job the present command has finished
+	changes Changes
+	queues  map[Queue]bool  // those in changes.Claimable
+	own     []jobs.Position // see ownEndings
+	vacated []schedules.ID  // whose last unfinished job the present command has finished
 
 	writes int // so far
 	begun  int // writes before the present entry

@@ -14,9 +14,7 @@ import (
 // view is the tables in one state, to be read.
 type view struct {
 	reader *tables.Reader
-	heads  heads // nil where nobody keeps them
-	known  knownJobs
-	flows  knownFlows
+	caches
 }
 
 // get reads a value; nil if there is none. It is good until the end of the
