@@ -3,7 +3,6 @@ package fsm
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -50,18 +49,11 @@ func (v *view) paused(name string) bool {
 	return board.Pause != nil
 }
 
-func (v *view) boardCount() uint64 {
-	if value := v.get(tableBoardCount, boardCountKey); len(value) == sequenceSize {
-		return binary.BigEndian.Uint64(value)
-	}
-	return 0
-}
-
 // saveBoard writes a board, and counts one that was not there.
 func (t *txn) saveBoard(board *jobs.BoardStatus) {
 	if t.get(tableBoard, []byte(board.Name)) == nil {
 		board.CreatedAt = t.now
-		t.put(tableBoardCount, boardCountKey, sequenceKey(t.boardCount()+1))
+		t.addCount(tableBoardCount, boardCountKey, 1)
 	}
 	delete(t.heads, board.Name)
 	head := command.BoardHeadToProto(board)
@@ -79,7 +71,7 @@ func (t *txn) roomForBoard(name string) error {
 	if len(name) > maxKeyName {
 		return &logbook.LimitError{Field: "board", Limit: maxKeyName, Size: int64(len(name)), Unit: "bytes"}
 	}
-	if count := t.boardCount(); count >= jobs.MaxKeptBoards {
+	if count := t.storedCount(tableBoardCount, boardCountKey); count >= jobs.MaxKeptBoards {
 		return &logbook.LimitError{Field: "boards", Limit: jobs.MaxKeptBoards, Size: int64(count) + 1, Unit: "boards"}
 	}
 	return nil
@@ -193,7 +185,7 @@ func (t *txn) deleteBoard(c *v1.BoardCommand) error {
 	}
 	delete(t.heads, board.Name)
 	t.delete(tableBoard, []byte(board.Name))
-	t.put(tableBoardCount, boardCountKey, sequenceKey(t.boardCount()-1))
+	t.addCount(tableBoardCount, boardCountKey, -1)
 	*t.changedCounters(board.Name, countersOfBoard, nil) = counters{changed: true}
 	return nil
 }
@@ -362,7 +354,7 @@ func (v *view) boardNames(after string, limit int) (names []string, more bool) {
 // fillBoard adds what is counted of a board as a whole.
 func (v *view) fillBoard(status *jobs.BoardStatus, now time.Time) {
 	counted := v.counters(countersKey(status.Name, countersOfBoard, nil))
-	status.Jobs, status.Bytes, status.Parked = counted.byState(), counted.bytes, v.parked(status.Name)
+	status.Jobs, status.Bytes, status.Parked = counted.byState(), counted.bytes, v.storedCount(tableParked, []byte(status.Name))
 	status.Posted, status.Finished = counted.posted.spans(now), counted.finished.spans(now)
 	status.OldestClaimable = v.firstWaiting(status.Name, waitsForClaim)
 	status.NextDue = v.firstWaiting(status.Name, waitsForTime)

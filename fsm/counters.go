@@ -146,6 +146,11 @@ func (t *txn) saveCounters() {
 		}
 	}
 	t.counterCache.changed = t.counterCache.changed[:0]
+	for group, by := range t.waiting { // each has a row of its own, so the order does not matter
+		if by != 0 {
+			t.addCount(tableWaiting, group.key(), by)
+		}
+	}
 	if len(t.counterCache.known) > maxKnownCounters {
 		clear(t.counterCache.known)
 	}
@@ -155,42 +160,45 @@ func (t *txn) notePosting(board string) {
 	t.changedCounters(board, countersOfBoard, nil).posted.add(t.now)
 }
 
-// countParked adds to the number of a board's parked jobs.
-func (t *txn) countParked(board string, n uint64) {
-	count := t.parked(board) + n
-	if count == 0 {
-		t.delete(tableParked, []byte(board))
-		return
-	}
-	t.put(tableParked, []byte(board), sequenceKey(count))
-}
-
-// parked is how many jobs of a board are parked.
-func (v *view) parked(board string) uint64 {
-	value := v.get(tableParked, []byte(board))
-	if len(value) != sequenceSize {
+// storedCount is the number in a row that counts something; 0 without a row.
+func (v *view) storedCount(tab table, key []byte) uint64 {
+	value := v.get(tab, key)
+	switch len(value) {
+	case 0:
 		return 0
+	case sequenceSize:
+		return binary.BigEndian.Uint64(value)
 	}
-	return binary.BigEndian.Uint64(value)
+	panic(corrupt("a row of table %s counts in %d bytes", tableNames[tab], len(value)))
 }
 
-// The keys of tableWaiting say by these what a job waits for.
+// addCount changes the number in a row, and returns the new one. No row holds 0.
+func (t *txn) addCount(tab table, key []byte, by int) uint64 {
+	count := t.storedCount(tab, key) + uint64(by) // sums wrap around, so that -1 takes away
+	if count == 0 {
+		t.delete(tab, key)
+	} else {
+		t.put(tab, key, sequenceKey(count))
+	}
+	return count
+}
+
+// waitGroup is the jobs of a board that wait since, or until, the same time. Most were
+// posted in one entry. A row of tableWaiting counts them.
+type waitGroup struct {
+	board string
+	what  byte // waitsForClaim or waitsForTime; 0: the job does not wait
+	at    time.Time
+}
+
 const (
-	waitsForClaim = 'c' // with the time since when
-	waitsForTime  = 'd' // with that time
+	waitsForClaim = 'c' // since a time
+	waitsForTime  = 'd' // until a time
 )
 
-func waitingPrefix(board string, what byte) []byte { return appendWaitingPrefix(nil, board, what) }
+func (g *waitGroup) key() []byte { return appendTime(waitingPrefix(g.board, g.what), g.at) }
 
-func appendWaitingPrefix(key []byte, board string, what byte) []byte {
-	return append(appendName(key, board), what)
-}
-
-// waitingKey is the place of a job among those of its board that wait so.
-func waitingKey(m *memory, board string, what byte, at time.Time, sequence uint64) []byte {
-	key := appendWaitingPrefix(m.room(len(board)+2+dueTimeSize+sequenceSize), board, what)
-	return append(key, dueKey(at, sequence)...)
-}
+func waitingPrefix(board string, what byte) []byte { return append(boardKey(board), what) }
 
 // firstWaiting is the earliest time of those who wait so; zero if nobody does.
 func (v *view) firstWaiting(board string, what byte) time.Time {

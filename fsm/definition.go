@@ -1,8 +1,6 @@
 package fsm
 
 import (
-	"encoding/binary"
-
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/logbook"
@@ -24,7 +22,7 @@ func (t *txn) planDefinition(u *logbook.Update, named []byte) (command.Definitio
 	if err != nil || id.IsZero() {
 		return id, err
 	}
-	if t.definitionUses(id) == 0 {
+	if t.storedCount(tableDefinitionUse, id[:]) == 0 {
 		return id, &logbook.InvalidError{Field: command.DefinitionIDField, Reason: "no flow has this definition now: send the definition itself"}
 	}
 	return id, nil
@@ -36,38 +34,18 @@ func (t *txn) setDefinition(plan *flowUpdate) {
 	if id.IsZero() || id == flow.built {
 		return
 	}
-	uses := t.definitionUses(id)
-	if uses == 0 {
+	if t.addCount(tableDefinitionUse, id[:], 1) == 1 {
 		t.putMessage(tableDefinition, id[:], nil, command.DefinitionToProto(plan.definition))
 	}
-	t.put(tableDefinitionUse, id[:], sequenceKey(uses+1))
 	t.releaseDefinition(flow.built)
 	flow.built = id
 }
 
 // releaseDefinition takes one flow from those that were built so.
 func (t *txn) releaseDefinition(id command.DefinitionID) {
-	if id.IsZero() {
-		return
+	if !id.IsZero() && t.addCount(tableDefinitionUse, id[:], -1) == 0 {
+		t.delete(tableDefinition, id[:])
 	}
-	if uses := t.definitionUses(id); uses > 1 {
-		t.put(tableDefinitionUse, id[:], sequenceKey(uses-1))
-		return
-	}
-	t.delete(tableDefinitionUse, id[:])
-	t.delete(tableDefinition, id[:])
-}
-
-// definitionUses is how many flows were built so.
-func (v *view) definitionUses(id command.DefinitionID) uint64 {
-	value := v.get(tableDefinitionUse, id[:])
-	switch len(value) {
-	case 0:
-		return 0
-	case sequenceSize:
-		return binary.BigEndian.Uint64(value)
-	}
-	panic(corrupt("the flows of definition %x are counted in %d bytes", id, len(value)))
 }
 
 // definition reads what a flow was built as, and how many bytes that takes; nil

@@ -78,7 +78,7 @@ func Verify(m *Machine) error {
 			return err
 		}
 		quotas := &txn{view: view{reader: v.reader, caches: newCaches()}}
-		seen := &census{view: v, quotas: quotas.knownQuotas(), rows: make(map[table]uint64), books: make(map[logbook.BookID]uint64), counterCache: make(map[string]*counters), parked: make(map[string]uint64), built: make(map[command.DefinitionID]uint64), indexed: make(map[table]uint64)}
+		seen := &census{view: v, quotas: quotas.knownQuotas(), rows: make(map[table]uint64), books: make(map[logbook.BookID]uint64), counterCache: make(map[string]*counters), parked: make(map[string]uint64), built: make(map[command.DefinitionID]uint64), waiting: make(map[string]uint64), indexed: make(map[table]uint64)}
 		for t := range tableNames {
 			var err error
 			v.scan(table(t), nil, func(key, value []byte) bool {
@@ -152,6 +152,7 @@ type census struct {
 	events       uint64
 	told         uint64               // bytes of events
 	indexed      map[table]uint64     // rows that should lead to jobs
+	waiting      map[string]uint64    // jobs, by the key of the row that counts them
 	indexKeys    uint64               // to errors
 	scheduled    uint64               // schedules with a next slot
 	counterCache map[string]*counters // as counted from the jobs, without rates
@@ -184,6 +185,10 @@ func (c *census) row(t table, key, value []byte) error {
 		}
 		c.wholeFlow(record, Part{MaxBytes: Unbounded}, 0)
 		return c.checkInterventions(record)
+	case tableWaiting: // its table comes after that of the jobs
+		if waiting := c.storedCount(t, key); waiting != c.waiting[string(key)] {
+			return fmt.Errorf("%d jobs wait by row %q, and %d are counted", c.waiting[string(key)], key, waiting)
+		}
 	case tableGarbage:
 		if c.get(tableFlow, key) != nil {
 			return fmt.Errorf("flow %x is gone, and there", key)
@@ -193,7 +198,7 @@ func (c *census) row(t table, key, value []byte) error {
 			return fmt.Errorf("definition %x is not what its id says", key)
 		}
 	case tableDefinitionUse: // its table comes after that of the flows
-		if uses := c.definitionUses(command.DefinitionID(key)); uses == 0 || uses != c.built[command.DefinitionID(key)] {
+		if uses := c.storedCount(t, key); uses == 0 || uses != c.built[command.DefinitionID(key)] {
 			return fmt.Errorf("%d flows were built as definition %x, and %d are counted", c.built[command.DefinitionID(key)], key, uses)
 		}
 	case tableIntervention, tableAtom, tableAttempt:
@@ -292,7 +297,13 @@ func (c *census) countJob(value []byte) error {
 		c.indexed[row.table]++
 	}
 	at := j.ModifiedAt
-	if j.State == jobs.StateCooling || j.State == jobs.StateDelayed {
+	switch group := (waitGroup{board: j.Board}); j.State {
+	case jobs.StateClaimable:
+		group.what, group.at = waitsForClaim, j.ClaimableAt
+		c.waiting[string(group.key())]++
+	case jobs.StateCooling, jobs.StateDelayed:
+		group.what, group.at = waitsForTime, j.DueAt
+		c.waiting[string(group.key())]++
 		at = j.DueAt.Add(-1) // the leader wakes it later than it is due
 	}
 	if state, due := j.standing(at); state != j.State {
@@ -504,7 +515,7 @@ func (c *census) agrees(l ledger) error {
 		return fmt.Errorf("%d boards have parked jobs, and %d have a row of them", len(c.parked), c.rows[tableParked])
 	}
 	for board, parked := range c.parked {
-		if counted := c.view.parked(board); counted != parked {
+		if counted := c.storedCount(tableParked, []byte(board)); counted != parked {
 			return fmt.Errorf("%d jobs of board %s are parked, and %d are counted", parked, board, counted)
 		}
 	}
@@ -515,7 +526,8 @@ func (c *census) agrees(l ledger) error {
 	}{
 		{"job ids", c.rows[tableJobID], c.rows[tableJob]},
 		{"claimable", c.rows[tableClaimable] + c.rows[tableLabelled] + c.rows[tableReserved], count(jobs.StateClaimable)},
-		{"number of boards", c.boardCount(), c.rows[tableBoard]},
+		{"number of boards", c.storedCount(tableBoardCount, boardCountKey), c.rows[tableBoard]},
+		{"times at which jobs wait", c.rows[tableWaiting], uint64(len(c.waiting))},
 		{"counterCache that are missing", uint64(len(c.counterCache)), 0},
 		{"stuck", c.rows[tableStuck], l.Stuck},
 		{"own", c.rows[tableOwn], l.Own},
@@ -532,7 +544,7 @@ func (c *census) agrees(l ledger) error {
 		{"records of the audit log", c.rows[tableAudit], l.KeptRecords},
 		{"names of schedules", c.rows[tableScheduleName], c.rows[tableSchedule]},
 		{"postings of schedules", c.rows[tableTemplate], c.rows[tableSchedule]},
-		{"number of schedules", (&txn{view: *c.view}).scheduleCount(), c.rows[tableSchedule]},
+		{"number of schedules", c.storedCount(tableScheduleCount, scheduleCountKey), c.rows[tableSchedule]},
 		{"due schedules", c.rows[tableScheduleDue], c.scheduled},
 		{"jobs of schedules", c.rows[tableJobSchedule], c.rows[tableScheduleJob]},
 		{"index keys of errors", c.rows[tableErrorIndex], c.indexKeys},
@@ -546,7 +558,7 @@ func (c *census) agrees(l ledger) error {
 		}
 	}
 	for _, index := range []table{
-		tableClaimable, tableLabelled, tableLine, tableLabelledLine, tableDue, tableWaiting, tableKey, tableDeadline, tableFinished, tableStuck, tableOwn, tableReserved,
+		tableClaimable, tableLabelled, tableLine, tableLabelledLine, tableDue, tableKey, tableDeadline, tableFinished, tableStuck, tableOwn, tableReserved,
 	} {
 		if c.rows[index] != c.indexed[index] {
 			return fmt.Errorf("table %s has %d rows, and the jobs say %d", tableNames[index], c.rows[index], c.indexed[index])
@@ -556,7 +568,7 @@ func (c *census) agrees(l ledger) error {
 		return fmt.Errorf("jobs by state: counted %v, and the ledger has %v", c.jobs, l.Jobs)
 	}
 	for book, jobsOfBook := range c.books {
-		if kept := c.bookJobs(book); kept != jobsOfBook {
+		if kept := c.storedCount(tableBookJobs, book.UUID[:]); kept != jobsOfBook {
 			return fmt.Errorf("book %s has %d jobs, and counts %d", book, jobsOfBook, kept)
 		}
 	}

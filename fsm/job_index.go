@@ -13,7 +13,7 @@ func jobIndexKey(by byte, name string, sequence uint64) []byte {
 }
 
 // index appends the rows that lead to a job, in whatever table: all that indexes hold
-// of it. Keys of jobs that wait are put into the given memory: each posting has three. They follow from the facts alone, so that no command changes an index. A new
+// of it. Keys of jobs that wait are put into the given memory: each posting has two. They follow from the facts alone, so that no command changes an index. A new
 // index is a new line here, and a table in keys.go.
 func (j *jobFacts) index(m *memory, rows []indexRow) []indexRow {
 	add := func(table table, key, value []byte) { rows = append(rows, indexRow{table, key, value}) }
@@ -43,10 +43,8 @@ func (j *jobFacts) index(m *memory, rows []indexRow) []indexRow {
 			line, key := lineKey(m, j)
 			add(line, key, nil)
 		}
-		add(tableWaiting, waitingKey(m, j.Board, waitsForClaim, j.ClaimableAt, j.Sequence), nil)
 	case jobs.StateDelayed, jobs.StateCooling:
 		add(tableDue, dueKey(j.DueAt, j.Sequence), nil)
-		add(tableWaiting, waitingKey(m, j.Board, waitsForTime, j.DueAt, j.Sequence), nil)
 	case jobs.StateTrashed:
 		add(tableJobIndex, jobIndexKey(byTrashed, "", j.Sequence), nil)
 	}
@@ -99,6 +97,7 @@ type countedAs struct {
 	holder   jobs.SessionID // zero: it is not claimed
 	parked   bool
 	finished table // where finished jobs are, by their retention
+	waits    waitGroup
 }
 
 func (j *jobFacts) countedAs() countedAs {
@@ -106,7 +105,12 @@ func (j *jobFacts) countedAs() countedAs {
 	if j.Claim != nil {
 		c.holder = j.Claim.Session
 	}
-	if j.State.Finished() {
+	switch j.State {
+	case jobs.StateClaimable:
+		c.waits = waitGroup{j.Board, waitsForClaim, j.ClaimableAt}
+	case jobs.StateDelayed, jobs.StateCooling:
+		c.waits = waitGroup{j.Board, waitsForTime, j.DueAt}
+	case jobs.StateCompleted, jobs.StateTrashed:
 		c.finished, _ = j.finishedKey()
 	}
 	return c
@@ -149,7 +153,10 @@ func (t *txn) count(j *jobFacts, as countedAs, by int) {
 		t.changedCounters(j.Board, countersOfHolder, as.holder.UUID[:]).jobs[state] += n
 	}
 	if as.parked {
-		t.countParked(j.Board, n)
+		t.addCount(tableParked, []byte(j.Board), by)
+	}
+	if as.waits.what != 0 {
+		t.waiting[as.waits] += by
 	}
 	switch as.finished {
 	case tableStuck:

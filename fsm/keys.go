@@ -15,7 +15,7 @@ import (
 
 // schemaVersion is that of the tables and their keys and values. A snapshot of
 // another version is refused.
-const schemaVersion = 10
+const schemaVersion = 11
 
 // table is one of the tables below.
 type table = tables.Table
@@ -75,7 +75,7 @@ const (
 	tableBoard      // name → board without its counts
 	tableBoardCount // one row: how many boards there are
 	tableCounters   // board, and what of it is counted → counters; absent where there is nothing
-	tableWaiting    // board, what a job waits for, since or until when, sequence → nothing
+	tableWaiting    // board, what jobs wait for, since or until when → how many do
 
 	tableStuck // number of the finish → sequence, time: as finished, of jobs that wait for a person
 

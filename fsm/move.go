@@ -44,7 +44,7 @@ func (t *txn) checkMove(j *jobRecord, c *jobs.Change) error {
 // move puts a job on another board, and its book if no other job refers to that. There the
 // job has waited from now on.
 func (t *txn) move(j *jobRecord, to string) {
-	if book, found := t.book(j.Book); found && t.bookJobs(j.Book) == 1 {
+	if book, found := t.book(j.Book); found && t.storedCount(tableBookJobs, j.Book.UUID[:]) == 1 {
 		book.Board = to
 		t.putMessage(tableBook, book.ID.UUID[:], nil, command.BookToProto(&book))
 	}

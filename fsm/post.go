@@ -192,18 +192,5 @@ func (t *txn) attach(j *jobRecord, work work) {
 	work.flow.record.job, work.flow.record.last = j.Sequence, j.Sequence
 	work.flow.save = true
 	t.writeBook(work.book)
-	jobsOfBook := t.bookJobs(j.Book)
-	t.put(tableBookJobs, j.Book.UUID[:], sequenceKey(jobsOfBook+1))
-}
-
-// bookJobs is how many jobs, finished ones too, refer to a book.
-func (v *view) bookJobs(book logbook.BookID) uint64 {
-	value := v.get(tableBookJobs, book.UUID[:])
-	switch len(value) {
-	case 0:
-		return 0
-	case sequenceSize:
-		return binary.BigEndian.Uint64(value)
-	}
-	panic(corrupt("the jobs of book %s are counted in %d bytes", book, len(value)))
+	t.addCount(tableBookJobs, j.Book.UUID[:], 1)
 }

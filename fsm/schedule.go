@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"math"
@@ -44,14 +43,6 @@ func (t *txn) putSchedule(s *scheduleRecord) {
 	message := command.ScheduleToProto(&s.Schedule)
 	message.Posting = nil
 	t.putMessage(tableSchedule, s.ID.UUID[:], nil, message)
-}
-
-func (t *txn) scheduleCount() uint64 {
-	value := t.get(tableScheduleCount, scheduleCountKey)
-	if len(value) != sequenceSize {
-		return 0
-	}
-	return binary.BigEndian.Uint64(value)
 }
 
 // leaveSchedule takes a finished job out of those of its schedule, if it has

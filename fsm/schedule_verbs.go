@@ -44,7 +44,7 @@ func (t *txn) newSchedule(given *schedules.Schedule, c *v1.SaveScheduleCommand) 
 	if err != nil {
 		return nil, err
 	}
-	count := t.scheduleCount()
+	count := t.storedCount(tableScheduleCount, scheduleCountKey)
 	switch {
 	case c.GetRevision() != 0:
 		return nil, errOtherRevision(c.GetRevision(), 0)
@@ -61,7 +61,7 @@ func (t *txn) newSchedule(given *schedules.Schedule, c *v1.SaveScheduleCommand) 
 	}
 	s := &scheduleRecord{Schedule: definitionOf(given)}
 	s.ID, s.CreatedAt, s.Decided, s.Next = given.ID, t.now, from, next
-	t.put(tableScheduleCount, scheduleCountKey, sequenceKey(count+1))
+	t.addCount(tableScheduleCount, scheduleCountKey, 1)
 	t.put(tableScheduleName, scheduleNameKey(s.Board, s.Name), s.ID.UUID[:])
 	t.define(s, given)
 	return s, nil
@@ -157,7 +157,7 @@ func (t *txn) deleteSchedule(c *v1.DeleteScheduleCommand) error {
 	if !s.due.IsZero() {
 		t.delete(tableScheduleDue, scheduleDueKey(s.due, s.ID))
 	}
-	t.put(tableScheduleCount, scheduleCountKey, sequenceKey(t.scheduleCount()-1))
+	t.addCount(tableScheduleCount, scheduleCountKey, -1)
 	return nil
 }
 

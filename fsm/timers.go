@@ -191,15 +191,9 @@ func (m *Machine) Sweepable(now time.Time, maxAge time.Duration, keep uint64) (b
 // sweepJob removes a finished job, and its book with the last job of it.
 func (t *txn) sweepJob(j *jobRecord) {
 	t.removeJob(j)
-	if j.Book.IsZero() {
+	if j.Book.IsZero() || t.addCount(tableBookJobs, j.Book.UUID[:], -1) > 0 {
 		return
 	}
-	count := t.bookJobs(j.Book)
-	if count > 1 {
-		t.put(tableBookJobs, j.Book.UUID[:], sequenceKey(count-1))
-		return
-	}
-	t.delete(tableBookJobs, j.Book.UUID[:])
 	book, found := t.book(j.Book)
 	// A book that was destroyed and saved anew under its id is not the job's.
 	if found && !book.CreatedAt.After(j.PostedAt) {
