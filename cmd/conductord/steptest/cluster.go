@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"net"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,56 +34,62 @@ const (
 
 // cluster is a node and a conductor in this process, with a tap before the node.
 type cluster struct {
-	dir       *scratch.Dir
 	node      *node.Node
-	tap       *tap
+	tap       tap
 	address   string // of the tap
 	client    *raftboard.Client
 	conductor *conductor.Conductor
 	working   sync.WaitGroup // the conductor's Run
+	opened    []func() error // closes what was opened, the last first
 }
 
 func openCluster(ctx context.Context) (c *cluster, err error) {
-	_ = scratch.Sweep("", prefix) // what cannot be removed is in nobody's way
 	c = &cluster{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("cannot start a node for the test: %w", err), c.close())
-		}
-	}()
-	if c.dir, err = scratch.Make("", prefix); err != nil {
-		return nil, err
+	if err = c.open(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot start a node for the test: %w", err), c.close())
 	}
+	return c, nil
+}
+
+func (c *cluster) open(ctx context.Context) error {
+	_ = scratch.Sweep("", prefix) // what cannot be removed is in nobody's way
+	dir, err := scratch.Make("", prefix)
+	if err != nil {
+		return err
+	}
+	c.opened = append(c.opened, dir.Remove)
 	free, err := local.FreeAddresses(1)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	tap, listener, err := openTap()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c.address = listener.Addr().String()
 	c.node, err = node.Open(node.Options{
-		Name: "test", Cluster: "test", DataDir: filepath.Join(c.dir.Path, "node"), Init: true, APIListen: "127.0.0.1:0",
+		Name: "test", Cluster: "test", DataDir: filepath.Join(dir.Path, "node"), Init: true, APIListen: "127.0.0.1:0",
 		// The node is known by the address of the tap, so that clients that learn it go there.
 		Members: []node.Member{{Name: "test", Raft: free[0], API: c.address}},
 		Raft:    node.RaftTimings{Heartbeat: heartbeat},
 	})
 	if err != nil {
 		_ = listener.Close()
-		return nil, err
+		return err
 	}
-	tap.serve(listener, c.node.APIAddress().String())
-	c.tap = tap
+	c.opened = append(c.opened, c.node.Close)
+	c.tap.serve(listener, c.node.APIAddress().String())
+	c.opened = append(c.opened, c.tap.server.Close)
 	starting, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	if err = c.node.WaitReady(starting); err != nil {
-		return nil, err
+		return err
 	}
 	if c.client, err = raftboard.Dial(starting, c.address); err != nil {
-		return nil, err
+		return err
 	}
-	return c, c.startConductor()
+	c.opened = append(c.opened, func() error { c.client.Close(); return nil }, c.stopConductor)
+	return c.startConductor()
 }
 
 func (c *cluster) startConductor() (err error) {
@@ -99,6 +108,9 @@ func (c *cluster) startConductor() (err error) {
 }
 
 func (c *cluster) stopConductor() error {
+	if c.conductor == nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
 	err := c.conductor.Drain(ctx)
@@ -107,32 +119,20 @@ func (c *cluster) stopConductor() error {
 	return err
 }
 
-func (c *cluster) close() error {
-	var errs []error
-	if c.conductor != nil {
-		errs = append(errs, c.stopConductor())
+func (c *cluster) close() (err error) {
+	for _, closing := range slices.Backward(c.opened) {
+		err = errors.Join(err, closing())
 	}
-	if c.client != nil {
-		c.client.Close()
-	}
-	if c.tap != nil {
-		errs = append(errs, c.tap.server.Close())
-	}
-	if c.node != nil {
-		errs = append(errs, c.node.Close())
-	}
-	if c.dir != nil {
-		errs = append(errs, c.dir.Remove())
-	}
-	return errors.Join(errs...)
+	return err
 }
 
-// step is a step of a flow that the worker does. Its arguments come from the job's store.
+// step is a step of a flow that the worker does.
 type step struct {
 	Name, Type, Revert string
-	Arguments          []string
 	Attempts           int
 	Timeout            time.Duration
+	Requires           []string // the names of its arguments
+	arguments          string   // a JSON object, which is added to the job's store
 }
 
 // plan is a flow: its steps, one after another, or at once.
@@ -148,28 +148,22 @@ func buildFlow(p plan) (*flow.Flow, error) {
 	}
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		built.Add(flow.NewStep(s.Name, flow.OnWorker(flow.WorkerStep{Type: s.Type, Revert: s.Revert}), flow.Requires(s.Arguments...),
+		built.Add(flow.NewStep(s.Name, flow.OnWorker(flow.WorkerStep{Type: s.Type, Revert: s.Revert}), flow.Requires(s.Requires...),
 			flow.Retry(flow.Backoff{Attempts: s.Attempts, Delay: retryDelay}), flow.Timeout(s.Timeout)))
 	}
 	return built, nil
 }
 
-// post posts a flow; arguments are JSON by name.
-func (c *cluster) post(ctx context.Context, p plan, arguments map[string]string) (jobs.Job, error) {
-	posting := jobs.NewPosting(flowKind, p, nil)
-	posting.Store = logbook.Values{}
-	for name, text := range arguments {
-		posting.Store[name] = json.RawMessage(text)
+// posting is the job that runs a plan.
+func (p plan) posting() (posting jobs.Posting, err error) {
+	store := logbook.Values{}
+	for i := range p.Steps {
+		s, arguments := &p.Steps[i], logbook.Values{}
+		err = errors.Join(err, json.Unmarshal([]byte(s.arguments), &arguments))
+		s.Requires = slices.Sorted(maps.Keys(arguments))
+		maps.Copy(store, arguments)
 	}
-	return jobs.PostOne(ctx, c.client, posting)
-}
-
-// ended waits for the end of a job, and returns its flow.
-func (c *cluster) ended(ctx context.Context, job jobs.JobID) (jobs.Job, logbook.FlowDetail, error) {
-	ended, err := c.client.Wait(ctx, job)
-	if err != nil {
-		return ended, logbook.FlowDetail{}, err
-	}
-	detail, err := c.client.FlowDetail(ctx, ended.Flow)
-	return ended, detail, err
+	posting = jobs.NewPosting(flowKind, p, nil)
+	posting.Store = store
+	return posting, err
 }

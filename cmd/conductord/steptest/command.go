@@ -20,17 +20,12 @@ import (
 // ruleTime bounds the test of one rule.
 const ruleTime = 30 * time.Second
 
-// Verdicts.
-const (
-	verdictOK   = "ok"
-	verdictFail = "FAIL"
-	verdictSkip = "skip"
-)
+const verdictFail = "FAIL"
 
 // verdict is how a worker keeps a rule.
 type verdict struct {
 	Rule     string  `json:"rule"`
-	Verdict  string  `json:"verdict"`
+	Verdict  string  `json:"verdict"` // ok, FAIL or skip
 	Seconds  float64 `json:"seconds,omitempty"`
 	Why      string  `json:"why,omitempty"` // it was skipped
 	Expected string  `json:"expected,omitempty"`
@@ -42,15 +37,6 @@ type verdict struct {
 type report struct {
 	Passed bool      `json:"passed"`
 	Rules  []verdict `json:"rules"`
-}
-
-func (r *report) broken() (n int) {
-	for i := range r.Rules {
-		if r.Rules[i].Verdict == verdictFail {
-			n++
-		}
-	}
-	return n
 }
 
 // tester is the flags of one run.
@@ -116,11 +102,11 @@ func (t *tester) run(ctx context.Context, command []string) (err error) {
 		return err
 	}
 	defer w.close()
-	entity, err := w.registered(ctx, c, registerTime)
+	entity, err := w.registered(ctx, c)
 	if err != nil {
 		return err
 	}
-	said := t.judge(ctx, &trial{cluster: c, worker: w, entity: entity})
+	said, failed := t.judge(ctx, &trial{cluster: c, worker: w, entity: entity})
 	if t.program.JSON() {
 		if err := t.program.WriteJSON(said); err != nil {
 			return err
@@ -129,18 +115,17 @@ func (t *tester) run(ctx context.Context, command []string) (err error) {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if !said.Passed {
-		return fmt.Errorf("rules that do not hold: %d of %d", said.broken(), len(said.Rules))
+	if failed > 0 {
+		return fmt.Errorf("rules that do not hold: %d of %d", failed, len(said.Rules))
 	}
 	return nil
 }
 
 // judge tests all rules, and writes each verdict when it is known.
-func (t *tester) judge(ctx context.Context, trial *trial) report {
-	said := report{Passed: true}
+func (t *tester) judge(ctx context.Context, trial *trial) (said report, failed int) {
 	over := false // the worker has ended
 	for _, r := range rules() {
-		v := verdict{Rule: r.name, Verdict: verdictSkip}
+		v := verdict{Rule: r.name, Verdict: "skip"}
 		switch {
 		case len(t.only) > 0 && !slices.Contains(t.only, r.name):
 			continue
@@ -149,7 +134,7 @@ func (t *tester) judge(ctx context.Context, trial *trial) report {
 		case over:
 			v.Why = "the worker has ended"
 		default:
-			v = r.judge(ctx, trial)
+			v = r.judge(ctx, *trial)
 		}
 		select {
 		case <-trial.worker.ended:
@@ -157,10 +142,11 @@ func (t *tester) judge(ctx context.Context, trial *trial) report {
 		default:
 		}
 		if ctx.Err() != nil {
-			said.Passed = false
-			return said
+			return said, failed
 		}
-		said.Passed = said.Passed && v.Verdict != verdictFail
+		if v.Verdict == verdictFail {
+			failed++
+		}
 		said.Rules = append(said.Rules, v)
 		if !t.program.JSON() {
 			_ = t.program.WriteLines(v.lines()) // the exit code says it too
@@ -168,51 +154,54 @@ func (t *tester) judge(ctx context.Context, trial *trial) report {
 			t.program.Note("%s", v.lines()[0])
 		}
 	}
-	return said
+	said.Passed = failed == 0
+	return said, failed
 }
 
-func (r *rule) judge(ctx context.Context, trial *trial) verdict {
+func (r *rule) judge(ctx context.Context, t trial) verdict {
 	began := time.Now()
 	limited, cancel := context.WithTimeoutCause(ctx, ruleTime, fmt.Errorf("the test of the rule took more than %s", ruleTime))
 	defer cancel()
 	limited, end := context.WithCancelCause(limited)
 	defer end(nil)
+	t.ctx = limited
 	tested := make(chan struct{})
-	defer close(tested)
-	if r.name != ruleSigterm {
-		go func() { // ends with the test
-			select {
-			case <-trial.worker.ended:
-				end(trial.worker.end())
-			case <-tested:
-			}
-		}()
+	go func() { // ends with its context
+		defer close(tested)
+		r.test(&t)
+	}()
+	ended := t.worker.ended
+	if r.name == ruleSigterm {
+		ended = nil // as it must
 	}
-	err := r.test(limited, trial)
-	v := verdict{Rule: r.name, Verdict: verdictOK, Seconds: time.Since(began).Round(time.Millisecond).Seconds()}
-	if err == nil {
+	select {
+	case <-ended:
+		end(t.worker.end())
+	case <-tested:
+	}
+	<-tested
+	v := verdict{Rule: r.name, Verdict: "ok", Seconds: time.Since(began).Round(time.Millisecond).Seconds()}
+	if t.err == nil {
 		return v
 	}
-	v.Verdict, v.See = verdictFail, r.passage
+	v.Verdict, v.See, v.Expected, v.Got = verdictFail, r.passage, "that the test can be made", t.err.Error()
 	var fault *broken
-	switch {
-	case errors.As(err, &fault):
+	if errors.As(t.err, &fault) {
 		v.Expected, v.Got = fault.expected, fault.got
-	case limited.Err() != nil:
+	} else if limited.Err() != nil {
 		v.Expected, v.Got = "that the step ends", context.Cause(limited).Error()
-	default:
-		v.Expected, v.Got = "that the test can be made", err.Error()
 	}
 	return v
 }
 
 // lines are what people read.
 func (v *verdict) lines() []string {
-	switch v.Verdict {
-	case verdictOK:
-		return []string{fmt.Sprintf("ok   %-10s  %.1f s", v.Rule, v.Seconds)}
-	case verdictSkip:
-		return []string{fmt.Sprintf("skip %-10s  %s", v.Rule, v.Why)}
+	if v.Verdict == verdictFail {
+		return []string{"FAIL " + v.Rule, "     expected: " + v.Expected, "     got:      " + v.Got, "     see docs/workers.md: " + v.See}
 	}
-	return []string{"FAIL " + v.Rule, "     expected: " + v.Expected, "     got:      " + v.Got, "     see docs/workers.md: " + v.See}
+	note := v.Why
+	if note == "" {
+		note = fmt.Sprintf("%.1f s", v.Seconds)
+	}
+	return []string{fmt.Sprintf("%-4s %-10s  %s", v.Verdict, v.Rule, note)}
 }

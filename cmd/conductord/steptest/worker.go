@@ -2,7 +2,6 @@ package steptest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -108,30 +107,27 @@ func (w *worker) said() string {
 }
 
 // registered waits until a worker is registered that does all types of steps.
-func (w *worker) registered(ctx context.Context, c *cluster, patience time.Duration) (jobs.Entity, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (w *worker) registered(ctx context.Context, c *cluster) (jobs.Entity, error) {
+	limited, cancel := context.WithTimeout(ctx, registerTime)
 	defer cancel()
-	missing := types()
 	for {
-		entities, err := c.client.Entities(ctx, jobs.EntityWorker)
+		missing := types()
+		entities, _ := c.client.Entities(ctx, jobs.EntityWorker) // after an error, ask again
 		for i := range entities {
 			missing = slices.DeleteFunc(types(), func(kind string) bool { return slices.Contains(entities[i].JobKinds, kind) })
 			if len(missing) == 0 {
 				return entities[i], nil
 			}
 		}
-		if err == nil && len(entities) == 0 {
-			missing = types()
-		}
 		select {
 		case <-w.ended:
 			return jobs.Entity{}, fmt.Errorf("cannot test: %w", w.end())
-		case <-ctx.Done():
-			if errors.Is(context.Cause(ctx), context.Canceled) {
-				return jobs.Entity{}, context.Canceled
+		case <-limited.Done():
+			if ctx.Err() != nil {
+				return jobs.Entity{}, ctx.Err()
 			}
-			seen := fmt.Sprintf("%d step workers are registered at CONDUCTORD_SERVER (%s)", len(entities), c.address)
-			return jobs.Entity{}, fmt.Errorf("cannot test: no worker with these types of steps was seen in %s: %s; %s%s", patience, strings.Join(missing, ", "), seen, w.said())
+			return jobs.Entity{}, fmt.Errorf("cannot test: no worker with these types of steps was seen in %s: %s; %d step workers are registered at CONDUCTORD_SERVER (%s)%s",
+				registerTime, strings.Join(missing, ", "), len(entities), c.address, w.said())
 		case <-time.After(lookAgain):
 		}
 	}
