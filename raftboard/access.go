@@ -62,15 +62,8 @@ func (c *Client) Principals(ctx context.Context, after string) (logbook.Page[acc
 	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListPrincipalsRequest, v1.ListPrincipalsResponse] {
 		return p.access.ListPrincipals
 	})
-	if err != nil {
-		return logbook.Page[access.Principal]{}, err
-	}
-	page := logbook.Page[access.Principal]{}
-	if page.Items, err = listed(op, nil, answer.GetPrincipals(), command.PrincipalFromProto); err != nil {
-		return page, err
-	}
-	page.Next, err = onward(op, len(page.Items), answer.GetNext())
-	return page, err
+	page, err := paged(op, answer.GetPrincipals(), answer.GetNext(), command.PrincipalFromProto, err)
+	return page, onward(op, page, err)
 }
 
 // SaveQuota is access.Quotas.SaveQuota.
@@ -98,33 +91,20 @@ func (c *Client) Quotas(ctx context.Context, after string) (logbook.Page[access.
 	op := operation{name: "list quotas", reads: true, stale: c.stale}
 	request := &v1.ListQuotasRequest{After: after, Stale: c.stale}
 	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListQuotasRequest, v1.ListQuotasResponse] { return p.access.ListQuotas })
-	if err != nil {
-		return logbook.Page[access.Quota]{}, err
-	}
-	page := logbook.Page[access.Quota]{}
-	if page.Items, err = listed(op, nil, answer.GetQuotas(), command.QuotaFromProto); err != nil {
-		return page, err
-	}
-	page.Next, err = onward(op, len(page.Items), answer.GetNext())
-	return page, err
+	page, err := paged(op, answer.GetQuotas(), answer.GetNext(), command.QuotaFromProto, err)
+	return page, onward(op, page, err)
 }
 
 // Audit reads a page of the audit log, the latest records first.
 func (c *Client) Audit(ctx context.Context, query access.RecordQuery) (logbook.Page[access.Record], error) {
 	op := operation{name: "read the audit log", reads: true, stale: c.stale}
-	var page logbook.Page[access.Record]
 	if err := access.CheckRecordQuery(&query); err != nil {
-		return page, fmt.Errorf("cannot %s: %w", op.name, err)
+		return logbook.Page[access.Record]{}, fmt.Errorf("cannot %s: %w", op.name, err)
 	}
 	request := command.RecordQueryToProto(&query)
 	request.Stale = c.stale
 	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListAuditRequest, v1.ListAuditResponse] { return p.access.ListAudit })
-	if err != nil {
-		return page, err
-	}
-	page.Next = answer.GetNext()
-	page.Items, err = listed(op, nil, answer.GetRecords(), command.RecordFromProto)
-	return page, err
+	return paged(op, answer.GetRecords(), answer.GetNext(), command.RecordFromProto, err)
 }
 
 // Refusals asks each node that the client knows what it has refused since it started. The
@@ -141,10 +121,11 @@ func (c *Client) Refusals(ctx context.Context) ([]access.Refusal, error) {
 			silent = append(silent, cannot(op.name, failed.err))
 			continue
 		}
-		var err error
-		if all, err = listed(op, all, answer.GetRefusals(), command.RefusalFromProto); err != nil {
+		refusals, err := listed(op, answer.GetRefusals(), command.RefusalFromProto)
+		if err != nil {
 			return nil, err
 		}
+		all = append(all, refusals...)
 	}
 	return all, errors.Join(silent...)
 }

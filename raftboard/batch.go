@@ -12,7 +12,6 @@ import (
 
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -129,8 +128,8 @@ func (b *batcher[Item, Result]) pack(items []Item) ([]*request[Item, Result], er
 	var last *request[Item, Result]
 	for i, item := range items {
 		size := command.SizeOf(item)
-		if size > wire.MaxCommand {
-			return nil, &logbook.LimitError{Field: "command", Limit: wire.MaxCommand, Size: int64(size), Unit: "bytes"}
+		if err := checkSize("command", size); err != nil {
+			return nil, err
 		}
 		load := wire.Load{Commands: 1, Bytes: size}
 		if last == nil || b.rule.Full(last.load, load) {
@@ -237,11 +236,8 @@ func (b *batcher[Item, Result]) leave(r *request[Item, Result]) (ambiguous bool,
 		b.mu.Lock()
 		return r.ambiguous, r.failures, r.settled()
 	}
-	for i := range b.queue {
-		if b.queue[i] == r {
-			b.queue = append(b.queue[:i], b.queue[i+1:]...)
-			break
-		}
+	if i := slices.Index(b.queue, r); i >= 0 {
+		b.queue = slices.Delete(b.queue, i, i+1)
 	}
 	return r.ambiguous, r.failures, false
 }

@@ -125,27 +125,20 @@ func (c *Client) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Pos
 // preparePosting refuses here what no node would accept, so that it does not keep
 // the other postings from being sent, and encrypts the values of the message.
 func (c *core) preparePosting(posting *jobs.Posting, message *v1.Posting) error {
-	if err := checkPostingSize(message); err != nil {
+	if err := checkSize("posting", command.SizeOf(message)); err != nil {
 		return err
 	}
 	if err := jobs.CheckPosting(c.plainLimits(), posting); err != nil || c.options.ValueKeys == nil {
 		return err
 	}
 	c.encrypt(message)
-	return checkPostingSize(message)
-}
-
-func checkPostingSize(message *v1.Posting) error {
-	if size := command.SizeOf(message); size > wire.MaxCommand {
-		return &logbook.LimitError{Field: "posting", Limit: wire.MaxCommand, Size: int64(size), Unit: "bytes"}
-	}
-	return nil
+	return checkSize("posting", command.SizeOf(message))
 }
 
 // checkSize refuses a command that no node would accept.
-func checkSize(message *v1.Command) error {
-	if size := command.Size(message); size > wire.MaxCommand {
-		return &logbook.LimitError{Field: "command", Limit: wire.MaxCommand, Size: int64(size), Unit: "bytes"}
+func checkSize(field string, size int) error {
+	if size > wire.MaxCommand {
+		return &logbook.LimitError{Field: field, Limit: wire.MaxCommand, Size: int64(size), Unit: "bytes"}
 	}
 	return nil
 }
@@ -366,14 +359,9 @@ func (c *Client) Jobs(ctx context.Context, query jobs.Query) (jobs.Page[jobs.Job
 	request := command.QueryToProto(&query)
 	request.Stale = c.stale
 	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListJobsRequest, v1.ListJobsResponse] { return p.board.ListJobs })
-	if err != nil {
-		return jobs.Page[jobs.Job]{}, err
-	}
-	list, err := listed(op, nil, answer.GetJobs(), command.JobFromProto)
-	if err != nil {
-		return jobs.Page[jobs.Job]{}, err
-	}
-	return jobs.Page[jobs.Job]{Items: list, Next: answer.GetNext(), Scans: answer.GetScans()}, nil
+	page, err := paged(op, answer.GetJobs(), answer.GetNext(), command.JobFromProto, err)
+	page.Scans = answer.GetScans()
+	return page, err
 }
 
 // pageLimit is the limit of a listing as the contracts define it.

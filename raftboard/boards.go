@@ -67,12 +67,5 @@ func (c *Client) BoardList(ctx context.Context, after string, limit int) (jobs.P
 	op := operation{name: "list boards", reads: true, stale: c.stale}
 	request := &v1.ListBoardsRequest{After: after, Limit: pageLimit(limit), Stale: c.stale}
 	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListBoardsRequest, v1.ListBoardsResponse] { return p.board.ListBoards })
-	if err != nil {
-		return jobs.Page[jobs.BoardStatus]{}, err
-	}
-	boards, err := listed(op, nil, answer.GetBoards(), command.BoardFromProto)
-	if err != nil {
-		return jobs.Page[jobs.BoardStatus]{}, err
-	}
-	return jobs.Page[jobs.BoardStatus]{Items: boards, Next: answer.GetNext()}, nil
+	return paged(op, answer.GetBoards(), answer.GetNext(), command.BoardFromProto, err)
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/stream"
 	"github.com/conductord/conductord/raftboard/wire"
 )
@@ -107,19 +108,24 @@ type cannotError struct {
 func (e *cannotError) Error() string { return e.text }
 func (e *cannotError) Unwrap() error { return e.cause }
 
-// decoded converts an answer.
+// decoded converts an answer. The result of a write that has no readable answer is unknown.
 func decoded[T, M any](op operation, message M, convert func(M) (T, error)) (T, error) {
 	got, err := convert(message)
-	if err != nil {
-		var none T
-		return none, fmt.Errorf("cannot %s: the answer cannot be read: %w", op.name, err)
+	if err == nil {
+		return got, nil
 	}
-	return got, nil
+	if !op.reads {
+		err = unreadable(err)
+	} else {
+		err = fmt.Errorf("the answer cannot be read: %w", err)
+	}
+	var none T
+	return none, fmt.Errorf("cannot %s: %w", op.name, err)
 }
 
-// listed converts a page and appends it to a list.
-func listed[T, M any](op operation, list []T, page []M, convert func(M) (T, error)) ([]T, error) {
-	for _, message := range page {
+// listed converts the items of a list.
+func listed[T, M any](op operation, items []M, convert func(M) (T, error)) (list []T, err error) {
+	for _, message := range items {
 		one, err := decoded(op, message, convert)
 		if err != nil {
 			return nil, err
@@ -129,12 +135,38 @@ func listed[T, M any](op operation, list []T, page []M, convert func(M) (T, erro
 	return list, nil
 }
 
-// onward is where a list goes on after a page; empty: it ends.
-func onward(op operation, length int, next string) (string, error) {
-	if length == 0 && next != "" {
-		return "", endless(op)
+// paged converts the page of an answer, unless the call has failed with err.
+func paged[T, M any](op operation, items []M, next string, convert func(M) (T, error), err error) (page logbook.Page[T], _ error) {
+	if err == nil {
+		page.Items, err = listed(op, items, convert)
 	}
-	return next, nil
+	if err == nil {
+		page.Next = next
+	}
+	return page, err
+}
+
+// onward returns err, or an error if nothing is on a page that has a next one.
+func onward[T any](op operation, page logbook.Page[T], err error) error {
+	if err == nil && len(page.Items) == 0 && page.Next != "" {
+		return endless(op)
+	}
+	return err
+}
+
+// allPages reads a list to its end.
+func allPages[T any](op operation, read func(after string) (logbook.Page[T], error)) ([]T, error) {
+	var list []T
+	for after := ""; ; {
+		page, err := read(after)
+		if err := onward(op, page, err); err != nil {
+			return nil, err
+		}
+		list = append(list, page.Items...)
+		if after = page.Next; after == "" {
+			return list, nil
+		}
+	}
 }
 
 // endless is the error of a list whose node returns nothing and says that more
@@ -277,8 +309,8 @@ func (c *core) heard(p *peer, header http.Header) {
 
 // classify says what the error of a try means for the call.
 func (c *core) classify(p *peer, reach *reach, err error) *tryError {
-	var crossed *connect.Error
-	if errors.As(err, &crossed) {
+	crossed, _ := errors.AsType[*connect.Error](err)
+	if crossed != nil {
 		c.heard(p, crossed.Meta())
 	}
 	plain := wire.ErrorFromConnect(err)

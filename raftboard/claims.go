@@ -31,12 +31,5 @@ func (c *Client) Claims(ctx context.Context, query jobs.ClaimQuery) (jobs.Page[j
 		request.Session = query.Session.String()
 	}
 	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListClaimsRequest, v1.ListClaimsResponse] { return p.board.ListClaims })
-	if err != nil {
-		return jobs.Page[jobs.HeldClaim]{}, err
-	}
-	claims, err := listed(op, nil, answer.GetClaims(), command.HeldClaimFromProto)
-	if err != nil {
-		return jobs.Page[jobs.HeldClaim]{}, err
-	}
-	return jobs.Page[jobs.HeldClaim]{Items: claims, Next: answer.GetNext()}, nil
+	return paged(op, answer.GetClaims(), answer.GetNext(), command.HeldClaimFromProto, err)
 }

@@ -27,14 +27,9 @@ func (c *Client) Errors(ctx context.Context, query jobs.ErrorQuery) (jobs.Page[j
 	request := command.ErrorQueryToProto(&query)
 	request.Stale = c.stale
 	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListErrorsRequest, v1.ListErrorsResponse] { return p.board.ListErrors })
-	if err != nil {
-		return jobs.Page[jobs.JobError]{}, err
-	}
-	errors, err := listed(op, nil, answer.GetErrors(), command.JobErrorFromProto)
-	if err != nil {
-		return jobs.Page[jobs.JobError]{}, err
-	}
-	return jobs.Page[jobs.JobError]{Items: errors, Next: answer.GetNext(), Scans: answer.GetScans()}, nil
+	page, err := paged(op, answer.GetErrors(), answer.GetNext(), command.JobErrorFromProto, err)
+	page.Scans = answer.GetScans()
+	return page, err
 }
 
 // Bulk implements jobs.Historian.
@@ -48,9 +43,5 @@ func (c *Client) Bulk(ctx context.Context, bulk jobs.Bulk) (jobs.BulkReport, err
 	if err != nil {
 		return jobs.BulkReport{}, err
 	}
-	report, err := command.BulkReportFromProto(answer)
-	if err != nil {
-		return jobs.BulkReport{}, fmt.Errorf("cannot %s: %w", op.name, unreadable(err))
-	}
-	return report, nil
+	return decoded(op, answer, command.BulkReportFromProto)
 }

@@ -60,11 +60,7 @@ func (c *Client) Books(ctx context.Context, after string, limit int) (logbook.Pa
 	op := operation{name: "list books", reads: true, stale: c.stale}
 	request := &v1.ListBooksRequest{After: after, Limit: pageLimit(limit), Stale: c.stale}
 	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListBooksRequest, v1.ListBooksResponse] { return p.logbook.ListBooks })
-	if err != nil {
-		return logbook.Page[logbook.Book]{}, err
-	}
-	books, err := listed(op, nil, answer.GetBooks(), command.BookFromProto)
-	return logbook.Page[logbook.Book]{Items: books, Next: answer.GetNext()}, err
+	return paged(op, answer.GetBooks(), answer.GetNext(), command.BookFromProto, err)
 }
 
 // FlowDetail implements logbook.Connection, in as many calls as the flow takes. If
@@ -124,7 +120,7 @@ func (c *Client) Update(ctx context.Context, updates ...logbook.Update) ([]error
 		}
 		message := &v1.Command{Kind: &v1.Command_UpdateFlow{UpdateFlow: command.UpdateToProto(&updates[i])}}
 		c.encrypt(message)
-		if verdicts[i] = checkSize(message); verdicts[i] == nil {
+		if verdicts[i] = checkSize("command", command.Size(message)); verdicts[i] == nil {
 			commands, places = append(commands, message), append(places, i)
 		}
 	}

@@ -19,6 +19,6 @@ func (c *Client) ReadLogs(ctx context.Context, query steplog.Query) (steplog.Pag
 	if err != nil {
 		return steplog.Page{}, err
 	}
-	lines, err := listed(op, nil, answer.GetLines(), command.LogLineFromProto)
+	lines, err := listed(op, answer.GetLines(), command.LogLineFromProto)
 	return steplog.Page{Lines: lines, Next: answer.GetNext(), Running: answer.GetRunning(), Node: answer.GetNode()}, err
 }

@@ -30,9 +30,9 @@ func (c *Client) SaveSchedule(ctx context.Context, schedule schedules.Schedule) 
 	if err != nil {
 		return schedules.Schedule{}, err
 	}
-	saved, err := command.ScheduleFromProto(answer.GetSchedule())
+	saved, err := decoded(op, answer.GetSchedule(), command.ScheduleFromProto)
 	if err != nil {
-		return schedules.Schedule{}, fmt.Errorf("cannot %s: %w", op.name, unreadable(err))
+		return schedules.Schedule{}, err
 	}
 	saved.Posting = schedule.Posting // which no answer repeats
 	return saved, nil
@@ -76,11 +76,7 @@ func (c *Client) Schedules(ctx context.Context, query schedules.Query) (jobs.Pag
 	op := operation{name: "list schedules", reads: true, stale: c.stale}
 	request := &v1.ListSchedulesRequest{Board: query.Board, After: query.After, Limit: pageLimit(query.Limit), Stale: c.stale}
 	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListSchedulesRequest, v1.ListSchedulesResponse] { return p.schedule.List })
-	if err != nil {
-		return jobs.Page[schedules.Schedule]{}, err
-	}
-	found, err := listed(op, nil, answer.GetSchedules(), command.ScheduleFromProto)
-	return jobs.Page[schedules.Schedule]{Items: found, Next: answer.GetNext()}, err
+	return paged(op, answer.GetSchedules(), answer.GetNext(), command.ScheduleFromProto, err)
 }
 
 // PauseSchedule implements schedules.Scheduler.
@@ -113,11 +109,7 @@ func (c *Client) RunSchedule(ctx context.Context, request schedules.Command) (sc
 	if err != nil {
 		return schedules.SlotRecord{}, err
 	}
-	record, err := command.SlotRecordFromProto(answer.GetSlot())
-	if err != nil {
-		return schedules.SlotRecord{}, fmt.Errorf("cannot %s: %w", op.name, unreadable(err))
-	}
-	return record, nil
+	return decoded(op, answer.GetSlot(), command.SlotRecordFromProto)
 }
 
 // BackfillSchedule implements schedules.Scheduler, in as many calls as it takes.
@@ -141,9 +133,9 @@ func (c *Client) BackfillSchedule(ctx context.Context, backfill schedules.Backfi
 		if err != nil {
 			return nil, err
 		}
-		part, err := command.SlotRecordsFromProto(answer.GetSlots())
+		part, err := decoded(op, answer.GetSlots(), command.SlotRecordsFromProto)
 		if err != nil {
-			return nil, fmt.Errorf("cannot %s: %w", op.name, unreadable(err))
+			return nil, err
 		}
 		records = append(records, part...)
 		switch {

@@ -15,20 +15,16 @@ import (
 
 // OpenSession implements jobs.Attendant.
 func (c *Client) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Session, error) {
-	name := "open session " + opening.ID.String()
+	op := operation{name: "open session " + opening.ID.String()}
 	if err := jobs.CheckOpening(logbook.MaxLimits, &opening); err != nil {
-		return jobs.Session{}, fmt.Errorf("cannot %s: %w", name, err)
+		return jobs.Session{}, fmt.Errorf("cannot %s: %w", op.name, err)
 	}
 	request := &v1.OpenRequest{Opening: command.OpeningToProto(&opening)}
-	answer, err := call(ctx, c.core, operation{name: name}, request, func(p *peer) unary[v1.OpenRequest, v1.OpenResponse] { return p.sessions.Open })
+	answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.OpenRequest, v1.OpenResponse] { return p.sessions.Open })
 	if err != nil {
 		return jobs.Session{}, err
 	}
-	session, err := command.SessionFromProto(answer.GetSession())
-	if err != nil {
-		return jobs.Session{}, fmt.Errorf("cannot %s: %w", name, unreadable(err))
-	}
-	return session, nil
+	return decoded(op, answer.GetSession(), command.SessionFromProto)
 }
 
 // KeepAlive implements jobs.Attendant. It waits behind no other call, and a
@@ -62,49 +58,29 @@ func (c *Client) Register(ctx context.Context, id jobs.SessionID, entity jobs.En
 // Sessions implements jobs.Attendant, with as many calls as the list takes.
 func (c *Client) Sessions(ctx context.Context) ([]jobs.Session, error) {
 	op := operation{name: "list sessions", reads: true, stale: c.stale}
-	var sessions []jobs.Session
-	for after := ""; ; {
+	return allPages(op, func(after string) (jobs.Page[jobs.Session], error) {
 		request := &v1.ListSessionsRequest{Stale: c.stale, After: after}
 		answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListSessionsRequest, v1.ListSessionsResponse] {
 			return p.sessions.ListSessions
 		})
-		if err != nil {
-			return nil, err
-		}
-		if sessions, err = listed(op, sessions, answer.GetSessions(), command.SessionFromProto); err != nil {
-			return nil, err
-		}
-		if after, err = onward(op, len(answer.GetSessions()), answer.GetNext()); err != nil || after == "" {
-			return sessions, err
-		}
-	}
+		return paged(op, answer.GetSessions(), answer.GetNext(), command.SessionFromProto, err)
+	})
 }
 
 // Entities implements jobs.Attendant, with as many calls as the list takes.
 func (c *Client) Entities(ctx context.Context, kind string) ([]jobs.Entity, error) {
 	op := operation{name: "list entities", reads: true, stale: c.stale}
-	var entities []jobs.Entity
-	for after := ""; ; {
+	entities, err := allPages(op, func(after string) (jobs.Page[jobs.Entity], error) {
 		request := &v1.ListEntitiesRequest{Kind: kind, Stale: c.stale, After: after}
 		answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListEntitiesRequest, v1.ListEntitiesResponse] {
 			return p.sessions.ListEntities
 		})
-		if err != nil {
-			return nil, err
-		}
-		if entities, err = listed(op, entities, answer.GetEntities(), command.EntityFromProto); err != nil {
-			return nil, err
-		}
-		if after, err = onward(op, len(answer.GetEntities()), answer.GetNext()); err != nil {
-			return nil, err
-		}
-		if after == "" { // each page is in this order, and not the pages
-			slices.SortStableFunc(entities, func(a, b jobs.Entity) int {
-				return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
-			})
-			return entities, nil
-		}
-	}
+		return paged(op, answer.GetEntities(), answer.GetNext(), command.EntityFromProto, err)
+	})
+	slices.SortStableFunc(entities, func(a, b jobs.Entity) int { // each page is in this order, and not the pages
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	return entities, err
 }
 
 // DrainConductor implements jobs.Conductors.
@@ -125,20 +101,11 @@ func (c *Client) UndrainConductor(ctx context.Context, request jobs.DrainCommand
 // Drains implements jobs.Conductors, with as many calls as the list takes.
 func (c *Client) Drains(ctx context.Context) ([]jobs.Drain, error) {
 	op := operation{name: "list drains", reads: true, stale: c.stale}
-	var drains []jobs.Drain
-	for after := ""; ; {
+	return allPages(op, func(after string) (jobs.Page[jobs.Drain], error) {
 		request := &v1.ListDrainsRequest{Stale: c.stale, After: after}
 		answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListDrainsRequest, v1.ListDrainsResponse] {
 			return p.sessions.ListDrains
 		})
-		if err != nil {
-			return nil, err
-		}
-		if drains, err = listed(op, drains, answer.GetDrains(), command.DrainFromProto); err != nil {
-			return nil, err
-		}
-		if after, err = onward(op, len(answer.GetDrains()), answer.GetNext()); err != nil || after == "" {
-			return drains, err
-		}
-	}
+		return paged(op, answer.GetDrains(), answer.GetNext(), command.DrainFromProto, err)
+	})
 }

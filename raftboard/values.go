@@ -235,5 +235,5 @@ func (c *core) prepare(message *v1.Command) error {
 		return err
 	}
 	c.encrypt(message)
-	return checkSize(message)
+	return checkSize("command", command.Size(message))
 }

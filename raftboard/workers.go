@@ -64,10 +64,10 @@ func (c *Client) PullSteps(ctx context.Context, pull steps.Pull) (steps.Pulled, 
 		return steps.Pulled{}, err
 	}
 	var pulled steps.Pulled
-	if pulled.Work, err = listed(op, nil, answer.GetWork(), command.StepWorkFromProto); err != nil {
+	if pulled.Work, err = listed(op, answer.GetWork(), command.StepWorkFromProto); err != nil {
 		return steps.Pulled{}, err
 	}
-	pulled.Stop, err = listed(op, nil, answer.GetStop(), command.StepIDFromProto)
+	pulled.Stop, err = listed(op, answer.GetStop(), command.StepIDFromProto)
 	return pulled, err
 }
 
@@ -82,19 +82,11 @@ func (c *Client) ReportStep(ctx context.Context, worker jobs.SessionID, outcome 
 }
 
 // Workers lists the workers that live, those of a board or all, with as many calls as it takes.
-func (c *Client) Workers(ctx context.Context, board string) (workers []steps.Live, err error) {
+func (c *Client) Workers(ctx context.Context, board string) ([]steps.Live, error) {
 	op := operation{name: "list workers", reads: true}
-	for after := ""; ; {
+	return allPages(op, func(after string) (jobs.Page[steps.Live], error) {
 		request := &v1.ListWorkersRequest{Board: board, After: after}
 		answer, err := call(ctx, c.core, op, request, func(p *peer) unary[v1.ListWorkersRequest, v1.ListWorkersResponse] { return p.workers.List })
-		if err != nil {
-			return nil, err
-		}
-		if workers, err = listed(op, workers, answer.GetWorkers(), command.LiveWorkerFromProto); err != nil {
-			return nil, err
-		}
-		if after, err = onward(op, len(answer.GetWorkers()), answer.GetNext()); err != nil || after == "" {
-			return workers, err
-		}
-	}
+		return paged(op, answer.GetWorkers(), answer.GetNext(), command.LiveWorkerFromProto, err)
+	})
 }
