@@ -107,12 +107,12 @@ func (e *explanation) finished(s *Situation) {
 
 func (e *explanation) claimed(s *Situation) {
 	claim := s.Job.Claim
-	e.say(jobs.CauseClaimed, "%s has it since %s, under token %s", claim.Owner, moment(claim.Since), claim.Token)
+	e.say(jobs.CauseClaimed, "it has been claimed by %s since %s, under token %s", claim.Owner, moment(claim.Since), claim.Token)
 	if len(s.Untaken) > 0 {
 		e.untaken(s)
 	}
 	if s.Job.StopRequest != nil {
-		e.Text += fmt.Sprintf(", and is told to %s it", s.Job.StopRequest.Kind)
+		e.Text += fmt.Sprintf("; %s is told to %s it", claim.Owner, s.Job.StopRequest.Kind)
 		if to := s.Job.StopRequest.To; to != "" {
 			e.Text += fmt.Sprintf(" to conductor %q", to)
 		}
@@ -131,7 +131,7 @@ func (e *explanation) claimed(s *Situation) {
 	}
 	if s.Holder != nil && s.Holder.Suspect {
 		e.Cause, e.Until, e.Remedy = jobs.CauseSuspect, s.Now.Add(s.Holder.Left), jobs.Remedy{}
-		e.Text += fmt.Sprintf(", but its session has been silent for %s; the job is free again soon after %s unless it is heard before",
+		e.Text += fmt.Sprintf(", but the session of its owner has been silent for %s; the job is free again soon after %s unless it is heard before",
 			s.Holder.Silent.Round(time.Millisecond), moment(e.Until))
 	}
 }

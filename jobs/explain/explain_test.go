@@ -57,15 +57,15 @@ func TestExplain(t *testing.T) {
 			jobs.CauseTrashed, "put aside: cannot be built", "retry_job ID"},
 		{"claimed", func(s *explain.Situation) {
 			s.Job.State, s.Job.Claim = jobs.StateClaimed, &jobs.Claim{Owner: "c1", Token: jobs.Token{Generation: 1, Index: 7}, Since: noon}
-		}, jobs.CauseClaimed, "c1 has it since 2030-01-02T12:00:00Z, under token 1-7", "show_flow"},
+		}, jobs.CauseClaimed, "it has been claimed by c1 since 2030-01-02T12:00:00Z, under token 1-7", "show_flow"},
 		{"claimed under an order", func(s *explain.Situation) {
 			s.Job.State, s.Job.Claim, s.Job.StopRequest = jobs.StateClaimed, &jobs.Claim{Owner: "c1"}, by(jobs.RequestCancel)
 			s.Job.Flow = logbook.FlowID{}
-		}, jobs.CauseClaimed, "is told to cancel it", "cancel_job ID"},
+		}, jobs.CauseClaimed, "; c1 is told to cancel it", "cancel_job ID"},
 		{"held by a silent session", func(s *explain.Situation) {
 			s.Job.State, s.Job.Claim = jobs.StateClaimed, &jobs.Claim{Owner: "c1", Token: jobs.Token{Generation: 1, Index: 7}, Since: noon}
 			s.Holder = &jobs.HeldClaim{Left: 2 * time.Second, Silent: 3 * time.Second, Suspect: true}
-		}, jobs.CauseSuspect, "has been silent for 3s; the job is free again soon after 2030-01-02T12:00:02Z", ""},
+		}, jobs.CauseSuspect, "the session of its owner has been silent for 3s; the job is free again soon after 2030-01-02T12:00:02Z", ""},
 		{"overdue", func(s *explain.Situation) { s.Job.Deadline = noon }, jobs.CauseOverdue, "deadline, 2030-01-02T12:00:00Z, has passed", ""},
 		{"to be undone after its deadline", func(s *explain.Situation) {
 			s.Job.Deadline, s.Job.StopRequest = noon, by(jobs.RequestCancel)

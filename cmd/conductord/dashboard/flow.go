@@ -26,7 +26,8 @@ type flowData struct {
 	ID         string    // as in the page's address: of the job, or of the flow
 	Job        *jobs.Job // nil: the page is that of a flow by its own id
 	Flow       logbook.FlowDetail
-	Steps      string // how many, by state
+	Why        *v1.ExplainResponse // what else than this page explains; nil: nothing
+	Steps      string              // how many, by state
 	Cause      string
 	Picture    template.HTML
 	Planned    bool // the picture knows what each step waits for
@@ -95,11 +96,9 @@ func loadFlow(ctx context.Context, v *visit) (view, error) {
 		data.planRevert()
 	}
 	data.Operations = append(v.interventions(data, "", logbook.InterveneRetryRevert, logbook.InterveneRerun, logbook.InterveneTakeBack), v.stops(data)...)
-	watch := &v1.WatchRequest{Flows: true}
+	var watch *v1.WatchRequest
 	if data.Job != nil {
-		watch.Job = data.Job.ID.String()
-	} else {
-		watch = nil
+		watch = &v1.WatchRequest{Flows: true, Job: data.ID}
 	}
 	return view{Title: "Flow " + data.Flow.Name, Command: "conductord flow show " + data.ID, Data: data, Watch: watch}, nil
 }
@@ -126,6 +125,11 @@ func (v *visit) findFlow(ctx context.Context, data *flowData) error {
 		}
 		if data.Job, data.message, id = &job, answer.GetJob(), job.Flow.String(); job.Flow.IsZero() {
 			return fmt.Errorf("job %s has no flow: %w", job.ID, jobs.ErrNotFound)
+		}
+		if job.Claim != nil {
+			if data.Why, err = v.explain(ctx, data.message); err != nil || data.Why.GetRemedy().GetVerb() == string(jobs.RemedyShowFlow) {
+				data.Why = nil
+			}
 		}
 	}
 	const rereads = 3

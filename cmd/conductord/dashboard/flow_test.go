@@ -38,10 +38,14 @@ type flowPages struct {
 
 func newFlowPages(t *testing.T, handlers map[string]string) *flowPages {
 	t.Helper()
-	p := &flowPages{t: t, cluster: nodetest.New(t, 1)}
-	api := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: p.cluster.Endpoints[0]})
-	p.server = httptest.NewServer(dashboard.New(dashboard.Options{API: api, Path: "/dashboard/", Node: "n1", Logger: hclog.NewNullLogger()}))
-	t.Cleanup(p.server.Close)
+	return newFlowPagesOf(t, 1, handlers)
+}
+
+// newFlowPagesOf is the dashboard of the first of some nodes.
+func newFlowPagesOf(t *testing.T, nodes int, handlers map[string]string) *flowPages {
+	t.Helper()
+	p := &flowPages{t: t, cluster: nodetest.New(t, nodes)}
+	p.serve(p.cluster.Endpoints[0])
 	directory := t.TempDir()
 	for name, script := range handlers {
 		if err := os.WriteFile(filepath.Join(directory, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
@@ -68,6 +72,13 @@ func newFlowPages(t *testing.T, handlers map[string]string) *flowPages {
 		}
 	})
 	return p
+}
+
+// serve makes the pages those of a node.
+func (p *flowPages) serve(endpoint string) {
+	api := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: endpoint})
+	p.server = httptest.NewServer(dashboard.New(dashboard.Options{API: api, Path: "/dashboard/", Node: "n1", Logger: hclog.NewNullLogger()}))
+	p.t.Cleanup(p.server.Close)
 }
 
 // run posts a document as a job.
@@ -284,6 +295,23 @@ func TestBigFlow(t *testing.T) {
 }
 
 // TestWorkers looks at a step that a worker does, and at this worker when the leader has set it aside.
+// TestWaitForWorker looks at a job whose step has no worker, at every node: the leader alone knows it.
+func TestWaitForWorker(t *testing.T) {
+	p := newFlowPagesOf(t, 3, nil)
+	job := p.run("name = \"picture\"\n[[steps]]\nname = \"scale\"\nhandler = \"resize\"\nworker = true\nworker_labels = [\"gpu\"]\n")
+	for _, endpoint := range p.cluster.Endpoints {
+		p.serve(endpoint)
+		for _, address := range []string{"jobs/", "flows/"} {
+			const waits = "for a worker that does &#34;resize&#34; and offers &#34;gpu&#34;, and none is live"
+			var page string
+			for until := time.Now().Add(patience); !strings.Contains(page, waits) && time.Now().Before(until); {
+				page = p.get(address + job.ID.String())
+			}
+			p.wants(page, waits, "it has been claimed by worker since <time", "conductord worker --handlers DIRECTORY --types resize --labels gpu")
+		}
+	}
+}
+
 func TestWorkers(t *testing.T) {
 	p, ctx, session := newFlowPages(t, nil), t.Context(), jobs.NewSessionID()
 	client := p.cluster.Client

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/url"
 	"path"
+	"regexp"
 	"strings"
 	"time"
 
@@ -65,6 +66,7 @@ func (t *templates) funcs() template.FuncMap {
 		"file":    func(name string) string { return t.path + "static/" + name + "?" + t.hash },
 		"time":    func(stamp any) moment { return moment{timeOf(stamp), "time"} },
 		"ago":     func(stamp any) moment { return moment{timeOf(stamp), "ago"} },
+		"prose":   prose,
 		"took":    took,
 		"state":   stateOf,
 		"short":   short,
@@ -103,6 +105,23 @@ type button struct{ Text, Address, Class string }
 type moment struct {
 	At   time.Time
 	Kind string // time or ago: how the script shows it
+}
+
+// passage is a part of a text for people, and the time that follows it; zero: none does.
+type passage struct {
+	Text string
+	At   time.Time
+}
+
+var stamps = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:]{8}Z`)
+
+// prose cuts a text at its times, which a browser then shows in its own zone.
+func prose(text string) (passages []passage) {
+	for at := stamps.FindStringIndex(text); at != nil; at = stamps.FindStringIndex(text) {
+		stamp, _ := time.Parse(time.RFC3339, text[at[0]:at[1]])
+		passages, text = append(passages, passage{text[:at[0]], stamp}), text[at[1]:]
+	}
+	return append(passages, passage{Text: text})
 }
 
 // Stamp is the time for programs, and Text for people without the script.

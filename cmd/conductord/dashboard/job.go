@@ -48,7 +48,7 @@ func loadJob(ctx context.Context, v *visit) (view, error) {
 		return view{}, err
 	}
 	data := jobData{Job: got.GetJob(), Hidden: v.who.GetHideValues()}
-	if data.Why, err = ask(ctx, v.api.board.Explain, &v1.ExplainRequest{Id: id, Stale: true}); err != nil {
+	if data.Why, err = v.explain(ctx, data.Job); err != nil {
 		return view{}, err
 	}
 	failed, err := ask(ctx, v.api.board.ListErrors, &v1.ListErrorsRequest{Job: id, Limit: shownErrors, Stale: true})
@@ -80,6 +80,18 @@ func loadJob(ctx context.Context, v *visit) (view, error) {
 }
 
 func finished(job *v1.Job) bool { return jobs.State(job.GetState()).Finished() }
+
+// explain says why a job does not run. The leader alone knows which steps of a claimed job wait for
+// workers; while no leader is known, the node says what it knows.
+func (v *visit) explain(ctx context.Context, job *v1.Job) (*v1.ExplainResponse, error) {
+	request := &v1.ExplainRequest{Id: job.GetId(), Stale: job.GetClaim() == nil}
+	why, err := ask(ctx, v.api.board.Explain, request)
+	if err != nil && !request.Stale {
+		request.Stale = true
+		return ask(ctx, v.api.board.Explain, request)
+	}
+	return why, err
+}
 
 // storyOf is what is known of a job's life, in the order of time. Errors are the latest first.
 func storyOf(job *v1.Job, failed []*v1.JobError) []happening {
