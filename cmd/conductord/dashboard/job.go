@@ -82,15 +82,16 @@ func loadJob(ctx context.Context, v *visit) (view, error) {
 func finished(job *v1.Job) bool { return jobs.State(job.GetState()).Finished() }
 
 // explain says why a job does not run. The leader alone knows which steps of a claimed job wait for
-// workers; while no leader is known, the node says what it knows.
+// workers; when no leader answers in time, the node says what it knows.
 func (v *visit) explain(ctx context.Context, job *v1.Job) (*v1.ExplainResponse, error) {
-	request := &v1.ExplainRequest{Id: job.GetId(), Stale: job.GetClaim() == nil}
-	why, err := ask(ctx, v.api.board.Explain, request)
-	if err != nil && !request.Stale {
-		request.Stale = true
-		return ask(ctx, v.api.board.Explain, request)
+	if job.GetClaim() != nil {
+		soon, cancel := context.WithTimeout(ctx, statusTime)
+		defer cancel()
+		if why, err := ask(soon, v.api.board.Explain, &v1.ExplainRequest{Id: job.GetId()}); err == nil {
+			return why, nil
+		}
 	}
-	return why, err
+	return ask(ctx, v.api.board.Explain, &v1.ExplainRequest{Id: job.GetId(), Stale: true})
 }
 
 // storyOf is what is known of a job's life, in the order of time. Errors are the latest first.
