@@ -73,16 +73,9 @@ type backupSchedule struct {
 
 // run makes backups until the context ends.
 func (s *backupSchedule) run(ctx context.Context) {
-	look := time.NewTicker(min(max(s.Interval/backupLooks, time.Second), time.Minute))
-	defer look.Stop()
-	for {
+	for range every(ctx, min(max(s.Interval/backupLooks, time.Second), time.Minute)) {
 		if err := s.look(ctx); err != nil && ctx.Err() == nil {
 			s.logger.Error("cannot make a scheduled backup; trying again", "directory", s.Directory, "error", err)
-		}
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return
 		}
 	}
 }

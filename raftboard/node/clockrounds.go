@@ -111,17 +111,10 @@ func (r *clockRounds) start(ctx context.Context, least time.Time) error {
 // serve corrects the cluster's time until ctx ends. Its questions carry that time to
 // the other nodes.
 func (r *clockRounds) serve(ctx context.Context) {
-	ticker := time.NewTicker(clockInterval)
-	defer ticker.Stop()
-	for {
+	for range every(ctx, clockInterval) {
 		if off, err := r.ask(ctx); err == nil { // without a majority the leadership ends soon
 			r.clock.correct(off)
 			r.clock.checkWall()
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
 		}
 	}
 }

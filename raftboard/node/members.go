@@ -343,14 +343,7 @@ const removalLook = 5 * time.Second
 // that know that it was removed refuse it, and it stops. A node that is listed campaigns,
 // and is refused as well. It ends with ctx.
 func (m *membership) watchRemoval(ctx context.Context) {
-	look := time.NewTicker(removalLook)
-	defer look.Stop()
-	for {
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return
-		}
+	for range every(ctx, removalLook) {
 		if !m.leader.follows(m.self.ID()) && !m.isListed() {
 			m.callAll()
 		}
@@ -368,10 +361,11 @@ const waitingLog = 10 * time.Second
 // join lets a new node take part in raft once all members agree on their list.
 // It ends then, or with ctx.
 func (m *membership) join(ctx context.Context, group *raft.Raft) {
-	look := time.NewTicker(memberPoll)
-	defer look.Stop()
 	told, before := time.Time{}, ""
-	for !m.port.Joined() {
+	for range every(ctx, memberPoll) {
+		if m.port.Joined() {
+			return
+		}
 		awaited := m.poll()
 		if awaited == "" && m.port.Agreed() {
 			if err := m.bootstrap(group); err != nil && ctx.Err() == nil {
@@ -382,11 +376,6 @@ func (m *membership) join(ctx context.Context, group *raft.Raft) {
 		if awaited != "" && (awaited != before || time.Since(told) > waitingLog) {
 			m.logger.Info("first election waits for other members: all must answer with the same list of members", "missing", awaited, "members", m.roster)
 			told, before = time.Now(), awaited
-		}
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return
 		}
 	}
 }

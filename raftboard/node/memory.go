@@ -36,15 +36,8 @@ type memoryBudget struct {
 
 // watch looks at the memory that is in use until ctx ends.
 func (m *memoryBudget) watch(ctx context.Context) {
-	look := time.NewTicker(memoryLook)
-	defer look.Stop()
-	for {
-		select {
-		case <-look.C:
-			m.look(liveHeap)
-		case <-ctx.Done():
-			return
-		}
+	for range every(ctx, memoryLook) {
+		m.look(liveHeap)
 	}
 }
 

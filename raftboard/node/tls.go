@@ -81,16 +81,9 @@ const (
 
 // watchExpiry warns while the certificates expire soon, until ctx ends.
 func (n *Node) watchExpiry(ctx context.Context) {
-	look := time.NewTicker(expiryLook)
-	defer look.Stop()
-	for {
+	for range every(ctx, expiryLook) {
 		if expires := n.options.Credentials.Expires(); n.options.WallClock().Add(expiryWarning).After(expires) {
 			n.logger.Warn("a certificate expires soon: make another in its place; the node reads it by itself", "expires", expires)
-		}
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return
 		}
 	}
 }

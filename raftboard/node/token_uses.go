@@ -67,14 +67,7 @@ func (u *tokenUses) forget(uses []*conductordv1.TokenUse) {
 // reportTokenUses has the leader keep which tokens were used, once a period. It ends with
 // ctx.
 func (s *accessService) reportTokenUses(ctx context.Context, period time.Duration) {
-	ticker := time.NewTicker(period)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	for range every(ctx, period) {
 		uses := s.router.guard.uses.take(s.router.guard.now())
 		if len(uses) == 0 {
 			continue
