@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"slices"
 	"sync"
 
@@ -57,13 +58,34 @@ func (p *peerAskers) now() []askedPeer {
 
 // quorum returns the other voters, and how many voters are a majority, this node among
 // them. Raft counts by the same configuration.
-func (p *peerAskers) quorum() (voters transport.Askers, majority int) {
+func (p *peerAskers) quorum() (voters []*transport.Asker, majority int) {
 	for _, peer := range p.now() {
 		if peer.voter {
 			voters = append(voters, peer.Asker)
 		}
 	}
 	return voters, (len(voters)+1)/2 + 1
+}
+
+// ask returns the Standing of one other member.
+func (p *peerAskers) ask(ctx context.Context, id raft.ServerID) (transport.Standing, error) {
+	type answer struct {
+		stands transport.Standing
+		err    error
+	}
+	peers := p.now()
+	at := slices.IndexFunc(peers, func(peer askedPeer) bool { return peer.ID() == id })
+	if at < 0 {
+		return transport.Standing{}, notAMember(string(id))
+	}
+	answers := make(chan answer, 1)
+	peers[at].Ask(func(stands transport.Standing, err error) { answers <- answer{stands, err} })
+	select {
+	case got := <-answers:
+		return got.stands, got.err
+	case <-ctx.Done():
+		return transport.Standing{}, ctx.Err()
+	}
 }
 
 // close ends all questions.

@@ -130,7 +130,7 @@ func (s *clusterService) status(ctx context.Context, request *connect.Request[co
 		Ready:        true,
 		LogStore:     string(s.options.LogStore),
 		LogBytes:     uint64(logstore.Size(s.options.DataDir, s.options.LogStore)), LogFreeBytes: uint64(max(s.log.Reusable(), 0)),
-		Members: membersToProto(s.members.now()),
+		Members: toProto(s.members.now(), memberToProto),
 
 		MembersDiffer: s.members.difference(), ClusterVersion: uint32(s.machine.Version()), ProgramVersion: command.Version,
 	}

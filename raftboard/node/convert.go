@@ -19,43 +19,41 @@ import (
 // it leaves a node that starts with one of the two, and it may be called again. A
 // node that runs is refused, and one that has the store already is left as it is.
 func ConvertLog(ctx context.Context, dataDir string, to logstore.Kind, logger hclog.Logger) (logstore.Converted, error) {
-	done, err := convertLog(ctx, dataDir, to, logger, func(string) {})
-	if err != nil {
-		return done, fmt.Errorf("cannot change the log store of %s over to %s: %w", dataDir, to, err)
-	}
-	return done, nil
+	return convertLog(ctx, dataDir, to, logger, func(string) {})
 }
 
 // convertLog calls step before each change on disk.
 func convertLog(ctx context.Context, dataDir string, to logstore.Kind, logger hclog.Logger, step func(string)) (done logstore.Converted, err error) {
-	if !slices.Contains(logstore.Kinds, to) {
-		return done, fmt.Errorf("there is no log store %.64q, but %v", to, logstore.Kinds)
-	}
-	err = withStopped(dataDir, func(identity *identityStore) error {
+	err = withStopped(dataDir, func(store *identityStore) error {
+		if !slices.Contains(logstore.Kinds, to) {
+			return fmt.Errorf("there is no log store %.64q, but %v", to, logstore.Kinds)
+		}
 		done, err = logstore.Conversion{
-			DataDir: dataDir, From: identity.id.LogStore, To: to, Logger: logger, Step: step,
-			Commit: func() error { return identity.setLogStore(to) },
+			DataDir: dataDir, From: store.id.LogStore, To: to, Logger: logger, Step: step,
+			Commit: func() error { return store.change(func(id *identity) { id.LogStore = to }) },
 		}.Run(ctx)
 		return err
 	})
+	if err != nil {
+		err = fmt.Errorf("cannot change the log store of %s over to %s: %w", dataDir, to, err)
+	}
 	return done, err
 }
 
 // CompactLog shrinks the file of a stopped node's raft log: see logstore.Conversion.Compact.
 func CompactLog(ctx context.Context, dataDir string, logger hclog.Logger) (logstore.Compaction, error) {
-	done, err := compactLog(ctx, dataDir, logger, func(string) {})
-	if err != nil {
-		return done, fmt.Errorf("cannot compact the raft log of %s: %w", dataDir, err)
-	}
-	return done, nil
+	return compactLog(ctx, dataDir, logger, func(string) {})
 }
 
 // compactLog calls step before each change on disk.
 func compactLog(ctx context.Context, dataDir string, logger hclog.Logger, step func(string)) (done logstore.Compaction, err error) {
-	err = withStopped(dataDir, func(identity *identityStore) error {
-		done, err = logstore.Conversion{DataDir: dataDir, From: identity.id.LogStore, Logger: logger, Step: step}.Compact(ctx)
+	err = withStopped(dataDir, func(store *identityStore) error {
+		done, err = logstore.Conversion{DataDir: dataDir, From: store.id.LogStore, Logger: logger, Step: step}.Compact(ctx)
 		return err
 	})
+	if err != nil {
+		err = fmt.Errorf("cannot compact the raft log of %s: %w", dataDir, err)
+	}
 	return done, err
 }
 

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/google/uuid"
@@ -229,9 +228,9 @@ func (s *identityStore) keepsItsWord(o Options) error {
 		s.id.Members = now
 		return nil
 	}
-	return fmt.Errorf("node %q has agreed with %s on the members %v, and its configuration now lists %v: set cluster.members back; "+
+	return fmt.Errorf("node %q has agreed with %q on the members %v, and its configuration now lists %v: set cluster.members back; "+
 		"or, if this cluster has never worked, empty the data directories of all its nodes and start each with --init",
-		s.id.Name, strings.Join(textsOf(slices.Sorted(maps.Keys(s.id.Peers))), ", "), s.id.Members, now)
+		s.id.Name, slices.Sorted(maps.Keys(s.id.Peers)), s.id.Members, now)
 }
 
 // complete refuses an identity that was changed by hand, or by a newer program.
@@ -248,20 +247,12 @@ func (s *identityStore) complete() error {
 	return nil
 }
 
-func textsOf(ids []raft.ServerID) []string {
-	texts := make([]string, len(ids))
-	for i, id := range ids {
-		texts[i] = string(id)
-	}
-	return texts
-}
-
 // Self is what other nodes are told of the identity.
-func (s *identityStore) Self() transport.Self {
+func (s *identityStore) Self() transport.Hello {
 	id := s.get()
-	return transport.Self{
+	return transport.Hello{
 		Cluster: id.Cluster, Generation: id.Generation, Origin: id.Origin, Name: id.Name, Incarnation: id.Incarnation, Instance: id.Instance,
-		Starts: id.Starts, Peers: id.Peers,
+		Start: id.Starts, Peers: id.Peers,
 	}
 }
 
@@ -273,27 +264,16 @@ func (s *identityStore) get() identity {
 	return id
 }
 
-// setLogStore makes another store the one that counts, in one step.
-func (s *identityStore) setLogStore(to logstore.Kind) error {
+func (s *identityStore) change(do func(*identity)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.id.LogStore = to
+	do(&s.id)
 	return s.saveLocked()
 }
 
+// setBootstrapped records that raft's log or snapshots hold the state of the cluster.
 func (s *identityStore) setBootstrapped() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.id.Bootstrapped = true
-	return s.saveLocked()
-}
-
-// setJoined records that nothing is left to do for a node that has joined.
-func (s *identityStore) setJoined() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.id.Joining = nil
-	return s.saveLocked()
+	return s.change(func(id *identity) { id.Bootstrapped = true })
 }
 
 // meet remembers the instance of a peer at the first meeting and refuses
@@ -336,7 +316,7 @@ func (s *identityStore) saveLocked() error {
 	if err := os.Rename(temporary, s.path); err != nil {
 		return fmt.Errorf("cannot write the node's identity: %w", err)
 	}
-	return syncDir(filepath.Dir(s.path))
+	return logstore.SyncPath(filepath.Dir(s.path))
 }
 
 func writeSynced(path string, data []byte) error {
@@ -349,12 +329,4 @@ func writeSynced(path string, data []byte) error {
 		err = file.Sync()
 	}
 	return errors.Join(err, file.Close())
-}
-
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -16,6 +16,7 @@ import (
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/transport"
 	"github.com/conductord/conductord/raftboard/wire"
 )
@@ -109,7 +110,7 @@ func drawInstance(dataDir string) (instance uuid.UUID, again bool, err error) {
 	if err := writeSynced(path, []byte(instance.String())); err != nil {
 		return uuid.Nil, false, err
 	}
-	return instance, false, syncDir(dataDir)
+	return instance, false, logstore.SyncPath(dataDir)
 }
 
 // promotionPause is how long a node that has joined waits before it asks for its vote
@@ -149,7 +150,7 @@ func (n *Node) settleIn(ctx context.Context) {
 			return
 		}
 	}
-	if err := n.identity.setJoined(); err != nil {
+	if err := n.identity.change(func(id *identity) { id.Joining = nil }); err != nil {
 		n.fatal(err)
 		return
 	}

@@ -113,7 +113,7 @@ func (s *memberService) add(ctx context.Context, message *conductordv1.AddMember
 		if err != nil {
 			return nil, 0, err
 		}
-		answer.Founders = append(answer.Founders, memberToProto(listed{founder, true}))
+		answer.Founders = append(answer.Founders, memberToProto(&listed{founder, true}))
 	}
 	return answer, s.applied(), nil
 }
@@ -138,7 +138,7 @@ func (s *memberService) addition(ctx context.Context, member Member, instance uu
 	if len(now) >= maxMembers {
 		return nil, &logbook.LimitError{Field: "members", Limit: maxMembers, Size: int64(len(now)) + 1, Unit: "members"}
 	}
-	if err := s.members.call(member); !isUnreachable(err) {
+	if err := s.members.call(member); !transport.Undialled(err) {
 		return nil, fmt.Errorf("%w: another process answers at the raft address %s: a node joins before it is started", jobs.ErrConflict, member.Raft)
 	}
 	if err := s.identity.meet(member.ID(), instance); err != nil {
@@ -257,15 +257,8 @@ const deadLooks = 8
 // It ends with ctx.
 func (s *memberService) removeDead(ctx context.Context, after time.Duration) {
 	interval := after / deadLooks
-	look := time.NewTicker(interval)
-	defer look.Stop()
 	silent := map[raft.ServerID]time.Time{} // since when
-	for {
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return
-		}
+	for range every(ctx, interval) {
 		if !s.serves() {
 			clear(silent)
 			continue
@@ -311,7 +304,7 @@ func (s *memberService) setVote(ctx context.Context, message *conductordv1.SetVo
 // promotion is the change that gives a member a vote.
 func (s *memberService) promotion(ctx context.Context, member listed) (func() raft.IndexFuture, error) {
 	commit := s.raft.CommitIndex()
-	stands, err := s.ask(ctx, member)
+	stands, err := s.peers.ask(ctx, member.ID())
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: node %q does not answer: %w", jobs.ErrConflict, member.Name, err)
@@ -329,28 +322,6 @@ func (s *memberService) promotion(ctx context.Context, member listed) (func() ra
 		return nil, err
 	}
 	return func() raft.IndexFuture { return s.raft.AddVoter(member.ID(), member.Address(), 0, changePatience) }, nil
-}
-
-// ask asks a member for its Standing.
-func (s *memberService) ask(ctx context.Context, member listed) (transport.Standing, error) {
-	type answer struct {
-		stands transport.Standing
-		err    error
-	}
-	for _, peer := range s.peers.now() {
-		if peer.ID() != member.ID() {
-			continue
-		}
-		answers := make(chan answer, 1)
-		peer.Ask(func(stands transport.Standing, err error) { answers <- answer{stands, err} })
-		select {
-		case got := <-answers:
-			return got.stands, got.err
-		case <-ctx.Done():
-			return transport.Standing{}, ctx.Err()
-		}
-	}
-	return transport.Standing{}, notAMember(member.Name)
 }
 
 func (s *memberService) move(ctx context.Context, message *conductordv1.MoveMemberRequest) (*conductordv1.MoveMemberResponse, uint64, error) {
@@ -382,17 +353,9 @@ func (s *memberService) move(ctx context.Context, message *conductordv1.MoveMemb
 	return &conductordv1.MoveMemberResponse{Members: s.list()}, s.applied(), err
 }
 
-func (s *memberService) list() []*conductordv1.Member { return membersToProto(s.members.now()) }
+func (s *memberService) list() []*conductordv1.Member { return toProto(s.members.now(), memberToProto) }
 
-func membersToProto(members []listed) []*conductordv1.Member {
-	messages := make([]*conductordv1.Member, 0, len(members))
-	for _, member := range members {
-		messages = append(messages, memberToProto(member))
-	}
-	return messages
-}
-
-func memberToProto(m listed) *conductordv1.Member {
+func memberToProto(m *listed) *conductordv1.Member {
 	return &conductordv1.Member{Name: m.Name, Id: string(m.ID()), RaftAddress: m.Raft, ApiAddress: m.API, Voter: m.voter}
 }
 
@@ -413,10 +376,4 @@ func checkAddresses(member Member) error {
 		return nil
 	}
 	return errors.Join(check("raft_address", member.Raft), check("api_address", member.API))
-}
-
-// isUnreachable reports whether nothing answers at an address.
-func isUnreachable(err error) bool {
-	var operation *net.OpError
-	return errors.As(err, &operation) && operation.Op == "dial"
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
-	"github.com/conductord/conductord/raftboard/node/transport"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -69,19 +68,8 @@ func (r *readiness) leadersCommit(ctx context.Context, peers *peerAskers) (commi
 	if !known {
 		return 0, false
 	}
-	for _, peer := range peers.now() {
-		if peer.ID() != leader.ID() {
-			continue
-		}
-		answers := make(chan transport.Standing, 1)
-		peer.Ask(func(stands transport.Standing, err error) { answers <- stands }) // zero with an error
-		select {
-		case stands := <-answers:
-			return stands.Commit, stands.Commit > 0 && stands.Term == r.leader.raft.Load().CurrentTerm()
-		case <-ctx.Done():
-		}
-	}
-	return 0, false
+	stands, err := peers.ask(ctx, leader.ID())
+	return stands.Commit, err == nil && stands.Commit > 0 && stands.Term == r.leader.raft.Load().CurrentTerm()
 }
 
 // committed makes this node catch up with what the leader had committed before a call.

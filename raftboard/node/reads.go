@@ -96,9 +96,9 @@ func (r *readRounds) askPeers(term uint64) error {
 		peer.Ask(func(stands transport.Standing, err error) { replies <- reply{stands.Term, err} })
 	}
 	agree, faults := 1, []error(nil)
-	for range peers {
-		if agree >= majority {
-			return nil
+	for left := len(peers); agree < majority; left-- {
+		if left == 0 {
+			return fmt.Errorf("%w: this leader reaches %d of the %d nodes that it needs: %w", jobs.ErrUnavailable, agree, majority, errors.Join(faults...))
 		}
 		switch got := <-replies; {
 		case got.err != nil:
@@ -109,10 +109,7 @@ func (r *readRounds) askPeers(term uint64) error {
 			return fmt.Errorf("%w: another node is at term %d, and this leader at %d", jobs.ErrUnavailable, got.term, term)
 		}
 	}
-	if agree >= majority {
-		return nil
-	}
-	return fmt.Errorf("%w: this leader reaches %d of the %d nodes that it needs: %w", jobs.ErrUnavailable, agree, majority, errors.Join(faults...))
+	return nil
 }
 
 // sharedRounds carry out one round at a time. A round serves all callers that waited when

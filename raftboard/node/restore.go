@@ -132,7 +132,7 @@ func (r *restoration) claimDirectory() error {
 	if err := writeSynced(r.path(restoringFile), nil); err != nil {
 		return err
 	}
-	return syncDir(r.options.DataDir)
+	return logstore.SyncPath(r.options.DataDir)
 }
 
 // clear removes what a restore has made, its mark last.

@@ -198,11 +198,9 @@ func differing(a, b []*conductordv1.TableSum) (tables []string) {
 }
 
 func sumsToProto(sums []fsm.TableSum) []*conductordv1.TableSum {
-	messages := make([]*conductordv1.TableSum, len(sums))
-	for i, sum := range sums {
-		messages[i] = &conductordv1.TableSum{Table: sum.Table, Sum: sum.Sum}
-	}
-	return messages
+	return toProto(sums, func(sum *fsm.TableSum) *conductordv1.TableSum {
+		return &conductordv1.TableSum{Table: sum.Table, Sum: sum.Sum}
+	})
 }
 
 // verifyService compares the members.
@@ -234,14 +232,7 @@ func (s *verifyService) tableSums(ctx context.Context, request *connect.Request[
 
 // watch compares the members now and then while this node leads. It ends with ctx.
 func (s *verifyService) watch(ctx context.Context, interval time.Duration) {
-	look := time.NewTicker(interval)
-	defer look.Stop()
-	for {
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return
-		}
+	for range every(ctx, interval) {
 		if !s.serves() {
 			continue
 		}

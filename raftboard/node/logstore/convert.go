@@ -94,7 +94,7 @@ func (c Conversion) Compact(ctx context.Context) (done Compaction, err error) {
 		return done, errors.Join(err, os.RemoveAll(path+newSuffix))
 	}
 	c.Step("put it in the old one's place")
-	if err := errors.Join(os.Rename(path+newSuffix, path), syncPath(c.DataDir)); err != nil {
+	if err := errors.Join(os.Rename(path+newSuffix, path), SyncPath(c.DataDir)); err != nil {
 		return done, err
 	}
 	after, err := os.Stat(path)
@@ -133,7 +133,7 @@ func replace(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	return syncPath(filepath.Dir(to))
+	return SyncPath(filepath.Dir(to))
 }
 
 // DropOld removes the stores from before a conversion. The caller has started
@@ -269,11 +269,12 @@ func syncTree(path string) error {
 		if err != nil {
 			return err
 		}
-		return syncPath(path)
+		return SyncPath(path)
 	})
 }
 
-func syncPath(path string) error {
+// SyncPath makes a file, or the names in a directory, durable.
+func SyncPath(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err

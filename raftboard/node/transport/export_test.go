@@ -16,8 +16,8 @@ const MaxHandshake = maxHandshake
 // Alone is the identity of a node that has met nobody.
 type Alone struct{}
 
-func (Alone) Self() Self {
-	return Self{Cluster: "test", Name: "n1", Incarnation: FirstIncarnation, Generation: 1}
+func (Alone) Self() Hello {
+	return Hello{Cluster: "test", Name: "n1", Incarnation: FirstIncarnation, Generation: 1}
 }
 
 // AnswerHandshake is the listener's half of a handshake, for a node by itself.

@@ -42,7 +42,7 @@ const (
 type Hello struct {
 	Cluster     string    `json:"cluster"`
 	Generation  uint64    `json:"generation"`
-	Origin      string    `json:"origin,omitempty"`
+	Origin      string    `json:"origin,omitempty"` // digest of the state that a restored cluster began with
 	Name        string    `json:"name"`
 	Incarnation string    `json:"incarnation"`
 	Instance    uuid.UUID `json:"instance"`
@@ -83,24 +83,10 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return fmt.Sprintf("node %q refuses us: %s", e.peer, e.reason) }
 
-// Self is the identity of this node, and of the peers that it has met.
-type Self struct {
-	Cluster     string
-	Generation  uint64
-	Origin      string // digest of the state that a restored cluster began with
-	Name        string
-	Incarnation string
-	Instance    uuid.UUID
-	Starts      uint64
-	Peers       map[raft.ServerID]uuid.UUID
-}
-
-// ID is the node's id in raft's configuration.
-func (s Self) ID() raft.ServerID { return ServerID(s.Name, s.Incarnation) }
-
 // Identity keeps this node's identity durably. Its methods may be called concurrently.
 type Identity interface {
-	Self() Self
+	// Self is what is durable of this node's hello: Run, Members, Agreed and Joined are the port's.
+	Self() Hello
 }
 
 // answer is the listener's half of the handshake.
@@ -187,11 +173,9 @@ func (p *Port) certified(conn net.Conn, name string) error {
 
 // Hello is what this node says first.
 func (p *Port) Hello() Hello {
-	id := p.options.Identity.Self()
-	return Hello{
-		Cluster: id.Cluster, Generation: id.Generation, Origin: id.Origin, Name: id.Name, Incarnation: id.Incarnation, Instance: id.Instance,
-		Start: id.Starts, Run: p.options.Run, Members: p.options.Roster, Agreed: p.Agreed(), Joined: p.Joined(), Peers: id.Peers,
-	}
+	own := p.options.Identity.Self()
+	own.Run, own.Members, own.Agreed, own.Joined = p.options.Run, p.options.Roster, p.Agreed(), p.Joined()
+	return own
 }
 
 // judge returns an error unless the other node is a member of this cluster.
@@ -204,7 +188,7 @@ func (p *Port) judge(other Hello) error {
 	case other.ID() == own.ID() && other.Instance != own.Instance:
 		return fmt.Errorf("another node is named %q too", own.Name)
 	case other.ID() == own.ID() && other.Run != p.options.Run:
-		return fmt.Errorf("node %q runs already, from this data directory or a copy of it: its start %d is beside start %d", own.Name, other.Start, own.Starts)
+		return fmt.Errorf("node %q runs already, from this data directory or a copy of it: its start %d is beside start %d", own.Name, other.Start, own.Start)
 	case other.ID() == own.ID():
 		return nil // raft may dial its own address
 	}

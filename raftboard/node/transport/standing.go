@@ -69,16 +69,13 @@ type Asker struct {
 	Told    func() int64  // the cluster's time that goes with a question, in Unix nanoseconds, or 0; nil: 0
 
 	mu      sync.Mutex
-	waiting *question      // nil: none; under mu
-	asking  bool           // a goroutine carries out questions; under mu
-	closed  bool           // under mu
-	conn    net.Conn       // nil: none; written by the asking goroutine, under mu
-	number  uint64         // of the last question; of the asking goroutine
-	done    sync.WaitGroup // the asking goroutine
+	waiting func(Standing, error) // takes the answer to the next question; nil: none waits; under mu
+	asking  bool                  // a goroutine carries out questions; under mu
+	closed  bool                  // under mu
+	conn    net.Conn              // nil: none; written by the asking goroutine, under mu
+	number  uint64                // of the last question; of the asking goroutine
+	done    sync.WaitGroup        // the asking goroutine
 }
-
-// question is answered exactly once. The answer must not block.
-type question struct{ answer func(Standing, error) }
 
 // Ask calls answer once, with the peer's Standing at a moment after this call. The
 // answer must not block.
@@ -90,9 +87,9 @@ func (a *Asker) Ask(answer func(Standing, error)) {
 		return
 	}
 	if a.waiting != nil {
-		a.waiting.answer(Standing{}, ErrOvertaken)
+		a.waiting(Standing{}, ErrOvertaken)
 	}
-	a.waiting = &question{answer}
+	a.waiting = answer
 	if !a.asking {
 		a.asking = true
 		a.done.Go(a.run) // ends when no question waits
@@ -102,9 +99,9 @@ func (a *Asker) Ask(answer func(Standing, error)) {
 func (a *Asker) run() {
 	for {
 		a.mu.Lock()
-		current := a.waiting
+		answer := a.waiting
 		a.waiting = nil
-		if current == nil {
+		if answer == nil {
 			a.asking = false
 			a.mu.Unlock()
 			return
@@ -112,12 +109,12 @@ func (a *Asker) run() {
 		kept := a.conn != nil
 		a.mu.Unlock()
 		stands, err := a.try()
-		var slow net.Error
-		if err != nil && kept && !(errors.As(err, &slow) && slow.Timeout()) {
+		slow, _ := errors.AsType[net.Error](err)
+		if err != nil && kept && !(slow != nil && slow.Timeout()) {
 			// The peer may have restarted since the last question.
 			stands, err = a.try()
 		}
-		current.answer(stands, err)
+		answer(stands, err)
 	}
 }
 
@@ -200,14 +197,4 @@ func (a *Asker) Close() {
 	}
 	a.mu.Unlock()
 	a.done.Wait()
-}
-
-// Askers ask one peer each.
-type Askers []*Asker
-
-// Close closes all.
-func (a Askers) Close() {
-	for _, peer := range a {
-		peer.Close()
-	}
 }

@@ -68,7 +68,7 @@ func (p *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 	defer pause.Stop()
 	for {
 		err := p.NetworkTransport.AppendEntries(id, target, args, resp)
-		if !undialled(err) || !p.leading(args.Term) || !p.listed(target) {
+		if !Undialled(err) || !p.leading(args.Term) || !p.listed(target) {
 			return err
 		}
 		select {
@@ -106,8 +106,8 @@ func isHeartbeat(args *raft.AppendEntriesRequest) bool {
 	return args.PrevLogEntry == 0 && args.PrevLogTerm == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0
 }
 
-// undialled reports whether a call failed before there was a connection.
-func undialled(err error) bool {
-	var operation *net.OpError
-	return errors.As(err, &operation) && operation.Op == "dial"
+// Undialled reports whether a call failed before there was a connection.
+func Undialled(err error) bool {
+	operation, ok := errors.AsType[*net.OpError](err)
+	return ok && operation.Op == "dial"
 }
