@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -103,11 +102,7 @@ func (w *stepWorker) run(t *liveSession, h *heldStep) steps.Outcome {
 
 // act calls the task. A panic is an error.
 func act(ctx context.Context, task flow.Task, call *flow.Call) (result any, err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = &flow.PanicError{Value: value, Stack: string(debug.Stack())}
-		}
-	}()
+	defer flow.CatchPanic(&err)
 	if call.Action != logbook.ActionRevert {
 		return task.Execute(ctx, call)
 	}

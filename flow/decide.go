@@ -2,7 +2,6 @@ package flow
 
 import (
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -145,11 +144,7 @@ func (c *Choice) described() string {
 
 // Ask calls the decider.
 func (v *LinkDecider) Ask(results logbook.Values) (yes bool, err error) {
-	defer func() {
-		if caught := recover(); caught != nil {
-			yes, err = false, &PanicError{Value: caught, Stack: string(debug.Stack())}
-		}
-	}()
+	defer CatchPanic(&err)
 	return v.decider(results)
 }
 

@@ -91,6 +91,13 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
+// CatchPanic, when deferred, turns a panic into the function's error.
+func CatchPanic(err *error) {
+	if value := recover(); value != nil {
+		*err = &PanicError{Value: value, Stack: string(debug.Stack())}
+	}
+}
+
 // FailureOf makes an error recordable. A *logbook.Failure is kept, but cut to its bounds.
 // Otherwise the kind is the outermost in the chain that comes from Fail, a panic or a
 // *logbook.Failure, or else "error"; the failure is permanent if any error in the chain is; and
@@ -116,12 +123,10 @@ func failureOf(err error) *logbook.Failure {
 		return FitFailure(failure, logbook.MaxLimits)
 	}
 	failure := &logbook.Failure{Kind: kindOf(err), Message: clip(err.Error(), maxMessage), Permanent: permanent(err), Details: detailsOf(err)}
-	var caught *PanicError
-	if errors.As(err, &caught) {
+	if caught, ok := errors.AsType[*PanicError](err); ok {
 		failure.Stack = caught.Stack
 	}
-	var recorded *logbook.Failure
-	if errors.As(err, &recorded) {
+	if recorded, ok := errors.AsType[*logbook.Failure](err); ok {
 		failure.Code = recorded.Code
 	}
 	failure.Causes = causes(err, failure.Message)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"runtime/debug"
 	"slices"
 	"sync"
 
@@ -119,10 +118,6 @@ func (r *Registry) Kinds() []string {
 }
 
 func callFactory(factory Factory, args json.RawMessage) (built *Flow, err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			built, err = nil, &PanicError{Value: value, Stack: string(debug.Stack())}
-		}
-	}()
+	defer CatchPanic(&err)
 	return factory(args)
 }

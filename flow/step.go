@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -244,11 +243,7 @@ func (s *Step) Kind() logbook.AtomKind {
 
 // Next asks the controller of a retry for the value of its next round.
 func (s *Step) Next(history *History) (value any, err error) {
-	defer func() {
-		if caught := recover(); caught != nil {
-			value, err = nil, &PanicError{Value: caught, Stack: string(debug.Stack())}
-		}
-	}()
+	defer CatchPanic(&err)
 	return s.controller.Next(history)
 }
 
@@ -256,11 +251,7 @@ func (s *Step) Next(history *History) (value any, err error) {
 // RevertingAll to its decision. It returns an error if the controller panics or returns an
 // invalid decision.
 func (s *Step) Decide(history *History) (decision Decision, err error) {
-	defer func() {
-		if caught := recover(); caught != nil {
-			decision, err = Decision{}, &PanicError{Value: caught, Stack: string(debug.Stack())}
-		}
-	}()
+	defer CatchPanic(&err)
 	decision = s.controller.OnFailure(history)
 	switch {
 	case decision.Verdict < VerdictRetry || decision.Verdict > VerdictRevertAll:

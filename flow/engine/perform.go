@@ -114,21 +114,13 @@ func isTimeUp(ctx context.Context) bool {
 
 // pass waits for the gate. A panic in the gate is an error.
 func (l *loop) pass() (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = &flow.PanicError{Value: value, Stack: string(debug.Stack())}
-		}
-	}()
+	defer flow.CatchPanic(&err)
 	return l.options.Gate(l.steps)
 }
 
 // act calls the task and encodes its result. A panic in either is an error.
 func (l *loop) act(ctx context.Context, step *flow.Step, call *flow.Call) (result json.RawMessage, err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			result, err = nil, &flow.PanicError{Value: value, Stack: string(debug.Stack())}
-		}
-	}()
+	defer flow.CatchPanic(&err)
 	if call.Action == logbook.ActionRevert {
 		reverter, _ := step.Reverter()
 		return nil, reverter.Revert(ctx, call)
