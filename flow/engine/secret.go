@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -46,12 +45,8 @@ type hidden struct {
 // looks at arguments that come from the flow's definition and from the store. It never
 // looks at the result of a step: otherwise a system that answers a step could ask for any secret.
 func (l *loop) resolveSecrets(ctx context.Context, s start) (h *hidden, err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = &flow.PanicError{Value: value, Stack: string(debug.Stack())}
-		}
-		h.prepare()
-	}()
+	defer func() { h.prepare() }()
+	defer flow.CatchPanic(&err)
 	wires := s.plan.Arguments(s.step)
 	if s.call.Action == logbook.ActionRevert {
 		wires = s.plan.RevertArguments(s.step)
@@ -78,7 +73,7 @@ func (l *loop) resolveSecrets(ctx context.Context, s start) (h *hidden, err erro
 }
 
 func (l *loop) resolve(ctx context.Context, value json.RawMessage, h *hidden) (json.RawMessage, error) {
-	tree, err := decodeTree(value)
+	tree, err := logbook.DecodeJSON(value)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +81,7 @@ func (l *loop) resolve(ctx context.Context, value json.RawMessage, h *hidden) (j
 	if tree, err = l.resolveTree(ctx, tree, h); err != nil || h.references == before {
 		return value, err
 	}
-	return encodeTree(tree)
+	return logbook.EncodeJSON(tree)
 }
 
 func (l *loop) resolveTree(ctx context.Context, value any, h *hidden) (any, error) {
@@ -228,11 +223,11 @@ func (h *hidden) value(value json.RawMessage) (json.RawMessage, error) {
 	if len(value) == 0 {
 		return value, nil
 	}
-	tree, err := decodeTree(value)
+	tree, err := logbook.DecodeJSON(value)
 	if err != nil {
 		return nil, err
 	}
-	return encodeTree(h.tree(tree))
+	return logbook.EncodeJSON(h.tree(tree))
 }
 
 func (h *hidden) tree(value any) any {
@@ -326,23 +321,4 @@ func (r hiddenReporter) Report(call *flow.Call, progress logbook.Progress) error
 		return err
 	}
 	return r.to.Report(call, progress)
-}
-
-// decodeTree decodes a JSON value, with its numbers as they stand.
-func decodeTree(value json.RawMessage) (tree any, err error) {
-	decoder := json.NewDecoder(bytes.NewReader(value))
-	decoder.UseNumber()
-	err = decoder.Decode(&tree)
-	return tree, err
-}
-
-// encodeTree encodes a JSON value without making it longer than it must be.
-func encodeTree(tree any) (json.RawMessage, error) {
-	var value bytes.Buffer
-	encoder := json.NewEncoder(&value)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(tree); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(value.Bytes(), []byte("\n")), nil
 }

@@ -139,23 +139,12 @@ func revertInput(call *flow.Call) map[string]any {
 	return values
 }
 
-// encode writes the input in one line, which a shell can read.
-func encode(values map[string]any) ([]byte, error) {
-	var line bytes.Buffer
-	encoder := json.NewEncoder(&line)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(values); err != nil {
-		return nil, err
-	}
-	return line.Bytes(), nil
-}
-
 // run is one run of one handler, from its name to its result.
 func (t *task) run(ctx context.Context, call *flow.Call, name string, values map[string]any) (json.RawMessage, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, t.stopped(ctx, name)
 	}
-	line, err := encode(values)
+	line, err := logbook.EncodeJSON(values) // one line, which a shell can read
 	if err != nil {
 		return nil, unrunnable(fmt.Errorf("cannot encode the arguments of the handler %s: %w", name, err))
 	}
@@ -181,7 +170,7 @@ func (t *task) run(ctx context.Context, call *flow.Call, name string, values map
 	var process *process
 	var end ending
 	for try := 1; ; try++ {
-		if process, err = newProcess(&t.set.children, file, path, directory, line, flow.Output(ctx), call, t.settings); err != nil {
+		if process, err = newProcess(&t.set.children, file, path, directory, append(line, '\n'), flow.Output(ctx), call, t.settings); err != nil {
 			return nil, unrunnable(err)
 		}
 		if parent := traceparent.Of(ctx); parent != "" {

@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -139,7 +138,7 @@ func (c *Condition) ask(results logbook.Values) (bool, error) {
 	case Matches:
 		return c.matches(value)
 	}
-	given, err := valueOf(c.Value)
+	given, err := logbook.DecodeJSON(c.Value)
 	if err != nil {
 		return false, err
 	}
@@ -174,7 +173,7 @@ func (c *Condition) find(results logbook.Values) (any, error) {
 	if len(result) == 0 {
 		return nil, nil
 	}
-	value, err := valueOf(result)
+	value, err := logbook.DecodeJSON(result)
 	if err != nil || c.Field == "" {
 		return value, err
 	}
@@ -212,17 +211,6 @@ func (c *Condition) matches(value any) (bool, error) {
 		return false, fmt.Errorf("the pattern is none: %w", err)
 	}
 	return expression.MatchString(text), nil
-}
-
-// valueOf reads JSON with its numbers as they are written.
-func valueOf(text json.RawMessage) (any, error) {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	var value any
-	if err := decoder.Decode(&value); err != nil {
-		return nil, fmt.Errorf("not a JSON value: %w", err)
-	}
-	return value, nil
 }
 
 // equal reports whether two values of JSON are the same. Values of two types are

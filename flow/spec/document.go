@@ -63,7 +63,6 @@
 package spec
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -181,9 +180,9 @@ type Step struct {
 func (s Step) MarshalJSON() ([]byte, error) {
 	type plain Step
 	if s.Rounds == nil {
-		return encode(plain(s))
+		return logbook.EncodeJSON(plain(s))
 	}
-	return encode(struct {
+	return logbook.EncodeJSON(struct {
 		plain
 		Rounds *Rounds `json:"retry"`
 	}{plain(s), s.Rounds})
@@ -242,12 +241,12 @@ func (p Provides) symbols() []string {
 // names, an object for fields under others.
 func (p Provides) MarshalJSON() ([]byte, error) {
 	if p.Whole != "" {
-		return encode(p.Whole)
+		return logbook.EncodeJSON(p.Whole)
 	}
 	if len(p.As) > 0 {
-		return encode(p.As)
+		return logbook.EncodeJSON(p.As)
 	}
-	return encode(p.Fields)
+	return logbook.EncodeJSON(p.Fields)
 }
 
 // Duration is a time as people write it: "30s", "1h30m".
@@ -293,29 +292,18 @@ func (l List) IsZero() bool { return l.Symbol == "" && len(l.Values) == 0 }
 // MarshalJSON writes a string for a symbol, a list for values.
 func (l List) MarshalJSON() ([]byte, error) {
 	if l.Symbol != "" {
-		return encode(l.Symbol)
+		return logbook.EncodeJSON(l.Symbol)
 	}
-	return encode(l.Values)
+	return logbook.EncodeJSON(l.Values)
 }
 
 // JSON is the one form of the document whatever it was read from: the
 // arguments of the factory as the logbook keeps them. Parse reads it again.
 func (d *Document) JSON() json.RawMessage {
-	text, err := encode(d)
+	text, err := logbook.EncodeJSON(d)
 	if err != nil {
 		// Parse has checked all that could make this fail.
 		panic(fmt.Sprintf("internal error: cannot encode the document %q: %v", d.Name, err))
 	}
 	return text
-}
-
-// encode leaves <, > and & as they are, which json.Marshal does not.
-func encode(value any) (json.RawMessage, error) {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSpace(text.Bytes()), nil
 }

@@ -413,7 +413,7 @@ func (r *reader) store(t *table, key string) logbook.Values {
 			t.fault(key+"."+name, "%s", reason)
 			continue
 		}
-		text, err := encode(value)
+		text, err := logbook.EncodeJSON(value)
 		if err != nil {
 			t.fault(key+"."+name, "%v", err)
 			continue

@@ -137,7 +137,7 @@ func (r *reader) json(t *table, key string, value any) json.RawMessage {
 		t.fault(key, "%s", reason)
 		return json.RawMessage("null")
 	}
-	text, err := encode(value)
+	text, err := logbook.EncodeJSON(value)
 	if err != nil {
 		t.fault(key, "%v", err)
 		return json.RawMessage("null")

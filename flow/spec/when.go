@@ -11,6 +11,7 @@ import (
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/internal/meant"
+	"github.com/conductord/conductord/logbook"
 )
 
 // MaxConditions bounds those of one step. They are all asked in one go.
@@ -104,7 +105,7 @@ func (r *reader) compared(t *table, c *Condition) {
 
 // unfit says why a condition cannot compare with a value.
 func (c *Condition) unfit(value any) string {
-	exact, err := valueOf(c.Value)
+	exact, err := logbook.DecodeJSON(c.Value)
 	if err != nil {
 		return err.Error()
 	}

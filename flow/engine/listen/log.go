@@ -1,7 +1,6 @@
 package listen
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 	"time"
@@ -126,17 +125,11 @@ func (l *logListener) show(step string, result json.RawMessage) string {
 // hide masks a JSON value. Depth counts the strings that are JSON themselves:
 // the nesting within one of them is bounded by what a logbook takes.
 func (l *logListener) hide(text []byte, depth int) ([]byte, error) {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	var value any
-	if err := decoder.Decode(&value); err != nil {
+	value, err := logbook.DecodeJSON(text)
+	if err != nil {
 		return nil, err
 	}
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(l.hideIn(value, depth))
-	return bytes.TrimSpace(out.Bytes()), err
+	return logbook.EncodeJSON(l.hideIn(value, depth))
 }
 
 func (l *logListener) hideIn(value any, depth int) any {
