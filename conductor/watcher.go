@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -180,11 +181,7 @@ func (f *claimWatcher) checkAll(ctx context.Context) error {
 func (f *claimWatcher) runs() []*run {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var runs []*run
-	for _, r := range f.held {
-		runs = append(runs, r)
-	}
-	return runs
+	return slices.Collect(maps.Values(f.held))
 }
 
 // readDrain reads whether an operator has drained the conductor, and acts on it. The

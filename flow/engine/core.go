@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"time"
 
 	"github.com/conductord/conductord/flow"
@@ -490,9 +491,7 @@ func (c *core) addFailure(step int, failure *logbook.Failure) {
 		return
 	}
 	failures := make(map[string]*logbook.Failure, len(c.failures)+1)
-	for name, known := range c.failures {
-		failures[name] = known
-	}
+	maps.Copy(failures, c.failures)
 	failures[c.plan.Step(step).Name()] = failure
 	c.failures = failures
 }

@@ -356,8 +356,12 @@ func (c *core) queueReady(now time.Time) {
 // written that time. If it was ahead of ours, the step waits no longer than the
 // longest delay of its policy, counted from now.
 func (c *core) queueWhenDue(step, failures int, now time.Time) {
+	c.queueWithin(step, c.longestWait(step, failures, now), now)
+}
+
+func (c *core) queueWithin(step int, longest time.Duration, now time.Time) {
 	at := c.vertices[step].retryAt
-	if latest := now.Add(c.longestWait(step, failures, now)); at.After(latest) {
+	if latest := now.Add(longest); at.After(latest) {
 		at = latest
 	}
 	if at.After(now) {

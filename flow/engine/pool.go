@@ -20,14 +20,14 @@ type Pool struct {
 	mu          sync.Mutex
 	size        int // constant
 	freeWorkers int
-	queue       []*poolRun         // runs that wait for a worker, each once; empty while one is free
+	queue       queue[*poolRun]    // runs that wait for a worker, each once; empty while one is free
 	keys        map[string]*keyUse // keys with permits in use, or with runs that wait
 }
 
 // keyUse is the state of one concurrency key.
 type keyUse struct {
 	inUse   int // permits of running steps, and reserved ones
-	waiting []keyWaiter
+	waiting queue[keyWaiter]
 }
 
 // keyWaiter is a run in the queue of a key: each once.
@@ -105,7 +105,7 @@ func (s *poolRun) takeWorkerLocked() bool {
 	}
 	if !s.queuedForWorker {
 		s.queuedForWorker = true
-		p.queue = append(p.queue, s)
+		p.queue.push(s)
 	}
 	return false
 }
@@ -119,7 +119,7 @@ func (s *poolRun) takeKeyLocked(key string, limit int) bool {
 	if p.keys[key] == nil {
 		p.keys[key] = &keyUse{}
 	}
-	if k := p.keys[key]; len(k.waiting) == 0 && k.inUse < limit {
+	if k := p.keys[key]; k.waiting.len() == 0 && k.inUse < limit {
 		k.inUse++
 		return true
 	}
@@ -148,7 +148,7 @@ func (s *poolRun) queueForLocked(key string, limit int) {
 	if !s.queuedFor[key] {
 		s.queuedFor[key] = true
 		k := s.pool.keys[key]
-		k.waiting = append(k.waiting, keyWaiter{run: s, limit: limit})
+		k.waiting.push(keyWaiter{run: s, limit: limit})
 	}
 }
 
@@ -229,7 +229,7 @@ func (s *poolRun) returnReservedLocked() (keys []string) {
 	p := s.pool
 	if s.queuedForWorker {
 		s.queuedForWorker = false
-		p.queue = without(p.queue, func(other *poolRun) bool { return other == s })
+		p.queue.remove(func(other *poolRun) bool { return other == s })
 	}
 	p.freeWorkers += s.reservedWorkers
 	s.reservedWorkers = 0
@@ -255,7 +255,7 @@ func (s *poolRun) leave() {
 	defer p.mu.Unlock()
 	for key := range s.queuedFor {
 		k := p.keys[key]
-		k.waiting = without(k.waiting, func(w keyWaiter) bool { return w.run == s })
+		k.waiting.remove(func(w keyWaiter) bool { return w.run == s })
 		delete(s.queuedFor, key)
 		p.serveKeyLocked(key) // the next run may have a higher limit
 	}
@@ -264,9 +264,8 @@ func (s *poolRun) leave() {
 
 // serveWorkersLocked reserves free workers for the queued runs, in turn.
 func (p *Pool) serveWorkersLocked() {
-	for p.freeWorkers > 0 && len(p.queue) > 0 {
-		next := p.queue[0]
-		p.queue = p.queue[1:]
+	for p.freeWorkers > 0 && p.queue.len() > 0 {
+		next, _ := p.queue.pop()
 		next.queuedForWorker = false
 		p.freeWorkers--
 		next.reservedWorkers++
@@ -284,16 +283,16 @@ func (p *Pool) freeKeyLocked(key string) {
 // deletes a key that is not in use.
 func (p *Pool) serveKeyLocked(key string) {
 	k := p.keys[key]
-	for len(k.waiting) > 0 && k.inUse < k.waiting[0].limit {
-		next := k.waiting[0].run
-		k.waiting = k.waiting[1:]
+	for k.waiting.len() > 0 && k.inUse < k.waiting.first().limit {
+		waiter, _ := k.waiting.pop()
+		next := waiter.run
 		delete(next.queuedFor, key)
 		k.inUse++
 		next.reservedKeys[key]++
 		next.newlyReserved = append(next.newlyReserved, key)
 		next.wake()
 	}
-	if k.inUse == 0 && len(k.waiting) == 0 {
+	if k.inUse == 0 && k.waiting.len() == 0 {
 		delete(p.keys, key)
 	}
 }
@@ -303,16 +302,4 @@ func (s *poolRun) wake() {
 	case s.wakeup <- struct{}{}:
 	default:
 	}
-}
-
-// without copies a list except the unwanted items, so that items popped from its
-// front do not stay in memory.
-func without[T any](list []T, unwanted func(T) bool) []T {
-	var kept []T
-	for _, item := range list {
-		if !unwanted(item) {
-			kept = append(kept, item)
-		}
-	}
-	return kept
 }

@@ -1,5 +1,10 @@
 package engine
 
+import (
+	"cmp"
+	"slices"
+)
+
 // readySteps holds the steps that may start now: by priority, the highest first,
 // then in the order of arrival, so that a run is the same every time. It has one
 // queue for each priority that has occurred; flow.MaxPriority bounds them, and most
@@ -30,14 +35,9 @@ func (r *readySteps) pushFirst(step int) {
 
 // queueOf returns the queue of a priority.
 func (r *readySteps) queueOf(priority int) *queue[int] {
-	at := 0
-	for at < len(r.levels) && r.levels[at].priority > priority {
-		at++
-	}
-	if at == len(r.levels) || r.levels[at].priority != priority {
-		r.levels = append(r.levels, level{})
-		copy(r.levels[at+1:], r.levels[at:])
-		r.levels[at] = level{priority: priority}
+	at, found := slices.BinarySearchFunc(r.levels, priority, func(l level, priority int) int { return cmp.Compare(priority, l.priority) })
+	if !found {
+		r.levels = slices.Insert(r.levels, at, level{priority: priority})
 	}
 	return &r.levels[at].steps
 }

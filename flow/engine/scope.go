@@ -212,16 +212,8 @@ func (c *core) isRestarting(step int) bool {
 // queueRound queues a retry whose flow is undone for the recorded time, but, as in
 // queueWhenDue, for no longer than its longest delay.
 func (c *core) queueRound(retry int, now time.Time) {
-	at := c.vertices[retry].retryAt
 	s, _ := c.plan.ScopeOf(retry)
-	if latest := now.Add(c.plan.Step(retry).LongestDelay(len(c.scopes[s].rounds))); at.After(latest) {
-		at = latest
-	}
-	if at.After(now) {
-		c.due.push(dueStep{at: at, step: retry})
-	} else {
-		c.enqueue(retry)
-	}
+	c.queueWithin(retry, c.plan.Step(retry).LongestDelay(len(c.scopes[s].rounds)), now)
 }
 
 // round begins a retry's flow, for the first time or again. The controller has no
