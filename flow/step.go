@@ -145,9 +145,7 @@ func Rebind(symbols map[string]string) Option {
 		if s.rebind == nil {
 			s.rebind = make(map[string]string, len(symbols))
 		}
-		for argument, symbol := range symbols {
-			s.rebind[argument] = symbol
-		}
+		maps.Copy(s.rebind, symbols)
 	})
 }
 
@@ -363,8 +361,8 @@ func rebindIn(list []Argument, argument, symbol string) bool {
 func (s *Step) check() {
 	if s.retrier {
 		s.checkRetrier()
-	} else {
-		s.checkTask()
+	} else if s.task == nil {
+		s.fault("it has no task")
 	}
 	if s.timeout < 0 {
 		s.fault("its timeout is negative: %s", s.timeout)
@@ -403,12 +401,6 @@ func (s *Step) checkRepeatable() {
 	}
 	if s.repeatable && s.retry.Attempts > 1 {
 		s.fault("it is repeatable and has %d attempts; a crash would give it more", s.retry.Attempts)
-	}
-}
-
-func (s *Step) checkTask() {
-	if s.task == nil {
-		s.fault("it has no task")
 	}
 }
 

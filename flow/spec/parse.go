@@ -408,17 +408,7 @@ func (r *reader) store(t *table, key string) logbook.Values {
 	}
 	store := make(logbook.Values, len(values))
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		value := values[name]
-		if reason := unfit(value); reason != "" {
-			t.fault(key+"."+name, "%s", reason)
-			continue
-		}
-		text, err := logbook.EncodeJSON(value)
-		if err != nil {
-			t.fault(key+"."+name, "%v", err)
-			continue
-		}
-		store[name] = text
+		store[name] = r.json(t, key+"."+name, values[name])
 	}
 	if err := logbook.MaxLimits.CheckValues("store", store); err != nil {
 		t.fault(key, "%v", err)
