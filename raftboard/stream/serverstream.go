@@ -54,19 +54,12 @@ type deadlines struct {
 	released bool
 }
 
-func (d *deadlines) stopReading() {
+// stop ends what a deadline of the controller bounds: reading or writing.
+func (d *deadlines) stop(set func(time.Time) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.released {
-		_ = d.controller.SetReadDeadline(time.Now()) // without it, the client ends the wait
-	}
-}
-
-func (d *deadlines) stopWriting() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.released {
-		_ = d.controller.SetWriteDeadline(time.Now())
+		_ = set(time.Now()) // without it, the client ends the wait
 	}
 }
 
@@ -119,7 +112,7 @@ func (s *serverStream) serve() error {
 
 // wakeReader ends the wait for calls.
 func (s *serverStream) wakeReader() {
-	s.deadlines.stopReading()
+	s.deadlines.stop(s.deadlines.controller.SetReadDeadline)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lowered.Broadcast()
@@ -369,7 +362,7 @@ func (s *serverStream) watchReader() *time.Timer {
 		}
 		s.mu.Unlock()
 		if over {
-			s.deadlines.stopWriting()
+			s.deadlines.stop(s.deadlines.controller.SetWriteDeadline)
 			s.cancel()
 		}
 	})
