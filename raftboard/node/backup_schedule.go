@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/conductord/conductord/boottime"
 	"github.com/conductord/conductord/raftboard/node/backup"
@@ -160,9 +159,6 @@ func (n *Node) scheduleBackups(ctx context.Context) {
 		Backups: o.Backups, prefix: url.PathEscape(o.Cluster) + "-" + url.PathEscape(o.Name) + "-", now: n.clock.answerTime, ready: n.ready.check,
 		write: n.services.backups.write, logger: n.logger, started: n.started,
 	}
-	o.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "conductord", Name: "backup_age_seconds", Help: "Time since the newest scheduled backup of this node, or since its start if there is none; 0 where none are scheduled.",
-	}, s.age))
 	n.services.cluster.backups = s
 	if s.Directory != "" {
 		n.routines.Go(func() { s.run(ctx) })

@@ -33,18 +33,20 @@ type router struct {
 // connections that are kept.
 func newForwarder(secure secured) *http.Client {
 	dial := func(ctx context.Context, _, address string) (net.Conn, error) { return secure.dial(ctx, address, "h2") }
+	transport := newTransport()
+	transport.DialContext, transport.DialTLSContext = dial, dial
+	return &http.Client{Transport: transport}
+}
+
+// newTransport speaks HTTP/2. Its connections detect a node that has died silently, so that not
+// every call has to time out.
+func newTransport() *http.Transport {
 	transport := &http.Transport{
-		DialContext:     dial,
-		DialTLSContext:  dial,
-		Protocols:       new(http.Protocols),
-		IdleConnTimeout: time.Minute,
-		// The connection detects a node that has died silently, so that not every call
-		// has to time out.
-		HTTP2: &http.HTTP2Config{SendPingTimeout: 2 * time.Second, PingTimeout: 2 * time.Second},
+		IdleConnTimeout: time.Minute, Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{SendPingTimeout: 2 * time.Second, PingTimeout: 2 * time.Second},
 	}
 	transport.Protocols.SetHTTP2(true)
 	transport.Protocols.SetUnencryptedHTTP2(true)
-	return &http.Client{Transport: transport}
+	return transport
 }
 
 // hopsOf is how often a call has been forwarded.

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,12 +70,8 @@ func newWebTokens(i Issuer, now func() time.Time) *webTokens {
 	}
 	client := &http.Client{Timeout: keysPatience, Transport: &seldom{next: transport}}
 	set := oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), client), keys)
-	claim := i.Claim
-	if claim == "" {
-		claim = "sub"
-	}
 	return &webTokens{
-		verifier: oidc.NewVerifier(i.Name, set, &oidc.Config{ClientID: i.Audience, SupportedSigningAlgs: algorithms, Now: now}), claim: claim,
+		verifier: oidc.NewVerifier(i.Name, set, &oidc.Config{ClientID: i.Audience, SupportedSigningAlgs: algorithms, Now: now}), claim: cmp.Or(i.Claim, "sub"),
 	}
 }
 

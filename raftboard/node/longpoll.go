@@ -342,20 +342,15 @@ func (p *longPolls) changed(changes fsm.Changes) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, id := range changes.Finished {
+	finished := changes.Finished
+	if changes.Restored { // anything may have happened: let every call look again
+		finished = slices.Collect(maps.Keys(p.finishes))
+	}
+	for _, id := range finished {
 		for channel := range p.finishes[id] {
 			close(channel)
 		}
 		delete(p.finishes, id)
-	}
-	if changes.Restored {
-		// Anything may have happened: let every call look again.
-		for id, channels := range p.finishes {
-			for channel := range channels {
-				close(channel)
-			}
-			delete(p.finishes, id)
-		}
 	}
 	if changes.Events || changes.Restored {
 		close(p.events)

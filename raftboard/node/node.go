@@ -293,6 +293,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.memberAskers = n.newAskers(nil)
 	n.committed = &committed{ready: n.ready, reads: n.reads, peers: n.newAskers(nil)}
 	n.services = n.newServices()
+	n.scheduleBackups(ctx)
 	n.registerGauges()
 	snapshotting := &compaction{raft: n.raft, machine: n.machine, growth: n.growth, interval: n.options.Raft.SnapshotInterval, logger: n.logger}
 	n.routines.Go(func() { n.newLeaderTasks().follow(ctx, notices) })
@@ -315,7 +316,6 @@ func (n *Node) openRaft(ctx context.Context) error {
 	if after := n.options.RemoveDeadAfter; after > 0 {
 		n.routines.Go(func() { n.services.members.removeDead(ctx, after) })
 	}
-	n.scheduleBackups(ctx)
 	return nil
 }
 

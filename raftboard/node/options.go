@@ -184,19 +184,11 @@ func setDefault[T comparable](field *T, value T) {
 
 // validate reports all problems at once.
 func (o Options) validate() error {
-	var faults []error
+	_, selfErr := o.self()
+	faults := []error{o.Limits.CheckName("cluster id", o.Cluster), selfErr, o.Issuer.validate(), o.Backups.validate(o.DataDir)} // nil: no fault
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if err := o.Limits.CheckName("cluster id", o.Cluster); err != nil {
-		faults = append(faults, err)
-	}
-	if _, err := o.self(); err != nil {
-		faults = append(faults, err)
-	}
 	if o.AccessControl && o.Credentials == nil {
 		fault("access control needs TLS: in plain text, everybody on the way can read a token")
-	}
-	if err := o.Issuer.validate(); err != nil {
-		faults = append(faults, err)
 	}
 	if o.Pages != nil && (len(o.PagesPath) < 2 || !strings.HasPrefix(o.PagesPath, "/") || !strings.HasSuffix(o.PagesPath, "/")) {
 		fault("the path of the pages %.64q does not begin and end with a /, or is the root", o.PagesPath)
@@ -209,9 +201,6 @@ func (o Options) validate() error {
 	}
 	if !slices.Contains(logstore.Kinds, o.LogStore) {
 		fault("log store %.64q is none of %v", o.LogStore, logstore.Kinds)
-	}
-	if err := o.Backups.validate(o.DataDir); err != nil {
-		faults = append(faults, err)
 	}
 	seen := map[string]string{}
 	for _, member := range o.Members {

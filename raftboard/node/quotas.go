@@ -43,13 +43,7 @@ func (w *watchers) release(principal string) {
 	}
 }
 
-// holdWatch counts a watch of the caller until release is called. It returns an error if the
-// quota of the caller's principal has no room for it.
-func (g *guard) holdWatch(ctx context.Context) (release func(), err error) {
-	return g.hold(ctx, true)
-}
-
-// holdPoll is holdWatch for a long poll. A call that does not wait is not counted, and one
+// holdPoll is hold for a long poll. A call that does not wait is not counted, and one
 // that takes the place of a waiting call needs no room.
 func (g *guard) holdPoll(ctx context.Context, wait time.Duration, replaces bool) (release func(), err error) {
 	if wait == 0 {
@@ -58,6 +52,8 @@ func (g *guard) holdPoll(ctx context.Context, wait time.Duration, replaces bool)
 	return g.hold(ctx, !replaces)
 }
 
+// hold counts a watch of the caller until release is called. If it is limited, it returns an
+// error if the quota of the caller's principal has no room for it.
 func (g *guard) hold(ctx context.Context, limited bool) (release func(), err error) {
 	who := callerOf(ctx)
 	if who == nil || who.trusted() {

@@ -120,16 +120,14 @@ func (s *scheduleService) list(message *conductordv1.ListSchedulesRequest) (*con
 }
 
 func (s *scheduleService) resume(ctx context.Context, message *conductordv1.ResumeScheduleRequest) (*conductordv1.Done, uint64, error) {
-	index, _, err := s.planned(ctx, func(now time.Time) (*conductordv1.Command, error) { return s.planResume(message, now) })
+	index, _, err := s.planned(ctx, func(now time.Time) (*conductordv1.Command, error) {
+		known, _, err := s.machine.Schedule(schedules.Ref{Board: message.Board, Name: message.Name}, 0)
+		if err != nil {
+			return nil, err
+		}
+		return command.PlanResume(&known, now)
+	})
 	return &conductordv1.Done{}, index, err
-}
-
-func (s *scheduleService) planResume(message *conductordv1.ResumeScheduleRequest, now time.Time) (*conductordv1.Command, error) {
-	known, _, err := s.machine.Schedule(schedules.Ref{Board: message.Board, Name: message.Name}, 0)
-	if err != nil {
-		return nil, err
-	}
-	return command.PlanResume(&known, now)
 }
 
 // nameRun and nameBackfill give a nonce before the call is forwarded, so that

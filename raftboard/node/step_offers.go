@@ -341,10 +341,7 @@ func (s *stepOffers) recorded(flows []logbook.FlowID) {
 
 func (s *stepOffers) wakeReportsLocked(flow logbook.FlowID) {
 	for r := range s.reports[flow] {
-		select {
-		case r.news <- struct{}{}:
-		default:
-		}
+		signal(r.news)
 	}
 }
 

@@ -64,12 +64,8 @@ type otherCluster struct {
 }
 
 func newElsewhere(o Options, machine *fsm.Machine) *elsewhere {
-	transport := &http.Transport{
-		DialContext: (&net.Dialer{Timeout: elsewhereDial}).DialContext, TLSHandshakeTimeout: elsewhereDial,
-		IdleConnTimeout: time.Minute, Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{SendPingTimeout: 2 * time.Second, PingTimeout: 2 * time.Second},
-	}
-	transport.Protocols.SetHTTP2(true)
-	transport.Protocols.SetUnencryptedHTTP2(true)
+	transport := newTransport()
+	transport.DialContext, transport.TLSHandshakeTimeout = (&net.Dialer{Timeout: elsewhereDial}).DialContext, elsewhereDial
 	if o.Credentials != nil {
 		transport.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 			return dialElsewhere(ctx, o.Credentials, network, address)

@@ -55,7 +55,7 @@ func (s *watchService) watch(ctx context.Context, message *conductordv1.WatchReq
 	if err := s.guard.allowWatch(ctx, &wanted); err != nil {
 		return err
 	}
-	release, err := s.guard.holdWatch(ctx)
+	release, err := s.guard.hold(ctx, true)
 	if err != nil {
 		return err
 	}
