@@ -232,8 +232,7 @@ func (c *Client) Change(ctx context.Context, change jobs.Change) error {
 		change.ID = uuid.New() // for the repeats of this very call
 	}
 	message := &v1.Command{Kind: &v1.Command_Change{Change: command.ChangeToProto(&change)}}
-	_, err := submit(ctx, c.others, "change job "+change.Job.String(), message)
-	return err
+	return c.send(ctx, "change job "+change.Job.String(), message)
 }
 
 // Intervene implements jobs.Controller.
@@ -249,7 +248,12 @@ func (c *Client) Intervene(ctx context.Context, intervention logbook.Interventio
 }
 
 func (c *Client) order(ctx context.Context, verb string, request jobs.JobCommand, message *v1.Command) error {
-	_, err := submit(ctx, c.others, verb+" job "+request.Job.String(), message)
+	return c.send(ctx, verb+" job "+request.Job.String(), message)
+}
+
+// send sends a command that can be repeated as it is, and whose result says nothing.
+func (c *Client) send(ctx context.Context, name string, message *v1.Command) error {
+	_, err := submit(ctx, c.others, name, message)
 	return err
 }
 

@@ -12,37 +12,31 @@ import (
 
 // CreateBoard implements jobs.Boards.
 func (c *Client) CreateBoard(ctx context.Context, name string) error {
-	return c.aboutBoard(ctx, "create board "+name, &v1.Command{Kind: &v1.Command_CreateBoard{CreateBoard: &v1.BoardCommand{Board: name}}})
+	return c.send(ctx, "create board "+name, &v1.Command{Kind: &v1.Command_CreateBoard{CreateBoard: &v1.BoardCommand{Board: name}}})
 }
 
 // LimitBoard implements jobs.Boards.
 func (c *Client) LimitBoard(ctx context.Context, name string, limits jobs.BoardLimits) error {
 	limit := &v1.LimitBoardCommand{Board: name, Limits: command.BoardLimitsToProto(limits)}
-	return c.aboutBoard(ctx, "limit board "+name, &v1.Command{Kind: &v1.Command_LimitBoard{LimitBoard: limit}})
+	return c.send(ctx, "limit board "+name, &v1.Command{Kind: &v1.Command_LimitBoard{LimitBoard: limit}})
 }
 
 // AgeBoard implements jobs.Boards.
 func (c *Client) AgeBoard(ctx context.Context, name string, step time.Duration) error {
 	age := &v1.AgeBoardCommand{Board: name, Step: command.DurationToProto(step)}
-	return c.aboutBoard(ctx, "age the jobs of board "+name, &v1.Command{Kind: &v1.Command_AgeBoard{AgeBoard: age}})
+	return c.send(ctx, "age the jobs of board "+name, &v1.Command{Kind: &v1.Command_AgeBoard{AgeBoard: age}})
 }
 
 // PauseBoard implements jobs.Boards.
 func (c *Client) PauseBoard(ctx context.Context, request jobs.BoardCommand) error {
 	pause := &v1.BoardCommand{Board: request.Board, By: request.By, Reason: request.Reason}
-	return c.aboutBoard(ctx, "pause board "+request.Board, &v1.Command{Kind: &v1.Command_PauseBoard{PauseBoard: pause}})
+	return c.send(ctx, "pause board "+request.Board, &v1.Command{Kind: &v1.Command_PauseBoard{PauseBoard: pause}})
 }
 
 // ResumeBoard implements jobs.Boards.
 func (c *Client) ResumeBoard(ctx context.Context, request jobs.BoardCommand) error {
 	resume := &v1.BoardCommand{Board: request.Board, By: request.By, Reason: request.Reason}
-	return c.aboutBoard(ctx, "resume board "+request.Board, &v1.Command{Kind: &v1.Command_ResumeBoard{ResumeBoard: resume}})
-}
-
-// aboutBoard sends a command about a board that can be repeated as it is.
-func (c *Client) aboutBoard(ctx context.Context, name string, message *v1.Command) error {
-	_, err := submit(ctx, c.others, name, message)
-	return err
+	return c.send(ctx, "resume board "+request.Board, &v1.Command{Kind: &v1.Command_ResumeBoard{ResumeBoard: resume}})
 }
 
 // DeleteBoard implements jobs.Boards.

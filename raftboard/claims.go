@@ -11,12 +11,10 @@ import (
 
 // Extend implements jobs.Claimer.
 func (c *Client) Extend(ctx context.Context, job jobs.JobID, token jobs.Token, expiry time.Duration) error {
-	name := "extend the claim of job " + job.String()
 	message := &v1.Command{Kind: &v1.Command_ExtendClaim{ExtendClaim: &v1.ExtendClaimCommand{
 		Job: job.String(), Token: command.TokenToProto(token), Expiry: command.DurationToProto(expiry),
 	}}}
-	_, err := submit(ctx, c.others, name, message)
-	return err
+	return c.send(ctx, "extend the claim of job "+job.String(), message)
 }
 
 // Claims implements jobs.Attendant. The leader answers, even for a stale view:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -121,17 +122,14 @@ func (c *Client) Upgrade(ctx context.Context) (version int, err error) {
 func (c *Client) Cluster(ctx context.Context) []NodeStatus {
 	nodes := c.peers.known()
 	all := make([]NodeStatus, len(nodes))
-	answered := make(chan int, len(nodes)) // never blocks: each node sends once
+	var asking sync.WaitGroup
 	for i, p := range nodes {
-		go func() {
+		asking.Go(func() {
 			all[i].Endpoint = p.String()
 			all[i].Status, all[i].Err = c.status(ctx, p)
-			answered <- i
-		}()
+		})
 	}
-	for range nodes {
-		<-answered
-	}
+	asking.Wait()
 	named := make(map[string]bool, len(all))
 	return slices.DeleteFunc(all, func(n NodeStatus) bool {
 		twice := n.Err == nil && named[n.Status.Node]
@@ -141,16 +139,10 @@ func (c *Client) Cluster(ctx context.Context) []NodeStatus {
 }
 
 func readStatus(message *v1.StatusResponse) (Status, error) {
-	started, err := command.TimeFromProto("started_at", message.GetStartedAt())
-	if err != nil {
-		return Status{}, fmt.Errorf("cannot read the status of a node: %w", err)
-	}
-	contact, err := command.DurationFromProto("last_contact", message.GetLastContact())
-	if err != nil {
-		return Status{}, fmt.Errorf("cannot read the status of a node: %w", err)
-	}
-	offset, err := command.DurationFromProto("clock_offset", message.GetClockOffset())
-	if err != nil {
+	started, startedErr := command.TimeFromProto("started_at", message.GetStartedAt())
+	contact, contactErr := command.DurationFromProto("last_contact", message.GetLastContact())
+	offset, offsetErr := command.DurationFromProto("clock_offset", message.GetClockOffset())
+	if err := errors.Join(startedErr, contactErr, offsetErr); err != nil {
 		return Status{}, fmt.Errorf("cannot read the status of a node: %w", err)
 	}
 	s := Status{

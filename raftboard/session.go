@@ -85,10 +85,8 @@ func (c *Client) Entities(ctx context.Context, kind string) ([]jobs.Entity, erro
 
 // DrainConductor implements jobs.Conductors.
 func (c *Client) DrainConductor(ctx context.Context, request jobs.DrainCommand) error {
-	name := fmt.Sprintf("drain conductor %q", request.Conductor)
 	message := &v1.Command{Kind: &v1.Command_DrainConductor{DrainConductor: command.DrainCommandToProto(&request)}}
-	_, err := submit(ctx, c.others, name, message)
-	return err
+	return c.send(ctx, fmt.Sprintf("drain conductor %q", request.Conductor), message)
 }
 
 // UndrainConductor implements jobs.Conductors.
