@@ -45,12 +45,16 @@ func boardsOf(cmd *cobra.Command, args []string) (boards []string) {
 			boards = append(boards, args[i])
 		}
 	}
-	switch flag := cmd.Flags().Lookup("board"); {
-	case flag == nil:
-	case flag.Value.Type() == "stringSlice":
-		boards = append(boards, flag.Value.(pflag.SliceValue).GetSlice()...)
-	case flag.Value.String() != "":
-		boards = append(boards, flag.Value.String())
+	for _, name := range []string{"board", "boards"} {
+		flag := cmd.Flags().Lookup(name)
+		if flag == nil || name == "boards" && (!flag.Changed || flag.Value.Type() == "string") { // that of a quota is a beginning of names
+			continue
+		}
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			boards = append(boards, list.GetSlice()...)
+		} else if text := flag.Value.String(); text != "" {
+			boards = append(boards, strings.Split(text, ",")...)
+		}
 	}
 	return boards
 }

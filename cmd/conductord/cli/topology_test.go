@@ -69,6 +69,10 @@ func TestTopologyIsShown(t *testing.T) {
 // TestCommandsGoToTheClusterOfTheirBoard holds which servers a command calls under a topology.
 func TestCommandsGoToTheClusterOfTheirBoard(t *testing.T) {
 	path, _ := writeTopology(t)
+	handlers := t.TempDir()
+	if err := os.WriteFile(filepath.Join(handlers, "resize"), []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for _, row := range []struct {
 		args, env string
 		want      string // the servers that are called; empty: the command line is refused
@@ -83,6 +87,11 @@ func TestCommandsGoToTheClusterOfTheirBoard(t *testing.T) {
 		{"job post --kind k --board mail --server y:1", "", "y:1", ""},
 		{"events --board mail,default", "", "", `board "mail" is in cluster "a", and board "default" in cluster "main"`},
 		{"events --board other,default", "", "m:1", ""},
+		{"worker --handlers " + handlers + " --boards mail", "", "a:1 a:2", ""},
+		{"worker --handlers " + handlers + " --boards mail,default", "", "", "give the boards to two commands"},
+		{"worker --handlers " + handlers, "", "", "names no board and no id"},
+		{"conductor run --handlers " + handlers + " --boards mail", "", "a:1 a:2", ""},
+		{"conductor run --handlers " + handlers, "", "", "names no board and no id"},
 		{"job list", "", "", "names no board and no id"},
 		{"session list", "CONDUCTORD_SERVER=z:1", "", "`conductord topology show`"},
 		{"session list --server y:1", "", "y:1", ""},

@@ -85,12 +85,12 @@ func (f *workerFlags) run(ctx context.Context, p *cli.Program, confined config.H
 	if err != nil {
 		return err
 	}
-	go func() { _ = set.ReapOrphans(context.WithoutCancel(ctx)) }() // ends with the process
 	return p.Running(ctx, func(ctx context.Context, cluster cli.Cluster) error {
 		client, can := cluster.(steps.Client)
 		if !can {
 			return errors.New("cannot do steps: this cluster gives none to workers")
 		}
+		go func() { _ = set.ReapOrphans(context.WithoutCancel(ctx)) }() // ends with the process
 		f.worker.Client, f.worker.Logger = client, logger
 		f.worker.Limits = logbook.PlainLimits(cluster, logbook.MaxLimits)
 		f.worker.Tasks = make(map[string]flow.Task, len(names))
