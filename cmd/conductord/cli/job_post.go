@@ -238,7 +238,7 @@ func (p *Program) postJob(ctx context.Context, cluster Cluster, posting jobs.Pos
 	}
 	posted, err := cluster.Post(ctx, posting)
 	if err == nil {
-		err = posted[0].Err
+		err = elsewhere(posted[0].Err)
 	}
 	if err != nil {
 		if mayHaveHappened(err) {
@@ -253,6 +253,14 @@ func (p *Program) postJob(ctx context.Context, cluster Cluster, posting jobs.Pos
 		p.Note("job %s had been posted before: nothing has changed", posting.ID)
 	}
 	return posted[0].Job, nil
+}
+
+// elsewhere advises on the verdict of a posting: the node has answered, so it is the cluster of the board that does not.
+func elsewhere(verdict error) error {
+	if errors.Is(verdict, jobs.ErrUnavailable) && !errors.Is(verdict, jobs.ErrOverloaded) {
+		return advisedError{verdict, "the cluster that has the board does not answer: `conductord topology check` asks the nodes of all clusters"}
+	}
+	return verdict
 }
 
 // traced puts the span of the environment into a context; without TRACEPARENT there is none.

@@ -59,7 +59,7 @@ func (p *Program) postLines(ctx context.Context, cluster jobs.Poster, postings [
 			if answer.Err != nil {
 				job = &v1.Job{Id: batch[i].ID.String()}
 				if count++; refused == nil {
-					refused = because(answer.Err, "post line %d", now[i].line)
+					refused = because(elsewhere(answer.Err), "post line %d", now[i].line)
 				}
 			}
 			verdicts = append(verdicts, verdict{now[i].line, &v1.PostedJob{Job: job, Existed: answer.Existed, Error: command.ErrorToProto(answer.Err)}})

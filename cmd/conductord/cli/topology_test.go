@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -111,6 +112,31 @@ func TestCommandsGoToTheClusterOfTheirBoard(t *testing.T) {
 		}
 		if strings.Join(called, " ") != row.want || got.code != code || !strings.Contains(got.err, row.says) {
 			t.Errorf("%s: called %v, %+v", row.args, called, got)
+		}
+	}
+}
+
+// forwarder is a cluster that forwards postings to another one, which does not answer.
+type forwarder struct{ cli.Cluster }
+
+func (forwarder) Post(_ context.Context, postings ...jobs.Posting) ([]jobs.Posted, error) {
+	posted := make([]jobs.Posted, len(postings))
+	for i := range posted {
+		posted[i].Err = fmt.Errorf("cluster \"b\": %w", jobs.ErrUnavailable)
+	}
+	return posted, nil
+}
+
+// TestHintNamesTheOtherCluster holds that the node that has answered is not taken for the fault.
+func TestHintNamesTheOtherCluster(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lines")
+	if err := os.WriteFile(path, []byte(`{"kind": "k"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"--kind", "k"}, {"--from", path}} {
+		got := run(t, forwarder{openCluster(t)}, append([]string{"job", "post"}, args...)...)
+		if got.code != cli.ExitUnavailable || !strings.Contains(got.err, "`conductord topology check` asks the nodes") || strings.Contains(got.err, "is a server running") {
+			t.Errorf("%q: %+v", args, got)
 		}
 	}
 }
