@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 )
 
@@ -67,6 +68,7 @@ func (t *templates) funcs() template.FuncMap {
 		"time":    func(stamp any) moment { return moment{timeOf(stamp), "time"} },
 		"ago":     func(stamp any) moment { return moment{timeOf(stamp), "ago"} },
 		"prose":   prose,
+		"marked":  textParts,
 		"took":    took,
 		"state":   stateOf,
 		"short":   short,
@@ -227,8 +229,6 @@ func sizeText(bytes uint64) string {
 
 // remedyText is the command that would help, or advice; empty: nothing helps but to wait.
 func remedyText(r *v1.Remedy) string {
-	if r == nil {
-		return ""
-	}
-	return cli.RemedyText(jobs.Remedy{Verb: jobs.RemedyVerb(r.GetVerb()), Target: r.GetTarget(), Value: r.GetValue()})
+	explanation, _ := command.ExplanationFromProto(&v1.ExplainResponse{Remedy: r})
+	return cli.RemedyText(explanation.Remedy)
 }
