@@ -73,7 +73,11 @@ class Client:
                        key or os.environ.get("CONDUCTORD_KEY_FILE"))
         if context is None and any(s.startswith("https://") for s in servers):
             context = ssl.create_default_context()
-        self._transport = _transport.Transport(servers, token or _token(), context)
+        token = token or _token()
+        plain = [s for s in servers if not s.startswith(_transport.SOCKET)] if context is None and token else []
+        if plain:
+            raise Invalid("a token would go to %s in plain text: give the ca, or name the server with https://" % plain[0])
+        self._transport = _transport.Transport(servers, token, context)
         self.board = board
         self.timeout = timeout
 

@@ -134,6 +134,12 @@ class Settings(unittest.TestCase):
                 Client(bad)
         Client(["a:1", "[::1]:2", "https://b:3", "unix:///run/x"])
 
+    def test_a_token_in_plain_text(self):
+        with self.assertRaisesRegex(Invalid, "a token would go to h:1 in plain text"):
+            Client("unix:///run/api.sock,h:1", token="t")
+        Client("unix:///run/api.sock", token="t")
+        Client("https://h:1", token="t")
+
     def test_a_token_that_others_can_read(self):
         with tempfile.NamedTemporaryFile() as file:
             os.chmod(file.name, 0o644)
