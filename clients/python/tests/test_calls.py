@@ -1,15 +1,17 @@
+import http.server
 import json
 import os
 import pathlib
 import sys
 import tempfile
+import threading
 import unittest
 import uuid
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from conductord import (  # noqa: E402
-    Client, Conflict, Internal, Invalid, Job, NotAllowed, NotDone, NotFound, Overloaded, OverLimit, Unavailable, Uncertain, Unclaimable,
+    Client, Compacted, Conflict, Internal, Invalid, Job, NotAllowed, NotDone, NotFound, Overloaded, OverLimit, Unavailable, Uncertain, Unclaimable,
     Unknown, new_id,
 )
 from conductord._ids import derive_id  # noqa: E402
@@ -125,6 +127,30 @@ class Jobs(unittest.TestCase):
     def test_finished(self):
         for state, finished in [("claimable", False), ("claimed", False), ("suspended", False), ("completed", True), ("trashed", True)]:
             self.assertEqual(Job({"id": "x", "state": state}).finished, finished)
+
+
+class Watching(unittest.TestCase):
+    def test_the_last_line_is_an_error(self):
+        shown = {"code": "compacted", "message": "no longer kept", "since": "1-7"}
+        fault = {"code": "out_of_range", "details": [{"type": "conductord.v1.Error", "debug": shown}]}
+        lines = [{"position": "1-0"}, {"events": [{"position": "1-1"}], "position": "1-1"}, {"error": fault}]
+
+        class Node(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write("".join(json.dumps(line) + "\n" for line in lines).encode())
+
+            def log_message(self, *_):
+                pass
+
+        with http.server.HTTPServer(("127.0.0.1", 0), Node) as node:
+            threading.Thread(target=node.handle_request, daemon=True).start()
+            events = Client("127.0.0.1:%d" % node.server_port).watch()
+            self.assertEqual(next(events)["position"], "1-1")
+            with self.assertRaises(Compacted) as raised:
+                next(events)
+        self.assertEqual(raised.exception.since, "1-7")
 
 
 class Settings(unittest.TestCase):
