@@ -1,3 +1,4 @@
+import { EventEmitter, once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { RefusedError } from "./errors.js";
 import { linked } from "./http.js";
@@ -18,7 +19,7 @@ const lastPause = 2_000;
 
 /** Bounds the attempts that run at once. The leader can give more than the free slots while it records earlier offers. */
 export class Slots {
-	readonly #waiting = new Set<() => void>();
+	readonly #freed = new EventEmitter().setMaxListeners(0);
 	#free: number;
 
 	constructor(count: number) {
@@ -27,34 +28,15 @@ export class Slots {
 
 	/** Waits for a slot, and resolves to the function that frees it. Rejects when the signal is aborted. */
 	async take(signal: AbortSignal): Promise<() => void> {
+		while (this.#free === 0 && !signal.aborted) {
+			await once(this.#freed, "slot", { signal }).catch(() => {}); // wakes all that wait
+		}
 		signal.throwIfAborted();
-		if (this.#free > 0) {
-			this.#free--;
-		} else {
-			await new Promise<void>((resolve, reject) => {
-				const start = () => {
-					signal.removeEventListener("abort", stop);
-					resolve();
-				};
-				const stop = () => {
-					this.#waiting.delete(start);
-					reject(signal.reason);
-				};
-				this.#waiting.add(start);
-				signal.addEventListener("abort", stop, { once: true });
-			});
-		}
-		return () => this.#release();
-	}
-
-	#release(): void {
-		const [next] = this.#waiting;
-		if (next === undefined) {
+		this.#free--;
+		return () => {
 			this.#free++;
-			return;
-		}
-		this.#waiting.delete(next);
-		next();
+			this.#freed.emit("slot");
+		};
 	}
 }
 

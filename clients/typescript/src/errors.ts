@@ -13,14 +13,11 @@ export abstract class ConductordError extends Error {
 	constructor(readonly code: string, message: string, wire: WireError = {}, cause?: unknown) {
 		super(message, cause === undefined ? {} : { cause });
 		this.name = new.target.name;
-		for (const name of ["field", "unit", "since"] as const) {
-			if (wire[name]) {
-				Object.defineProperty(this, name, { value: wire[name], enumerable: true });
-			}
-		}
-		for (const name of ["limit", "size"] as const) {
-			if (wire[name] !== undefined) {
-				Object.defineProperty(this, name, { value: BigInt(wire[name]), enumerable: true });
+		for (const name of ["field", "unit", "since", "limit", "size"] as const) {
+			const value = wire[name];
+			if (value !== undefined && value !== "") {
+				const counts = name === "limit" || name === "size";
+				Object.defineProperty(this, name, { value: counts ? BigInt(value) : value, enumerable: true });
 			}
 		}
 	}

@@ -74,13 +74,6 @@ export const milliseconds = (text: string): number => Number.parseFloat(text) * 
 
 /** The start of a text that has at most so many bytes of UTF-8, without half a character. */
 export function clip(text: string, bytes: number): string {
-	const encoded = Buffer.from(text);
-	if (encoded.length <= bytes) {
-		return encoded.toString();
-	}
-	let end = bytes;
-	while (end > 0 && (encoded[end]! & 0xc0) === 0x80) {
-		end--;
-	}
-	return encoded.subarray(0, end).toString();
+	const buffer = Buffer.alloc(Math.min(bytes, 3 * text.length));
+	return buffer.toString("utf8", 0, new TextEncoder().encodeInto(text, buffer).written);
 }
