@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,11 +82,7 @@ func grantsText(grants []access.Grant) string {
 
 // principalList is the document of access list and token list.
 func principalList(principals []access.Principal, next string) proto.Message {
-	answer := &v1.ListPrincipalsResponse{Next: next}
-	for i := range principals {
-		answer.Principals = append(answer.Principals, command.PrincipalToProto(&principals[i]))
-	}
-	return answer
+	return &v1.ListPrincipalsResponse{Principals: messages(principals, command.PrincipalToProto), Next: next}
 }
 
 func readPrincipals(ctx context.Context, cluster Cluster, after string, _ int) ([]access.Principal, string, error) {
@@ -113,14 +110,12 @@ func (p *Program) accessDeleteCommand() *cobra.Command {
 		Use:   "delete PRINCIPAL",
 		Short: "Delete a principal and its tokens: its calls are refused from then on",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				if err := cluster.DeletePrincipal(ctx, args[0]); err != nil {
-					return err
-				}
-				return p.show(part{&v1.Done{}}, "deleted principal %s", quoted(args[0]))
-			})
-		},
+		RunE: p.ask(func(ctx context.Context, cluster Cluster, args []string) error {
+			if err := cluster.DeletePrincipal(ctx, args[0]); err != nil {
+				return err
+			}
+			return p.show(part{&v1.Done{}}, "deleted principal %s", quoted(args[0]))
+		}),
 	}
 }
 
@@ -129,22 +124,20 @@ func (p *Program) whoAmICommand() *cobra.Command {
 		Use:   "whoami",
 		Short: "Show who you are to the cluster, and what you may do",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				who, err := cluster.WhoAmI(ctx)
-				if err != nil {
-					return err
-				}
-				answer := &v1.WhoAmIResponse{
-					Enforced: who.Enforced, Name: who.Name, Grants: command.GrantsToProto(who.Grants), HideValues: who.HideValues,
-					Quota: command.QuotaToProto(who.Quota),
-				}
-				if !who.Enforced {
-					return p.show(part{answer}, "anybody: this cluster does not ask its callers who they are")
-				}
-				return p.show(part{answer}, "%s: %s%s", quoted(who.Name), grantsText(who.Grants), quotaText(who.Quota))
-			})
-		},
+		RunE: p.ask(func(ctx context.Context, cluster Cluster, _ []string) error {
+			who, err := cluster.WhoAmI(ctx)
+			if err != nil {
+				return err
+			}
+			answer := &v1.WhoAmIResponse{
+				Enforced: who.Enforced, Name: who.Name, Grants: command.GrantsToProto(who.Grants), HideValues: who.HideValues,
+				Quota: command.QuotaToProto(who.Quota),
+			}
+			if !who.Enforced {
+				return p.show(part{answer}, "anybody: this cluster does not ask its callers who they are")
+			}
+			return p.show(part{answer}, "%s: %s%s", quoted(who.Name), grantsText(who.Grants), quotaText(who.Quota))
+		}),
 	}
 }
 
@@ -240,32 +233,23 @@ func (p *Program) tokenListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List tokens: principal, expiry, last use, and who made each",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				principals, _, err := list[access.Principal]{read: readPrincipals}.collect(ctx, cluster, "", 0)
-				if err != nil {
-					return because(err, "list tokens")
+		RunE: p.ask(func(ctx context.Context, cluster Cluster, _ []string) error {
+			principals, _, err := list[access.Principal]{read: readPrincipals}.collect(ctx, cluster, "", 0)
+			if err != nil {
+				return because(err, "list tokens")
+			}
+			if p.JSON() {
+				return p.WriteJSON(part{principalList(principals, "")})
+			}
+			var rows [][]string
+			for i := range principals {
+				for _, token := range principals[i].Tokens {
+					expires, used := cmp.Or(agoText(token.Expires), "never"), cmp.Or(agoText(token.LastUsed), "never")
+					rows = append(rows, []string{principals[i].Name, token.ID.String(), expires, used, agoText(token.CreatedAt), token.By})
 				}
-				if p.JSON() {
-					return p.WriteJSON(part{principalList(principals, "")})
-				}
-				var rows [][]string
-				for i := range principals {
-					for _, token := range principals[i].Tokens {
-						expires := "never"
-						if !token.Expires.IsZero() {
-							expires = agoText(token.Expires)
-						}
-						used := "never"
-						if !token.LastUsed.IsZero() {
-							used = agoText(token.LastUsed)
-						}
-						rows = append(rows, []string{principals[i].Name, token.ID.String(), expires, used, agoText(token.CreatedAt), token.By})
-					}
-				}
-				return p.WriteTable([]string{"PRINCIPAL", "TOKEN", "EXPIRES", "LAST USED", "CREATED", "BY"}, rows)
-			})
-		},
+			}
+			return p.WriteTable([]string{"PRINCIPAL", "TOKEN", "EXPIRES", "LAST USED", "CREATED", "BY"}, rows)
+		}),
 	}
 }
 

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -28,11 +27,7 @@ func (p *Program) recordRow(r *access.Record) []string {
 }
 
 func recordList(records []access.Record, next string) proto.Message {
-	answer := &v1.ListAuditResponse{Next: next}
-	for i := range records {
-		answer.Records = append(answer.Records, command.RecordToProto(&records[i]))
-	}
-	return answer
+	return &v1.ListAuditResponse{Records: messages(records, command.RecordToProto), Next: next}
 }
 
 func (p *Program) auditSearchCommand() *cobra.Command {
@@ -89,11 +84,7 @@ func (p *Program) auditTailCommand() *cobra.Command {
 			if last < 1 {
 				return UsageError(fmt.Errorf("--lines must be at least 1: %d", last))
 			}
-			err := p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error { return p.tailAudit(ctx, cluster, last, follow) })
-			if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
-				return nil // from the keyboard, which is how it ends
-			}
-			return err
+			return p.watching(cmd.Context(), func(ctx context.Context, cluster Cluster) error { return p.tailAudit(ctx, cluster, last, follow) })
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on, until interrupted")
@@ -171,28 +162,26 @@ func (p *Program) auditRefusalsCommand() *cobra.Command {
 		Long: "List the calls of callers that were not known, and calls that their callers may not make. Each node counts its own,\n" +
 			"and remembers the latest 1,000 kinds; its log has some of them as they happen.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				refusals, err := cluster.Refusals(ctx)
-				if err != nil && len(refusals) == 0 {
-					return because(err, "list refusals")
-				}
-				if err != nil {
-					p.Note("%v", err)
-				}
-				slices.SortStableFunc(refusals, func(a, b access.Refusal) int { return b.Last.Compare(a.Last) })
-				answer := &v1.ListRefusalsResponse{}
-				var rows [][]string
-				for i := range refusals {
-					r := &refusals[i]
-					answer.Refusals = append(answer.Refusals, command.RefusalToProto(r))
-					rows = append(rows, []string{p.timeText(r.Last), r.Node, r.Principal, r.From, r.Verb, strconv.FormatUint(r.Count, 10), r.Error})
-				}
-				if p.JSON() {
-					return p.WriteJSON(part{answer})
-				}
-				return p.WriteTable([]string{"LAST", "NODE", "PRINCIPAL", "FROM", "VERB", "COUNT", "WHY"}, rows)
-			})
-		},
+		RunE: p.ask(func(ctx context.Context, cluster Cluster, _ []string) error {
+			refusals, err := cluster.Refusals(ctx)
+			if err != nil && len(refusals) == 0 {
+				return because(err, "list refusals")
+			}
+			if err != nil {
+				p.Note("%v", err)
+			}
+			slices.SortStableFunc(refusals, func(a, b access.Refusal) int { return b.Last.Compare(a.Last) })
+			answer := &v1.ListRefusalsResponse{}
+			var rows [][]string
+			for i := range refusals {
+				r := &refusals[i]
+				answer.Refusals = append(answer.Refusals, command.RefusalToProto(r))
+				rows = append(rows, []string{p.timeText(r.Last), r.Node, r.Principal, r.From, r.Verb, strconv.FormatUint(r.Count, 10), r.Error})
+			}
+			if p.JSON() {
+				return p.WriteJSON(part{answer})
+			}
+			return p.WriteTable([]string{"LAST", "NODE", "PRINCIPAL", "FROM", "VERB", "COUNT", "WHY"}, rows)
+		}),
 	}
 }

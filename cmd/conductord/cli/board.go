@@ -19,7 +19,10 @@ import (
 
 func (p *Program) boardCommand() *cobra.Command {
 	return Noun("board", "Show, pause and limit boards",
-		p.boardListCommand(), p.boardShowCommand(), p.boardCreateCommand(), p.boardPauseCommand(), p.boardResumeCommand(),
+		p.boardListCommand(), p.boardShowCommand(), p.boardCreateCommand(),
+		p.boardPauseCommand("pause", "Pause a board: no job of it can be claimed until it is resumed",
+			"Claimed jobs go on, and postings are accepted. To repeat this is harmless.", Cluster.PauseBoard),
+		p.boardPauseCommand("resume", "Resume a paused board", "Its jobs can be claimed again at once.", Cluster.ResumeBoard),
 		p.boardLimitCommand(), p.boardAgeingCommand(), p.boardDeleteCommand(), p.boardWaitCommand(), p.boardCountCommand(),
 	)
 }
@@ -29,14 +32,12 @@ func (p *Program) boardCommand() *cobra.Command {
 func (p *Program) boardVerb(use, short, long string, do func(ctx context.Context, cluster Cluster, name string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " BOARD", Short: short, Long: strings.TrimSpace(short + ".\n\n" + long), Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				if err := do(ctx, cluster, args[0]); err != nil {
-					return because(err, "%s board %s", use, args[0])
-				}
-				return p.showBoard(ctx, cluster, args[0], func(b *jobs.BoardStatus) string { return " " + p.openText(b) + ", " + limitsText(b.Limits) })
-			})
-		},
+		RunE: p.ask(func(ctx context.Context, cluster Cluster, args []string) error {
+			if err := do(ctx, cluster, args[0]); err != nil {
+				return because(err, "%s board %s", use, args[0])
+			}
+			return p.showBoard(ctx, cluster, args[0], func(b *jobs.BoardStatus) string { return " " + p.openText(b) + ", " + limitsText(b.Limits) })
+		}),
 	}
 }
 
@@ -192,23 +193,11 @@ func (p *Program) boardCreateCommand() *cobra.Command {
 		func(ctx context.Context, cluster Cluster, name string) error { return cluster.CreateBoard(ctx, name) })
 }
 
-func (p *Program) boardPauseCommand() *cobra.Command {
+func (p *Program) boardPauseCommand(use, short, long string, do func(Cluster, context.Context, jobs.BoardCommand) error) *cobra.Command {
 	var reason string
-	cmd := p.boardVerb("pause", "Pause a board: no job of it can be claimed until it is resumed",
-		"Claimed jobs go on, and postings are accepted. To repeat this is harmless.",
-		func(ctx context.Context, cluster Cluster, name string) error {
-			return cluster.PauseBoard(ctx, jobs.BoardCommand{Board: name, By: operatorName(), Reason: reason})
-		})
-	cmd.Flags().StringVar(&reason, "reason", "", "why, in one sentence")
-	return cmd
-}
-
-func (p *Program) boardResumeCommand() *cobra.Command {
-	var reason string
-	cmd := p.boardVerb("resume", "Resume a paused board", "Its jobs can be claimed again at once.",
-		func(ctx context.Context, cluster Cluster, name string) error {
-			return cluster.ResumeBoard(ctx, jobs.BoardCommand{Board: name, By: operatorName(), Reason: reason})
-		})
+	cmd := p.boardVerb(use, short, long, func(ctx context.Context, cluster Cluster, name string) error {
+		return do(cluster, ctx, jobs.BoardCommand{Board: name, By: operatorName(), Reason: reason})
+	})
 	cmd.Flags().StringVar(&reason, "reason", "", "why, in one sentence")
 	return cmd
 }
@@ -252,10 +241,7 @@ func (p *Program) boardDeleteCommand() *cobra.Command {
 		Use: "delete BOARD", Short: "Delete an empty board, with its limits", Args: cobra.ExactArgs(1),
 		Long: "Delete a board with its limits and rates. It must have no jobs, not even finished ones, and no schedules.",
 		RunE: about(p, name, func(ctx context.Context, cluster Cluster, board string) error {
-			if err := cluster.DeleteBoard(ctx, board); err != nil {
-				return because(err, "delete board %s", board)
-			}
-			return nil
+			return because(cluster.DeleteBoard(ctx, board), "delete board %s", board)
 		}),
 	}
 }

@@ -19,15 +19,13 @@ func (p *Program) boardCountCommand() *cobra.Command {
 		Use:   "count [BOARD|PREFIX*]…",
 		Short: "Count the jobs of several boards by state, with a total",
 		Long:  "Count the jobs of several boards by state, with a total: of those that are named, of those whose names begin\nwith PREFIX, or of all.",
-		RunE: func(cmd *cobra.Command, names []string) error {
-			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				boards, err := namedBoards(ctx, cluster, names)
-				if err != nil {
-					return because(err, "count the jobs of boards")
-				}
-				return p.writeBoardCounts(boards)
-			})
-		},
+		RunE: p.ask(func(ctx context.Context, cluster Cluster, names []string) error {
+			boards, err := namedBoards(ctx, cluster, names)
+			if err != nil {
+				return because(err, "count the jobs of boards")
+			}
+			return p.writeBoardCounts(boards)
+		}),
 	}
 }
 

@@ -75,9 +75,5 @@ func statesSaid(states []jobs.State) string {
 	if len(states) == 0 {
 		return "unfinished"
 	}
-	said := make([]string, len(states))
-	for i, state := range states {
-		said[i] = string(state)
-	}
-	return strings.Join(said, " or ")
+	return strings.Join(texts(states), " or ")
 }

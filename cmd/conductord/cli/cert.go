@@ -119,7 +119,7 @@ func (p *Program) issue(dir string, subject credentials.Subject, days int) error
 	subject.Valid = validity(days)
 	made, err := credentials.Issue(credentials.Issued{Cert: cert, Key: key}, subject)
 	if err != nil {
-		return because(err, "make a certificate for "+subject.Name)
+		return because(err, "make a certificate for %s", subject.Name)
 	}
 	return p.writeCredentials(made, filepath.Join(dir, subject.Name+".pem"), filepath.Join(dir, subject.Name+".key"), days)
 }

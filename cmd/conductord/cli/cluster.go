@@ -19,8 +19,13 @@ import (
 // ClusterCommand is the command of the cluster, with some verbs of another package.
 func (p *Program) ClusterCommand(more ...*cobra.Command) *cobra.Command {
 	return Noun("cluster", "Show nodes, change members, transfer the leadership, and upgrade", append(more,
-		p.clusterStatusCommand(), p.healthCommand(), p.verifyCommand(), p.membersCommand(), p.removeMemberCommand(), p.promoteCommand(), p.demoteCommand(),
-		p.moveMemberCommand(), p.transferLeaderCommand(), p.upgradeStatusCommand(), p.upgradeCommand())...)
+		p.nodesCommand("status", "Show the status of every node; exit 6 unless one knows a leader", p.showClusterStatus),
+		p.nodesCommand("health", "Check the health of the cluster, and how many voters it can lose; exit 1 if a person is needed", p.showHealth),
+		p.verifyCommand(),
+		p.nodesCommand("members", "List the members of the cluster: role, addresses, id", p.showMembers),
+		p.removeMemberCommand(), p.promoteCommand(), p.demoteCommand(), p.moveMemberCommand(), p.transferLeaderCommand(),
+		p.nodesCommand("upgrade-status", "Show which program each node runs, and whether the cluster can be upgraded", p.showUpgradeStatus),
+		p.upgradeCommand())...)
 }
 
 func (p *Program) transferLeaderCommand() *cobra.Command {
@@ -30,39 +35,38 @@ func (p *Program) transferLeaderCommand() *cobra.Command {
 		Long: "Hand the leadership over to the node of that name, or to any other that answers. Clients repeat by themselves\n" +
 			"what is refused meanwhile; no claim is lost. A leader that is stopped does this by itself.",
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				leader, err := cluster.TransferLeader(ctx, strings.Join(args, ""))
-				if err != nil {
-					return because(err, "transfer the leadership")
-				}
-				return p.show(part{&v1.TransferLeaderResponse{Leader: leader}}, "%s leads", leader)
-			})
-		},
+		RunE: p.ask(func(ctx context.Context, cluster Cluster, args []string) error {
+			leader, err := cluster.TransferLeader(ctx, strings.Join(args, ""))
+			if err != nil {
+				return because(err, "transfer the leadership")
+			}
+			return p.show(part{&v1.TransferLeaderResponse{Leader: leader}}, "%s leads", leader)
+		}),
 	}
 }
 
-func (p *Program) clusterStatusCommand() *cobra.Command {
+// nodesCommand makes a command that shows what the nodes say of themselves.
+func (p *Program) nodesCommand(use, short string, show func([]raftboard.NodeStatus) error) *cobra.Command {
 	return &cobra.Command{
-		Use:   "status",
-		Short: "Show the status of every node; exit 6 unless one knows a leader",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				nodes, err := cluster.Nodes(ctx)
-				if err != nil {
-					return because(err, "get the cluster's status")
-				}
-				if p.profile != "" && !p.JSON() {
-					p.Note("profile %s", p.profile)
-				}
-				if err := p.writeNodes(nodes); err != nil {
-					return err
-				}
-				return checkLed(nodes)
-			})
-		},
+		Use: use, Short: short, Args: cobra.NoArgs,
+		RunE: p.ask(func(ctx context.Context, cluster Cluster, _ []string) error {
+			nodes, err := cluster.Nodes(ctx)
+			if err != nil {
+				return because(err, "get the cluster's status")
+			}
+			return show(nodes)
+		}),
 	}
+}
+
+func (p *Program) showClusterStatus(nodes []raftboard.NodeStatus) error {
+	if p.profile != "" && !p.JSON() {
+		p.Note("profile %s", p.profile)
+	}
+	if err := p.writeNodes(nodes); err != nil {
+		return err
+	}
+	return checkLed(nodes)
 }
 
 func (p *Program) verifyCommand() *cobra.Command {
@@ -72,15 +76,13 @@ func (p *Program) verifyCommand() *cobra.Command {
 		Long: "Have all members sum up their tables at one entry of the log, and compare the sums. A member that differs from a\n" +
 			"majority stops, and keeps its state as evidence. The leader does the same by itself, every\ncluster.verify_interval.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				comparison, err := cluster.Verify(ctx)
-				if err != nil {
-					return because(err, "compare the members")
-				}
-				return p.writeComparison(comparison)
-			})
-		},
+		RunE: p.ask(func(ctx context.Context, cluster Cluster, _ []string) error {
+			comparison, err := cluster.Verify(ctx)
+			if err != nil {
+				return because(err, "compare the members")
+			}
+			return p.writeComparison(comparison)
+		}),
 	}
 }
 

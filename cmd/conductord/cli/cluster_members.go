@@ -59,40 +59,25 @@ func membersOf(nodes []raftboard.NodeStatus) ([]raftboard.Member, error) {
 	return newest.Members, nil
 }
 
-func (p *Program) membersCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "members",
-		Short: "List the members of the cluster: role, addresses, id",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				nodes, err := cluster.Nodes(ctx)
-				if err != nil {
-					return because(err, "get the cluster's status")
-				}
-				members, err := membersOf(nodes)
-				if err != nil {
-					return because(err, "list the members")
-				}
-				return p.writeMembers(members)
-			})
-		},
+func (p *Program) showMembers(nodes []raftboard.NodeStatus) error {
+	members, err := membersOf(nodes)
+	if err != nil {
+		return because(err, "list the members")
 	}
+	return p.writeMembers(members)
 }
 
 // memberChange is a command that changes one member.
 func (p *Program) memberChange(use, short, long, doing string, change func(ctx context.Context, cluster Cluster, name string) ([]raftboard.Member, error)) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " NODE", Short: short, Long: long, Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				members, err := change(ctx, cluster, args[0])
-				if err != nil {
-					return because(err, doing)
-				}
-				return p.writeMembers(members)
-			})
-		},
+		RunE: p.ask(func(ctx context.Context, cluster Cluster, args []string) error {
+			members, err := change(ctx, cluster, args[0])
+			if err != nil {
+				return because(err, doing)
+			}
+			return p.writeMembers(members)
+		}),
 	}
 }
 
@@ -157,27 +142,6 @@ type Health struct {
 	Nodes    []shownNode `json:"nodes"`
 }
 
-func (p *Program) healthCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "health",
-		Short: "Check the health of the cluster, and how many voters it can lose; exit 1 if a person is needed",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				nodes, err := cluster.Nodes(ctx)
-				if err != nil {
-					return because(err, "get the cluster's status")
-				}
-				health, err := assess(nodes)
-				if err != nil {
-					return because(err, "assess the cluster")
-				}
-				return p.writeHealth(health)
-			})
-		},
-	}
-}
-
 // assess finds what is wrong with a cluster.
 func assess(nodes []raftboard.NodeStatus) (Health, error) {
 	members, err := membersOf(nodes)
@@ -238,7 +202,11 @@ func problemsOf(s *raftboard.Status, commit uint64) (problems []string) {
 	return problems
 }
 
-func (p *Program) writeHealth(health Health) error {
+func (p *Program) showHealth(nodes []raftboard.NodeStatus) error {
+	health, err := assess(nodes)
+	if err != nil {
+		return because(err, "assess the cluster")
+	}
 	lines := []string{fmt.Sprintf("%d more voters may fail", health.Survives)}
 	switch {
 	case health.Survives < 0:

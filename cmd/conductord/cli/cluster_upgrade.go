@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -18,15 +17,13 @@ func (p *Program) upgradeCommand() *cobra.Command {
 		Long: "Raise the version of the cluster to that of the leader's program. It is refused until every member can read it.\n" +
 			"After that, nodes cannot go back to the older program. See cluster upgrade-status.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				version, err := cluster.Upgrade(ctx)
-				if err != nil {
-					return because(err, "upgrade the cluster")
-				}
-				return p.show(part{&v1.UpgradeResponse{Version: uint32(version)}}, "the cluster uses version %d", version)
-			})
-		},
+		RunE: p.ask(func(ctx context.Context, cluster Cluster, _ []string) error {
+			version, err := cluster.Upgrade(ctx)
+			if err != nil {
+				return because(err, "upgrade the cluster")
+			}
+			return p.show(part{&v1.UpgradeResponse{Version: uint32(version)}}, "the cluster uses version %d", version)
+		}),
 	}
 }
 
@@ -44,27 +41,6 @@ type NodeVersion struct {
 	Version string `json:"version,omitempty"`
 	CanUse  int    `json:"can_use,omitempty"`
 	Error   string `json:"error,omitempty"`
-}
-
-func (p *Program) upgradeStatusCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "upgrade-status",
-		Short: "Show which program each node runs, and whether the cluster can be upgraded",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				nodes, err := cluster.Nodes(ctx)
-				if err != nil {
-					return because(err, "get the cluster's status")
-				}
-				status, err := upgradeStatus(nodes)
-				if err != nil {
-					return because(err, "show the versions")
-				}
-				return p.writeUpgradeStatus(status)
-			})
-		},
-	}
 }
 
 func upgradeStatus(nodes []raftboard.NodeStatus) (UpgradeStatus, error) {
@@ -99,17 +75,17 @@ func upgradeStatus(nodes []raftboard.NodeStatus) (UpgradeStatus, error) {
 	return status, nil
 }
 
-func (p *Program) writeUpgradeStatus(status UpgradeStatus) error {
+func (p *Program) showUpgradeStatus(nodes []raftboard.NodeStatus) error {
+	status, err := upgradeStatus(nodes)
+	if err != nil {
+		return because(err, "show the versions")
+	}
 	if p.JSON() {
 		return p.WriteJSON(status)
 	}
 	rows := make([][]string, 0, len(status.Nodes))
 	for _, node := range status.Nodes {
-		can := "-"
-		if node.CanUse > 0 {
-			can = strconv.Itoa(node.CanUse)
-		}
-		rows = append(rows, []string{node.Node, OrDash(node.Version), can, OrDash(node.Error)})
+		rows = append(rows, []string{node.Node, OrDash(node.Version), OrDash(countText(node.CanUse)), OrDash(node.Error)})
 	}
 	if err := p.WriteTable([]string{"node", "program", "can use", "error"}, rows); err != nil {
 		return err

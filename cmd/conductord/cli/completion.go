@@ -23,7 +23,7 @@ const (
 
 // fixedNames are the words that need no server.
 var fixedNames = map[string][]string{
-	"state": stateNames(), "outcome": strings.Split(outcomeNames(), ", "), "output": {"table", "json"},
+	"state": texts(jobs.States), "outcome": texts(outcomes), "output": {"table", "json"},
 	"priority": {"very-low", "low", "normal", "high", "very-high"}, "format": {"dot", "mermaid", "text"},
 }
 

@@ -104,18 +104,16 @@ func conductors(ctx context.Context, cluster Cluster) (live []liveConductor, abs
 func (p *Program) conductorListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List live conductors, and what each can run", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				live, absent, err := conductors(ctx, cluster)
-				if err != nil {
-					return because(err, "list conductors")
-				}
-				for _, drain := range absent {
-					p.Note("no conductor of the name %q lives; one that comes %s", Clean(drain.Conductor), p.drainText(&drain))
-				}
-				return p.writeConductors(live)
-			})
-		},
+		RunE: p.ask(func(ctx context.Context, cluster Cluster, _ []string) error {
+			live, absent, err := conductors(ctx, cluster)
+			if err != nil {
+				return because(err, "list conductors")
+			}
+			for _, drain := range absent {
+				p.Note("no conductor of the name %q lives; one that comes %s", Clean(drain.Conductor), p.drainText(&drain))
+			}
+			return p.writeConductors(live)
+		}),
 	}
 }
 
@@ -211,11 +209,6 @@ func (p *Program) writeConductor(c *liveConductor) error {
 	return heldClaims.show(p, c.held, "")
 }
 
-// saidOfDrain are the flags that both verbs have.
-func saidOfDrain(cmd *cobra.Command, request *jobs.DrainCommand) {
-	cmd.Flags().StringVar(&request.Reason, "reason", "", "why, in one sentence")
-}
-
 func (p *Program) conductorDrainCommand() *cobra.Command {
 	var request jobs.DrainCommand
 	var wait bool
@@ -245,7 +238,7 @@ func (p *Program) conductorDrainCommand() *cobra.Command {
 			})
 		},
 	}
-	saidOfDrain(cmd, &request)
+	cmd.Flags().StringVar(&request.Reason, "reason", "", "why, in one sentence")
 	flags := cmd.Flags()
 	flags.BoolVar(&request.Finish, "finish", false, "let them complete what they hold, instead of handing it over")
 	flags.BoolVar(&request.Absent, "absent", false, "drain the name even if no conductor has it now")
@@ -276,6 +269,6 @@ func (p *Program) conductorUndrainCommand() *cobra.Command {
 			return nil
 		}),
 	}
-	saidOfDrain(cmd, &request)
+	cmd.Flags().StringVar(&request.Reason, "reason", "", "why, in one sentence")
 	return cmd
 }

@@ -162,6 +162,15 @@ func (p *Program) waiting(ctx context.Context, do func(ctx context.Context, clus
 	return p.within(ctx, 0, waitPatience, do)
 }
 
+// watching is waiting for a command that the keyboard ends, which is no error.
+func (p *Program) watching(ctx context.Context, do func(ctx context.Context, cluster Cluster) error) error {
+	err := p.waiting(ctx, do)
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
 // Running is With for a command of another package that runs until it is told to end.
 func (p *Program) Running(ctx context.Context, do func(ctx context.Context, cluster Cluster) error) error {
 	return p.waiting(ctx, do)

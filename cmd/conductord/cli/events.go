@@ -20,7 +20,7 @@ func (p *Program) eventsCommand() *cobra.Command {
 		Use:   "events",
 		Short: "Watch events as they happen: of jobs, boards and, on request, flows, sessions and entities",
 		Long: "Watch events in order, without gap or repeat. Each begins with its position; --after continues after one.\n" +
-			"With -o json there is one document on each line.\n\nKinds: " + strings.Join(eventKindNames(), ", ") + ".",
+			"With -o json there is one document on each line.\n\nKinds: " + strings.Join(texts(jobs.EventKinds), ", ") + ".",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if job != "" {
@@ -37,16 +37,12 @@ func (p *Program) eventsCommand() *cobra.Command {
 			if err := jobs.CheckWatch(&watch); err != nil {
 				return err
 			}
-			err = p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+			return p.watching(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 				if err := checkBoards(ctx, cluster, cmd); err != nil {
 					return err
 				}
 				return p.tellEvents(ctx, cluster, watch)
 			})
-			if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
-				return nil // from the keyboard, which is how it ends
-			}
-			return err
 		},
 	}
 	flags := cmd.Flags()
@@ -61,14 +57,6 @@ func (p *Program) eventsCommand() *cobra.Command {
 	flags.BoolVar(&watch.Sessions, "sessions", false, "also sessions and entities, as they come and go")
 	flags.StringVar(&after, "after", "", "begin after this position (INDEX-ITEM, as shown; 0-0: the first that is kept) instead of now")
 	return cmd
-}
-
-func eventKindNames() []string {
-	names := make([]string, len(jobs.EventKinds))
-	for i, kind := range jobs.EventKinds {
-		names[i] = string(kind)
-	}
-	return names
 }
 
 // tellEvents writes events until the context ends. From the very first on means

@@ -118,9 +118,9 @@ func errorMessage(err error) *v1.Error {
 }
 
 // because says what could not be done, unless the error says so itself, as
-// those of the client library do.
+// those of the client library do. Of nil it makes nil.
 func because(err error, format string, args ...any) error {
-	if strings.HasPrefix(err.Error(), "cannot ") {
+	if err == nil || strings.HasPrefix(err.Error(), "cannot ") {
 		return err
 	}
 	return fmt.Errorf("cannot "+format+": %w", append(args, err)...)

@@ -284,10 +284,7 @@ func findFlow(ctx context.Context, cluster Cluster, id uuid.UUID) (logbook.FlowD
 		return logbook.FlowDetail{}, because(err, "read job %s", id)
 	}
 	detail, err := cluster.FlowDetail(ctx, flowID)
-	if err != nil {
-		err = because(err, "read flow %s", flowID)
-	}
-	return detail, err
+	return detail, because(err, "read flow %s", flowID)
 }
 
 func (p *Program) writeFlow(detail *logbook.FlowDetail, attempts bool) error {
@@ -333,7 +330,6 @@ func definitionText(definition *logbook.Definition) string {
 	return definition.Hash
 }
 
-// interventionLines are the interventions in a flow, one on each line.
 // takeoverText is which steps a takeover undoes, where that can be read; empty: none.
 func takeoverText(detail *logbook.FlowDetail) string {
 	plan := spec.PlanOf(detail)
@@ -348,6 +344,7 @@ func takeoverText(detail *logbook.FlowDetail) string {
 	return "steps that were cut off, and the last finished ones, are undone first"
 }
 
+// interventionLines are the interventions in a flow, one on each line.
 func (p *Program) interventionLines(detail *logbook.FlowDetail) string {
 	lines := make([]string, 0, len(detail.Interventions))
 	pending := detail.Pending()

@@ -25,22 +25,36 @@ type interveneFlags struct {
 	wait bool
 }
 
-// addSaid adds the flags that all of them have.
-func (f *interveneFlags) addSaid(cmd *cobra.Command) {
+// interveneCommand completes such a command. Its first argument names a flow, and a second one a step.
+// prepare, if there is one, reads and checks the flags of its own.
+func (p *Program) interveneCommand(f *interveneFlags, cmd *cobra.Command, prepare func() error) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			f.word.Step = args[1]
+		}
+		if prepare != nil {
+			if err := prepare(); err != nil {
+				return err
+			}
+		}
+		return p.intervene(cmd.Context(), args[0], f)
+	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.word.By, "by", operatorName(), "who intervenes")
 	flags.StringVar(&f.word.Reason, "reason", "", "why, in one sentence")
 	flags.StringVar(&f.id, "id", "", "id of this intervention, which makes it safe to repeat the command (default a new one)")
+	if f.word.Kind != logbook.InterveneTakeBack {
+		cmd.Long += interventionHelp
+		flags.BoolVar(&f.wait, "wait", false, "show the steps as they go, until the job has ended; exit 1 unless the flow ended as intended")
+	}
+	if f.word.Kind == logbook.InterveneSkip || f.word.Kind == logbook.InterveneComplete {
+		flags.BoolVar(&f.word.Hold, "hold", false, "record the intervention without resuming the flow; the next one without --hold resumes it")
+	}
+	return cmd
 }
 
-func (f *interveneFlags) add(cmd *cobra.Command) {
-	f.addSaid(cmd)
-	flags := cmd.Flags()
-	flags.BoolVar(&f.wait, "wait", false, "show the steps as they go, until the job has ended; exit 1 unless the flow ended as intended")
-}
-
-func (f *interveneFlags) addHold(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.word.Hold, "hold", false, "record the intervention without resuming the flow; the next one without --hold resumes it")
+func intervention(kind logbook.InterventionKind) *interveneFlags {
+	return &interveneFlags{word: logbook.Intervention{Kind: kind}}
 }
 
 // interventionHelp is what the commands have in common that have a flow go on.
@@ -50,60 +64,44 @@ const interventionHelp = "\n\nName the flow by its id or by that of its job. It 
 
 func (p *Program) flowInterveneCommands() []*cobra.Command {
 	return []*cobra.Command{
-		p.flowRetryRevertCommand(), p.flowSkipCommand(), p.flowCompleteCommand(), p.flowRerunCommand(), p.flowTakeBackCommand(),
+		p.interveneCommand(intervention(logbook.InterveneRetryRevert), &cobra.Command{
+			Use:   "retry-revert FLOW|JOB",
+			Short: "Retry the failed undos of a failed flow, after their cause is fixed",
+			Long:  "Retry the failed undos of a failed flow: each is tried again as if for the first time.",
+			Args:  cobra.ExactArgs(1),
+		}, nil),
+		p.interveneCommand(intervention(logbook.InterveneSkip), &cobra.Command{
+			Use:   "skip FLOW|JOB STEP",
+			Short: "Skip the undo of a step: nothing of it is left to undo",
+			Long: "Skip the undo of a step that could not be undone, because nothing of it is left to undo. It counts as\n" +
+				"undone, and the flow undoes the rest.",
+			Args: cobra.ExactArgs(2),
+		}, nil),
+		p.flowCompleteCommand(),
+		p.flowRerunCommand(),
+		p.interveneCommand(intervention(logbook.InterveneTakeBack), &cobra.Command{
+			Use:   "take-back FLOW|JOB [STEP]",
+			Short: "Take back interventions in a failed flow that no conductor has carried out yet",
+			Long: "Take back interventions in a failed flow, or in one of its steps, that no conductor has carried out yet:\n" +
+				"held ones, and those of a job that has not been claimed since. When none is left, the job is finished\n" +
+				"again. Name the flow by its id or by that of its job.",
+			Args: cobra.RangeArgs(1, 2),
+		}, nil),
 	}
-}
-
-func (p *Program) flowRetryRevertCommand() *cobra.Command {
-	f := interveneFlags{word: logbook.Intervention{Kind: logbook.InterveneRetryRevert}}
-	cmd := &cobra.Command{
-		Use:   "retry-revert FLOW|JOB",
-		Short: "Retry the failed undos of a failed flow, after their cause is fixed",
-		Long:  "Retry the failed undos of a failed flow: each is tried again as if for the first time." + interventionHelp,
-		Args:  cobra.ExactArgs(1),
-		RunE:  func(cmd *cobra.Command, args []string) error { return p.intervene(cmd.Context(), args[0], &f) },
-	}
-	f.add(cmd)
-	return cmd
-}
-
-func (p *Program) flowSkipCommand() *cobra.Command {
-	f := interveneFlags{word: logbook.Intervention{Kind: logbook.InterveneSkip}}
-	cmd := &cobra.Command{
-		Use:   "skip FLOW|JOB STEP",
-		Short: "Skip the undo of a step: nothing of it is left to undo",
-		Long: "Skip the undo of a step that could not be undone, because nothing of it is left to undo. It counts as\n" +
-			"undone, and the flow undoes the rest." + interventionHelp,
-		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			f.word.Step = args[1]
-			return p.intervene(cmd.Context(), args[0], &f)
-		},
-	}
-	f.add(cmd)
-	f.addHold(cmd)
-	return cmd
 }
 
 func (p *Program) flowCompleteCommand() *cobra.Command {
-	f := interveneFlags{word: logbook.Intervention{Kind: logbook.InterveneComplete}}
-	var result string
-	cmd := &cobra.Command{
+	f, result := intervention(logbook.InterveneComplete), ""
+	cmd := p.interveneCommand(f, &cobra.Command{
 		Use:   "complete FLOW|JOB STEP",
 		Short: "Complete a step by hand, with its result; the flow goes on forwards",
 		Long: "Complete a step by hand, because you did its work or saw that it was done. It counts as a success with\n" +
-			"the result that you give. The flow goes on forwards with every step that has not succeeded." + interventionHelp,
+			"the result that you give. The flow goes on forwards with every step that has not succeeded.",
 		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			f.word.Step = args[1]
-			if f.word.Result, err = p.readResult(result); err != nil {
-				return err
-			}
-			return p.intervene(cmd.Context(), args[0], &f)
-		},
-	}
-	f.add(cmd)
-	f.addHold(cmd)
+	}, func() (err error) {
+		f.word.Result, err = p.readResult(result)
+		return err
+	})
 	cmd.Flags().StringVar(&result, "result", "", "what the step provides, as JSON; @FILE reads it from a file, - from stdin (default null)")
 	return cmd
 }
@@ -132,44 +130,23 @@ func (p *Program) readResult(given string) (json.RawMessage, error) {
 }
 
 func (p *Program) flowRerunCommand() *cobra.Command {
-	f := interveneFlags{word: logbook.Intervention{Kind: logbook.InterveneRerun}}
-	cmd := &cobra.Command{
+	f := intervention(logbook.InterveneRerun)
+	var cmd *cobra.Command
+	cmd = p.interveneCommand(f, &cobra.Command{
 		Use:   "rerun FLOW|JOB",
 		Short: "Rerun a flow that has failed or was undone: all of it, or from a step on",
 		Long: "Rerun a flow that has failed or was undone. With --from, run that step again, all steps that wait for it,\n" +
 			"and every step that has not succeeded. Without --from, run all of it again. Nothing is undone first: that\n" +
-			"is for you to decide." + interventionHelp,
+			"is for you to decide.",
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("from") && f.word.Step == "" {
-				// A script whose variable is empty must not run all of it again.
-				return usageError{errors.New("--from names no step; without --from all of the flow runs again")}
-			}
-			return p.intervene(cmd.Context(), args[0], &f)
-		},
-	}
-	f.add(cmd)
+	}, func() error {
+		if cmd.Flags().Changed("from") && f.word.Step == "" {
+			// A script whose variable is empty must not run all of it again.
+			return usageError{errors.New("--from names no step; without --from all of the flow runs again")}
+		}
+		return nil
+	})
 	cmd.Flags().StringVar(&f.word.Step, "from", "", "the first step to run again")
-	return cmd
-}
-
-func (p *Program) flowTakeBackCommand() *cobra.Command {
-	f := interveneFlags{word: logbook.Intervention{Kind: logbook.InterveneTakeBack}}
-	cmd := &cobra.Command{
-		Use:   "take-back FLOW|JOB [STEP]",
-		Short: "Take back interventions in a failed flow that no conductor has carried out yet",
-		Long: "Take back interventions in a failed flow, or in one of its steps, that no conductor has carried out yet:\n" +
-			"held ones, and those of a job that has not been claimed since. When none is left, the job is finished\n" +
-			"again. Name the flow by its id or by that of its job.",
-		Args: cobra.RangeArgs(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				f.word.Step = args[1]
-			}
-			return p.intervene(cmd.Context(), args[0], &f)
-		},
-	}
-	f.addSaid(cmd)
 	return cmd
 }
 

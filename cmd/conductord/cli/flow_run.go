@@ -38,20 +38,22 @@ func (p *Program) flowRunCommand() *cobra.Command {
 			if err := p.attachDocuments(order, args, &posting, only...); err != nil {
 				return err
 			}
-			if f.wait {
-				return p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-					return p.runJob(ctx, cluster, posting)
-				})
-			}
-			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				return p.postAndShow(ctx, cluster, posting)
-			})
+			return p.runOrPost(cmd.Context(), posting, f.wait)
 		},
 	}
 	f.add(cmd)
 	cmd.Flags().BoolVar(&atOnce, "at-once", false, "run the flows of several documents at the same time")
 	cmd.Flags().StringArrayVar(&only, "only", nil, "run this step, what it waits for, and nothing else; can be repeated (default the document's targets)")
 	return cmd
+}
+
+// runOrPost posts a job, and with wait follows it to its end.
+func (p *Program) runOrPost(ctx context.Context, posting jobs.Posting, wait bool) error {
+	within, post := p.With, p.postAndShow
+	if wait {
+		within, post = p.waiting, p.runJob
+	}
+	return within(ctx, func(ctx context.Context, cluster Cluster) error { return post(ctx, cluster, posting) })
 }
 
 // runJob posts a job and follows it to its end. Its id goes to stderr at once, and the results of its

@@ -16,17 +16,25 @@ import (
 // any cluster.
 const maxInput = 4 << 20
 
+// openInput opens a file, or stdin for "-".
+func (p *Program) openInput(path string) (io.ReadCloser, error) {
+	if path == "-" {
+		return io.NopCloser(p.In), nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return file, nil
+}
+
 // readInput reads the text of a file, or of stdin for "-".
 func (p *Program) readInput(path string) ([]byte, error) {
-	source := p.In
-	if path != "-" {
-		file, err := os.Open(path)
-		if err != nil {
-			return nil, usageError{err}
-		}
-		defer file.Close()
-		source = file
+	source, err := p.openInput(path)
+	if err != nil {
+		return nil, err
 	}
+	defer source.Close()
 	text, err := io.ReadAll(io.LimitReader(source, maxInput+1))
 	if err != nil {
 		return nil, usageError{err}

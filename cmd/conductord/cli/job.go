@@ -83,18 +83,11 @@ func jobList(query *jobs.Query) list[jobs.Job] {
 // outcomes are all that there are.
 var outcomes = []jobs.Outcome{jobs.OutcomeSuccess, jobs.OutcomeReverted, jobs.OutcomeFailed, jobs.OutcomeCancelled}
 
-func outcomeNames() string {
-	names := make([]string, 0, len(outcomes))
-	for _, outcome := range outcomes {
-		names = append(names, string(outcome))
-	}
-	return strings.Join(names, ", ")
-}
-
-func stateNames() []string {
-	names := make([]string, 0, len(jobs.States))
-	for _, state := range jobs.States {
-		names = append(names, string(state))
+// texts are the values of a type of text, as texts.
+func texts[T ~string](values []T) []string {
+	names := make([]string, 0, len(values))
+	for _, value := range values {
+		names = append(names, string(value))
 	}
 	return names
 }
@@ -104,7 +97,7 @@ func parseStates(names []string) ([]jobs.State, error) {
 	for _, name := range names {
 		state := jobs.State(strings.ToLower(name))
 		if !slices.Contains(jobs.States, state) {
-			return nil, usageError{fmt.Errorf("--state must be one of %s, not %.64q%s", strings.Join(stateNames(), ", "), name, meant.Hint(name, stateNames()))}
+			return nil, usageError{fmt.Errorf("--state must be one of %s, not %.64q%s", strings.Join(texts(jobs.States), ", "), name, meant.Hint(name, texts(jobs.States)))}
 		}
 		states = append(states, state)
 	}

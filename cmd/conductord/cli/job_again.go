@@ -54,10 +54,7 @@ func (p *Program) jobRepostCommand() *cobra.Command {
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.eachJob(cmd, args, func(ctx context.Context, cluster Cluster, id jobs.JobID) error {
-				if err := p.repost(ctx, cluster, id); err != nil {
-					return because(err, "post job %s again", id)
-				}
-				return nil
+				return because(p.repost(ctx, cluster, id), "post job %s again", id)
 			})
 		},
 	}

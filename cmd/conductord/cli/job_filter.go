@@ -26,8 +26,8 @@ var filterFlags = [...]string{
 func (f *jobFilter) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.query.Board, "board", "", "only of this board")
-	flags.StringSliceVar(&f.states, "state", nil, "only in these states: "+strings.Join(stateNames(), ", "))
-	flags.StringSliceVar(&f.outcomes, "outcome", nil, "only completed ones that ended so: "+outcomeNames()+"; with failed, those that need a person")
+	flags.StringSliceVar(&f.states, "state", nil, "only in these states: "+strings.Join(texts(jobs.States), ", "))
+	flags.StringSliceVar(&f.outcomes, "outcome", nil, "only completed ones that ended so: "+strings.Join(texts(outcomes), ", ")+"; with failed, those that need a person")
 	flags.StringVar(&f.query.Kind, "kind", "", "only of this kind")
 	flags.StringVar(&f.query.Key, "key", "", "only with this key")
 	flags.StringSliceVar(&f.query.Tags, "tag", nil, "only with this tag; with all of them, if it is given several times")
@@ -57,7 +57,7 @@ func (f *jobFilter) read(now time.Time) (query jobs.Query, err error) {
 	for _, name := range f.outcomes {
 		outcome := jobs.Outcome(strings.ToLower(name))
 		if !slices.Contains(outcomes, outcome) {
-			return query, usageError{fmt.Errorf("--outcome must be one of %s, not %.64q", outcomeNames(), name)}
+			return query, usageError{fmt.Errorf("--outcome must be one of %s, not %.64q", strings.Join(texts(outcomes), ", "), name)}
 		}
 		query.Outcomes = append(query.Outcomes, outcome)
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,11 +41,7 @@ func (p *Program) jobLogsCommand() *cobra.Command {
 			if !follow {
 				return p.With(cmd.Context(), logs.print)
 			}
-			err = p.waiting(cmd.Context(), logs.follow)
-			if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
-				return nil // from the keyboard
-			}
-			return err
+			return p.watching(cmd.Context(), logs.follow)
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with new lines until the job is finished, also when another conductor goes on with it")

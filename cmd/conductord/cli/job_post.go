@@ -132,14 +132,7 @@ func (p *Program) jobPostCommand() *cobra.Command {
 			if err := work.fill(p, &posting); err != nil {
 				return err
 			}
-			if f.wait {
-				return p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-					return p.runJob(ctx, cluster, posting)
-				})
-			}
-			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				return p.postAndShow(ctx, cluster, posting)
-			})
+			return p.runOrPost(cmd.Context(), posting, f.wait)
 		},
 	}
 	f.add(cmd)

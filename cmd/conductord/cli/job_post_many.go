@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -103,19 +101,11 @@ type linePosting struct {
 // readPostings reads a file, or stdin for "-", with a posting on each line, as
 // the API takes them.
 func (p *Program) readPostings(path string) ([]linePosting, error) {
-	source := p.In
-	if path != "-" {
-		file, err := os.Open(path)
-		if err != nil {
-			return nil, usageError{err}
-		}
-		defer file.Close()
-		source = file
+	source, err := p.openInput(path)
+	if err != nil {
+		return nil, err
 	}
-	return p.parsePostings(path, source)
-}
-
-func (p *Program) parsePostings(path string, source io.Reader) ([]linePosting, error) {
+	defer source.Close()
 	var postings []linePosting
 	lines, number := bufio.NewScanner(source), 0
 	lines.Buffer(nil, maxLineBytes)

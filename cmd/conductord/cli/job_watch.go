@@ -32,16 +32,12 @@ func (p *Program) jobWatchCommand() *cobra.Command {
 			if watch.After, err = parsePosition(after); err != nil {
 				return err
 			}
-			err = p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
+			return p.watching(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 				if err := checkBoards(ctx, cluster, cmd); err != nil {
 					return err
 				}
 				return p.watchJobs(ctx, cluster, watch)
 			})
-			if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
-				return nil // from the keyboard, which is how a watch ends
-			}
-			return err
 		},
 	}
 	flags := cmd.Flags()

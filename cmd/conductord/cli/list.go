@@ -111,6 +111,13 @@ func messages[T any, M proto.Message](things []T, convert func(*T) M) []M {
 	return converted
 }
 
+// ask makes the action of a command that needs a cluster and its arguments, and no flag checked.
+func (p *Program) ask(do func(ctx context.Context, cluster Cluster, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error { return do(ctx, cluster, args) })
+	}
+}
+
 // about makes the action of a command about one thing, which its first
 // argument names.
 func about[ID any](p *Program, parse func(string) (ID, error), do func(context.Context, Cluster, ID) error) func(*cobra.Command, []string) error {

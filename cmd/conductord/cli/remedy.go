@@ -1,50 +1,48 @@
 package cli
 
-import "github.com/conductord/conductord/jobs"
+import (
+	"cmp"
+	"strings"
+
+	"github.com/conductord/conductord/jobs"
+)
+
+// remedyCommands are the command lines of remedies, below conductord.
+var remedyCommands = map[jobs.RemedyVerb]string{
+	jobs.RemedyRetry:        "job retry TARGET",
+	jobs.RemedyCancel:       "job cancel TARGET",
+	jobs.RemedyResume:       "job resume TARGET",
+	jobs.RemedyRelease:      "job release TARGET",
+	jobs.RemedyMakeDue:      "job change TARGET --not-before 0s",
+	jobs.RemedyReprioritise: "job change TARGET --priority VALUE",
+	jobs.RemedyShowFlow:     "flow show TARGET",
+	jobs.RemedyRerunFlow:    "flow rerun TARGET",
+	jobs.RemedyResumeBoard:  "board resume TARGET",
+	jobs.RemedyUndrain:      "conductor undrain TARGET",
+	jobs.RemedyStartWorker:  "worker --handlers DIRECTORY --types TARGET",
+}
+
+// remedyDeeds are remedies that are no command.
+var remedyDeeds = map[jobs.RemedyVerb]string{
+	jobs.RemedyStart:       "start one; those that live: conductord conductor list",
+	jobs.RemedyOfferLabels: "start a conductor that offers them (conductor.labels); those that live: conductord conductor list",
+	jobs.RemedyAddCapacity: "start another conductor, or let these take more jobs (conductor.max_jobs)",
+}
 
 // RemedyText is a remedy for people: a command line where there is one.
 func RemedyText(remedy jobs.Remedy) string {
-	command := "conductord "
-	switch remedy.Verb {
-	case jobs.RemedyRetry:
-		command += "job retry "
-	case jobs.RemedyCancel:
-		command += "job cancel "
-	case jobs.RemedyResume:
-		command += "job resume "
-	case jobs.RemedyRelease:
-		command += "job release "
-	case jobs.RemedyMakeDue:
-		return command + "job change " + quoted(remedy.Target) + " --not-before 0s"
-	case jobs.RemedyReprioritise:
-		return command + "job change " + quoted(remedy.Target) + " --priority " + quoted(remedy.Value)
-	case jobs.RemedyShowFlow:
-		command += "flow show "
-	case jobs.RemedyRerunFlow:
-		command += "flow rerun "
-	case jobs.RemedyResumeBoard:
-		command += "board resume "
-	case jobs.RemedyUndrain:
-		command += "conductor undrain "
-	case jobs.RemedyStart:
-		return "start one; those that live: conductord conductor list"
-	case jobs.RemedyOfferLabels:
-		return "start a conductor that offers them (conductor.labels); those that live: conductord conductor list"
-	case jobs.RemedyAddCapacity:
-		return "start another conductor, or let these take more jobs (conductor.max_jobs)"
-	case jobs.RemedyStartWorker:
-		command += "worker --handlers DIRECTORY --types " + quoted(remedy.Target)
-		if remedy.Value != "" {
-			command += " --labels " + quoted(remedy.Value)
-		}
-		if remedy.Name != "" {
-			command += " --name " + quoted(remedy.Name)
-		}
-		return command
-	default: // none, or one of a newer server
-		return string(remedy.Verb)
+	line, known := remedyCommands[remedy.Verb]
+	if !known {
+		return cmp.Or(remedyDeeds[remedy.Verb], string(remedy.Verb)) // none, or one of a newer server
 	}
-	return command + quoted(remedy.Target)
+	if remedy.Verb == jobs.RemedyStartWorker && remedy.Value != "" {
+		line += " --labels VALUE"
+	}
+	if remedy.Verb == jobs.RemedyStartWorker && remedy.Name != "" {
+		line += " --name NAME"
+	}
+	words := strings.NewReplacer("TARGET", quoted(remedy.Target), "VALUE", quoted(remedy.Value), "NAME", quoted(remedy.Name))
+	return "conductord " + words.Replace(line)
 }
 
 // Quoted is a text as one word of a shell.

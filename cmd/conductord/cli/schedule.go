@@ -52,10 +52,7 @@ func (p *Program) scheduleVerb(use, short, long string, do func(ctx context.Cont
 				if err != nil {
 					return err
 				}
-				if err := do(ctx, keeper, name); err != nil {
-					return because(err, "%s schedule %s", use, name.Name)
-				}
-				return nil
+				return because(do(ctx, keeper, name), "%s schedule %s", use, name.Name)
 			})
 		},
 	}

@@ -34,15 +34,13 @@ func (p *Program) selftestCommand() *cobra.Command {
 	test := func(name, short, long string, run func(context.Context, Cluster) (TestedCluster, error)) *cobra.Command {
 		return &cobra.Command{
 			Use: name, Short: short, Long: long, Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-					tested, err := run(ctx, cluster)
-					if err != nil {
-						return because(err, "test the cluster")
-					}
-					return p.writeTested(tested, name)
-				})
-			},
+			RunE: p.ask(func(ctx context.Context, cluster Cluster, _ []string) error {
+				tested, err := run(ctx, cluster)
+				if err != nil {
+					return because(err, "test the cluster")
+				}
+				return p.writeTested(tested, name)
+			}),
 		}
 	}
 	return Noun("selftest", "Test the clocks, the disks and the failover of a running cluster",
@@ -56,11 +54,7 @@ func (p *Program) selftestCommand() *cobra.Command {
 
 func (p *Program) writeTested(tested TestedCluster, name string) error {
 	tested.Test = name
-	write := func() error { return p.WriteLines([]string{tested.Verdict}) }
-	if p.JSON() {
-		write = func() error { return p.WriteJSON(tested) }
-	}
-	if err := write(); err != nil || tested.Passed {
+	if err := p.show(tested, "%s", tested.Verdict); err != nil || tested.Passed {
 		return err
 	}
 	return fmt.Errorf("the cluster did not pass the test %s", name)

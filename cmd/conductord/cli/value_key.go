@@ -17,55 +17,33 @@ type listedValueKey struct {
 }
 
 func (p *Program) valueKeyCommand() *cobra.Command {
-	return Noun("value-key", "Make and list the keys that encrypt the values of jobs and flows",
-		p.valueKeyAddCommand(), p.valueKeyUseCommand(), p.valueKeyListCommand())
-}
-
-func (p *Program) valueKeyAddCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "add FILE ID",
-		Short: "Make a key and add it to a file, which is made if it does not exist",
-		Long: "Make a key and add it to a file. The first key of a new file is the current one, which encrypts. A later one only\n" +
-			"decrypts until value-key use makes it the current one: give the file to every conductor and reader before that.",
-		Args: cobra.ExactArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error {
-			keys, err := valuekeys.Add(args[0], args[1])
-			if err != nil {
-				return because(err, "add a value key")
-			}
-			return p.writeValueKeys(keys)
-		},
-	}
-}
-
-func (p *Program) valueKeyUseCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "use FILE ID",
-		Short: "Make a key of a file the current one, which encrypts",
-		Args:  cobra.ExactArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error {
-			keys, err := valuekeys.Use(args[0], args[1])
-			if err != nil {
-				return because(err, "use value key %s", args[1])
-			}
-			return p.writeValueKeys(keys)
-		},
-	}
-}
-
-func (p *Program) valueKeyListCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "list FILE",
-		Short: "List the ids of the keys in a file, and which one is current",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			keys, err := valuekeys.Open(args[0])
+	verb := func(open func(args []string) (*valuekeys.Keys, error), cmd *cobra.Command) *cobra.Command {
+		cmd.RunE = func(_ *cobra.Command, args []string) error {
+			keys, err := open(args)
 			if err != nil {
 				return err
 			}
 			return p.writeValueKeys(keys)
-		},
+		}
+		return cmd
 	}
+	return Noun("value-key", "Make and list the keys that encrypt the values of jobs and flows",
+		verb(func(args []string) (*valuekeys.Keys, error) {
+			keys, err := valuekeys.Add(args[0], args[1])
+			return keys, because(err, "add a value key")
+		}, &cobra.Command{
+			Use:   "add FILE ID",
+			Short: "Make a key and add it to a file, which is made if it does not exist",
+			Long: "Make a key and add it to a file. The first key of a new file is the current one, which encrypts. A later one only\n" +
+				"decrypts until value-key use makes it the current one: give the file to every conductor and reader before that.",
+			Args: cobra.ExactArgs(2),
+		}),
+		verb(func(args []string) (*valuekeys.Keys, error) {
+			keys, err := valuekeys.Use(args[0], args[1])
+			return keys, because(err, "use value key %s", args[1])
+		}, &cobra.Command{Use: "use FILE ID", Short: "Make a key of a file the current one, which encrypts", Args: cobra.ExactArgs(2)}),
+		verb(func(args []string) (*valuekeys.Keys, error) { return valuekeys.Open(args[0]) },
+			&cobra.Command{Use: "list FILE", Short: "List the ids of the keys in a file, and which one is current", Args: cobra.ExactArgs(1)}))
 }
 
 func (p *Program) writeValueKeys(keys *valuekeys.Keys) error {

@@ -23,19 +23,17 @@ func (p *Program) WorkerListCommand() *cobra.Command {
 	var board string
 	cmd := &cobra.Command{
 		Use: "list", Short: "List live workers: what each does, what it holds, and whether it is set aside", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
-				lister, can := cluster.(workerLister)
-				if !can {
-					return errors.New("cannot list workers: this cluster does not list them")
-				}
-				workers, err := lister.Workers(ctx, board)
-				if err != nil {
-					return because(err, "list workers")
-				}
-				return p.writeWorkers(workers)
-			})
-		},
+		RunE: p.ask(func(ctx context.Context, cluster Cluster, _ []string) error {
+			lister, can := cluster.(workerLister)
+			if !can {
+				return errors.New("cannot list workers: this cluster does not list them")
+			}
+			workers, err := lister.Workers(ctx, board)
+			if err != nil {
+				return because(err, "list workers")
+			}
+			return p.writeWorkers(workers)
+		}),
 	}
 	cmd.Flags().StringVar(&board, "board", "", "only workers that do steps of jobs of this board")
 	return cmd
@@ -43,11 +41,7 @@ func (p *Program) WorkerListCommand() *cobra.Command {
 
 func (p *Program) writeWorkers(workers []steps.Live) error {
 	if p.JSON() {
-		answer := &v1.ListWorkersResponse{}
-		for i := range workers {
-			answer.Workers = append(answer.Workers, command.LiveWorkerToProto(&workers[i]))
-		}
-		return p.WriteJSON(answer)
+		return p.WriteJSON(&v1.ListWorkersResponse{Workers: messages(workers, command.LiveWorkerToProto)})
 	}
 	rows := make([][]string, 0, len(workers))
 	for i := range workers {
