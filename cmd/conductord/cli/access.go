@@ -44,7 +44,7 @@ func (p *Program) accessSaveCommand() *cobra.Command {
 				if err := cluster.SavePrincipal(ctx, principal); err != nil {
 					return err
 				}
-				return p.show(part{command.PrincipalToProto(&principal)}, "saved principal %s: %s", quoted(principal.Name), grantsText(principal.Grants))
+				return p.Show(part{command.PrincipalToProto(&principal)}, "saved principal %s: %s", quoted(principal.Name), grantsText(principal.Grants))
 			})
 		},
 	}
@@ -114,7 +114,7 @@ func (p *Program) accessDeleteCommand() *cobra.Command {
 			if err := cluster.DeletePrincipal(ctx, args[0]); err != nil {
 				return err
 			}
-			return p.show(part{&v1.Done{}}, "deleted principal %s", quoted(args[0]))
+			return p.Show(part{&v1.Done{}}, "deleted principal %s", quoted(args[0]))
 		}),
 	}
 }
@@ -134,9 +134,9 @@ func (p *Program) whoAmICommand() *cobra.Command {
 				Quota: command.QuotaToProto(who.Quota),
 			}
 			if !who.Enforced {
-				return p.show(part{answer}, "anybody: this cluster does not ask its callers who they are")
+				return p.Show(part{answer}, "anybody: this cluster does not ask its callers who they are")
 			}
-			return p.show(part{answer}, "%s: %s%s", quoted(who.Name), grantsText(who.Grants), quotaText(who.Quota))
+			return p.Show(part{answer}, "%s: %s%s", quoted(who.Name), grantsText(who.Grants), quotaText(who.Quota))
 		}),
 	}
 }
@@ -267,7 +267,7 @@ func (p *Program) tokenRevokeCommand() *cobra.Command {
 				if err := cluster.RevokeAccessToken(ctx, args[0], access.TokenID{UUID: id}); err != nil {
 					return err
 				}
-				return p.show(part{&v1.Done{}}, "revoked token %s of %s", id, quoted(args[0]))
+				return p.Show(part{&v1.Done{}}, "revoked token %s of %s", id, quoted(args[0]))
 			})
 		},
 	}

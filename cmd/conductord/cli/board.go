@@ -47,7 +47,7 @@ func (p *Program) showBoard(ctx context.Context, cluster Cluster, name string, l
 	if err != nil {
 		return because(err, "read board %s", name)
 	}
-	return p.show(command.BoardToProto(&status), "%s%s", status.Name, line(&status))
+	return p.Show(command.BoardToProto(&status), "%s%s", status.Name, line(&status))
 }
 
 func (p *Program) openText(status *jobs.BoardStatus) string {

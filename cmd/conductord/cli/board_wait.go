@@ -64,7 +64,7 @@ func (p *Program) waitForBoard(ctx context.Context, cluster Cluster, waiting awa
 	if err != nil {
 		return because(err, "wait for board %s", waiting.Board)
 	}
-	return p.show(map[string]any{
+	return p.Show(map[string]any{
 		"board": waiting.Board, "left": status.Left, "gone": status.Gone,
 		"finished": status.Finished, "outcomes": status.Outcomes, "trashed": status.Trashed,
 	}, "%s has %d %s, %s", waiting.Board, status.Left, what, waitStatusText(status))

@@ -149,8 +149,5 @@ func (p *Program) writeCredentials(made credentials.Issued, certPath, keyPath st
 		}
 	}
 	said := MadeFiles{Cert: certPath, Key: keyPath, Expires: time.Now().Add(validity(days)).UTC().Truncate(time.Second)}
-	if p.JSON() {
-		return p.WriteJSON(said)
-	}
-	return p.WriteLines([]string{fmt.Sprintf("made %s and %s, valid until %s", said.Cert, said.Key, said.Expires.Format(time.DateOnly))})
+	return p.Show(said, "made %s and %s, valid until %s", said.Cert, said.Key, said.Expires.Format(time.DateOnly))
 }

@@ -40,7 +40,7 @@ func (p *Program) transferLeaderCommand() *cobra.Command {
 			if err != nil {
 				return because(err, "transfer the leadership")
 			}
-			return p.show(part{&v1.TransferLeaderResponse{Leader: leader}}, "%s leads", leader)
+			return p.Show(part{&v1.TransferLeaderResponse{Leader: leader}}, "%s leads", leader)
 		}),
 	}
 }

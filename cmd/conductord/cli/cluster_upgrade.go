@@ -22,7 +22,7 @@ func (p *Program) upgradeCommand() *cobra.Command {
 			if err != nil {
 				return because(err, "upgrade the cluster")
 			}
-			return p.show(part{&v1.UpgradeResponse{Version: uint32(version)}}, "the cluster uses version %d", version)
+			return p.Show(part{&v1.UpgradeResponse{Version: uint32(version)}}, "the cluster uses version %d", version)
 		}),
 	}
 }

@@ -139,7 +139,7 @@ func (p *Program) showChanged(ctx context.Context, reader jobs.Reader, id jobs.J
 	if err != nil {
 		return because(err, "read job %s after the change, which was made", id)
 	}
-	return p.show(command.JobToProto(&job), "%s %s", job.ID, line(&job))
+	return p.Show(command.JobToProto(&job), "%s %s", job.ID, line(&job))
 }
 
 // showJob shows a job with its evidence, and notes when no conductor can run

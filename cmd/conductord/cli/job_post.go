@@ -277,5 +277,5 @@ func mayHaveHappened(err error) bool {
 
 // showPosted prints what a script needs: the id.
 func (p *Program) showPosted(job jobs.Job) error {
-	return p.show(command.JobToProto(&job), "%s", job.ID)
+	return p.Show(command.JobToProto(&job), "%s", job.ID)
 }

@@ -110,7 +110,7 @@ func (p *Program) waitForAll(ctx context.Context, cluster Cluster, waiting await
 	if err != nil {
 		return waitFault(waiting, status, err)
 	}
-	err = p.show(map[string]any{"finished": status.Finished, "outcomes": status.Outcomes, "trashed": status.Trashed}, "%s", waitStatusText(status))
+	err = p.Show(map[string]any{"finished": status.Finished, "outcomes": status.Outcomes, "trashed": status.Trashed}, "%s", waitStatusText(status))
 	if err == nil && status.Outcomes[jobs.OutcomeSuccess] != status.Finished {
 		err = errRunFailed
 	}

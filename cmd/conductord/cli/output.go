@@ -113,8 +113,8 @@ func (p *Program) writeDocument(text []byte, err error) error {
 	return err
 }
 
-// show writes a result: its document with -o json, and otherwise a line.
-func (p *Program) show(value any, format string, args ...any) error {
+// Show writes a result: its document with -o json, and otherwise a line.
+func (p *Program) Show(value any, format string, args ...any) error {
 	if p.JSON() {
 		return p.WriteJSON(value)
 	}

@@ -134,7 +134,7 @@ func (p *Program) ProfileCommand() *cobra.Command {
 				if err := saved.write(path); err != nil {
 					return fmt.Errorf("cannot write the profiles: %w", err)
 				}
-				return p.show(map[string]string{done: args[0]}, "%s profile %s", done, args[0])
+				return p.Show(map[string]string{done: args[0]}, "%s profile %s", done, args[0])
 			},
 		}
 	}

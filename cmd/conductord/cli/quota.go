@@ -40,7 +40,7 @@ func (p *Program) quotaSaveCommand() *cobra.Command {
 				if err := cluster.SaveQuota(ctx, quota); err != nil {
 					return err
 				}
-				return p.show(part{command.QuotaToProto(&quota)}, "saved the quota of %s", quota.Subject)
+				return p.Show(part{command.QuotaToProto(&quota)}, "saved the quota of %s", quota.Subject)
 			})
 		},
 	}
@@ -138,7 +138,7 @@ func (p *Program) quotaDeleteCommand() *cobra.Command {
 				if err := cluster.DeleteQuota(ctx, of); err != nil {
 					return err
 				}
-				return p.show(part{&v1.Done{}}, "deleted the quota of %s", of)
+				return p.Show(part{&v1.Done{}}, "deleted the quota of %s", of)
 			})
 		},
 	}

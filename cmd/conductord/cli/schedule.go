@@ -159,7 +159,7 @@ func (p *Program) scheduleSetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.show(command.ScheduleToProto(&saved), "%s %s", saved.Name, p.nextText(&saved))
+			return p.Show(command.ScheduleToProto(&saved), "%s %s", saved.Name, p.nextText(&saved))
 		})
 	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
 		schedule, err = f.schedule(p, time.Now())
@@ -291,7 +291,7 @@ func (p *Program) showSchedule(ctx context.Context, keeper schedules.Scheduler, 
 	if err != nil {
 		return err
 	}
-	return p.show(command.ScheduleToProto(&report.Schedule), "%s %s", report.Schedule.Name, p.nextText(&report.Schedule))
+	return p.Show(command.ScheduleToProto(&report.Schedule), "%s %s", report.Schedule.Name, p.nextText(&report.Schedule))
 }
 
 func (p *Program) scheduleRunCommand() *cobra.Command {

@@ -54,7 +54,7 @@ func (p *Program) selftestCommand() *cobra.Command {
 
 func (p *Program) writeTested(tested TestedCluster, name string) error {
 	tested.Test = name
-	if err := p.show(tested, "%s", tested.Verdict); err != nil || tested.Passed {
+	if err := p.Show(tested, "%s", tested.Verdict); err != nil || tested.Passed {
 		return err
 	}
 	return fmt.Errorf("the cluster did not pass the test %s", name)

@@ -1,18 +1,17 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
-	"github.com/hashicorp/go-hclog"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/raftboard/node"
 	"github.com/conductord/conductord/raftboard/node/backup"
 )
@@ -80,10 +79,7 @@ func verifyBackupCommand(p *cli.Program) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("cannot use the backup %s: %w", args[0], err)
 			}
-			if p.JSON() {
-				return p.WriteJSON(VerifiedBackup{File: args[0], Manifest: manifest})
-			}
-			return p.WriteLines([]string{fmt.Sprintf("%s is good: cluster %s at index %d, digest %s", args[0], manifest.Cluster, manifest.Index, manifest.Digest)})
+			return p.Show(VerifiedBackup{File: args[0], Manifest: manifest}, "%s is good: cluster %s at index %d, digest %s", args[0], manifest.Cluster, manifest.Index, manifest.Digest)
 		},
 	}
 	cmd.Flags().StringVar(&scratch, "scratch", "", "where to make the scratch directory (default the system's directory for temporary files)")
@@ -103,10 +99,9 @@ type RestoredBackup struct {
 }
 
 func restoreBackupCommand(p *cli.Program) *cobra.Command {
-	var flags *configFlags
 	var into, policy string
 	var how node.Restore
-	cmd := &cobra.Command{
+	cmd := configured(p, &cobra.Command{
 		Use:   "restore FILE|- --config FILE [--into DIR]",
 		Short: "Make the data directory of a new cluster's node from a backup",
 		Long: "Make a node's data directory from a backup, for a new cluster of the members that the configuration lists. Do this\n" +
@@ -114,39 +109,28 @@ func restoreBackupCommand(p *cli.Program) *cobra.Command {
 			"The new cluster has a higher generation: nodes, sessions and tokens of the cluster that was backed up are refused.\n" +
 			"Jobs that were claimed are claimable again. Nothing is changed unless the whole backup is good.",
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			loaded, err := flags.load(p.Env)
-			if err != nil {
-				return cli.UsageError(err)
-			}
-			if how.PauseSchedules = policy == "pause"; !how.PauseSchedules && policy != "resume" {
-				return cli.UsageError(fmt.Errorf("--schedules must be pause or resume, not %.64q", policy))
-			}
-			if into != "" {
-				loaded.DataDir = into
-			}
-			if loaded.DataDir, err = filepath.Abs(loaded.DataDir); err != nil {
-				return fmt.Errorf("cannot use the data directory %q: %w", loaded.DataDir, err)
-			}
-			source, err := p.OpenBackup(args[0])
-			if err != nil {
-				return err
-			}
-			defer source.Close()
-			tightenUmask()
-			logger := hclog.New(&hclog.LoggerOptions{Name: "conductord", Level: hclog.Warn, Output: cli.CleanLog(p.Err, false)})
-			options, err := nodeOptions(loaded, false, logger, prometheus.NewRegistry())
-			if err != nil {
-				return err
-			}
-			done, err := node.RestoreBackup(options, source, how)
-			if err != nil {
-				return err
-			}
-			return writeRestored(p, options, done)
-		},
-	}
-	flags = addConfigFlags(cmd)
+	}, func(_ context.Context, loaded config.Config, args []string) error {
+		if how.PauseSchedules = policy == "pause"; !how.PauseSchedules && policy != "resume" {
+			return cli.UsageError(fmt.Errorf("--schedules must be pause or resume, not %.64q", policy))
+		}
+		if into != "" {
+			loaded.DataDir = into
+		}
+		source, err := p.OpenBackup(args[0])
+		if err != nil {
+			return err
+		}
+		defer source.Close()
+		options, err := stoppedOptions(p, loaded, false)
+		if err != nil {
+			return err
+		}
+		done, err := node.RestoreBackup(options, source, how)
+		if err != nil {
+			return err
+		}
+		return writeRestored(p, options, done)
+	})
 	cmd.Flags().StringVar(&into, "into", "", "the empty directory to restore into (default the data directory of the configuration)")
 	cmd.Flags().StringVar(&policy, "schedules", "pause", "pause: all schedules are paused; resume: they go on as they were")
 	cmd.Flags().StringVar(&how.FromCluster, "from-cluster", "", "the id of the cluster that was backed up, if the new one has another")

@@ -1,9 +1,12 @@
 package daemon
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/config"
 )
 
@@ -56,4 +59,17 @@ func (c *configFlags) given() map[string]string {
 // load brings file, environment and the flags that were given together.
 func (c *configFlags) load(env []string) (config.Config, error) {
 	return config.Load(c.path, env, c.given())
+}
+
+// configured completes a command that does something with one configuration.
+func configured(p *cli.Program, cmd *cobra.Command, do func(ctx context.Context, loaded config.Config, args []string) error) *cobra.Command {
+	flags := addConfigFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		loaded, err := flags.load(p.Env)
+		if err != nil {
+			return cli.UsageError(err)
+		}
+		return do(cmd.Context(), loaded, args)
+	}
+	return cmd
 }

@@ -63,33 +63,25 @@ func (e *examination) say(check string, err error, good, do string) bool {
 }
 
 func doctorCommand(p *cli.Program) *cobra.Command {
-	var flags *configFlags
-	cmd := &cobra.Command{
+	return configured(p, &cobra.Command{
 		Use:   "doctor --config FILE",
 		Short: "Check this machine and the cluster for what makes trouble later; exit 1 if something is bad",
 		Long: "Check the configuration, the data directory and its disk, limits of the system, handlers, the directory of backups,\n" +
 			"the ports of all members, and what the nodes say of themselves. It may run beside the node, and before its first\n" +
 			"start. It writes a small file into the data directory to time the disk, and removes it.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			loaded, err := flags.load(p.Env)
-			if err != nil {
-				return cli.UsageError(err)
-			}
-			e := &examination{config: loaded}
-			e.add("configuration", "good", "node "+loaded.Node+" of cluster "+loaded.Cluster.ID, "")
-			e.certificates()
-			e.directory()
-			e.limits()
-			e.handlers()
-			e.valueKeys()
-			e.backups()
-			e.members(cmd.Context())
-			return writeFindings(p, e.findings)
-		},
-	}
-	flags = addConfigFlags(cmd)
-	return cmd
+	}, func(ctx context.Context, loaded config.Config, _ []string) error {
+		e := &examination{config: loaded}
+		e.add("configuration", "good", "node "+loaded.Node+" of cluster "+loaded.Cluster.ID, "")
+		e.certificates()
+		e.directory()
+		e.limits()
+		e.handlers()
+		e.valueKeys()
+		e.backups()
+		e.members(ctx)
+		return writeFindings(p, e.findings)
+	})
 }
 
 func writeFindings(p *cli.Program, findings []Finding) error {

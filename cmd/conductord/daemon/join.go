@@ -3,11 +3,8 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 
 	"github.com/google/uuid"
-	"github.com/hashicorp/go-hclog"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
@@ -21,50 +18,35 @@ func clusterCommand(p *cli.Program) *cobra.Command {
 }
 
 func joinCommand(p *cli.Program) *cobra.Command {
-	var flags *configFlags
 	var how node.Join
-	cmd := &cobra.Command{
+	cmd := configured(p, &cobra.Command{
 		Use:   "join --config FILE",
 		Short: "Make this machine's node a member of a cluster that works",
 		Long: "Make the data directory of a node that joins a cluster which works. The configuration lists this node and at least\n" +
 			"one member to ask; --server names others. Then start the node, without --init: it gets the state from the leader,\n" +
 			"and a vote when it has caught up. Nothing is changed if the cluster refuses the node; to repeat it is harmless.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			loaded, err := flags.load(p.Env)
-			if err != nil {
-				return cli.UsageError(err)
-			}
-			return join(cmd.Context(), p, loaded, how)
-		},
-	}
-	flags = addConfigFlags(cmd)
+	}, func(ctx context.Context, loaded config.Config, _ []string) error {
+		return join(ctx, p, loaded, how)
+	})
 	cmd.Flags().BoolVar(&how.NonVoter, "non-voter", false, "never ask for a vote: the node has the state and a conductor, and no part in majorities")
 	return cmd
 }
 
 func replaceCommand(p *cli.Program) *cobra.Command {
-	var flags *configFlags
-	cmd := &cobra.Command{
+	return configured(p, &cobra.Command{
 		Use:   "replace OLD NEW --config FILE",
 		Short: "Make this machine's node a member of a cluster in the place of another",
 		Long: "Join as the node NEW, which the configuration is for, in the place of the member OLD. NEW may have the name of OLD:\n" +
 			"that is how a node begins anew whose disk is lost. A member OLD that does not answer is removed at once, and one that\n" +
 			"answers when NEW has its vote. Then start the node, without --init. To repeat it is harmless.",
 		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			loaded, err := flags.load(p.Env)
-			if err != nil {
-				return cli.UsageError(err)
-			}
-			if loaded.Node != args[1] {
-				return cli.UsageError(fmt.Errorf("cannot replace a node: the configuration is for node %q, and not for %.64q: run this on the machine of the new node", loaded.Node, args[1]))
-			}
-			return join(cmd.Context(), p, loaded, node.Join{Replaces: args[0]})
-		},
-	}
-	flags = addConfigFlags(cmd)
-	return cmd
+	}, func(ctx context.Context, loaded config.Config, args []string) error {
+		if loaded.Node != args[1] {
+			return cli.UsageError(fmt.Errorf("cannot replace a node: the configuration is for node %q, and not for %.64q: run this on the machine of the new node", loaded.Node, args[1]))
+		}
+		return join(ctx, p, loaded, node.Join{Replaces: args[0]})
+	})
 }
 
 // JoinedNode is what cluster join and cluster replace say.
@@ -77,10 +59,6 @@ type JoinedNode struct {
 }
 
 func join(ctx context.Context, p *cli.Program, loaded config.Config, how node.Join) error {
-	var err error
-	if loaded.DataDir, err = filepath.Abs(loaded.DataDir); err != nil {
-		return fmt.Errorf("cannot use the data directory %q: %w", loaded.DataDir, err)
-	}
 	var others []string
 	for _, member := range loaded.Cluster.Members {
 		if member.Name != loaded.Node {
@@ -89,9 +67,7 @@ func join(ctx context.Context, p *cli.Program, loaded config.Config, how node.Jo
 	}
 	p.ServersOr(others)
 	p.CredentialsOr(filesOf(loaded))
-	tightenUmask()
-	logger := hclog.New(&hclog.LoggerOptions{Name: "conductord", Level: hclog.Warn, Output: cli.CleanLog(p.Err, false)})
-	options, err := nodeOptions(loaded, false, logger, prometheus.NewRegistry())
+	options, err := stoppedOptions(p, loaded, false)
 	if err != nil {
 		return err
 	}
@@ -110,9 +86,6 @@ func join(ctx context.Context, p *cli.Program, loaded config.Config, how node.Jo
 	if err != nil {
 		return err
 	}
-	joined := JoinedNode{Node: loaded.Node, Cluster: loaded.Cluster.ID, DataDir: loaded.DataDir, Voter: !how.NonVoter, Replaces: how.Replaces}
-	if p.JSON() {
-		return p.WriteJSON(joined)
-	}
-	return p.WriteLines([]string{fmt.Sprintf("node %s is a member of cluster %s: start it now, without --init", joined.Node, joined.Cluster)})
+	joined := JoinedNode{Node: loaded.Node, Cluster: loaded.Cluster.ID, DataDir: options.DataDir, Voter: !how.NonVoter, Replaces: how.Replaces}
+	return p.Show(joined, "node %s is a member of cluster %s: start it now, without --init", joined.Node, joined.Cluster)
 }

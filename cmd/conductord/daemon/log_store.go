@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/raftboard/node"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 )
@@ -84,13 +86,10 @@ func compactLog(ctx context.Context, p *cli.Program, dataDir string) error {
 	if err != nil {
 		return err
 	}
-	if p.JSON() {
-		return p.WriteJSON(CompactedLog(done))
-	}
-	return p.WriteLines([]string{fmt.Sprintf("the raft log had %d KiB, and has %d KiB now", done.Before>>10, done.After>>10)})
+	return p.Show(CompactedLog(done), "the raft log had %d KiB, and has %d KiB now", done.Before>>10, done.After>>10)
 }
 
-// stoppedNode makes ready to write in the data directory of a node that does not run.
+// stoppedNode makes ready to work in the data directory of a node that does not run.
 func stoppedNode(p *cli.Program, dataDir string) (path string, logger hclog.Logger, err error) {
 	tightenUmask() // what is written is as private as what it is copied from
 	path, err = filepath.Abs(dataDir)
@@ -98,6 +97,15 @@ func stoppedNode(p *cli.Program, dataDir string) (path string, logger hclog.Logg
 		return "", nil, fmt.Errorf("cannot use the data directory %q: %w", dataDir, err)
 	}
 	return path, hclog.New(&hclog.LoggerOptions{Name: "conductord", Level: hclog.Warn, Output: cli.CleanLog(p.Err, false)}), nil
+}
+
+// stoppedOptions are those of a node that does not run, for what is done to its data directory.
+func stoppedOptions(p *cli.Program, c config.Config, first bool) (options node.Options, err error) {
+	var logger hclog.Logger
+	if c.DataDir, logger, err = stoppedNode(p, c.DataDir); err != nil {
+		return options, err
+	}
+	return nodeOptions(c, first, logger, prometheus.NewRegistry())
 }
 
 func convertLog(ctx context.Context, p *cli.Program, dataDir string, to logstore.Kind) error {

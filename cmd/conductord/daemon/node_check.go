@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -36,10 +35,9 @@ func nodeCommand(p *cli.Program) *cobra.Command {
 			"to a state in a scratch directory. Show what it holds, or say what is damaged or missing. Nothing in DIR is changed.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			tightenUmask()
-			path, err := filepath.Abs(args[0])
+			path, _, err := stoppedNode(p, args[0])
 			if err != nil {
-				return fmt.Errorf("cannot use the data directory %q: %w", args[0], err)
+				return err
 			}
 			found, err := node.CheckStopped(path, scratch)
 			if err != nil {

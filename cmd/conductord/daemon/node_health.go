@@ -29,33 +29,23 @@ type NodeHealth struct {
 }
 
 func healthCommand(p *cli.Program) *cobra.Command {
-	var flags *configFlags
 	var ready bool
-	cmd := &cobra.Command{
+	cmd := configured(p, &cobra.Command{
 		Use:   "health [--config FILE]",
 		Short: "Ask this machine's node if it is alive; exit 1 if not",
 		Long: "Ask the running node of a configuration at its own API address if it is alive, or with --ready if it can serve every\n" +
 			"call: it knows a leader and has caught up. For the health checks of containers, which need no other program for it.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			loaded, err := flags.load(p.Env)
-			if err != nil {
-				return cli.UsageError(err)
-			}
-			path, health := "/healthz", "alive"
-			if ready {
-				path, health = "/readyz", "ready"
-			}
-			if err := askHealth(cmd.Context(), loaded, path); err != nil {
-				return fmt.Errorf("cannot call node %q %s: %w", loaded.Node, health, err)
-			}
-			if p.JSON() {
-				return p.WriteJSON(NodeHealth{Node: loaded.Node, Health: health})
-			}
-			return p.WriteLines([]string{fmt.Sprintf("node %s is %s", loaded.Node, health)})
-		},
-	}
-	flags = addConfigFlags(cmd)
+	}, func(ctx context.Context, loaded config.Config, _ []string) error {
+		path, health := "/healthz", "alive"
+		if ready {
+			path, health = "/readyz", "ready"
+		}
+		if err := askHealth(ctx, loaded, path); err != nil {
+			return fmt.Errorf("cannot call node %q %s: %w", loaded.Node, health, err)
+		}
+		return p.Show(NodeHealth{Node: loaded.Node, Health: health}, "node %s is %s", loaded.Node, health)
+	})
 	cmd.Flags().BoolVar(&ready, "ready", false, "ask if it knows a leader and has caught up")
 	return cmd
 }

@@ -1,11 +1,9 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
-	"path/filepath"
 
-	"github.com/hashicorp/go-hclog"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
@@ -21,42 +19,25 @@ type MadeNode struct {
 }
 
 func initNodeCommand(p *cli.Program) *cobra.Command {
-	var flags *configFlags
-	cmd := &cobra.Command{
+	return configured(p, &cobra.Command{
 		Use:   "init --config FILE",
 		Short: "Make the data directory of a new node",
 		Long: "Make the data directory of a node that has never run, in a new cluster. Run it once, as the node's user. Services\n" +
 			"then start the node without --init, and a lost disk stops them. Nodes that join a cluster use `cluster join` instead.",
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			loaded, err := flags.load(p.Env)
-			if err != nil {
-				return cli.UsageError(err)
-			}
-			return initNode(p, loaded)
-		},
-	}
-	flags = addConfigFlags(cmd)
-	return cmd
+	}, func(_ context.Context, loaded config.Config, _ []string) error {
+		return initNode(p, loaded)
+	})
 }
 
 func initNode(p *cli.Program, c config.Config) error {
-	tightenUmask()
-	var err error
-	if c.DataDir, err = filepath.Abs(c.DataDir); err != nil {
-		return fmt.Errorf("cannot use the data directory %q: %w", c.DataDir, err)
-	}
-	logger := hclog.New(&hclog.LoggerOptions{Name: "conductord", Level: hclog.Warn, Output: cli.CleanLog(p.Err, false)})
-	options, err := nodeOptions(c, true, logger, prometheus.NewRegistry())
+	options, err := stoppedOptions(p, c, true)
 	if err != nil {
 		return err
 	}
 	if err := node.MakeDataDir(options); err != nil {
 		return fmt.Errorf("cannot make node %q: %w", c.Node, err)
 	}
-	made := MadeNode{Node: c.Node, Cluster: c.Cluster.ID, DataDir: c.DataDir}
-	if p.JSON() {
-		return p.WriteJSON(made)
-	}
-	return p.WriteLines([]string{fmt.Sprintf("made node %s of cluster %s in %s: start it now, without --init", made.Node, made.Cluster, made.DataDir)})
+	made := MadeNode{Node: c.Node, Cluster: c.Cluster.ID, DataDir: options.DataDir}
+	return p.Show(made, "made node %s of cluster %s in %s: start it now, without --init", made.Node, made.Cluster, made.DataDir)
 }

@@ -12,9 +12,8 @@ import (
 )
 
 func serverCommand(p *cli.Program) *cobra.Command {
-	var flags *configFlags
 	var first bool
-	cmd := &cobra.Command{
+	cmd := configured(p, &cobra.Command{
 		Use:   "server --config FILE",
 		Short: "Run one node of a cluster",
 		Long: "Run one node of a cluster until SIGTERM or SIGINT, or a limit of its conductor; then hand over its jobs and the\n" +
@@ -23,15 +22,9 @@ func serverCommand(p *cli.Program) *cobra.Command {
 			"empty data directory is refused otherwise, since its disk may be missing. Start the nodes in any order; the first\n" +
 			"election waits until every member has answered with the same list.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			loaded, err := flags.load(p.Env)
-			if err != nil {
-				return cli.UsageError(err)
-			}
-			return serve(cmd.Context(), p, loaded, first, nil)
-		},
-	}
-	flags = addConfigFlags(cmd)
+	}, func(ctx context.Context, loaded config.Config, _ []string) error {
+		return serve(ctx, p, loaded, first, nil)
+	})
 	cmd.Flags().BoolVar(&first, "init", false, "this is the node's first start: its data directory is empty on purpose")
 	return cmd
 }
