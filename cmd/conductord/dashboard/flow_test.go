@@ -305,7 +305,13 @@ func TestWaitForWorker(t *testing.T) {
 			const waits = "for a worker that does &#34;resize&#34; and offers &#34;gpu&#34;, and none is live"
 			var page string
 			for until := time.Now().Add(patience); !strings.Contains(page, waits) && time.Now().Before(until); {
-				page = p.get(address + job.ID.String())
+				answer, err := http.Get(p.server.URL + "/dashboard/" + address + job.ID.String()) // 404 until the node has the job
+				if err != nil {
+					t.Fatal(err)
+				}
+				text, _ := io.ReadAll(answer.Body)
+				_ = answer.Body.Close()
+				page = string(text)
 			}
 			p.wants(page, waits, "it has been claimed by worker since <time", "conductord worker --handlers DIRECTORY --types resize --labels gpu")
 		}
