@@ -17,10 +17,8 @@ import (
 // clusterData is what the page of the cluster shows.
 type clusterData struct {
 	nodesData
-	Voters, Answering int
-	Survives          int    // how many more voters may fail; negative: so many must answer besides
-	Compared          string // the entry at which all members were the same; empty: they were not just compared
-	Operations        []operation
+	Compared   string // the entry at which all members were the same; empty: they were not just compared
+	Operations []operation
 }
 
 // loadCluster shows the members.
@@ -30,15 +28,6 @@ func loadCluster(ctx context.Context, v *visit) (view, error) {
 		return view{}, err
 	}
 	data := clusterData{nodesData: nodes}
-	for _, n := range data.Nodes {
-		if n.Member.GetVoter() {
-			data.Voters++
-			if n.Status.GetReady() {
-				data.Answering++
-			}
-		}
-	}
-	data.Survives = data.Answering - (data.Voters/2 + 1)
 	if entry, err := strconv.ParseUint(v.query("compared"), 10, 64); err == nil {
 		data.Compared = countText(entry)
 	}

@@ -188,7 +188,7 @@ func TestPagesShowWhatThePrincipalMay(t *testing.T) {
 		status    int
 		has, not  []string
 	}{
-		{"viewer", "/dashboard/", 200, []string{"Cluster test", ">one<", "n1"}, []string{">two<", "The last day"}},
+		{"viewer", "/dashboard/", 200, []string{"Cluster test", ">one<", "Nothing waits for a person", "n1 leads, 1 of 1 voters are ready, and 0 more may fail"}, []string{">two<", "The last day"}},
 		{"viewer", "/dashboard/jobs", 200, []string{"mine"}, []string{"theirs", "<script>alert"}},
 		{"viewer", "/dashboard/jobs?board=two", 403, []string{"may not read on board"}, []string{"theirs"}},
 		{"viewer", "/dashboard/jobs/" + one.String(), 200, []string{"mine", escaped, "Why it does not run", "no live conductor"}, []string{"<script>alert", "method=\"post\" action=\"/dashboard/jobs"}},

@@ -15,6 +15,9 @@ type nodesData struct {
 	Status *v1.StatusResponse // of the node that serves the page
 	Advice []advice           // what needs a person
 	Nodes  []nodeData
+
+	Voters, Answering int
+	Survives          int // how many more voters may fail; negative: so many must answer besides
 }
 
 // advice is a line at the top: what needs a person, and where to go.
@@ -115,18 +118,17 @@ func (d *nodesData) advise(text, link, address string) {
 
 // judge finds what needs a person about the nodes.
 func (d *nodesData) judge() {
-	silent, voters := 0, 0
 	for i := range d.Nodes {
 		n := &d.Nodes[i]
 		if n.Member.GetVoter() {
-			voters++
+			d.Voters++
+			if n.Refused || n.Status.GetReady() {
+				d.Answering++
+			}
 		}
 		switch name := n.Member.GetName(); {
 		case n.Refused:
 		case n.Status == nil:
-			if n.Member.GetVoter() {
-				silent++
-			}
 			d.advise(fmt.Sprintf("Node %s does not answer", name), "Show the nodes", "#nodes")
 		case n.Status.GetDiskShort():
 			d.advise(fmt.Sprintf("The disk of node %s is short of space: nothing new is accepted", name), "Show the nodes", "#nodes")
@@ -138,9 +140,10 @@ func (d *nodesData) judge() {
 			d.advise(fmt.Sprintf("Node %s has made no backup for %s", name, n.Backup), "Show the nodes", "#nodes")
 		}
 	}
+	d.Survives = d.Answering - (d.Voters/2 + 1)
 	if d.Status.GetLeader() == "" {
 		d.Advice = append([]advice{{"The cluster has no leader: a majority of its nodes must run", "Show the nodes", "#nodes"}}, d.Advice...)
-	} else if silent > 0 && voters-silent == voters/2+1 {
+	} else if d.Answering < d.Voters && d.Survives == 0 {
 		d.advise("No other node may fail: just a majority answers", "Show the nodes", "#nodes")
 	}
 }
