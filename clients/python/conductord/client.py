@@ -56,7 +56,7 @@ class Client:
     ``servers`` are addresses (``host:port``, or ``unix:///path``), as a list or separated by
     commas. What is not given comes from the environment variables of the command line:
     CONDUCTORD_SERVER, CONDUCTORD_TOKEN or CONDUCTORD_TOKEN_FILE, CONDUCTORD_CA_FILE,
-    CONDUCTORD_CERT_FILE, CONDUCTORD_KEY_FILE. With ``ca`` the client speaks TLS. ``board`` is
+    CONDUCTORD_CERT_FILE, CONDUCTORD_KEY_FILE. With ``ca`` the client speaks TLS, which a token needs. ``board`` is
     that of new jobs; ``timeout`` is how many seconds a call is tried. Threads may share a client.
     """
 
