@@ -241,6 +241,10 @@ func (p *Program) options(patience time.Duration) (options raftboard.Options, er
 		if err != nil {
 			return options, UsageError(fmt.Errorf("cannot use the certificates: %w", err))
 		}
+		if expires := store.Expires(); time.Now().After(expires) { // nodes refuse it in words of TLS
+			p.Note("warning: one of the certificates of this client has expired on %s; to make another: `conductord cert issue client --help`",
+				expires.Format(time.DateOnly))
+		}
 		options.Credentials = store
 	}
 	if options.Token, err = p.token(); err != nil {

@@ -2,14 +2,26 @@ package cli_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/credentials"
 )
+
+// unverified is how TLS reports a certificate that it does not accept.
+func unverified(err error) error {
+	return fmt.Errorf("%w: %w", jobs.ErrUnavailable, &tls.CertificateVerificationError{Err: err})
+}
 
 // TestNobodySettles: what is said depends on whether no node answers, or some answer that the
 // cluster has no leader.
@@ -33,6 +45,10 @@ func TestNobodySettles(t *testing.T) {
 			"a:1: the node speaks TLS, and this client speaks plain text\nconductord: name the file of the authorities that sign the nodes' certificates: --ca-file (CONDUCTORD_CA_FILE)\n"},
 		{"TLS at the client only", []raftboard.NodeFailure{{Node: "a:1", Err: raftboard.ErrNodeSpeaksPlainText}}, "conductord: leave out --ca-file"},
 		{"unknown authority", []raftboard.NodeFailure{{Node: "a:1", Err: raftboard.ErrUnknownAuthority}}, "conductord: --ca-file (CONDUCTORD_CA_FILE) must name"},
+		{"another host", []raftboard.NodeFailure{{Node: "a:1", Err: unverified(x509.HostnameError{Certificate: &x509.Certificate{}, Host: "a"})}},
+			"conductord: --server must name a host for which the node's certificate was made"},
+		{"expired", []raftboard.NodeFailure{{Node: "a:1", Err: unverified(x509.CertificateInvalidError{Reason: x509.Expired})}},
+			"conductord: a:1 needs another certificate: `conductord cert issue node --help`\n"},
 	} {
 		got := runWith(t, t.Context(), nil, func(p *cli.Program) {
 			p.Dial = func(context.Context, raftboard.Options) (cli.Cluster, error) {
@@ -41,6 +57,35 @@ func TestNobodySettles(t *testing.T) {
 		}, "job", "list", "--server", "a:1", "--server", "b:2")
 		if got.code != cli.ExitUnavailable || !strings.Contains(got.err, row.want) {
 			t.Errorf("%s: %+v", row.name, got)
+		}
+	}
+}
+
+// TestExpiredClientCertificate: a client says itself that its certificate has expired.
+func TestExpiredClientCertificate(t *testing.T) {
+	authority, err := credentials.NewAuthority("authority", 2*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for valid, want := range map[time.Duration]bool{time.Nanosecond: true, time.Hour: false} {
+		made, err := credentials.Issue(authority, credentials.Subject{Name: "ann", Valid: valid})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		args := []string{"job", "list"}
+		for flag, data := range map[string][]byte{"ca": authority.Cert, "cert": made.Cert, "key": made.Key} {
+			path := filepath.Join(dir, flag)
+			if err := os.WriteFile(path, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args = append(args, "--"+flag+"-file", path)
+		}
+		got := runWith(t, t.Context(), nil, func(p *cli.Program) {
+			p.Dial = func(context.Context, raftboard.Options) (cli.Cluster, error) { return nil, jobs.ErrUnavailable }
+		}, args...)
+		if said := strings.Contains(got.err, "of this client has expired on"); said != want || got.code != cli.ExitUnavailable {
+			t.Errorf("valid for %s: %+v", valid, got)
 		}
 	}
 }

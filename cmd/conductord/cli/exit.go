@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"regexp"
@@ -164,9 +165,11 @@ func hint(err error) string {
 // idPattern finds an id in a text.
 var idPattern = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
-// mismatchRemedy says which flags let this client and a node speak with each other; empty for other errors.
+// mismatchRemedy says what lets this client and a node speak with each other; empty for other errors.
 func mismatchRemedy(err error) string {
 	var unsettled *raftboard.UnsettledError
+	var otherHost x509.HostnameError
+	var unfit x509.CertificateInvalidError
 	if !errors.As(err, &unsettled) {
 		return ""
 	}
@@ -178,6 +181,10 @@ func mismatchRemedy(err error) string {
 			return "leave out --ca-file, --cert-file and --key-file (CONDUCTORD_CA_FILE, …), and write http:// before the address of --server, not https://"
 		case errors.Is(node.Err, raftboard.ErrUnknownAuthority):
 			return "--ca-file (CONDUCTORD_CA_FILE) must name the file of the authority that signed the node's certificate"
+		case errors.As(node.Err, &otherHost):
+			return "--server must name a host for which the node's certificate was made; to make another: `conductord cert issue node --help`"
+		case errors.As(node.Err, &unfit):
+			return node.Node + " needs another certificate: `conductord cert issue node --help`"
 		}
 	}
 	return ""

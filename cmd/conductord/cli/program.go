@@ -157,7 +157,7 @@ func (p *Program) runnable(advice string) string {
 	}
 	return quotedCommand.ReplaceAllStringFunc(advice, func(command string) string {
 		switch {
-		case strings.HasPrefix(command, "`conductord dev"):
+		case strings.HasPrefix(command, "`conductord dev"), strings.HasPrefix(command, "`conductord cert"):
 			return command
 		case strings.HasPrefix(command, "`conductord topology") && p.topology != "":
 			return strings.TrimSuffix(command, "`") + " --topology " + quoted(p.topology) + "`"
