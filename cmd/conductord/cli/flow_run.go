@@ -64,7 +64,7 @@ func (p *Program) runJob(ctx context.Context, cluster Cluster, posting jobs.Post
 		return err
 	}
 	p.Note("job %s is posted", job.ID)
-	p.warnOfHandlers(ctx, cluster, &job, &posting)
+	p.warnOfHandlers(ctx, cluster, &job, handlersOf(&posting))
 	var finished jobs.Job
 	err = p.noteIdle(ctx, cluster, &job)
 	if err == nil {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -20,18 +21,25 @@ const (
 	lookAgain = 100 * time.Millisecond
 )
 
-// warnOfHandlers warns of handlers that a posted flow document names and that the live
-// conductors for the job lack, unless one that has them all takes the job, or they are
-// announced within announceTime. Nothing is refused: a conductor may come later.
-func (p *Program) warnOfHandlers(ctx context.Context, cluster Cluster, job *jobs.Job, posting *jobs.Posting) {
+// handlersOf are the handlers that the flow document of a posting names.
+func handlersOf(posting *jobs.Posting) []string {
 	if posting.Book == nil || len(posting.Book.Flows) != 1 || posting.Book.Flows[0].Factory.Name != spec.Kind {
-		return
+		return nil
 	}
 	document, err := spec.Parse(posting.Book.Flows[0].Factory.Args, "flow.json")
 	if err != nil {
+		return nil
+	}
+	return document.Handlers()
+}
+
+// warnOfHandlers warns of handlers of a posted job that the live conductors for it lack,
+// unless one that has them all takes the job, or they are announced within announceTime.
+// Nothing is refused: a conductor may come later. The jobs of a schedule have no id yet.
+func (p *Program) warnOfHandlers(ctx context.Context, cluster Cluster, job *jobs.Job, handlers []string) {
+	if len(handlers) == 0 {
 		return
 	}
-	handlers := document.Handlers()
 	late := time.After(announceTime)
 	for end := false; ; {
 		conductors, err := cluster.Entities(ctx, jobs.EntityConductor)
@@ -88,9 +96,12 @@ func (p *Program) sayLacking(job *jobs.Job, conductors []jobs.Entity, handlers [
 		switch {
 		case len(lacking) == 0:
 		case len(able) == 0:
+			retry := ""
+			if !job.ID.IsZero() {
+				retry = fmt.Sprintf("; if the job is trashed before that, run `conductord job retry %s`", job.ID)
+			}
 			p.Note("warning: no live conductor of board %q offers the handler %q, and without it the job is trashed: "+
-				"install it in a directory of conductor.handlers of %s; if the job is trashed before that, run `conductord job retry %s`",
-				job.Board, handler, few(lacking), job.ID)
+				"install it in a directory of conductor.handlers of %s%s", job.Board, handler, few(lacking), retry)
 		default:
 			p.Note("warning: of the live conductors of board %q, only %s can run the handler %q, and the job waits for them: "+
 				"install it in a directory of conductor.handlers of %s too", job.Board, few(able), handler, few(lacking))

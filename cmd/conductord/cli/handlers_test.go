@@ -42,12 +42,42 @@ func (c taking) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Post
 	return posted, err
 }
 
+// TestMissingHandlerOfASchedule: to set a schedule warns likewise.
+func TestMissingHandlerOfASchedule(t *testing.T) {
+	document := filepath.Join(t.TempDir(), "flow.toml")
+	if err := os.WriteFile(document, []byte("name = \"x\"\n[[steps]]\nname = \"a\"\nhandler = \"paint\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for handlers, want := range map[string]string{
+		`["paint"]`: "",
+		`["sing"]`: "conductord: warning: no live conductor of board \"default\" offers the handler \"paint\", and without it the job is trashed: " +
+			"install it in a directory of conductor.handlers of c1\n",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			cluster := openCluster(t)
+			session := jobs.NewSessionID()
+			if _, err := cluster.OpenSession(t.Context(), jobs.Opening{ID: session, Name: "c1"}); err != nil {
+				t.Fatal(err)
+			}
+			present(t, cluster, session, "c1", handlers)
+			if got := run(t, cluster, "schedule", "set", "s", "--rule", "@daily", "--flow", document); got.code != 0 || got.err != want {
+				t.Errorf("%s: %+v", handlers, got)
+			}
+		})
+	}
+}
+
 // TestMissingHandler: a posted document whose handlers the live conductors lack is accepted,
 // with a warning. A handler that is announced soon afterwards is not missing, nor is one of
 // a job that a conductor with all handlers takes.
 func TestMissingHandler(t *testing.T) {
 	document := filepath.Join(t.TempDir(), "flow.toml")
 	if err := os.WriteFile(document, []byte("name = \"x\"\n[[steps]]\nname = \"a\"\nhandler = \"paint\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lines := filepath.Join(t.TempDir(), "lines") // both lines need the same: one warning
+	line := `{"flow": {"name": "x", "steps": [{"name": "a", "handler": "paint"}]}}` + "\n"
+	if err := os.WriteFile(lines, []byte(line+line), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	const none = "conductord: warning: no live conductor of board \"default\" offers the handler \"paint\", and without it the job is trashed: " +
@@ -74,7 +104,7 @@ func TestMissingHandler(t *testing.T) {
 				"install it in a directory of conductor.handlers of c1 too\n"},
 		{name: "one of two has it, and takes the job", conductors: map[string]string{"c1": `["sing"]`, "c2": `["paint"]`}, taker: "c2"},
 	} {
-		for _, args := range [][]string{{"flow", "run", document}, {"job", "post", "--flow", document}} {
+		for _, args := range [][]string{{"flow", "run", document}, {"job", "post", "--flow", document}, {"job", "post", "--from", lines}} {
 			synctest.Test(t, func(t *testing.T) {
 				cluster := taking{testCluster: openCluster(t)}
 				sessions := map[string]jobs.SessionID{}

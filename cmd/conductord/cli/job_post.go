@@ -219,7 +219,7 @@ func (p *Program) postAndShow(ctx context.Context, cluster Cluster, posting jobs
 	if err != nil {
 		return err
 	}
-	defer p.warnOfHandlers(ctx, cluster, &job, &posting)
+	defer p.warnOfHandlers(ctx, cluster, &job, handlersOf(&posting))
 	return p.showPosted(job)
 }
 

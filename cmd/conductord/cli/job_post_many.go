@@ -24,6 +24,10 @@ const maxLineBytes = 4 << 20
 // take 100 MiB.
 const maxFilePostings = 100_000
 
+// maxLooks bounds how many kinds of work of one file are looked at for handlers that are
+// missing: each may take announceTime.
+const maxLooks = 10
+
 // verdict is the result of one line of postings.
 type verdict struct {
 	line int
@@ -33,14 +37,15 @@ type verdict struct {
 // postLines posts a job for each line of a file, a thousand at a time, and says
 // what became of each. Every line is read before the first is posted, so that a
 // file with a mistake posts nothing. The error is that of the first refusal.
-func (p *Program) postLines(ctx context.Context, cluster jobs.Poster, postings []linePosting) error {
+// Warnings of missing handlers come last.
+func (p *Program) postLines(ctx context.Context, cluster Cluster, postings []linePosting) error {
 	ctx, err := traced(ctx)
 	if err != nil {
 		return err
 	}
 	var verdicts []verdict
 	var refused error
-	count := 0
+	count, looks := 0, map[string]bool{}
 	for rest := postings; len(rest) > 0; {
 		now := rest[:min(len(rest), command.MaxPostings)]
 		rest = rest[len(now):]
@@ -54,6 +59,11 @@ func (p *Program) postLines(ctx context.Context, cluster jobs.Poster, postings [
 		}
 		for i, answer := range posted {
 			job := command.JobToProto(&answer.Job)
+			work := fmt.Sprint(answer.Job.Board, answer.Job.Labels, now[i].handlers)
+			if answer.Err == nil && len(looks) < maxLooks && !looks[work] {
+				looks[work] = true
+				defer p.warnOfHandlers(ctx, cluster, &answer.Job, now[i].handlers)
+			}
 			if answer.Err != nil {
 				job = &v1.Job{Id: batch[i].ID.String()}
 				if count++; refused == nil {
@@ -92,10 +102,11 @@ func (p *Program) writeVerdicts(verdicts []verdict) error {
 	return p.WriteLines(lines)
 }
 
-// linePosting is a posting and where it stands.
+// linePosting is a posting, where it stands, and the handlers that its flow document names.
 type linePosting struct {
-	line    int
-	posting jobs.Posting
+	line     int
+	posting  jobs.Posting
+	handlers []string
 }
 
 // readPostings reads a file, or stdin for "-", with a posting on each line, as
@@ -115,14 +126,14 @@ func (p *Program) readPostings(path string) ([]linePosting, error) {
 		if len(text) == 0 {
 			continue
 		}
-		posting, err := p.parsePosting(text, fmt.Sprintf("line %d", number))
+		posting, handlers, err := p.parsePosting(text, fmt.Sprintf("line %d", number))
 		if err == nil && len(postings) == maxFilePostings {
 			err = &logbook.LimitError{Field: "file", Limit: maxFilePostings, Size: maxFilePostings + 1, Unit: "postings or more"}
 		}
 		if err != nil {
 			return nil, usageError{fmt.Errorf("%s, line %d: %w", path, number, err)}
 		}
-		postings = append(postings, linePosting{number, posting})
+		postings = append(postings, linePosting{number, posting, handlers})
 	}
 	if err := lines.Err(); err != nil {
 		return nil, usageError{fmt.Errorf("cannot read %s, line %d, which may have %d bytes: %w", path, number+1, maxLineBytes, err)}
@@ -133,37 +144,38 @@ func (p *Program) readPostings(path string) ([]linePosting, error) {
 	return postings, nil
 }
 
-// parsePosting reads a line: a posting as the API takes it, or one whose flow is a document.
-func (p *Program) parsePosting(text []byte, flowName string) (posting jobs.Posting, err error) {
+// parsePosting reads a line: a posting as the API takes it, or one whose flow is a document, which
+// names handlers.
+func (p *Program) parsePosting(text []byte, flowName string) (posting jobs.Posting, handlers []string, err error) {
 	var document json.RawMessage
 	fields := map[string]json.RawMessage{}
 	if json.Unmarshal(text, &fields) == nil && bytes.HasPrefix(fields["flow"], []byte("{")) {
 		document = fields["flow"]
 		delete(fields, "flow")
 		if text, err = json.Marshal(fields); err != nil {
-			return posting, err
+			return posting, nil, err
 		}
 	}
 	message := &v1.Posting{}
 	if err := (wire.JSONCodec{}).Unmarshal(text, message); err != nil {
-		return posting, err
+		return posting, nil, err
 	}
 	if posting, err = command.PostingFromProto(message); err != nil {
-		return posting, err
+		return posting, nil, err
 	}
 	if posting.ID.IsZero() {
 		posting.ID = jobs.NewJobID()
 	}
 	if document == nil {
 		posting.Name = cmp.Or(posting.Name, posting.Kind) // as job post names it
-		return posting, nil
+		return posting, nil, nil
 	}
 	if posting.Kind != "" || posting.Book != nil || !posting.BookID.IsZero() {
-		return posting, &logbook.InvalidError{Field: "flow", Reason: "a document stands beside kind, book or book_id: one of them decides"}
+		return posting, nil, &logbook.InvalidError{Field: "flow", Reason: "a document stands beside kind, book or book_id: one of them decides"}
 	}
 	compiled, _, err := p.compileDocument(document, flowName)
-	if err == nil {
-		err = attach(compiled, &posting)
+	if err != nil {
+		return posting, nil, err
 	}
-	return posting, err
+	return posting, compiled.Handlers(), attach(compiled, &posting)
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/flow/spec"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/schedules"
@@ -158,6 +159,10 @@ func (p *Program) scheduleSetCommand() *cobra.Command {
 			saved, err := keeper.SaveSchedule(ctx, schedule)
 			if err != nil {
 				return err
+			}
+			if cluster, ok := keeper.(Cluster); ok {
+				job := jobs.Job{Board: saved.Board, Kind: spec.Kind, Labels: saved.Posting.Labels}
+				defer p.warnOfHandlers(ctx, cluster, &job, handlersOf(&schedule.Posting))
 			}
 			return p.Show(command.ScheduleToProto(&saved), "%s %s", saved.Name, p.nextText(&saved))
 		})
