@@ -25,6 +25,8 @@ const (
 var fixedNames = map[string][]string{
 	"state": texts(jobs.States), "outcome": texts(outcomes), "output": {"table", "json"},
 	"priority": {"very-low", "low", "normal", "high", "very-high"}, "format": {"dot", "mermaid", "text"},
+	"order": {"posted", "claim"}, "on-failure": {"complete", "retry", "park"}, "overlap": {"skip", "queue", "cancel", "allow"},
+	"how": {"abandoned", "crashed", "trashed", "reverted", "failed"}, "log-level": {"trace", "debug", "info", "warn", "error"},
 }
 
 // completeNames has all commands below one complete the arguments and flags whose names are
@@ -40,7 +42,9 @@ func (p *Program) completeNames(cmd *cobra.Command) {
 	}
 	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
 		what := flagNames[flag.Name]
-		switch { // these flags have another meaning elsewhere
+		switch { // some flags have another meaning elsewhere
+		case fixedNames[flag.Name] != nil:
+			what = flag.Name
 		case flag.Name == "from" && cmd.Name() == "rerun":
 			what = "step"
 		case flag.Name == "to" && cmd.Name() == "transfer":

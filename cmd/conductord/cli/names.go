@@ -23,10 +23,9 @@ var argumentNames = map[string]string{
 	"NODE": "node", "PRINCIPAL": "principal",
 }
 
-// flagNames say the same of flags.
+// flagNames say the same of flags; fixedNames has those of the others that have few values.
 var flagNames = map[string]string{
 	"job": "job", "book": "book", "flow-id": "flow", "session": "session", "board": "board", "owner": "conductor", "principal": "principal", "step": "step",
-	"state": "state", "outcome": "outcome", "output": "output", "priority": "priority", "format": "format",
 }
 
 // idNouns are the nouns of an id that names one of these, the likelier first.
