@@ -39,7 +39,7 @@ func (t *txn) change(c *v1.Change) error {
 		return fmt.Errorf("cannot release job %s: %w", j.ID, err)
 	}
 	if err := t.checkMove(j, &change); err != nil {
-		return fmt.Errorf("cannot move job %s to board %q: %w", j.ID, change.Board, err)
+		return err
 	}
 	said := &jobs.OperatorRequest{Kind: jobs.RequestChange, By: change.By, Reason: change.Reason, At: t.now}
 	kind := jobs.EventChanged

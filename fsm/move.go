@@ -24,7 +24,7 @@ func (t *txn) checkMove(j *jobRecord, c *jobs.Change) error {
 	case j.Claim != nil:
 		return fmt.Errorf("%w: %q runs it; suspend it, and move it when it is suspended", jobs.ErrConflict, j.Claim.Owner)
 	case holder != nil:
-		return fmt.Errorf("%w: there, job %s has its key %q and is not finished", jobs.ErrConflict, holder.ID, j.Key)
+		return fmt.Errorf("%w: on board %q, job %s has its key %q and is not finished", jobs.ErrConflict, c.Board, holder.ID, j.Key)
 	}
 	if err := t.roomOn(c.Board, j.Size); err != nil {
 		return err

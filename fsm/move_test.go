@@ -67,7 +67,7 @@ func TestMovesAreBounded(t *testing.T) {
 	}
 	r.posted(onBoard("e", "day"))
 	r.ok(&v1.Command{Kind: &v1.Command_LimitBoard{LimitBoard: &v1.LimitBoardCommand{Board: "day", Limits: &v1.BoardLimits{Jobs: 1, PostingsPerSecond: 1}}}})
-	if said := r.refused(moving("day"), "over_limit"); !strings.Contains(said, `cannot move job `+id("a")+` to board "day": board "day" is at its limit: at most 1 unfinished jobs`) {
+	if said := r.refused(moving("day"), "over_limit"); !strings.Contains(said, `board "day" is at its limit: at most 1 unfinished jobs`) {
 		t.Error(said)
 	}
 	r.ok(cancel(&v1.JobCommand{Job: id("e")}))
@@ -86,7 +86,7 @@ func TestMovesTakeTheirKeyAndBook(t *testing.T) {
 	keyed.Kind, keyed.Book, keyed.Flow = "", book("", "flow of a", "flow of e"), flowID("flow of a").String()
 	r.posted(keyed)
 	r.posted(other)
-	if said := r.refused(moving("night"), "conflict"); !strings.Contains(said, `has its key "k"`) {
+	if said := r.refused(moving("night"), "conflict"); !strings.Contains(said, `on board "night", job `+id("b")+` has its key "k"`) {
 		t.Error(said)
 	}
 	r.ok(cancel(&v1.JobCommand{Job: id("b")}))

@@ -82,9 +82,12 @@ func (p *Program) jobMoveCommand() *cobra.Command {
 
 func (p *Program) moveJob(ctx context.Context, cluster Cluster, change jobs.Change) error {
 	if err := cluster.Change(ctx, change); err != nil {
-		if job, unread := cluster.Job(ctx, change.Job); unread == nil && job.Claim != nil {
+		switch job, unread := cluster.Job(ctx, change.Job); {
+		case unread == nil && job.Claim != nil:
 			p.Note("first `conductord job suspend %s`, and when its steps have ended `conductord job move %s %s`; then `conductord job resume %s`",
 				job.ID, job.ID, quoted(change.Board), job.ID)
+		case unread == nil:
+			err = adviseCreate(err, change.Board)
 		}
 		return because(err, "move job %s", change.Job)
 	}
