@@ -150,13 +150,15 @@ func (p *Program) drainText(drain *jobs.Drain) string {
 func (p *Program) conductorGetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "get NAME", Short: "Show the conductors of a name: their state, what they can run, and what they hold", Args: cobra.ExactArgs(1),
-		RunE: about(p, name, p.showConductor),
+		RunE: about(p, name, func(ctx context.Context, cluster Cluster, name string) error {
+			return p.showConductor(ctx, cluster, name, true)
+		}),
 	}
 }
 
 // showConductor shows the conductors of a name. A name without a live conductor is an
-// error, unless it is drained: then it shows the drain.
-func (p *Program) showConductor(ctx context.Context, cluster Cluster, name string) error {
+// error, unless it is drained: then it shows the drain. Details are metadata and claims.
+func (p *Program) showConductor(ctx context.Context, cluster Cluster, name string, details bool) error {
 	live, absent, err := conductors(ctx, cluster)
 	if err != nil {
 		return because(err, "get conductor %s", name)
@@ -183,14 +185,14 @@ func (p *Program) showConductor(ctx context.Context, cluster Cluster, name strin
 		p.Note("no conductor of the name %q lives; one that comes %s", Clean(name), p.drainText(&absent[drained]))
 	}
 	for i := range live {
-		if err := p.writeConductor(&live[i]); err != nil {
+		if err := p.writeConductor(&live[i], details); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *Program) writeConductor(c *liveConductor) error {
+func (p *Program) writeConductor(c *liveConductor, details bool) error {
 	fields := []field{
 		{"conductor", c.Name}, {"state", c.state()}, {"host", fmt.Sprintf("%s, process %d", OrDash(c.Host), c.PID)},
 		{"session", c.Session.String()}, {"since", p.timeText(c.RegisteredAt)},
@@ -199,6 +201,9 @@ func (p *Program) writeConductor(c *liveConductor) error {
 	}
 	if c.Drain != nil {
 		fields = append(fields, field{"drain", p.drainText(c.Drain)})
+	}
+	if !details {
+		return p.writeFields(fields)
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Metadata)) {
 		fields = append(fields, field{"metadata " + Clean(key), string(c.Metadata[key])})
@@ -234,7 +239,7 @@ func (p *Program) conductorDrainCommand() *cobra.Command {
 						return err
 					}
 				}
-				return p.showConductor(ctx, cluster, args[0])
+				return p.showConductor(ctx, cluster, args[0], false)
 			})
 		},
 	}

@@ -44,6 +44,9 @@ func TestConductors(t *testing.T) {
 			}
 		})
 	}
+	if got := run(t, cluster, "conductor", "drain", "c1"); got.code != 0 || strings.Contains(got.out, token) {
+		t.Errorf("a drain tells more than what it has done: %+v", got)
+	}
 	waited := make(chan said, 1)
 	go func() { waited <- run(t, cluster, "-o", "json", "conductor", "drain", "c1", "--wait") }()
 	w.must(cluster.Abandon(t.Context(), jobs.Ending{Job: id, Token: w.claimed.Job.Token}))
