@@ -44,7 +44,9 @@ func (p *Program) jobListCommand() *cobra.Command {
 	var filter jobFilter
 	var query jobs.Query
 	var order listOrder
-	cmd := jobList(&query).command(p, &cobra.Command{Use: "list", Short: "List jobs, the newest first"}, func([]string) (err error) {
+	cmd := jobList(&query).command(p, &cobra.Command{Use: "list", Short: "List jobs, the newest first",
+		Long: "List jobs, the newest first. Lists leave out the store and the details of a job, which job get shows.",
+	}, func([]string) (err error) {
 		if query, err = filter.read(time.Now()); err == nil {
 			query.Order, err = order.read()
 		}
