@@ -91,17 +91,23 @@ func TestErrorsAreThoseOfPlainCalls(t *testing.T) {
 
 func TestDeadlineGoesAlong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &node{}
+		var deadline time.Time // of the node's end of the call
+		n := &node{get: func(ctx context.Context, _ *connect.Request[v1.GetJobRequest]) (*connect.Response[v1.GetJobResponse], error) {
+			deadline, _ = ctx.Deadline()
+			<-ctx.Done() // or the caller gives up first, at the same time
+			return nil, ctx.Err()
+		}}
 		c := standing(t, start(t, n, n.server()))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := c.Do(ctx, stream.Call{Procedure: execute, Message: &v1.ExecuteRequest{}}, new(v1.ExecuteResponse))
+		want, _ := ctx.Deadline()
+		_, err := c.Do(ctx, stream.Call{Procedure: getJob, Message: &v1.GetJobRequest{}}, new(v1.GetJobResponse))
 		if !errors.Is(wire.ErrorFromConnect(err), context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		synctest.Wait()
-		if ends := n.ended(); len(ends) != 1 || !errors.Is(ends[0], context.DeadlineExceeded) {
-			t.Errorf("the node's end of the call ended with %v", ends)
+		if !deadline.Equal(want) {
+			t.Errorf("the node's end of the call has the deadline %s, and the caller's %s", deadline, want)
 		}
 	})
 }
