@@ -292,11 +292,17 @@ func listed(rows []setting) []Setting {
 	return settings
 }
 
+// A replacer prepares its tables at the first use, and each command lists many settings.
+var (
+	flagNames = strings.NewReplacer(".", "-", "_", "-")
+	typeNames = strings.NewReplacer("*", "", "time.Duration", "duration", "[]string", "strings", "[]config.Member", "members")
+)
+
 func (s setting) flag() string {
 	if s.short != "" {
 		return s.short
 	}
-	return strings.NewReplacer(".", "-", "_", "-").Replace(s.key)
+	return flagNames.Replace(s.key)
 }
 
 func (s setting) env() string {
@@ -328,7 +334,7 @@ func textOf(target any) string {
 
 // typeOf names the type of a value for people.
 func typeOf(target any) string {
-	return strings.NewReplacer("*", "", "time.Duration", "duration", "[]string", "strings", "[]config.Member", "members").Replace(fmt.Sprintf("%T", target))
+	return typeNames.Replace(fmt.Sprintf("%T", target))
 }
 
 // durationText leaves out the zero minutes and seconds that String adds.
