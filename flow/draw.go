@@ -76,8 +76,15 @@ func Remark(text string) StepOption { return stepOption(func(s *Step) { s.remark
 
 // describe lists the properties of a step in one line.
 func (p *Plan) describe(number int) string {
+	if notes := p.Notes(number); len(notes) > 0 {
+		return ": " + strings.Join(notes, "; ")
+	}
+	return ""
+}
+
+// Notes are the properties of a step as Outline lists them, for people.
+func (p *Plan) Notes(number int) (notes []string) {
 	step := p.steps[number]
-	var notes []string
 	note := func(format string, arguments ...any) { notes = append(notes, fmt.Sprintf(format, arguments...)) }
 	for i := range p.choices {
 		if choice := &p.choices[i]; choice.Target.First == number {
@@ -132,10 +139,7 @@ func (p *Plan) describe(number int) string {
 	if step.remark != "" {
 		notes = append(notes, step.remark)
 	}
-	if len(notes) == 0 {
-		return ""
-	}
-	return ": " + strings.Join(notes, "; ")
+	return notes
 }
 
 // Source names where a value comes from, for people: "store", "store.city", "book-car.price".

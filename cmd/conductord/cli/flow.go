@@ -174,6 +174,7 @@ type PlanStep struct {
 	Arguments map[string]string `json:"arguments"`           // where each comes from
 	Provides  []string          `json:"provides"`
 	After     []string          `json:"after"` // the steps that it waits for
+	Notes     []string          `json:"notes"` // all that the outline says of it, in words
 }
 
 func (p *Program) flowPlanCommand() *cobra.Command {
@@ -206,7 +207,7 @@ func (p *Program) flowPlanCommand() *cobra.Command {
 func describePlan(plan *flow.Plan) Plan {
 	described := Plan{Name: plan.Name(), Inputs: append([]string{}, plan.Inputs()...), Steps: []PlanStep{}}
 	for number, step := range plan.Steps() {
-		planned := PlanStep{Name: step.Name(), UndoLast: plan.UndoesLast(number), Arguments: map[string]string{}, Provides: []string{}, After: []string{}}
+		planned := PlanStep{Name: step.Name(), UndoLast: plan.UndoesLast(number), Arguments: map[string]string{}, Provides: []string{}, After: []string{}, Notes: append([]string{}, plan.Notes(number)...)}
 		for _, wire := range plan.Arguments(number) {
 			planned.Arguments[wire.Name] = plan.Source(wire)
 		}

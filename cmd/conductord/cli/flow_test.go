@@ -70,7 +70,7 @@ func TestFlowPlan(t *testing.T) {
 		}
 	}
 	car := plan.Steps[slices.IndexFunc(plan.Steps, func(s cli.PlanStep) bool { return s.Name == "book-car" })]
-	if car.Arguments["city"] != "store.to" || car.Arguments["account"] != "check-customer" || !slices.Equal(car.Provides, []string{"car", "car_price"}) {
+	if car.Arguments["city"] != "store.to" || car.Arguments["account"] != "check-customer" || !slices.Equal(car.Provides, []string{"car", "car_price"}) || !slices.Contains(car.Notes, "can be undone") {
 		t.Errorf("got %+v", car)
 	}
 	path := filepath.Join(t.TempDir(), "f.toml")
