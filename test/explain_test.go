@@ -263,7 +263,7 @@ func reasonsOfTheEnd() []reason {
 		}},
 		{"with a silent worker", jobs.CauseSuspect, func(r *reasons) string {
 			job := r.post()
-			r.worker(jobs.DefaultTTL, job)
+			r.worker(3*jobs.DefaultTTL, job) // it is suspect long enough for two commands on a busy machine
 			return job
 		}, "", func(r *reasons, job, _ string) { r.becomes(job, jobs.CauseNoConductor) }},
 	}

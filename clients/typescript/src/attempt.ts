@@ -65,12 +65,14 @@ export class Attempt {
 		const left = this.work.time_left === undefined ? undefined : milliseconds(this.work.time_left);
 		const time = new AbortController();
 		const timer = left === undefined ? undefined : setTimeout(() => time.abort(new Error("the time of the attempt is over")), Math.min(left, 2 ** 31 - 1));
-		const telling = setInterval(() => void this.#tell(), tellEvery);
+		let told = Promise.resolve();
+		const telling = setInterval(() => (told = told.then(() => this.#tell())), tellEvery);
 		const ends = linked(this.#end.signal, time.signal, this.session.lost);
 		const outcome = await this.#act(this.#context(ends.signal, left));
 		ends.unlink();
 		clearInterval(telling);
 		clearTimeout(timer);
+		await told; // lines after the end would be refused
 		if (!this.session.lost.aborted) { // otherwise the attempt is over with its session
 			await this.#report({ ...this.#news(), ...outcome });
 		}
