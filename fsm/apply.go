@@ -57,7 +57,7 @@ func (m *Machine) begin(on *tables.DB, from ledger, known caches) (*txn, error) 
 	}
 	return &txn{
 		view: view{reader: &writer.Reader, caches: known}, writer: writer, ledger: from,
-		eventsKept: uint64(m.options.EventsKept), queues: make(map[Queue]bool), waiting: make(map[waitGroup]int), memory: &m.memory, messages: &m.messages,
+		eventsKept: uint64(m.options.EventsKept), queues: make(map[Queue]bool), memory: &m.memory, messages: &m.messages,
 	}, nil
 }
 

@@ -146,9 +146,9 @@ func (t *txn) saveCounters() {
 		}
 	}
 	t.counterCache.changed = t.counterCache.changed[:0]
-	for group, by := range t.waiting { // each has a row of its own, so the order does not matter
-		if by != 0 {
-			t.addCount(tableWaiting, group.key(), by)
+	for i := range t.waiting {
+		if by := t.waiting[i].by; by != 0 {
+			t.addCount(tableWaiting, t.waiting[i].key(), by)
 		}
 	}
 	if len(t.counterCache.known) > maxKnownCounters {
@@ -187,7 +187,7 @@ func (t *txn) addCount(tab table, key []byte, by int) uint64 {
 // posted in one entry. A row of tableWaiting counts them.
 type waitGroup struct {
 	board string
-	what  byte // waitsForClaim or waitsForTime; 0: the job does not wait
+	what  byte // waitsForClaim or waitsForTime
 	at    time.Time
 }
 
@@ -195,6 +195,32 @@ const (
 	waitsForClaim = 'c' // since a time
 	waitsForTime  = 'd' // until a time
 )
+
+// countWaiting adds to the number of jobs in the group of a job that waits.
+func (t *txn) countWaiting(j *jobFacts, by int) {
+	group := waitGroup{board: j.Board}
+	switch {
+	case j.Sequence == 0: // not stored
+		return
+	case j.State == jobs.StateClaimable:
+		group.what, group.at = waitsForClaim, j.ClaimableAt
+	case j.State == jobs.StateDelayed, j.State == jobs.StateCooling:
+		group.what, group.at = waitsForTime, j.DueAt
+	default:
+		return
+	}
+	last := len(t.waiting) - 1 // postings of one entry follow each other
+	if last < 0 || t.waiting[last].waitGroup != group {
+		t.waiting, last = append(t.waiting, waitChange{waitGroup: group}), last+1
+	}
+	t.waiting[last].by += by
+}
+
+// waitChange is by how much the number of a group changes.
+type waitChange struct {
+	waitGroup
+	by int
+}
 
 func (g *waitGroup) key() []byte { return appendTime(waitingPrefix(g.board, g.what), g.at) }
 

@@ -97,7 +97,6 @@ type countedAs struct {
 	holder   jobs.SessionID // zero: it is not claimed
 	parked   bool
 	finished table // where finished jobs are, by their retention
-	waits    waitGroup
 }
 
 func (j *jobFacts) countedAs() countedAs {
@@ -105,12 +104,7 @@ func (j *jobFacts) countedAs() countedAs {
 	if j.Claim != nil {
 		c.holder = j.Claim.Session
 	}
-	switch j.State {
-	case jobs.StateClaimable:
-		c.waits = waitGroup{j.Board, waitsForClaim, j.ClaimableAt}
-	case jobs.StateDelayed, jobs.StateCooling:
-		c.waits = waitGroup{j.Board, waitsForTime, j.DueAt}
-	case jobs.StateCompleted, jobs.StateTrashed:
+	if j.State.Finished() {
 		c.finished, _ = j.finishedKey()
 	}
 	return c
@@ -118,6 +112,8 @@ func (j *jobFacts) countedAs() countedAs {
 
 // recount brings the counters from one to the other.
 func (t *txn) recount(was, is *jobFacts) {
+	t.countWaiting(was, -1)
+	t.countWaiting(is, 1)
 	before, after := was.countedAs(), is.countedAs()
 	if before == after {
 		return
@@ -154,9 +150,6 @@ func (t *txn) count(j *jobFacts, as countedAs, by int) {
 	}
 	if as.parked {
 		t.addCount(tableParked, []byte(j.Board), by)
-	}
-	if as.waits.what != 0 {
-		t.waiting[as.waits] += by
 	}
 	switch as.finished {
 	case tableStuck:

@@ -69,10 +69,10 @@ type txn struct {
 	by string // the principal of the present command; empty: the leader, or a cluster without access control
 
 	changes Changes
-	queues  map[Queue]bool    // those in changes.Claimable
-	waiting map[waitGroup]int // by how much the batch changes the rows of tableWaiting
-	own     []jobs.Position   // see ownEndings
-	vacated []schedules.ID    // whose last unfinished job the present command has finished
+	queues  map[Queue]bool  // those in changes.Claimable
+	waiting []waitChange    // of rows of tableWaiting, by the batch
+	own     []jobs.Position // see ownEndings
+	vacated []schedules.ID  // whose last unfinished job the present command has finished
 
 	writes int // so far
 	begun  int // writes before the present entry
