@@ -240,15 +240,15 @@ func (s *scripts) answers() {
 	keep := s.run("value = [1, \"ü\"]\nmessage = \"no\"\nkind = \"mine\"\npermanent = true",
 		"name = \"keep\"\nhandler = \"test.keep\"\nrevert = \"test.unkeep\"\nrequires = [\"value\"]",
 		"name = \"broken\"\nhandler = \"test.fail\"\nrequires = [\"message\", \"kind\", \"permanent\"]")
-	progress := s.run("", "name = \"progress\"\nhandler = \"test.progress\"")
+	progress := s.run("pause = 3000", "name = \"progress\"\nhandler = \"test.progress\"\nrequires = [\"pause\"]")
+	eventually(s.T, "the lines are there", func() bool { // while the step runs: until 3 s after its last line
+		return strings.Contains(ran(s.T, "job", "logs", progress, "--server", s.servers), "line 3")
+	})
 	later := s.run("times = 2", "name = \"later\"\nhandler = \"test.later\"\nrequires = [\"times\"]")
 	big := s.run("bytes = 400000", "name = \"big\"\nhandler = \"test.big\"\nrequires = [\"bytes\"]")
 	garbage := s.run("", "name = \"garbage\"\nhandler = \"test.garbage\"")
 	crash := s.run("", "name = \"crash\"\nhandler = \"test.crash\"\nretry = {attempts = 1}")
 
-	eventually(s.T, "the lines are there", func() bool {
-		return strings.Contains(ran(s.T, "job", "logs", progress, "--server", s.servers), "line 3")
-	})
 	s.gives(progress, "progress", `{"reported":3}`)
 	s.gives(later, "later", `{"asked":2}`)
 	var echoed struct {

@@ -22,12 +22,12 @@ worker.step<{ seconds: number }>("test.sleep", {
 	},
 });
 
-worker.step("test.progress", {
-	async execute(_, ctx) {
+worker.step<{ pause?: number }>("test.progress", {
+	async execute({ pause = 600 }, ctx) {
 		for (let at = 1; at <= 3; at++) {
 			ctx.progress(at, 3, { at });
 			ctx.log(`line ${at}`);
-			await delay(600, undefined, { signal: ctx.signal });
+			await delay(pause, undefined, { signal: ctx.signal });
 		}
 		return { reported: 3 };
 	},

@@ -345,10 +345,11 @@ func alone(c config.Config) bool { return len(c.Cluster.Members) == 1 }
 func daemonLogger(c config.Config, to io.Writer) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{
 		Name: "conductord", Level: hclog.LevelFromString(c.Log.Level), Output: cli.CleanLog(to, c.Log.JSON), JSONFormat: c.Log.JSON,
-		// A cluster of one has no leader to hear from at its start, and no configuration
-		// before its first: that is no warning.
+		// A cluster of one has no leader to hear from at its start, no configuration before its
+		// first, and on a slow disk it votes for itself again: none of these is a warning.
 		Exclude: func(_ hclog.Level, message string, _ ...any) bool {
-			return alone(c) && (message == "heartbeat timeout reached, starting election" || message == "no known peers, aborting election")
+			return alone(c) && (message == "heartbeat timeout reached, starting election" ||
+				message == "Election timeout reached, restarting election" || message == "no known peers, aborting election")
 		},
 	})
 }
