@@ -99,7 +99,7 @@ func stoppedNode(p *cli.Program, dataDir string) (path string, logger hclog.Logg
 	return path, hclog.New(&hclog.LoggerOptions{Name: "conductord", Level: hclog.Warn, Output: cli.CleanLog(p.Err, false)}), nil
 }
 
-// stoppedOptions are those of a node that does not run, for what is done to its data directory.
+// stoppedOptions are the options for work on the data directory of a stopped node.
 func stoppedOptions(p *cli.Program, c config.Config, first bool) (options node.Options, err error) {
 	var logger hclog.Logger
 	if c.DataDir, logger, err = stoppedNode(p, c.DataDir); err != nil {
