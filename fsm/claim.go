@@ -172,7 +172,7 @@ func (t *txn) release(j *jobRecord, how end) {
 	if j.Claim.Expiry > 0 {
 		t.changes.Timed = append(t.changes.Timed, ClaimTimer{Job: j.ID, Token: j.Claim.Token})
 	}
-	j.Claim, j.end = nil, how
+	j.Claim, j.LastOwner, j.end = nil, j.Claim.Owner, how
 }
 
 func (t *txn) granted(found []*jobRecord) *v1.Result {

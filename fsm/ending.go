@@ -15,7 +15,6 @@ type parting struct {
 	jobs.Ending
 	job    *jobRecord
 	update *flowUpdate // nil: the flow stays
-	owner  string
 }
 
 // consume completes a job, unless its retry policy has it go on.
@@ -75,12 +74,12 @@ func (t *txn) abandon(c *v1.Ending) error {
 	if p.Failure != nil {
 		p.job.Failures++
 	}
-	completed := t.settle(p.job, delay, p.owner)
+	completed := t.settle(p.job, delay)
 	if !completed {
-		t.event(jobs.EventAbandoned, p.job, jobs.Event{Owner: p.owner, Token: p.job.Token, Reason: p.Reason})
+		t.event(jobs.EventAbandoned, p.job, jobs.Event{Owner: p.job.LastOwner, Token: p.job.Token, Reason: p.Reason})
 	}
 	if p.Failure != nil {
-		t.recordError(p.job, jobs.HowAbandoned, p.owner, p.Failure)
+		t.recordError(p.job, jobs.HowAbandoned, p.Failure)
 	}
 	return nil
 }
@@ -110,7 +109,7 @@ func (t *txn) planEnding(c *v1.Ending, how end) (*parting, error) {
 	if err := t.checkToken(j, ending.Token); err != nil {
 		return nil, err
 	}
-	p := &parting{Ending: ending, job: j, owner: j.Claim.Owner}
+	p := &parting{Ending: ending, job: j}
 	u := ending.Update
 	switch {
 	case u == nil:
@@ -188,7 +187,7 @@ func (t *txn) finish(p *parting, how end, to jobs.State, kind jobs.EventKind) {
 	t.part(p, how)
 	t.closeJob(p.job, to)
 	t.event(kind, p.job, jobs.Event{
-		Owner: p.owner, Token: p.job.Token, Outcome: p.job.Outcome, Reason: p.Reason,
+		Owner: p.job.LastOwner, Token: p.job.Token, Outcome: p.job.Outcome, Reason: p.Reason,
 	})
 	if p.Recorded { // only the owner knows that
 		t.own = append(t.own, t.LastEvent)
@@ -220,7 +219,7 @@ func (t *txn) recordEnd(p *parting, how jobs.How) {
 	if failure == nil {
 		failure = unsaid(p, how)
 	}
-	t.recordError(p.job, how, p.owner, failure)
+	t.recordError(p.job, how, failure)
 }
 
 // failureOf is why an attempt that is consumed has failed: the failure that its owner

@@ -22,10 +22,10 @@ const (
 // recordError keeps an attempt at a job that did not succeed, right after the
 // event that tells of it, whose position it gets. Of those of a job that are too
 // many the oldest go.
-func (t *txn) recordError(j *jobRecord, how jobs.How, owner string, failure *logbook.Failure) {
+func (t *txn) recordError(j *jobRecord, how jobs.How, failure *logbook.Failure) {
 	e := jobs.JobError{
 		Position: t.LastEvent, Job: j.ID, Board: j.Board, Name: j.Name, Kind: j.Kind, Key: j.Key, Flow: j.Flow,
-		At: t.now, How: how, Owner: owner, Token: j.Token, Reason: j.Reason,
+		At: t.now, How: how, Owner: j.LastOwner, Token: j.Token, Reason: j.Reason,
 	}
 	e.Failure, e.Abridged = abridged(failure)
 	position := positionKey(e.Position)

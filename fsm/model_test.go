@@ -330,7 +330,9 @@ func (m *model) finish(j *modelJob, state jobs.State) {
 }
 
 // letGo ends the claim of a job, which is then nowhere.
-func (m *model) letGo(j *modelJob, how string) { j.Claim, j.nonce, j.ended = nil, "", how }
+func (m *model) letGo(j *modelJob, how string) {
+	j.Claim, j.LastOwner, j.nonce, j.ended = nil, j.Claim.Owner, "", how
+}
 
 // mayHaveBegun notes of the flow of a job, whose claim is about to end, that its
 // owner may have begun it, where nobody has recorded anything.

@@ -56,7 +56,7 @@ func (t *txn) restore(j *jobRecord, request *jobs.OperatorRequest) error {
 		flow.job, flow.last = j.Sequence, j.Sequence
 		t.saveFlow(flow)
 	}
-	if t.settle(j, 0, "") {
+	if t.settle(j, 0) {
 		return nil
 	}
 	t.event(jobs.EventRestored, j, jobs.Event{Request: request, Reason: request.Reason})

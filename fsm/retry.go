@@ -122,9 +122,9 @@ func (t *txn) goOn(p *parting, s *sequel) {
 		j.Priority = stepped(j.Priority, j.Retry.PriorityStep)
 		t.changes.Retried++
 	}
-	t.settle(j, delay, p.owner)
-	t.event(kind, j, jobs.Event{Owner: p.owner, Token: j.Token, Outcome: s.outcome, Reason: s.reason})
-	t.recordError(j, howEnded(s.outcome), p.owner, s.failure)
+	t.settle(j, delay)
+	t.event(kind, j, jobs.Event{Owner: j.LastOwner, Token: j.Token, Outcome: s.outcome, Reason: s.reason})
+	t.recordError(j, howEnded(s.outcome), s.failure)
 }
 
 // planRerun puts the intervention into the flow, which is written with its last

@@ -78,15 +78,14 @@ func (t *txn) closeSession(c *v1.CloseSessionCommand) error {
 		return fmt.Errorf("cannot close: %w", err)
 	}
 	for _, j := range claims {
-		owner := j.Claim.Owner
 		t.noteBegun(j)
 		t.release(j, endLost)
 		j.Reason = "the session of its owner was closed"
-		completed := t.settle(j, 0, owner)
+		completed := t.settle(j, 0)
 		if completed {
 			continue
 		}
-		t.event(jobs.EventAbandoned, j, jobs.Event{Owner: owner, Token: j.Token, Reason: j.Reason})
+		t.event(jobs.EventAbandoned, j, jobs.Event{Owner: j.LastOwner, Token: j.Token, Reason: j.Reason})
 	}
 	t.endSession(session, jobs.EventSessionClosed)
 	return nil
@@ -124,7 +123,7 @@ type lapse struct {
 // crash takes a job from an owner that has vanished, or has let the claim's
 // own time pass.
 func (t *txn) crash(j *jobRecord, how lapse) {
-	owner, maxCrashes := j.Claim.Owner, how.maxCrashes
+	maxCrashes := how.maxCrashes
 	t.noteBegun(j)
 	t.release(j, endLost)
 	j.Crashes++
@@ -132,20 +131,20 @@ func (t *txn) crash(j *jobRecord, how lapse) {
 		maxCrashes = j.MaxCrashes
 	}
 	if maxCrashes > 0 && j.Crashes >= maxCrashes {
-		j.Reason = fmt.Sprintf("its owner vanished %d times; the last was %s", j.Crashes, owner)
+		j.Reason = fmt.Sprintf("its owner vanished %d times; the last was %s", j.Crashes, j.LastOwner)
 		t.setEvidence(j, &logbook.Failure{Kind: logbook.FailureCrash, Message: j.Reason, Permanent: true})
 		t.closeJob(j, jobs.StateTrashed)
-		t.event(jobs.EventTrashed, j, jobs.Event{Owner: owner, Token: j.Token, Reason: j.Reason})
+		t.event(jobs.EventTrashed, j, jobs.Event{Owner: j.LastOwner, Token: j.Token, Reason: j.Reason})
 		t.detach(j)
-		t.recordError(j, jobs.HowCrashed, owner, &logbook.Failure{Kind: logbook.FailureCrash, Message: j.Reason, Permanent: true})
+		t.recordError(j, jobs.HowCrashed, &logbook.Failure{Kind: logbook.FailureCrash, Message: j.Reason, Permanent: true})
 		return
 	}
 	j.Reason = how.reason
-	completed := t.settle(j, how.coolDown, owner)
+	completed := t.settle(j, how.coolDown)
 	if !completed {
-		t.event(jobs.EventExpired, j, jobs.Event{Owner: owner, Token: j.Token, Reason: j.Reason})
+		t.event(jobs.EventExpired, j, jobs.Event{Owner: j.LastOwner, Token: j.Token, Reason: j.Reason})
 	}
-	t.recordError(j, jobs.HowCrashed, owner, &logbook.Failure{Kind: logbook.FailureCrash, Message: how.reason})
+	t.recordError(j, jobs.HowCrashed, &logbook.Failure{Kind: logbook.FailureCrash, Message: how.reason})
 }
 
 // endingSession reads a session that is to end, and the jobs that it holds, in

@@ -181,14 +181,14 @@ func (t *txn) remains(j *jobRecord, request *jobs.OperatorRequest) (remainder, *
 
 // settle places a job that has lost its owner, so that others can claim it after a delay,
 // or completes it if a cancellation leaves nothing to do, and reports whether it did.
-func (t *txn) settle(j *jobRecord, delay time.Duration, owner string) (completed bool) {
+func (t *txn) settle(j *jobRecord, delay time.Duration) (completed bool) {
 	if j.cooled = (time.Time{}); delay > 0 {
 		j.cooled = t.after(delay)
 	}
 	if j.isUnder(jobs.RequestCancel) {
 		remains, flow := t.remains(j, j.StopRequest)
 		if remains == nothing {
-			t.closeCancelled(j, flow, owner)
+			t.closeCancelled(j, flow, j.LastOwner)
 			return true
 		}
 	}

@@ -279,6 +279,10 @@ type Job struct {
 	// reopened, it is that of the intervention.
 	Token Token
 
+	// LastOwner is the owner of the last claim that has ended, also while another has the
+	// job; empty: none has ended.
+	LastOwner string
+
 	Claims   int // how often it was claimed
 	Crashes  int // how often its owner vanished
 	Failures int // how often it was abandoned with a failure

@@ -386,6 +386,7 @@ var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
 		})).Draw(t, "reserved"),
 		Token:       tokens.Draw(t, "token"),
 		Claims:      counts.Draw(t, "claims"),
+		LastOwner:   rapid.String().Draw(t, "last owner"),
 		Crashes:     counts.Draw(t, "crashes"),
 		Failures:    counts.Draw(t, "failures"),
 		Retry:       optional(retryPolicies).Draw(t, "retry"),

@@ -2651,9 +2651,10 @@ type Job struct {
 	Attempted   string                 `protobuf:"bytes,52,opt,name=attempted,proto3" json:"attempted,omitempty"` // how the last of these ended that has not ended the job
 	Parked      bool                   `protobuf:"varint,53,opt,name=parked,proto3" json:"parked,omitempty"`      // held by its retry policy, for a person
 	Retention   *durationpb.Duration   `protobuf:"bytes,54,opt,name=retention,proto3" json:"retention,omitempty"`
-	PostedBy    string                 `protobuf:"bytes,55,opt,name=posted_by,json=postedBy,proto3" json:"posted_by,omitempty"` // the principal; empty without access control
-	Traceparent string                 `protobuf:"bytes,56,opt,name=traceparent,proto3" json:"traceparent,omitempty"`           // as it was posted
-	Reserved    *Reservation           `protobuf:"bytes,57,opt,name=reserved,proto3" json:"reserved,omitempty"`                 // of an unclaimed job
+	PostedBy    string                 `protobuf:"bytes,55,opt,name=posted_by,json=postedBy,proto3" json:"posted_by,omitempty"`    // the principal; empty without access control
+	Traceparent string                 `protobuf:"bytes,56,opt,name=traceparent,proto3" json:"traceparent,omitempty"`              // as it was posted
+	Reserved    *Reservation           `protobuf:"bytes,57,opt,name=reserved,proto3" json:"reserved,omitempty"`                    // of an unclaimed job
+	LastOwner   string                 `protobuf:"bytes,58,opt,name=last_owner,json=lastOwner,proto3" json:"last_owner,omitempty"` // of the last claim that has ended
 	// Only where one job was asked for: what an unfinished job counts for at that
 	// moment, if its board ages jobs or did once.
 	EffectivePriority *int32 `protobuf:"zigzag32,60,opt,name=effective_priority,json=effectivePriority,proto3,oneof" json:"effective_priority,omitempty"`
@@ -2997,6 +2998,13 @@ func (x *Job) GetReserved() *Reservation {
 		return x.Reserved
 	}
 	return nil
+}
+
+func (x *Job) GetLastOwner() string {
+	if x != nil {
+		return x.LastOwner
+	}
+	return ""
 }
 
 func (x *Job) GetEffectivePriority() int32 {
@@ -5901,7 +5909,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\rpriority_step\x18\x06 \x01(\x11R\fpriorityStep\x12\x14\n" +
 	"\x05never\x18\a \x03(\tR\x05never\x12\x1d\n" +
 	"\n" +
-	"on_failure\x18\b \x01(\tR\tonFailure\"\x83\r\n" +
+	"on_failure\x18\b \x01(\tR\tonFailure\"\xa2\r\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -5952,7 +5960,9 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tretention\x186 \x01(\v2\x19.google.protobuf.DurationR\tretention\x12\x1b\n" +
 	"\tposted_by\x187 \x01(\tR\bpostedBy\x12 \n" +
 	"\vtraceparent\x188 \x01(\tR\vtraceparent\x126\n" +
-	"\breserved\x189 \x01(\v2\x1a.conductord.v1.ReservationR\breserved\x122\n" +
+	"\breserved\x189 \x01(\v2\x1a.conductord.v1.ReservationR\breserved\x12\x1d\n" +
+	"\n" +
+	"last_owner\x18: \x01(\tR\tlastOwner\x122\n" +
 	"\x12effective_priority\x18< \x01(\x11H\x00R\x11effectivePriority\x88\x01\x01B\x15\n" +
 	"\x13_effective_priority\"\x9b\x03\n" +
 	"\bJobError\x123\n" +

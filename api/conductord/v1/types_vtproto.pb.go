@@ -1769,6 +1769,15 @@ func (m *Job) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0xe0
 	}
+	if len(m.LastOwner) > 0 {
+		i -= len(m.LastOwner)
+		copy(dAtA[i:], m.LastOwner)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.LastOwner)))
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0xd2
+	}
 	if m.Reserved != nil {
 		size, err := m.Reserved.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -4944,6 +4953,10 @@ func (m *Job) SizeVT() (n int) {
 	}
 	if m.Reserved != nil {
 		l = m.Reserved.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	l = len(m.LastOwner)
+	if l > 0 {
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	if m.EffectivePriority != nil {
@@ -13452,6 +13465,38 @@ func (m *Job) UnmarshalVT(dAtA []byte) error {
 			if err := m.Reserved.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
+			iNdEx = postIndex
+		case 58:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field LastOwner", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.LastOwner = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
 		case 60:
 			if wireType != 0 {

@@ -177,6 +177,7 @@ func (p *Program) jobFields(job *jobs.Job) []field {
 		{"state", string(job.State)},
 		{"outcome", string(job.Outcome)},
 		{"owner", ownerOf(job)},
+		{"last owner", job.LastOwner},
 	}
 	if !job.Token.IsZero() {
 		fields = append(fields, field{"token", job.Token.String()})

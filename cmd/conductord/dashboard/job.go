@@ -114,8 +114,8 @@ func storyOf(job *v1.Job, failed []*v1.JobError) []happening {
 	}
 	if claim := job.GetClaim(); claim != nil {
 		what := "Claimed by " + claim.GetOwner()
-		if job.GetClaims() > 1 {
-			what += fmt.Sprintf(", as its claim number %d", job.GetClaims())
+		if before := job.GetLastOwner(); before != "" {
+			what += fmt.Sprintf(", after %s, as its claim number %d", before, job.GetClaims())
 		}
 		add(claim.GetSince(), stateOf(string(jobs.StateClaimed)), what, "")
 	}
@@ -126,7 +126,11 @@ func storyOf(job *v1.Job, failed []*v1.JobError) []happening {
 	if slices.ContainsFunc(story, func(h happening) bool { return h.Detail == why }) {
 		why = "" // the last attempt has said so
 	}
-	add(job.GetFinishedAt(), end, "Ended: "+end.Text, why)
+	ended := "Ended: " + end.Text
+	if last := job.GetLastOwner(); last != "" {
+		ended += fmt.Sprintf("; its last owner was %s, with claim number %d", last, job.GetClaims())
+	}
+	add(job.GetFinishedAt(), end, ended, why)
 	slices.SortStableFunc(story, func(a, b happening) int { return a.At.Compare(b.At) })
 	if !finished(job) {
 		if due := timeOf(job.GetDueAt()); !due.IsZero() && (job.GetState() == string(jobs.StateDelayed) || job.GetState() == string(jobs.StateCooling)) {
