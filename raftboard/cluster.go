@@ -34,6 +34,7 @@ type Status struct {
 	LastContact                    time.Duration // since the leader was heard
 	LogStore                       string        // how the node keeps raft's log: bolt or wal
 	LogBytes, LogFreeBytes         uint64        // of the log's files, and of these, free for more entries
+	SnapshotIndex, SnapshotBytes   uint64        // the last entry in its latest snapshot, and its size; 0: it has none
 	// ClockOffset is how far the node's wall clock is ahead of the cluster's
 	// time; nil while the node does not know that.
 	ClockOffset *time.Duration
@@ -155,7 +156,7 @@ func readStatus(message *v1.StatusResponse) (Status, error) {
 		Members: readMembers(message.GetMembers()), MembersDiffer: message.GetMembersDiffer(),
 		ClusterVersion: int(message.GetClusterVersion()), ProgramVersion: int(message.GetProgramVersion()),
 		TopologyDigest: message.GetTopologyDigest(), TopologyCluster: message.GetTopologyCluster(),
-		LogBytes: message.GetLogBytes(), LogFreeBytes: message.GetLogFreeBytes(),
+		LogBytes: message.GetLogBytes(), LogFreeBytes: message.GetLogFreeBytes(), SnapshotIndex: message.GetSnapshotIndex(), SnapshotBytes: message.GetSnapshotBytes(),
 		Jobs: make(map[jobs.State]uint64, len(message.GetJobs())),
 	}
 	if message.ClockOffset != nil {

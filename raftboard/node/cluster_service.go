@@ -35,6 +35,7 @@ type clusterService struct {
 	log     *logstore.Log
 	guard   *guard
 	disk    *diskSpace
+	growth  *growth
 	router  *router
 	backups *backupSchedule
 }
@@ -134,6 +135,7 @@ func (s *clusterService) status(ctx context.Context, request *connect.Request[co
 
 		MembersDiffer: s.members.difference(), ClusterVersion: uint32(s.machine.Version()), ProgramVersion: command.Version,
 	}
+	status.SnapshotIndex, status.SnapshotBytes = s.growth.snapshot()
 	status.TopologyDigest, status.TopologyCluster = s.guard.elsewhere.status()
 	if err := s.ready.check(); err != nil {
 		status.Ready, status.NotReady = false, err.Error()

@@ -69,6 +69,13 @@ func (g *growth) remind() {
 	signal(g.due)
 }
 
+// snapshot is the last entry of the latest snapshot, and its size; 0 if there is none.
+func (g *growth) snapshot() (index, size uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.index.Load(), uint64(g.state)
+}
+
 // passed is how much log there is up to now.
 func (g *growth) passed() int64 {
 	g.mu.Lock()

@@ -282,6 +282,9 @@ func TestCompactionCutOffAnywhere(t *testing.T) {
 	if err != nil || status.LogFreeBytes < 1<<20 || status.LogFreeBytes > status.LogBytes {
 		t.Errorf("%d of %d bytes are free, %v", status.LogFreeBytes, status.LogBytes, err)
 	}
+	if status.SnapshotIndex == 0 || status.SnapshotIndex > status.AppliedIndex || status.SnapshotBytes == 0 {
+		t.Errorf("the latest snapshot has %d bytes up to entry %d of %d", status.SnapshotBytes, status.SnapshotIndex, status.AppliedIndex)
+	}
 	client.Close()
 	c.stop(0)
 	c.options[0].Init = false

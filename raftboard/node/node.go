@@ -353,7 +353,7 @@ func (n *Node) newServices() *services {
 		leader: n.leader, machine: n.machine, reads: n.reads, ready: n.ready, memory: n.memory, guard: guard,
 		secure: newSecured(o), client: newForwarder(newSecured(o)), forwarded: n.metrics.forwarded,
 	}
-	cluster := &clusterService{options: o, log: n.log, started: n.started, machine: n.machine, raft: n.raft, clock: n.clock, leader: n.leader, ready: n.ready, members: n.members, guard: guard, disk: n.disk, router: router}
+	cluster := &clusterService{options: o, log: n.log, started: n.started, machine: n.machine, raft: n.raft, clock: n.clock, leader: n.leader, ready: n.ready, members: n.members, guard: guard, disk: n.disk, growth: n.growth, router: router}
 	access := &accessService{machine: n.machine, router: router, submit: submit, node: o.Name}
 	return &services{
 		access: access, activity: n.activity, logs: &logService{node: o.Name, machine: n.machine, members: n.members, router: router, logs: n.logs},

@@ -5922,6 +5922,8 @@ type StatusResponse struct {
 	// Of the topology that this node uses, and the name of its cluster there; empty: it uses none.
 	TopologyDigest  string `protobuf:"bytes,28,opt,name=topology_digest,json=topologyDigest,proto3" json:"topology_digest,omitempty"`
 	TopologyCluster string `protobuf:"bytes,29,opt,name=topology_cluster,json=topologyCluster,proto3" json:"topology_cluster,omitempty"`
+	SnapshotIndex   uint64 `protobuf:"varint,30,opt,name=snapshot_index,json=snapshotIndex,proto3" json:"snapshot_index,omitempty"` // the last entry in its latest snapshot; 0: it has none
+	SnapshotBytes   uint64 `protobuf:"varint,31,opt,name=snapshot_bytes,json=snapshotBytes,proto3" json:"snapshot_bytes,omitempty"` // of that snapshot
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -6157,6 +6159,20 @@ func (x *StatusResponse) GetTopologyCluster() string {
 		return x.TopologyCluster
 	}
 	return ""
+}
+
+func (x *StatusResponse) GetSnapshotIndex() uint64 {
+	if x != nil {
+		return x.SnapshotIndex
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetSnapshotBytes() uint64 {
+	if x != nil {
+		return x.SnapshotBytes
+	}
+	return 0
 }
 
 type Member struct {
@@ -7276,7 +7292,7 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x0eBackupResponse\x12\x12\n" +
 	"\x04part\x18\x01 \x01(\fR\x04part\"#\n" +
 	"\rStatusRequest\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\"\x84\t\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"\xd2\t\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1e\n" +
 	"\n" +
@@ -7312,7 +7328,9 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"backup_age\x18\x1b \x01(\v2\x19.google.protobuf.DurationR\tbackupAge\x12'\n" +
 	"\x0ftopology_digest\x18\x1c \x01(\tR\x0etopologyDigest\x12)\n" +
-	"\x10topology_cluster\x18\x1d \x01(\tR\x0ftopologyCluster\x1a7\n" +
+	"\x10topology_cluster\x18\x1d \x01(\tR\x0ftopologyCluster\x12%\n" +
+	"\x0esnapshot_index\x18\x1e \x01(\x04R\rsnapshotIndex\x12%\n" +
+	"\x0esnapshot_bytes\x18\x1f \x01(\x04R\rsnapshotBytes\x1a7\n" +
 	"\tJobsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x86\x01\n" +

@@ -146,7 +146,7 @@ func statusMessage(s *raftboard.Status) *v1.StatusResponse {
 		Term: s.Term, CommitIndex: s.CommitIndex, AppliedIndex: s.AppliedIndex, Version: s.Version, StartedAt: command.TimeToProto(s.StartedAt),
 		LastContact: command.DurationToProto(s.LastContact), LogStore: s.LogStore, Sessions: s.Sessions, Ready: s.Ready, NotReady: s.NotReady,
 		Jobs: map[string]uint64{}, MembersDiffer: s.MembersDiffer, ClusterVersion: uint32(s.ClusterVersion), ProgramVersion: uint32(s.ProgramVersion),
-		LogBytes: s.LogBytes, LogFreeBytes: s.LogFreeBytes,
+		LogBytes: s.LogBytes, LogFreeBytes: s.LogFreeBytes, SnapshotIndex: s.SnapshotIndex, SnapshotBytes: s.SnapshotBytes,
 	}
 	if s.ClockOffset != nil {
 		message.ClockOffset = durationpb.New(*s.ClockOffset)
