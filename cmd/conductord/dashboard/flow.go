@@ -173,7 +173,7 @@ func (d *flowData) reverting() bool {
 		state == logbook.FlowSuspended && d.Flow.Cause != nil
 }
 
-// timeline makes a row for each box that is no frame.
+// timeline makes a row for each box that is no frame. While the job is claimed, it lasts until now.
 func (d *flowData) timeline(picture *graph.Picture, look *graph.Look) {
 	for i := range d.Flow.Atoms {
 		for j := range d.Flow.Atoms[i].Attempts {
@@ -183,6 +183,9 @@ func (d *flowData) timeline(picture *graph.Picture, look *graph.Look) {
 			}
 			d.Ended = slices.MaxFunc([]time.Time{d.Ended, attempt.StartedAt, attempt.EndedAt, d.Flow.UpdatedAt}, time.Time.Compare)
 		}
+	}
+	if d.Job != nil && d.Job.Claim != nil {
+		d.Ended = slices.MaxFunc([]time.Time{d.Ended, time.Now()}, time.Time.Compare)
 	}
 	waits := picture.Waits()
 	for i := range picture.Boxes {

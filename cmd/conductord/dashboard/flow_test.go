@@ -252,11 +252,24 @@ func TestRunningFlow(t *testing.T) {
 	shown := p.get(page + "?undo=1")
 	p.wants(shown, `aria-label="wait, running"`, "lock: its revert runs", "wait: nothing, it has no revert, after it was interrupted", "conductord job suspend", "conductord job cancel", "no conductord flow rerun", `marker-end="url(#arrow)"`)
 	p.wants(p.get(page+"?open="), `aria-label="parts, 1 steps: 1 running"`, "no aria-label=\"wait, running\"")
+	for looks := 0; timeline(p.get(page)) == timeline(shown); looks++ {
+		if looks == 2_000 {
+			t.Fatalf("while the step runs, its timeline stays %q", timeline(shown))
+		}
+	}
 	p.press(shown, "cancel")
 	if job = p.wait(job.ID); job.Outcome != jobs.OutcomeCancelled {
 		t.Errorf("the job ended as %s %s", job.State, job.Outcome)
 	}
+	p.wants(p.get("jobs/"+job.ID.String()), "Ended: cancelled; its last owner was "+job.LastOwner+", with claim number 1")
 	p.wants(p.get(page), `aria-label="lock, reverted"`, `aria-label="wait, reverted after interruption"`, "no conductord job cancel")
+}
+
+// timeline is what a flow's page says of the times of its bars.
+func timeline(page string) string {
+	_, rest, _ := strings.Cut(page, "Bars are attempts")
+	said, _, _ := strings.Cut(rest, "</p>")
+	return said
 }
 
 func exists(path string) bool {
