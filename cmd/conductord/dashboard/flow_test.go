@@ -261,7 +261,7 @@ func TestRunningFlow(t *testing.T) {
 	if job = p.wait(job.ID); job.Outcome != jobs.OutcomeCancelled {
 		t.Errorf("the job ended as %s %s", job.State, job.Outcome)
 	}
-	p.wants(p.get("jobs/"+job.ID.String()), "Ended: cancelled; its last owner was "+job.LastOwner+", with claim number 1")
+	p.wants(p.get("jobs/"+job.ID.String()), "Ended: cancelled; claimed once, by "+job.LastOwner)
 	p.wants(p.get(page), `aria-label="lock, reverted"`, `aria-label="wait, reverted after interruption"`, "no conductord job cancel")
 }
 

@@ -127,8 +127,11 @@ func storyOf(job *v1.Job, failed []*v1.JobError) []happening {
 		why = "" // the last attempt has said so
 	}
 	ended := "Ended: " + end.Text
-	if last := job.GetLastOwner(); last != "" {
-		ended += fmt.Sprintf("; its last owner was %s, with claim number %d", last, job.GetClaims())
+	switch last := job.GetLastOwner(); {
+	case job.GetClaims() == 1:
+		ended += "; claimed once, by " + last
+	case job.GetClaims() > 1:
+		ended += fmt.Sprintf("; claimed %d times, last by %s", job.GetClaims(), last)
 	}
 	add(job.GetFinishedAt(), end, ended, why)
 	slices.SortStableFunc(story, func(a, b happening) int { return a.At.Compare(b.At) })
