@@ -143,6 +143,7 @@ func (m *Machine) remembers(v *view) error {
 // census is what Verify has counted.
 type census struct {
 	*view
+	memory       memory
 	quotas       *quotas
 	rows         map[table]uint64
 	jobs         [stateCount]uint64
@@ -289,7 +290,8 @@ func (c *census) countJob(value []byte) error {
 	if read := c.finishedJob(j.Sequence); j.State.Finished() != (read != nil) || read != nil && !proto.Equal(read, command.JobToProto(&whole)) {
 		return fmt.Errorf("job %s is %+v, and is read as %v when it has finished", j.ID, whole, read)
 	}
-	rows := j.index(new(memory), nil)
+	c.memory.present = c.memory.present[:0] // of the job before
+	rows := j.index(&c.memory, nil)
 	for _, row := range rows {
 		if !bytes.Equal(c.get(row.table, row.key), row.value) || c.get(row.table, row.key) == nil {
 			return fmt.Errorf("job %s is %s, and table %s has no row %q for it", j.ID, j.State, tableNames[row.table], row.key)
