@@ -9,7 +9,7 @@ import (
 )
 
 // ReadLogs reads what the steps of a job write, also while they run, from the node whose
-// conductor has the job; see steplog.Page. ErrNotFound; ErrInvalid for an After that is no Next;
+// conductor has the job or had it last; see steplog.Page. ErrNotFound; ErrInvalid for an After that is no Next;
 // ErrNotAllowed if the caller may not see values; ErrUnavailable if that node does not answer.
 func (c *Client) ReadLogs(ctx context.Context, query steplog.Query) (steplog.Page, error) {
 	wait := min(query.Wait, pollTime)

@@ -288,9 +288,3 @@ func BufferOf(next string) string {
 	_, buffer, _ := strings.Cut(next, ".")
 	return buffer
 }
-
-// NodeOf is the node from which a Next is; empty: none.
-func NodeOf(next string) string {
-	_, node, _ := strings.Cut(BufferOf(next), ".")
-	return node
-}

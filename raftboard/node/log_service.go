@@ -68,7 +68,7 @@ func (s *logService) answer(ctx context.Context, row call, request *connect.Requ
 	if err != nil {
 		return nil, err
 	}
-	holder, err := s.holder(id, message.After)
+	holder, err := s.holder(id)
 	if err != nil {
 		return nil, err
 	}
@@ -82,22 +82,23 @@ func (s *logService) answer(ctx context.Context, row call, request *connect.Requ
 	request.Header().Set(wire.HeaderMinIndex, strconv.FormatUint(s.machine.AppliedIndex(), 10))
 	forwarded, err := forward[conductordv1.ReadLogsRequest, conductordv1.ReadLogsResponse](ctx, s.router, there.Member, row.name, request, hops)
 	if err != nil {
-		return nil, fmt.Errorf("cannot ask node %s, which has job %s: %w", holder, id, wire.ErrorFromConnect(err))
+		return nil, fmt.Errorf("cannot ask node %s, which has the lines of job %s: %w", holder, id, wire.ErrorFromConnect(err))
 	}
 	return forwarded.Msg, nil
 }
 
-// holder is the node whose conductor has the job, or from which a reader has its last lines;
-// empty: none, or a conductor that is a program of its own.
-func (s *logService) holder(id jobs.JobID, after string) (string, error) {
+// holder is the node whose conductor has the job, or had it last; empty: none, or a conductor
+// that is a program of its own.
+func (s *logService) holder(id jobs.JobID) (string, error) {
 	job, err := s.machine.Job(id)
-	if err != nil || job.Claim == nil {
-		return steplog.NodeOf(after), err
+	if err != nil {
+		return "", err
 	}
 	conductors, err := s.machine.Entities(jobs.EntityConductor)
 	for i := range conductors {
+		has := job.Claim == nil && conductors[i].Name == job.LastOwner || job.Claim != nil && conductors[i].Session == job.Claim.Session
 		var node string
-		if conductors[i].Session == job.Claim.Session && json.Unmarshal(conductors[i].Metadata[NodeKey], &node) == nil {
+		if has && json.Unmarshal(conductors[i].Metadata[NodeKey], &node) == nil {
 			return node, nil
 		}
 	}

@@ -18,7 +18,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 )
 
-// heldBy posts a job to a board and claims it for a conductor whose entity names a node.
+// heldBy posts a job to a board and claims it for a conductor whose entity names a node, and which
+// has the name of its session.
 func heldBy(t *testing.T, client *raftboard.Client, board, at string) jobs.Job {
 	t.Helper()
 	ctx := t.Context()
@@ -27,7 +28,7 @@ func heldBy(t *testing.T, client *raftboard.Client, board, at string) jobs.Job {
 		t.Fatal(err)
 	}
 	session := opened(t, client, time.Minute)
-	entity := jobs.Entity{Kind: jobs.EntityConductor, Name: "c", Boards: []string{board}}
+	entity := jobs.Entity{Kind: jobs.EntityConductor, Name: "worker", Boards: []string{board}}
 	if at != "" {
 		entity.Metadata = logbook.Values{node.NodeKey: json.RawMessage(`"` + at + `"`)}
 	}
@@ -95,6 +96,10 @@ func TestLogsThroughAnyNode(t *testing.T) {
 		last, err := clients[i].ReadLogs(ctx, steplog.Query{Job: job.ID, After: page.Next, Wait: patience})
 		if err != nil || !slices.Equal(textsOf(last), []string{"third"}) || last.Running {
 			t.Errorf("node %d: %+v, %v", i, last, err)
+		}
+		all, err := clients[i].ReadLogs(ctx, steplog.Query{Job: job.ID, Step: "s", Wait: patience})
+		if err != nil || !slices.Equal(textsOf(all), []string{"first", "second", "third"}) || all.Running || all.Node != "n2" {
+			t.Errorf("node %d, of the ended job: %+v, %v", i, all, err)
 		}
 	}
 	for what, query := range map[string]struct {

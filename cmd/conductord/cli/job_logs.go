@@ -28,9 +28,9 @@ func (p *Program) jobLogsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs ID",
 		Short: "Print what the steps of a job write, also while they run",
-		Long: "Print what the steps of a job write: the stderr of handlers, and what Go steps log. While a step runs, the\n" +
-			"node that runs it keeps the latest 256 KiB of it in memory, and any node can be asked. When an attempt has\n" +
-			"ended, the logbook keeps the end of its stderr.\n\n" +
+		Long: "Print what the steps of a job write: the stderr of handlers, and what Go steps log. The node that runs a step\n" +
+			"keeps the latest 256 KiB of it in memory, until it needs the room or restarts, and any node can be asked.\n" +
+			"When an attempt has ended, the logbook keeps the end of its stderr.\n\n" +
 			"A program with a conductor of its own keeps the output of its steps for itself until they have ended.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -87,7 +87,10 @@ func (l *jobLogs) print(ctx context.Context, cluster Cluster) error {
 			l.seen[keyOf(&page.Lines[i])] = 0
 		}
 	}
-	if job.Claim != nil && l.node == "" {
+	switch {
+	case job.Claim == nil && job.LastOwner != "" && len(pages) == 0:
+		l.p.Note("no node keeps these lines of job %s; the logbook has the end of each stderr", job.ID)
+	case job.Claim != nil && l.node == "":
 		l.p.Note("job %s runs in a program of its own, %s: the end of a step's stderr can be read when the step has ended", job.ID, job.Claim.Owner)
 	}
 	err = l.writeRecorded(ctx, cluster, &job)

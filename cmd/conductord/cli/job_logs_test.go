@@ -84,8 +84,14 @@ func TestJobLogs(t *testing.T) {
 	last := w.next(logbook.FlowSuccess)
 	w.must(cluster.Consume(t.Context(), jobs.Ending{Job: id, Token: w.claimed.Job.Token, Outcome: jobs.OutcomeSuccess, Update: &last}))
 	got = run(t, logging{cluster, logs}, "job", "logs", "-f", id.String())
-	if got.code != 0 || got.out != recorded+lines || !strings.Contains(got.err, "is completed: success") {
+	if got.code != 0 || got.out != recorded+lines || !strings.Contains(got.err, "is completed: success") || strings.Contains(got.err, "no node") {
 		t.Errorf("of a finished job: %+v", got)
+	}
+	for args, want := range map[string]string{"": recorded, "--step make-greeting": ""} {
+		got = run(t, logging{cluster, steplog.New("n1")}, append([]string{"job", "logs", id.String()}, strings.Fields(args)...)...)
+		if got.code != 0 || got.out != want || !strings.Contains(got.err, "no node keeps these lines of job "+id.String()) {
+			t.Errorf("of a finished job, %q, whose lines are gone: %+v", args, got)
+		}
 	}
 	if got := run(t, logging{cluster, logs}, "job", "logs", jobs.NewJobID().String()); got.code != cli.ExitNotFound {
 		t.Errorf("of no job: %+v", got)
