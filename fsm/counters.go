@@ -174,13 +174,16 @@ func (v *view) storedCount(tab table, key []byte) uint64 {
 
 // addCount changes the number in a row, and returns the new one. No row holds 0.
 func (t *txn) addCount(tab table, key []byte, by int) uint64 {
-	count := t.storedCount(tab, key) + uint64(by) // sums wrap around, so that -1 takes away
+	count := int64(t.storedCount(tab, key)) + int64(by)
+	if count < 0 {
+		panic(corrupt("internal error: a row of table %s would count %d", tableNames[tab], count))
+	}
 	if count == 0 {
 		t.delete(tab, key)
 	} else {
-		t.put(tab, key, sequenceKey(count))
+		t.put(tab, key, sequenceKey(uint64(count)))
 	}
-	return count
+	return uint64(count)
 }
 
 // waitGroup is the jobs of a board that wait since, or until, the same time. Most were

@@ -72,6 +72,33 @@ func TestDamagedRowsAreFaults(t *testing.T) {
 	}
 }
 
+// TestMissingCountsAreFaults holds that taking one from a row of counts that is not there, or
+// holds less, stops the machine: no count wraps around.
+func TestMissingCountsAreFaults(t *testing.T) {
+	for _, left := range []string{"", "\x00\x00\x00\x00\x00\x00\x00\x01"} {
+		r := newRig(t)
+		r.ok(open("ann"))
+		r.ok(post(posting("a", "k"), posting("b", "k"))) // at one time, so one row counts both
+		rows, err := fsm.Rows(r.Machine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		damaged := 0
+		for row := range rows {
+			if strings.HasPrefix(row, "waiting/") {
+				damaged++
+				if err := fsm.Damage(r.Machine, row, []byte(left)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		_, err = r.Apply([]fsm.Entry{r.entry(claimNext("ann", "nonce", 2, nil, nil))})
+		if want := fmt.Sprintf("internal error: a row of table waiting would count %d", len(left)/8-2); damaged != 1 || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d rows, %v; want %s", damaged, err, want)
+		}
+	}
+}
+
 // readsOf makes every read that the machine offers.
 func readsOf(m *fsm.Machine) (errs []error) {
 	add := func(_ any, err error) { errs = append(errs, err) }
