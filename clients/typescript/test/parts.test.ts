@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
 import { Client, decode, encode, Failure, flowPosting, newID, RefusedError, UnavailableError, UncertainError, Worker } from "conductord";
 import { errorFrom } from "../src/errors.js";
 import { baseURL } from "../src/http.js";
@@ -145,4 +146,43 @@ test("without an answer the error says whether the call may have happened", asyn
 		setTimeout(() => controller.abort(reason), 50);
 		await assert.rejects(posting, UncertainError);
 	});
+});
+
+test("a step's end is reported after its lines", async () => {
+	const id = { flow: "f", step: "s", action: "execute", attempt: 1 } as const;
+	const reports: string[] = [];
+	let worker: Worker;
+	let given = false;
+	let linesCame = () => {};
+	const lines = new Promise<void>((resolve) => (linesCame = resolve));
+	const stub: RequestListener = async (request, response) => {
+		const body = JSON.parse(Buffer.concat(await request.toArray()).toString());
+		let answer = {};
+		if (request.url!.endsWith("/Pull")) {
+			await delay(50);
+			answer = given ? {} : { work: [{ id, job: "j", type: "t", key: "k", token: "1-1" }] };
+			given = true;
+		} else if (request.url!.endsWith("/Report")) {
+			reports.push(body.outcome.done ? "end" : `lines ${body.outcome.output}`);
+			if (body.outcome.done) {
+				worker.stop();
+			} else {
+				linesCame();
+				await delay(300); // a node that takes its time
+				reports.push("answer");
+			}
+			answer = { recorded: true };
+		}
+		response.end(JSON.stringify(answer));
+	};
+	await against([stub], 5_000, async (client) => {
+		worker = new Worker(client, { signals: [] }).step("t", {
+			execute: async (_, ctx) => {
+				ctx.log("at it");
+				await lines;
+			},
+		});
+		await worker.run();
+	});
+	assert.deepEqual(reports, ["lines at it\n", "answer", "end"]);
 });
