@@ -28,13 +28,17 @@ func TestConformance(t *testing.T) {
 		nodes  int
 		stores func(*node.Options)
 		keys   func(*testing.T) *valuekeys.Keys
+		races  bool // its goroutines are not those of another row
 	}{
-		{"one node", 1, onStore(logstore.Bolt), noKeys},
-		{"one node with raft-wal", 1, onStore(logstore.WAL), noKeys},
-		{"three nodes", 3, onStore(logstore.Bolt), noKeys},
-		{"three nodes with different log stores", 3, bothStores, noKeys},
-		{"one node with encrypted values", 1, onStore(logstore.Bolt), func(t *testing.T) *valuekeys.Keys { return someKeys(t, "a") }},
+		{"one node", 1, onStore(logstore.Bolt), noKeys, true},
+		{"one node with raft-wal", 1, onStore(logstore.WAL), noKeys, false},
+		{"three nodes", 3, onStore(logstore.Bolt), noKeys, false},
+		{"three nodes with different log stores", 3, bothStores, noKeys, true},
+		{"one node with encrypted values", 1, onStore(logstore.Bolt), func(t *testing.T) *valuekeys.Keys { return someKeys(t, "a") }, false},
 	} {
+		if underRace && !row.races {
+			continue
+		}
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, row.nodes, row.stores, func(o *node.Options) {
