@@ -90,6 +90,13 @@ func TestExpiredClientCertificate(t *testing.T) {
 	}
 }
 
+// unclaimed is a cluster that refuses a claim in the words of the client library.
+type unclaimed struct{ *testCluster }
+
+func (unclaimed) Claim(_ context.Context, _ jobs.SessionID, id jobs.JobID, _ jobs.Nonce) (jobs.Claimed, error) {
+	return jobs.Claimed{}, fmt.Errorf("cannot claim job %s: %w", id, jobs.ErrNotFound)
+}
+
 // TestErrorsAreSaidOnce are errors that once said a thing twice, or in words of a library.
 func TestErrorsAreSaidOnce(t *testing.T) {
 	cluster := openCluster(t)
@@ -97,6 +104,10 @@ func TestErrorsAreSaidOnce(t *testing.T) {
 	job := post(t, cluster, "--kind", "k").String()
 	done := post(t, cluster, "--kind", "k").String()
 	run(t, cluster, "job", "consume", done)
+	held := post(t, cluster, "--kind", "k")
+	newWorker(t, cluster, held)
+	claimed := held.String()
+	post(t, cluster, "--kind", "k", "--board", "other")
 	for _, row := range []struct {
 		args string
 		code int
@@ -109,10 +120,18 @@ func TestErrorsAreSaidOnce(t *testing.T) {
 		{"job wait --timeout 20ms " + job + " " + done, cli.ExitTimeout,
 			"1 jobs are not finished: the time is over (--timeout 20ms)\nconductord: `conductord job list` shows them\n"},
 		{"job consume --token 1-1 " + done, cli.ExitConflict, "conductord: `conductord job get " + done + "` shows the job's state, and the token of its claim if there is one\n"},
+		{"job retry " + done, cli.ExitConflict, "only a new job can do its work again\nconductord: to do its work again with a new job: `conductord job repost " + done + "`\n"},
+		{"job move " + claimed + " other", cli.ExitConflict, "\nconductord: first `conductord job suspend " + claimed + "`, and when its steps have ended `conductord job move " + claimed + " other`; then `conductord job resume " + claimed + "`\n"},
 	} {
 		got := run(t, cluster, strings.Fields(row.args)...)
 		if got.code != row.code || !strings.HasSuffix(got.err, row.want) || strings.Contains(got.err, "another token") {
 			t.Errorf("conductord %s: %+v", row.args, got)
+		}
+	}
+	for _, verb := range []string{"abandon", "consume", "trash"} {
+		got := run(t, unclaimed{cluster}, "job", verb, absent)
+		if want := "conductord: cannot " + verb + " job " + absent + ": not found\nconductord: `conductord error not_found` explains this error\n"; got.code != cli.ExitNotFound || got.err != want {
+			t.Errorf("%s: %+v", verb, got)
 		}
 	}
 	got := run(t, cluster, "job", "wait", "-o", "json", "--timeout", "20ms", job)

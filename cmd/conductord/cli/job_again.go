@@ -24,7 +24,7 @@ func (p *Program) jobRetryCommand() *cobra.Command {
 	}, func(ctx context.Context, cluster Cluster, request jobs.JobCommand) error {
 		if err := cluster.Retry(ctx, request); err != nil {
 			if errors.Is(err, jobs.ErrConflict) {
-				p.Note("to do its work again with a new job: `conductord job repost %s`", request.Job)
+				err = advisedError{err, fmt.Sprintf("to do its work again with a new job: `conductord job repost %s`", request.Job)}
 			}
 			return because(err, "retry job %s", request.Job)
 		}

@@ -123,11 +123,14 @@ func (p *Program) endUnclaimed(ctx context.Context, cluster Cluster, how ending,
 	}
 	defer p.closeSession(ctx, cluster, session.ID)
 	claimed, err := cluster.Claim(ctx, session.ID, end.Job, jobs.NewNonce())
-	if errors.Is(err, jobs.ErrUnclaimable) {
+	switch {
+	case errors.Is(err, jobs.ErrUnclaimable):
 		err = p.sayWhy(ctx, cluster, end.Job, err)
+	case errors.Is(err, jobs.ErrNotFound):
+		err = jobs.ErrNotFound // the claim is not what was asked for
 	}
 	if err != nil {
-		return fmt.Errorf("cannot %s job %s: %w", how.verb, end.Job, err)
+		return because(err, "%s job %s", how.verb, end.Job)
 	}
 	end.Token = claimed.Job.Token
 	return p.endClaimed(ctx, cluster, how, end)
