@@ -19,19 +19,23 @@ var (
 	ErrNodeSpeaksTLS       = errors.New("the node speaks TLS, and this client speaks plain text")
 	ErrNodeSpeaksPlainText = errors.New("the node speaks plain text, and this client speaks TLS")
 	ErrUnknownAuthority    = errors.New("the node's certificate is signed by an authority that this client does not know")
+	ErrCertificateRefused  = errors.New("the node does not know the authority that issued this client's certificate, or the certificate has expired or is missing")
 )
 
-var mismatches = []error{ErrNodeSpeaksTLS, ErrNodeSpeaksPlainText, ErrUnknownAuthority}
+var mismatches = []error{ErrNodeSpeaksTLS, ErrNodeSpeaksPlainText, ErrUnknownAuthority, ErrCertificateRefused}
 
 // noteMismatch replaces the error of a try by the mismatch that caused it, if one did for certain.
 func (c *core) noteMismatch(ctx context.Context, p *peer, failed *tryError) {
 	var header tls.RecordHeaderError
 	var authority x509.UnknownAuthorityError
+	var alert *net.OpError // a node's alert has an unexported type, and says no more than that the certificate is bad
 	switch {
 	case errors.As(failed.err, &header), errors.Is(failed.err, http.ErrSchemeMismatch):
 		failed.err = ErrNodeSpeaksPlainText
 	case errors.As(failed.err, &authority):
 		failed.err = ErrUnknownAuthority
+	case errors.As(failed.err, &alert) && alert.Op == "remote error" && strings.Contains(alert.Err.Error(), "certificate"):
+		failed.err = ErrCertificateRefused
 	case errors.Is(failed.err, jobs.ErrUncertain) && c.options.HTTPClient == nil && speaksTLS(ctx, p):
 		failed.err = ErrNodeSpeaksTLS
 	}

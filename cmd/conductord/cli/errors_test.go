@@ -45,6 +45,7 @@ func TestNobodySettles(t *testing.T) {
 			"a:1: the node speaks TLS, and this client speaks plain text\nconductord: name the file of the authorities that sign the nodes' certificates: --ca-file (CONDUCTORD_CA_FILE)\n"},
 		{"TLS at the client only", []raftboard.NodeFailure{{Node: "a:1", Err: raftboard.ErrNodeSpeaksPlainText}}, "conductord: leave out --ca-file"},
 		{"unknown authority", []raftboard.NodeFailure{{Node: "a:1", Err: raftboard.ErrUnknownAuthority}}, "conductord: --ca-file (CONDUCTORD_CA_FILE) must name"},
+		{"certificate refused", []raftboard.NodeFailure{{Node: "a:1", Err: raftboard.ErrCertificateRefused}}, "conductord: the node's tls.ca must hold the authority that issued --cert-file"},
 		{"another host", []raftboard.NodeFailure{{Node: "a:1", Err: unverified(x509.HostnameError{Certificate: &x509.Certificate{}, Host: "a"})}},
 			"conductord: --server must name a host for which the node's certificate was made"},
 		{"expired", []raftboard.NodeFailure{{Node: "a:1", Err: unverified(x509.CertificateInvalidError{Reason: x509.Expired})}},

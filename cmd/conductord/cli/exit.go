@@ -181,6 +181,8 @@ func mismatchRemedy(err error) string {
 			return "leave out --ca-file, --cert-file and --key-file (CONDUCTORD_CA_FILE, …), and write http:// before the address of --server, not https://"
 		case errors.Is(node.Err, raftboard.ErrUnknownAuthority):
 			return "--ca-file (CONDUCTORD_CA_FILE) must name the file of the authority that signed the node's certificate"
+		case errors.Is(node.Err, raftboard.ErrCertificateRefused):
+			return "the node's tls.ca must hold the authority that issued --cert-file (CONDUCTORD_CERT_FILE); to make a certificate: `conductord cert issue client --help`"
 		case errors.As(node.Err, &otherHost):
 			return "--server must name a host for which the node's certificate was made; to make another: `conductord cert issue node --help`"
 		case errors.As(node.Err, &unfit):
