@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/spec"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/meant"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -65,26 +67,45 @@ func (p *Program) attachDocument(path string, posting *jobs.Posting, targets ...
 func (p *Program) attachDocuments(order spec.Pattern, paths []string, posting *jobs.Posting, targets ...string) error {
 	documents := make([]*spec.Document, len(paths))
 	var err error
+	var plan *flow.Plan
 	inEach := targets
 	if len(paths) > 1 {
 		inEach = nil // targets are steps of all of them together
 	}
 	for i, path := range paths {
-		if documents[i], _, err = p.readDocument(path, inEach...); err != nil {
+		if documents[i], plan, err = p.readDocument(path, inEach...); err != nil {
 			return err
 		}
 	}
 	document, err := spec.Together(order, documents...)
 	if err == nil && len(paths) > 1 {
-		_, err = document.Compile(targets...)
+		plan, err = document.Compile(targets...)
 	}
 	if err != nil {
 		return usageError{fmt.Errorf("cannot run these flows as one job:\n%w", err)}
 	}
+	p.warnOfUntaken(document, plan, posting.Store)
 	if err := attach(document, posting, targets...); err != nil {
 		return fmt.Errorf("cannot run the flow %s: %w; give it by --set", strings.Join(paths, " "), err)
 	}
 	return nil
+}
+
+// warnOfUntaken warns of values that no step takes: their names may be misspelt. They are kept with the job.
+func (p *Program) warnOfUntaken(document *spec.Document, plan *flow.Plan, given logbook.Values) {
+	known := document.Symbols()
+	for step := range plan.Len() {
+		for _, wire := range slices.Concat(plan.Arguments(step), plan.RevertArguments(step)) {
+			if wire.From == flow.FromNowhere { // optional
+				known = append(known, wire.Symbol)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if !slices.Contains(known, name) {
+			p.Note("warning: no step of the flow takes the value %q%s", name, meant.Hint(name, known))
+		}
+	}
 }
 
 func attach(document *spec.Document, posting *jobs.Posting, targets ...string) error {

@@ -125,3 +125,27 @@ func TestFlowWarnsOfShadows(t *testing.T) {
 		}
 	}
 }
+
+// A value whose name no step takes is perhaps misspelt. It is kept all the same.
+func TestFlowRunWarnsOfUntakenValues(t *testing.T) {
+	text := "name = \"f\"\ninputs = [\"guest\"]\nstore = {room = 1}\n" +
+		"[[steps]]\nname = \"a\"\nrequires = [\"guest\", \"room\"]\noptional = [\"language\"]\nprovides = \"greeting\"\n"
+	path := filepath.Join(t.TempDir(), "f.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cluster := openCluster(t)
+	for _, row := range []struct{ set, want string }{
+		{"room=2", ""},
+		{"language=en", ""},
+		{"langage=en", `warning: no step of the flow takes the value "langage"; did you mean "language"?` + "\n"},
+		{"greeting=x", `warning: no step of the flow takes the value "greeting"` + "\n"},
+	} {
+		for _, command := range []string{"flow run " + path, "job post --flow " + path} {
+			got := run(t, cluster, append(strings.Fields(command), "--set", "guest=Grace", "--set", row.set)...)
+			if got.code != 0 || strings.Contains(got.err, "no step of the flow takes") != (row.want != "") || !strings.Contains(got.err, row.want) {
+				t.Errorf("%s --set %s: %+v", command, row.set, got)
+			}
+		}
+	}
+}
