@@ -151,3 +151,15 @@ func membersText(members []config.Member) string {
 	}
 	return strings.Join(texts, ";")
 }
+
+// TestNoConfiguration: a command that reads a configuration and is given none names the flag.
+func TestNoConfiguration(t *testing.T) {
+	for _, command := range []string{"doctor", "server"} {
+		got := run(t, nil, command)
+		want := "conductord: \"conductord " + command + "\" reads the configuration of a server: name its file by --config FILE; without it:\n" +
+			"conductord: node: must be set\n"
+		if got.code != cli.ExitUsage || !strings.HasPrefix(got.err, want) {
+			t.Errorf("%s: %+v", command, got)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -66,6 +67,9 @@ func configured(p *cli.Program, cmd *cobra.Command, do func(ctx context.Context,
 	flags := addConfigFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		loaded, err := flags.load(p.Env)
+		if err != nil && flags.path == "" {
+			err = fmt.Errorf("%q reads the configuration of a server: name its file by --config FILE; without it:\n%w", cmd.CommandPath(), err)
+		}
 		if err != nil {
 			return cli.UsageError(err)
 		}
