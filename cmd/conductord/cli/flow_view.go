@@ -69,6 +69,8 @@ func (p *Program) follow(ctx context.Context, cluster Cluster, job jobs.Job) (jo
 	v := p.newView(cluster, job.Flow)
 	ticks := time.NewTicker(redrawEvery)
 	defer ticks.Stop()
+	unserved := time.NewTicker(reloadEvery)
+	defer unserved.Stop()
 	v.reload(ctx)
 	for {
 		select {
@@ -79,6 +81,12 @@ func (p *Program) follow(ctx context.Context, cluster Cluster, job jobs.Job) (jo
 			return end.job, end.err
 		case id := <-parked:
 			tellParked(id)
+		case <-unserved.C:
+			if why, err := cluster.Explain(ctx, job.ID); err == nil && why.Remedy.Verb == jobs.RemedyStartWorker {
+				unserved.Stop()
+				v.drawn = 0 // the next picture goes below
+				p.Note("the job waits: %s; to start one: `%s`", why.Text, RemedyText(why.Remedy))
+			}
 		case <-changed:
 			v.stale = true
 			v.refresh(ctx)

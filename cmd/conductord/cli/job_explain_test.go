@@ -1,8 +1,10 @@
 package cli_test
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/jobs"
@@ -58,4 +60,22 @@ func TestJobWaitsForLabels(t *testing.T) {
 	if got := run(t, cluster, "job", "explain", id.String()); !strings.Contains(got.out, `c1, lacks "gpu"`) {
 		t.Errorf("the job is explained as %+v", got)
 	}
+}
+
+// workerless is a cluster in which a job waits for a step worker.
+type workerless struct{ *testCluster }
+
+func (workerless) Explain(context.Context, jobs.JobID) (jobs.Explanation, error) {
+	return jobs.Explanation{Text: "no worker is live", Remedy: jobs.Remedy{Verb: jobs.RemedyStartWorker, Target: "mail"}}, nil
+}
+
+// TestFlowRunWaitsForWorker: a command that waits says once which worker the job waits for.
+func TestFlowRunWaitsForWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		got := run(t, workerless{openCluster(t)}, "flow", "run", "--wait", "--timeout", "30s", examples+"hello.toml")
+		want := "conductord: the job waits: no worker is live; to start one: `conductord worker --handlers DIRECTORY --types mail`\n"
+		if got.code != cli.ExitTimeout || strings.Count(got.err, want) != 1 {
+			t.Errorf("got %+v", got)
+		}
+	})
 }
