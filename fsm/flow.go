@@ -17,7 +17,7 @@ func (t *txn) saveFlow(f *flowRecord) {
 	*row = v1.FlowRow{
 		Book: f.Book.UUID[:], Name: f.Name, Factory: f.Factory.Name, State: string(f.State),
 		CreatedAt: command.TimeInto(row.CreatedAt, f.CreatedAt), UpdatedAt: command.TimeInto(row.UpdatedAt, f.UpdatedAt),
-		Fence: command.TokenInto(row.Fence, f.Fence), Ended: command.TokenInto(row.Ended, f.Ended), Begun: command.TokenInto(row.Begun, f.Begun),
+		Fence: command.TokenInto(row.Fence, f.Fence), EndedToken: command.TokenInto(row.EndedToken, f.Ended), BegunToken: command.TokenInto(row.BegunToken, f.Begun),
 		Sequence: f.Sequence, Job: f.job, LastJob: f.last, Atoms: f.atoms,
 	}
 	if n := len(f.Interventions); n > 0 {
@@ -37,7 +37,7 @@ func flowFromProto(row *v1.FlowRow) (*flowRecord, error) {
 	f := &flowRecord{FlowDetail: logbook.FlowDetail{
 		Book: logbook.BookID{UUID: book}, Name: row.GetName(), Factory: logbook.Factory{Name: row.GetFactory()}, State: logbook.FlowState(row.GetState()),
 		CreatedAt: created, UpdatedAt: updated, Sequence: row.GetSequence(), Fence: command.TokenFromProto(row.GetFence()),
-		Ended: command.TokenFromProto(row.GetEnded()), Begun: command.TokenFromProto(row.GetBegun()),
+		Ended: command.TokenFromProto(row.GetEndedToken()), Begun: command.TokenFromProto(row.GetBegunToken()),
 	}, job: row.GetJob(), last: row.GetLastJob(), atoms: row.GetAtoms()}
 	if row.GetIntervened() {
 		f.Interventions = []logbook.Intervention{{Token: command.TokenFromProto(row.GetIntervention())}}

@@ -81,11 +81,11 @@ type FlowDetail struct {
 	Sequence uint64 `json:"sequence"`
 	// Ended is the token under which the flow last ended: interventions before it have been
 	// carried out or refused.
-	Ended Token `json:"ended,omitzero"`
+	Ended Token `json:"ended_token,omitzero"`
 	// Begun is the token of a claim under which the first steps of the flow may have begun
 	// although nothing of it is recorded; zero: there is none. The first update clears it,
 	// because it records these steps.
-	Begun Token `json:"begun,omitzero"`
+	Begun Token `json:"begun_token,omitzero"`
 
 	// Atoms are in the order in which they were first recorded.
 	Atoms []AtomDetail `json:"atoms,omitempty"`

@@ -165,8 +165,8 @@ type FlowRow struct {
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	Fence         *Token                 `protobuf:"bytes,7,opt,name=fence,proto3" json:"fence,omitempty"`
 	Sequence      uint64                 `protobuf:"varint,8,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	Ended         *Token                 `protobuf:"bytes,9,opt,name=ended,proto3" json:"ended,omitempty"`
-	Begun         *Token                 `protobuf:"bytes,10,opt,name=begun,proto3" json:"begun,omitempty"`
+	EndedToken    *Token                 `protobuf:"bytes,9,opt,name=ended_token,json=endedToken,proto3" json:"ended_token,omitempty"`
+	BegunToken    *Token                 `protobuf:"bytes,10,opt,name=begun_token,json=begunToken,proto3" json:"begun_token,omitempty"`
 	Intervened    bool                   `protobuf:"varint,11,opt,name=intervened,proto3" json:"intervened,omitempty"`          // there are interventions
 	Intervention  *Token                 `protobuf:"bytes,12,opt,name=intervention,proto3" json:"intervention,omitempty"`       // of the last intervention that waits to be carried out
 	Job           uint64                 `protobuf:"varint,13,opt,name=job,proto3" json:"job,omitempty"`                        // sequence of the unfinished job that refers to the flow; 0: none
@@ -263,16 +263,16 @@ func (x *FlowRow) GetSequence() uint64 {
 	return 0
 }
 
-func (x *FlowRow) GetEnded() *Token {
+func (x *FlowRow) GetEndedToken() *Token {
 	if x != nil {
-		return x.Ended
+		return x.EndedToken
 	}
 	return nil
 }
 
-func (x *FlowRow) GetBegun() *Token {
+func (x *FlowRow) GetBegunToken() *Token {
 	if x != nil {
-		return x.Begun
+		return x.BegunToken
 	}
 	return nil
 }
@@ -643,7 +643,7 @@ const file_conductord_v1_store_proto_rawDesc = "" +
 	"\n" +
 	"PostingRow\x12.\n" +
 	"\adetails\x18\x01 \x01(\v2\x14.conductord.v1.ValueR\adetails\x12/\n" +
-	"\x05store\x18\x02 \x03(\v2\x19.conductord.v1.NamedValueR\x05store\"\xb4\x04\n" +
+	"\x05store\x18\x02 \x03(\v2\x19.conductord.v1.NamedValueR\x05store\"\xca\x04\n" +
 	"\aFlowRow\x12\x12\n" +
 	"\x04book\x18\x01 \x01(\fR\x04book\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -654,10 +654,12 @@ const file_conductord_v1_store_proto_rawDesc = "" +
 	"\n" +
 	"updated_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12*\n" +
 	"\x05fence\x18\a \x01(\v2\x14.conductord.v1.TokenR\x05fence\x12\x1a\n" +
-	"\bsequence\x18\b \x01(\x04R\bsequence\x12*\n" +
-	"\x05ended\x18\t \x01(\v2\x14.conductord.v1.TokenR\x05ended\x12*\n" +
-	"\x05begun\x18\n" +
-	" \x01(\v2\x14.conductord.v1.TokenR\x05begun\x12\x1e\n" +
+	"\bsequence\x18\b \x01(\x04R\bsequence\x125\n" +
+	"\vended_token\x18\t \x01(\v2\x14.conductord.v1.TokenR\n" +
+	"endedToken\x125\n" +
+	"\vbegun_token\x18\n" +
+	" \x01(\v2\x14.conductord.v1.TokenR\n" +
+	"begunToken\x12\x1e\n" +
 	"\n" +
 	"intervened\x18\v \x01(\bR\n" +
 	"intervened\x128\n" +
@@ -733,8 +735,8 @@ var file_conductord_v1_store_proto_depIdxs = []int32{
 	8,  // 4: conductord.v1.FlowRow.created_at:type_name -> google.protobuf.Timestamp
 	8,  // 5: conductord.v1.FlowRow.updated_at:type_name -> google.protobuf.Timestamp
 	11, // 6: conductord.v1.FlowRow.fence:type_name -> conductord.v1.Token
-	11, // 7: conductord.v1.FlowRow.ended:type_name -> conductord.v1.Token
-	11, // 8: conductord.v1.FlowRow.begun:type_name -> conductord.v1.Token
+	11, // 7: conductord.v1.FlowRow.ended_token:type_name -> conductord.v1.Token
+	11, // 8: conductord.v1.FlowRow.begun_token:type_name -> conductord.v1.Token
 	11, // 9: conductord.v1.FlowRow.intervention:type_name -> conductord.v1.Token
 	9,  // 10: conductord.v1.FlowBodyRow.args:type_name -> conductord.v1.Value
 	10, // 11: conductord.v1.FlowBodyRow.store:type_name -> conductord.v1.NamedValue

@@ -168,8 +168,8 @@ func (m *FlowRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x58
 	}
-	if m.Begun != nil {
-		size, err := m.Begun.MarshalToSizedBufferVT(dAtA[:i])
+	if m.BegunToken != nil {
+		size, err := m.BegunToken.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
 			return 0, err
 		}
@@ -178,8 +178,8 @@ func (m *FlowRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x52
 	}
-	if m.Ended != nil {
-		size, err := m.Ended.MarshalToSizedBufferVT(dAtA[:i])
+	if m.EndedToken != nil {
+		size, err := m.EndedToken.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
 			return 0, err
 		}
@@ -588,12 +588,12 @@ func (m *FlowRow) SizeVT() (n int) {
 	if m.Sequence != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Sequence))
 	}
-	if m.Ended != nil {
-		l = m.Ended.SizeVT()
+	if m.EndedToken != nil {
+		l = m.EndedToken.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.Begun != nil {
-		l = m.Begun.SizeVT()
+	if m.BegunToken != nil {
+		l = m.BegunToken.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	if m.Intervened {
@@ -1339,7 +1339,7 @@ func (m *FlowRow) UnmarshalVT(dAtA []byte) error {
 			}
 		case 9:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Ended", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field EndedToken", wireType)
 			}
 			var msglen int
 			for shift := uint(0); ; shift += 7 {
@@ -1366,16 +1366,16 @@ func (m *FlowRow) UnmarshalVT(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			if m.Ended == nil {
-				m.Ended = &Token{}
+			if m.EndedToken == nil {
+				m.EndedToken = &Token{}
 			}
-			if err := m.Ended.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.EndedToken.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 10:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Begun", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field BegunToken", wireType)
 			}
 			var msglen int
 			for shift := uint(0); ; shift += 7 {
@@ -1402,10 +1402,10 @@ func (m *FlowRow) UnmarshalVT(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			if m.Begun == nil {
-				m.Begun = &Token{}
+			if m.BegunToken == nil {
+				m.BegunToken = &Token{}
 			}
-			if err := m.Begun.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.BegunToken.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
 			iNdEx = postIndex

@@ -1024,8 +1024,8 @@ type FlowDetail struct {
 	OnChange      string                 `protobuf:"bytes,15,opt,name=on_change,json=onChange,proto3" json:"on_change,omitempty"` // adopt (as if empty), pin or refuse
 	Definition    *Definition            `protobuf:"bytes,16,opt,name=definition,proto3" json:"definition,omitempty"`
 	Interventions []*Intervention        `protobuf:"bytes,17,rep,name=interventions,proto3" json:"interventions,omitempty"`
-	Ended         *Token                 `protobuf:"bytes,18,opt,name=ended,proto3" json:"ended,omitempty"` // under which the flow came to its end last
-	Begun         *Token                 `protobuf:"bytes,19,opt,name=begun,proto3" json:"begun,omitempty"` // of a claim under which it may have begun, although nothing of it is recorded; unset: there is none
+	EndedToken    *Token                 `protobuf:"bytes,18,opt,name=ended_token,json=endedToken,proto3" json:"ended_token,omitempty"` // under which the flow came to its end last
+	BegunToken    *Token                 `protobuf:"bytes,19,opt,name=begun_token,json=begunToken,proto3" json:"begun_token,omitempty"` // of a claim under which it may have begun, although nothing of it is recorded; unset: there is none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1179,16 +1179,16 @@ func (x *FlowDetail) GetInterventions() []*Intervention {
 	return nil
 }
 
-func (x *FlowDetail) GetEnded() *Token {
+func (x *FlowDetail) GetEndedToken() *Token {
 	if x != nil {
-		return x.Ended
+		return x.EndedToken
 	}
 	return nil
 }
 
-func (x *FlowDetail) GetBegun() *Token {
+func (x *FlowDetail) GetBegunToken() *Token {
 	if x != nil {
-		return x.Begun
+		return x.BegunToken
 	}
 	return nil
 }
@@ -5738,7 +5738,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\tlast_used\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\blastUsed\"G\n" +
 	"\aFactory\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12(\n" +
-	"\x04args\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x04args\"\x96\x06\n" +
+	"\x04args\x18\x02 \x01(\v2\x14.conductord.v1.ValueR\x04args\"\xac\x06\n" +
 	"\n" +
 	"FlowDetail\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -5762,9 +5762,11 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"definition\x18\x10 \x01(\v2\x19.conductord.v1.DefinitionR\n" +
 	"definition\x12A\n" +
-	"\rinterventions\x18\x11 \x03(\v2\x1b.conductord.v1.InterventionR\rinterventions\x12*\n" +
-	"\x05ended\x18\x12 \x01(\v2\x14.conductord.v1.TokenR\x05ended\x12*\n" +
-	"\x05begun\x18\x13 \x01(\v2\x14.conductord.v1.TokenR\x05begun\"8\n" +
+	"\rinterventions\x18\x11 \x03(\v2\x1b.conductord.v1.InterventionR\rinterventions\x125\n" +
+	"\vended_token\x18\x12 \x01(\v2\x14.conductord.v1.TokenR\n" +
+	"endedToken\x125\n" +
+	"\vbegun_token\x18\x13 \x01(\v2\x14.conductord.v1.TokenR\n" +
+	"begunToken\"8\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\tR\x04hash\x12\x16\n" +
@@ -6326,8 +6328,8 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	16,  // 28: conductord.v1.FlowDetail.atoms:type_name -> conductord.v1.AtomDetail
 	14,  // 29: conductord.v1.FlowDetail.definition:type_name -> conductord.v1.Definition
 	15,  // 30: conductord.v1.FlowDetail.interventions:type_name -> conductord.v1.Intervention
-	2,   // 31: conductord.v1.FlowDetail.ended:type_name -> conductord.v1.Token
-	2,   // 32: conductord.v1.FlowDetail.begun:type_name -> conductord.v1.Token
+	2,   // 31: conductord.v1.FlowDetail.ended_token:type_name -> conductord.v1.Token
+	2,   // 32: conductord.v1.FlowDetail.begun_token:type_name -> conductord.v1.Token
 	0,   // 33: conductord.v1.Intervention.result:type_name -> conductord.v1.Value
 	58,  // 34: conductord.v1.Intervention.at:type_name -> google.protobuf.Timestamp
 	2,   // 35: conductord.v1.Intervention.token:type_name -> conductord.v1.Token

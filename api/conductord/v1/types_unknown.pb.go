@@ -194,10 +194,10 @@ func (m *FlowDetail) UnknownField() (name string, found bool) {
 			return name, found
 		}
 	}
-	if name, found = m.GetEnded().UnknownField(); found {
+	if name, found = m.GetEndedToken().UnknownField(); found {
 		return name, found
 	}
-	if name, found = m.GetBegun().UnknownField(); found {
+	if name, found = m.GetBegunToken().UnknownField(); found {
 		return name, found
 	}
 	return "", false

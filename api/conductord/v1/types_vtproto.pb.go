@@ -661,8 +661,8 @@ func (m *FlowDetail) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.Begun != nil {
-		size, err := m.Begun.MarshalToSizedBufferVT(dAtA[:i])
+	if m.BegunToken != nil {
+		size, err := m.BegunToken.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
 			return 0, err
 		}
@@ -673,8 +673,8 @@ func (m *FlowDetail) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x9a
 	}
-	if m.Ended != nil {
-		size, err := m.Ended.MarshalToSizedBufferVT(dAtA[:i])
+	if m.EndedToken != nil {
+		size, err := m.EndedToken.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
 			return 0, err
 		}
@@ -4308,12 +4308,12 @@ func (m *FlowDetail) SizeVT() (n int) {
 			n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
 	}
-	if m.Ended != nil {
-		l = m.Ended.SizeVT()
+	if m.EndedToken != nil {
+		l = m.EndedToken.SizeVT()
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.Begun != nil {
-		l = m.Begun.SizeVT()
+	if m.BegunToken != nil {
+		l = m.BegunToken.SizeVT()
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
@@ -8745,7 +8745,7 @@ func (m *FlowDetail) UnmarshalVT(dAtA []byte) error {
 			iNdEx = postIndex
 		case 18:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Ended", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field EndedToken", wireType)
 			}
 			var msglen int
 			for shift := uint(0); ; shift += 7 {
@@ -8772,16 +8772,16 @@ func (m *FlowDetail) UnmarshalVT(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			if m.Ended == nil {
-				m.Ended = &Token{}
+			if m.EndedToken == nil {
+				m.EndedToken = &Token{}
 			}
-			if err := m.Ended.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.EndedToken.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
 			iNdEx = postIndex
 		case 19:
 			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Begun", wireType)
+				return fmt.Errorf("proto: wrong wireType = %d for field BegunToken", wireType)
 			}
 			var msglen int
 			for shift := uint(0); ; shift += 7 {
@@ -8808,10 +8808,10 @@ func (m *FlowDetail) UnmarshalVT(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			if m.Begun == nil {
-				m.Begun = &Token{}
+			if m.BegunToken == nil {
+				m.BegunToken = &Token{}
 			}
-			if err := m.Begun.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
+			if err := m.BegunToken.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
 			iNdEx = postIndex

@@ -777,7 +777,7 @@ func TestFlowShow(t *testing.T) {
 	expect(t, show(job.Flow.String()), 0, done, "")
 
 	got := run(t, cluster, "flow", "show", "-o", "json", id.String())
-	if detail := readJSON(t, got.out, &v1.FlowDetail{}, command.FlowDetailFromProto); detail.ID != job.Flow || len(detail.Atoms) != 2 {
+	if detail := readJSON(t, got.out, &v1.FlowDetail{}, command.FlowDetailFromProto); detail.ID != job.Flow || len(detail.Atoms) != 2 || !strings.Contains(got.out, `"ended_token": "`) {
 		t.Errorf("got %+v", got)
 	}
 	if got := run(t, cluster, "flow", "show", jobs.NewJobID().String()); got.code != cli.ExitNotFound {
