@@ -57,13 +57,8 @@ func (p *Program) compileDocument(text []byte, path string, targets ...string) (
 	return document, plan, nil
 }
 
-// attachDocument makes a document the work of a posting: a book of one flow,
-// whose store is the document's with what the posting brings over it.
-func (p *Program) attachDocument(path string, posting *jobs.Posting, targets ...string) error {
-	return p.attachDocuments(spec.Linear, []string{path}, posting, targets...)
-}
-
-// attachDocuments is attachDocument for several flows of one job.
+// attachDocuments makes documents the work of a posting: a book of one flow,
+// whose store is the documents' with what the posting brings over it.
 func (p *Program) attachDocuments(order spec.Pattern, paths []string, posting *jobs.Posting, targets ...string) error {
 	documents := make([]*spec.Document, len(paths))
 	var err error

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/conductord/conductord/flow/spec"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
@@ -196,7 +197,7 @@ func (w *workFlags) fill(p *Program, posting *jobs.Posting) (err error) {
 		}
 	}
 	if w.document != "" {
-		return p.attachDocument(w.document, posting)
+		return p.attachDocuments(spec.Linear, []string{w.document}, posting)
 	}
 	posting.Kind = w.kind
 	if posting.Name == "" {
