@@ -50,7 +50,7 @@ func runsAt(t *testing.T, cluster *local.Cluster, job, server string) (holder *l
 		text := ran(t, "job", "get", job, server)
 		holder, others = nil, nil
 		for _, node := range cluster.Nodes {
-			if strings.Contains(strings.ReplaceAll(text, " ", ""), "owner:"+node.Name+"\n") {
+			if strings.Contains(strings.ReplaceAll(text, " ", ""), "\nowner:"+node.Name+"\n") {
 				holder = node
 			} else {
 				others = append(others, node)
