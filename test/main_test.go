@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -188,6 +189,8 @@ func startDev(t *testing.T) string {
 	return address
 }
 
+// devReady waits until the node of dev is ready, and its conductor, which starts after it and
+// is known by its metrics, has called the node.
 func devReady(t *testing.T, address string) {
 	t.Helper()
 	eventually(t, "dev is ready", func() bool {
@@ -197,6 +200,10 @@ func devReady(t *testing.T, address string) {
 		}
 		_ = answer.Body.Close()
 		return answer.StatusCode == http.StatusOK
+	})
+	eventually(t, "the conductor of dev runs", func() bool {
+		text, err := get(t, "http://"+address+"/metrics")
+		return err == nil && strings.Contains(text, "\nconductord_conductor_steps ") && strings.Contains(text, "\nconductord_call_duration_seconds_")
 	})
 }
 
