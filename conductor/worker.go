@@ -195,6 +195,8 @@ func (w *stepWorker) serve(ctx context.Context, t *liveSession) {
 		last = w.taking.Err() != nil
 		pulled, err := w.pull(work, t, last)
 		switch {
+		case errors.Is(err, errCutShort):
+			last = false
 		case errors.Is(err, jobs.ErrSessionExpired):
 			t.lose(err)
 		case err != nil && work.Err() == nil:
@@ -256,10 +258,13 @@ func (w *stepWorker) pull(work context.Context, t *liveSession, draining bool) (
 	close(done)
 	watching.Wait()
 	if err != nil && work.Err() == nil && errors.Is(calls.Err(), context.Canceled) {
-		err = nil
+		err = errCutShort
 	}
 	return pulled, err
 }
+
+// errCutShort: a call that asks for steps was ended to be made again.
+var errCutShort = errors.New("the call was ended to be made again")
 
 // wake ends the call that asks for steps.
 func (w *stepWorker) wake() {

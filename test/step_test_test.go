@@ -26,7 +26,7 @@ func TestStepTest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const several = "--rule=text,failure,logs,once,slots,sigterm" // the tests of the others take longer
+	const several = "--rule=text,failure,logs,once,slots,sigterm,promised" // the tests of the others take longer
 	for _, row := range []struct {
 		name   string
 		args   []string
@@ -39,6 +39,7 @@ func TestStepTest(t *testing.T) {
 		{"ignores stops", []string{"--rule=text,stop", "--", worker, "stop"}, "stop"},
 		{"exceeds its slots", []string{several, "--", worker, "slots"}, "slots"},
 		{"exits with 3", []string{several, "--", worker, "exit"}, "sigterm"},
+		{"leaves what it was promised", []string{several, "--", worker, "promised"}, "promised"},
 		{"keeps lines for itself", []string{several, "--", worker, "logs"}, "logs"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

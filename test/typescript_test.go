@@ -108,8 +108,11 @@ func (s *scripts) last(job string, outcome jobs.Outcome, step string) logbook.At
 		s.Fatal(err)
 	}
 	finished, err := s.client.Wait(within(s.T), id)
-	if err != nil || finished.Outcome != outcome {
-		s.Fatalf("the job ended %s (%v), want %s: %s", finished.Outcome, err, outcome, ran(s.T, "flow", "show", finished.Flow.String(), "--server", s.servers))
+	if err != nil {
+		s.Fatalf("no end of the job: %v: %s", err, ran(s.T, "job", "explain", job, "--server", s.servers))
+	}
+	if finished.Outcome != outcome {
+		s.Fatalf("the job ended %s, want %s: %s", finished.Outcome, outcome, ran(s.T, "flow", "show", finished.Flow.String(), "--server", s.servers))
 	}
 	flow, err := s.client.FlowDetail(within(s.T), finished.Flow)
 	if err != nil {

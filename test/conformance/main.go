@@ -57,6 +57,13 @@ func (f faulty) Register(ctx context.Context, session jobs.SessionID, entity job
 	return f.Client.Register(ctx, session, entity)
 }
 
+func (f faulty) PullSteps(ctx context.Context, pull steps.Pull) (steps.Pulled, error) {
+	if f.fault == "promised" && pull.Slots == 0 && len(pull.Holds) == 0 {
+		return steps.Pulled{}, nil
+	}
+	return f.Client.PullSteps(ctx, pull)
+}
+
 func (f faulty) ReportStep(ctx context.Context, worker jobs.SessionID, outcome steps.Outcome, wait time.Duration) (bool, error) {
 	if f.fault == "logs" {
 		outcome.Output = ""

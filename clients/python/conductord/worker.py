@@ -21,6 +21,7 @@ from .errors import ConductordError, Invalid, SessionExpired
 from .outcome import Failure
 
 PULL_WAIT = 20.0  # seconds of one call for steps; so a connection that died silently is noticed
+LAST_WAIT = 0.5  # of the last call: what was promised to the one before is recorded by then, as a rule
 CALL_TIME = 5.0
 MAX_SLOTS = 1024
 STUCK_TIME = 10.0  # how long a lost session waits for functions that ignore that they were cancelled
@@ -216,35 +217,34 @@ class Worker:
     def _serve(self, session: Session) -> None:
         """Ask for steps until the session is lost, or the worker stops and holds nothing."""
         pause, drained_at = FIRST_PAUSE, math.inf
-        while not session.failing() and not self._ending.is_set():
-            if self._draining.is_set():
-                if not self._held:
+        last = False  # nothing is given after the answer to a call that was made while the worker stopped
+        while not session.failing() and not self._ending.is_set() and (self._held or not last):
+            draining = self._draining.is_set()
+            if draining and self.drain_timeout is not None:
+                drained_at = min(drained_at, time.monotonic() + self.drain_timeout)
+                if time.monotonic() >= drained_at:
                     return
-                if self.drain_timeout is not None:
-                    drained_at = min(drained_at, time.monotonic() + self.drain_timeout)
-                    if time.monotonic() >= drained_at:
-                        return
             if not session.may_start():
                 time.sleep(TICK)
                 continue
             try:
-                answer = self._pull(session, drained_at - time.monotonic())
-                pause = FIRST_PAUSE
+                answer = self._pull(session, draining, drained_at - time.monotonic())
+                pause, last = FIRST_PAUSE, draining and answer is not None
             except SessionExpired:
                 session.lose()
                 return
             except ConductordError as error:
                 self.logger.warning("cannot ask for steps now: %s", error)
                 self._ending.wait(pause)
-                pause = min(2 * pause, LAST_PAUSE)
+                pause, last = min(2 * pause, LAST_PAUSE), self._draining.is_set()
                 continue
-            for work in answer.get("work", []):
+            for work in (answer or {}).get("work", []):
                 self._take(session, work)
-            for id in answer.get("stop", []):
+            for id in (answer or {}).get("stop", []):
                 self._stop(id)
 
-    def _pull(self, session: Session, left: float) -> Dict[str, Any]:
-        """Ask for as many attempts as there are free slots. The call is cut short when an attempt
+    def _pull(self, session: Session, draining: bool, left: float) -> Optional[Dict[str, Any]]:
+        """Ask for as many attempts as there are free slots. The call is cut short (None) when an attempt
         ends, to name the new number; what such a call may have given, the next one gives again."""
         interrupt = Interrupt()
         with self._lock:
@@ -252,14 +252,15 @@ class Worker:
             self._stuck = [a for a in self._stuck if a.running()]
             holds = [{"id": a.id, "stopping": a.cancelled.is_set()} for a in self._held.values()]
             free = max(0, self.slots - len(holds) - len(self._stuck))
-        draining = self._draining.is_set()
-        wait = min(PULL_WAIT, max(0.01, left), max(0.1, session.ttl * 0.8))
+        if self._draining.is_set() != draining:
+            return None  # so that no stop is missed
+        wait = min(PULL_WAIT, max(0.01, left), max(0.1, session.ttl * 0.8), math.inf if holds or not draining else LAST_WAIT)
         request = {"session": session.id, "slots": 0 if draining else free, "holds": holds, "wait": duration(wait)}
         try:
             return self.client.call("WorkerService/Pull", request, reads=True, patience=0, try_time=wait + CALL_TIME, interrupt=interrupt)
         except ConductordError as error:
             if interrupt.fired and not isinstance(error, SessionExpired):
-                return {}
+                return None
             raise
         finally:
             with self._lock:

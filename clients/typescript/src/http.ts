@@ -59,12 +59,14 @@ export function baseURL(endpoint: string, secure: boolean): string {
  */
 export function linked(...signals: (AbortSignal | undefined)[]): AbortController & { unlink(): void } {
 	const controller = new AbortController();
-	const links = signals.map((signal) => {
-		const abort = () => controller.abort(signal?.reason);
-		signal?.aborted ? abort() : signal?.addEventListener("abort", abort);
-		return () => signal?.removeEventListener("abort", abort);
-	});
+	const links = signals.map((signal) => whenAborted(signal, () => controller.abort(signal?.reason)));
 	return Object.assign(controller, { unlink: () => links.forEach((unlink) => unlink()) });
+}
+
+/** Calls a function once a signal is aborted, now or later. What it returns takes that back. */
+export function whenAborted(signal: AbortSignal | undefined, call: () => void): () => void {
+	signal?.aborted ? call() : signal?.addEventListener("abort", call);
+	return () => signal?.removeEventListener("abort", call);
 }
 
 /** One exchange that has failed. `sent` is false when no connection was made. */

@@ -4,13 +4,14 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Attempt, Slots } from "./attempt.js";
 import type { Client } from "./client.js";
 import { RefusedError } from "./errors.js";
-import { linked } from "./http.js";
+import { linked, whenAborted } from "./http.js";
 import { seconds } from "./json.js";
 import { type Entity, Session } from "./session.js";
 import { type AttemptID, nameOf, type StepType, type Work } from "./steps.js";
 
 const maxSlots = 1024;
 const pullWait = 30_000;
+const lastWait = 500; // what was promised to the pull before is recorded by then, as a rule
 /** Steps that ignore their signal hold up the end of a worker that is to stop for so long. */
 const grace = 10_000;
 const firstPause = 50;
@@ -84,10 +85,7 @@ export class Worker {
 	async run(signal?: AbortSignal): Promise<void> {
 		const stop = () => this.stop();
 		this.#options.signals.forEach((name) => process.on(name, stop));
-		signal?.addEventListener("abort", stop);
-		if (signal?.aborted) {
-			stop();
-		}
+		const unlink = whenAborted(signal, stop);
 		try {
 			let pause = firstPause;
 			while (!this.#stop.signal.aborted) {
@@ -106,7 +104,7 @@ export class Worker {
 			}
 		} finally {
 			this.#options.signals.forEach((name) => process.off(name, stop));
-			signal?.removeEventListener("abort", stop);
+			unlink();
 		}
 	}
 
@@ -133,14 +131,12 @@ export class Worker {
 				timer = setTimeout(() => session.lose(new Error("the worker stops, and its time to drain is over")), this.#options.drainTimeout);
 			}
 		};
-		this.#stop.signal.addEventListener("abort", drain);
-		if (this.#stop.signal.aborted) {
-			drain();
-		}
-		for (let pause = firstPause; !session.lost.aborted && (!this.#stop.signal.aborted || this.#held.size > 0); ) {
+		const unlink = whenAborted(this.#stop.signal, drain);
+		for (let pause = firstPause, last = false; !session.lost.aborted && !(last && this.#held.size === 0); ) {
 			try {
 				const pulled = await this.#pull(session);
 				pause = firstPause;
+				last = pulled.last ?? false;
 				for (const work of pulled.work ?? []) {
 					if (!this.#held.has(nameOf(work.id))) {
 						const done = this.#take(session, work).finally(() => attempts.delete(done));
@@ -153,10 +149,11 @@ export class Worker {
 					session.lose(error);
 				} else {
 					pause = await this.#pause("ask for steps", error, pause, session.lost);
+					last = this.#stop.signal.aborted;
 				}
 			}
 		}
-		this.#stop.signal.removeEventListener("abort", drain);
+		unlink();
 		clearTimeout(timer);
 		if (session.lost.aborted) {
 			this.#options.warn(`conductord worker: the session is over, and its attempts are stopped: ${session.lost.reason?.message}`);
@@ -182,18 +179,19 @@ export class Worker {
 		timer.abort();
 	}
 
-	/** Asks for as many attempts as there are free slots. What an answer was lost for, the next one gives again. */
-	async #pull(session: Session): Promise<{ work?: Work[]; stop?: AttemptID[] }> {
+	/** Asks for as many attempts as there are free slots. What an answer was lost for, the next one gives again; after the `last`, none comes. */
+	async #pull(session: Session): Promise<{ work?: Work[]; stop?: AttemptID[]; last?: boolean }> {
 		if (!(await session.admits())) {
 			return {};
 		}
-		const slots = this.#stop.signal.aborted ? 0 : Math.max(0, this.#options.slots - this.#held.size);
+		const last = this.#stop.signal.aborted;
+		const slots = last ? 0 : Math.max(0, this.#options.slots - this.#held.size);
+		const wait = last && this.#held.size === 0 ? lastWait : pullWait;
 		const holds = [...this.#held.values()].map(({ work, stopping }) => ({ id: work.id, stopping }));
 		const wake = (this.#wake = linked(session.lost));
 		try {
-			return await this.#client.call("WorkerService/Pull", { session: session.id, slots, holds, wait: seconds(pullWait) }, {
-				signal: wake.signal, name: "pull steps", reads: true, wait: pullWait,
-			});
+			const options = { signal: wake.signal, name: "pull steps", reads: true, wait };
+			return { ...(await this.#client.call<object>("WorkerService/Pull", { session: session.id, slots, holds, wait: seconds(wait) }, options)), last };
 		} catch (error) {
 			if (wake.signal.aborted) {
 				return {};

@@ -92,21 +92,25 @@ func (t *tester) run(ctx context.Context, command []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
-	var w *worker
-	if t.handler == "" {
-		w, err = startWorker(command, c.address)
-	} else if t.handler, err = filepath.Abs(t.handler); err == nil {
-		w, err = startHandler(t.handler, c)
-	}
-	if err != nil {
+	tested := &trial{cluster: c}
+	defer func() {
+		if tested.worker != nil {
+			tested.worker.close()
+		}
+	}()
+	start := func() error {
+		w, err := t.start(command, c)
+		if err != nil {
+			return err
+		}
+		tested.worker = w
+		tested.entity, err = w.registered(ctx, c)
 		return err
 	}
-	defer w.close()
-	entity, err := w.registered(ctx, c)
-	if err != nil {
+	if err := start(); err != nil {
 		return err
 	}
-	said, failed := t.judge(ctx, &trial{cluster: c, worker: w, entity: entity})
+	said, failed := t.judge(ctx, tested, start)
 	if t.program.JSON() {
 		if err := t.program.WriteJSON(said); err != nil {
 			return err
@@ -121,9 +125,20 @@ func (t *tester) run(ctx context.Context, command []string) (err error) {
 	return nil
 }
 
-// judge tests all rules, and writes each verdict when it is known.
-func (t *tester) judge(ctx context.Context, trial *trial) (said report, failed int) {
-	over := false // the worker has ended
+// start starts what is tested.
+func (t *tester) start(command []string, c *cluster) (*worker, error) {
+	if t.handler == "" {
+		return startWorker(command, c.address)
+	}
+	path, err := filepath.Abs(t.handler)
+	if err != nil {
+		return nil, err
+	}
+	return startHandler(path, c)
+}
+
+// judge tests all rules, and writes each verdict when it is known. It starts a worker that has ended again.
+func (t *tester) judge(ctx context.Context, trial *trial, start func() error) (said report, failed int) {
 	for _, r := range rules() {
 		v := verdict{Rule: r.name, Verdict: "skip"}
 		switch {
@@ -131,15 +146,11 @@ func (t *tester) judge(ctx context.Context, trial *trial) (said report, failed i
 			continue
 		case trial.worker.process == nil && !r.handler:
 			v.Why = "handlers have nothing to do with it"
-		case over:
-			v.Why = "the worker has ended"
 		default:
+			if trial.err = nil; trial.worker.hasEnded() {
+				trial.err = start()
+			}
 			v = r.judge(ctx, *trial)
-		}
-		select {
-		case <-trial.worker.ended:
-			over = true
-		default:
 		}
 		if ctx.Err() != nil {
 			return said, failed
@@ -168,10 +179,12 @@ func (r *rule) judge(ctx context.Context, t trial) verdict {
 	tested := make(chan struct{})
 	go func() { // ends with its context
 		defer close(tested)
-		r.test(&t)
+		if t.err == nil { // the worker runs
+			r.test(&t)
+		}
 	}()
 	ended := t.worker.ended
-	if r.name == ruleSigterm {
+	if r.ends() {
 		ended = nil // as it must
 	}
 	select {

@@ -38,8 +38,8 @@ type rule struct {
 
 const (
 	passageArguments = "Arguments reach a step exactly as the flow has them."
-	// ruleSigterm is the one rule that ends the worker.
-	ruleSigterm = "sigterm"
+	ruleSigterm      = "sigterm"
+	rulePromised     = "promised"
 	// margin is for what stands around a value near the limit.
 	margin = 1 << 10
 )
@@ -138,8 +138,12 @@ func rules() []rule {
 			t.failure(t.record(job))
 		}},
 		{ruleSigterm, false, "On SIGTERM a worker takes no more, finishes its attempts, closes its session and exits with 0.", testSigterm},
+		{rulePromised, false, "An attempt whose `Pull` the worker ends on SIGTERM is one of those that it finishes.", testPromised},
 	}
 }
+
+// ends reports whether the test of a rule ends the worker.
+func (r *rule) ends() bool { return r.name == ruleSigterm || r.name == rulePromised }
 
 func controls() string {
 	var all strings.Builder

@@ -51,16 +51,16 @@ func (t *trial) stops(attempt attemptSeen, told time.Time) {
 // testRetry has the first attempt fail on its way: the worker has reported a result.
 func testRetry(t *trial) {
 	var first []byte
-	t.tap.interfere(false, func(o *v1.StepOutcome) (lose bool) {
+	t.tap.interfere(nil, func(o *v1.StepOutcome) (lose bool) {
 		if o.GetResult() != nil && o.GetId().GetAttempt() == 1 {
 			first = slices.Clone(o.GetResult().GetJson())
 			o.Result, o.Failure = nil, &v1.Failure{Kind: "test.retry", Message: "the test has this attempt fail"}
 		}
 		return false
 	})
-	defer t.tap.interfere(false, nil)
+	defer t.tap.interfere(nil, nil)
 	second := executed(t.do(typeEcho, 2, `{"same": "in both"}`)).Result
-	t.tap.interfere(false, nil)
+	t.tap.interfere(nil, nil)
 	var results [2]struct {
 		Attempt int
 		Key     string
@@ -74,8 +74,8 @@ func testRetry(t *trial) {
 
 // testOnce loses the answer that gives an attempt, and the one that says that its end is recorded.
 func testOnce(t *trial) {
-	t.tap.interfere(true, func(*v1.StepOutcome) (lose bool) { return true })
-	defer t.tap.interfere(false, nil)
+	t.tap.interfere(func() {}, func(*v1.StepOutcome) (lose bool) { return true })
+	defer t.tap.interfere(nil, nil)
 	atom := t.do(typeEcho, 1, "{}")
 	t.holds(len(atom.Attempts) == 1 && executed(atom).Failure == nil,
 		"1 attempt that succeeds, though two answers were lost", "%d attempts, the last with the failure %v", len(atom.Attempts), executed(atom).Failure)
@@ -150,7 +150,6 @@ func testSession(t *trial) {
 	t.works()
 }
 
-// testSigterm is the last: it ends the worker.
 func testSigterm(t *trial) {
 	job, attempt := t.sleeping(shortly, 0)
 	t.worker.stop()
@@ -158,11 +157,7 @@ func testSigterm(t *trial) {
 	late := t.post(only(typeEcho, 1, "{}"))
 	echoes := len(t.tap.seen(typeEcho))
 	t.slept(t.record(job), 1)
-	select {
-	case <-t.worker.ended:
-	case <-t.ctx.Done():
-		t.fail("the end of the worker when its attempts have ended", "it still runs: %v", context.Cause(t.ctx))
-	}
+	t.exits()
 	t.holds(t.worker.err == nil, "exit code 0", "%v%s", t.worker.err, t.worker.said())
 	began := len(t.tap.seen(typeEcho)) - echoes
 	t.holds(began == 0, "no new attempt after SIGTERM", "%d", began)
@@ -172,4 +167,28 @@ func testSigterm(t *trial) {
 		t.holds(sessions[i].ID.String() != attempt.session, "a session that is closed at the end", "it is open")
 	}
 	t.check(t.client.Cancel(t.ctx, jobs.JobCommand{Job: late.ID}))
+}
+
+// testPromised has SIGTERM come while the answer is on its way that gives an attempt, and loses the answer.
+func testPromised(t *trial) {
+	t.tap.interfere(func() {
+		t.worker.stop()
+		time.Sleep(quiet) // until the worker has ended the call
+	}, nil)
+	defer t.tap.interfere(nil, nil)
+	job := t.post(only(typeEcho, 1, "{}"))
+	t.exits()
+	ctx, cancel := context.WithTimeout(t.ctx, stopTime) // the end of its step is recorded already
+	defer cancel()
+	_, err := t.client.Wait(ctx, job.ID)
+	t.holds(err == nil, "the end of the attempt before that of the worker", "none")
+}
+
+// exits waits until a worker that was told to end does so.
+func (t *trial) exits() {
+	select {
+	case <-t.worker.ended:
+	case <-t.ctx.Done():
+		t.fail("the end of the worker when its attempts have ended", "it still runs: %v", context.Cause(t.ctx))
+	}
 }

@@ -28,7 +28,7 @@ type tap struct {
 	mu       sync.Mutex
 	sessions map[string]*sessionSeen
 	attempts map[string]*attemptSeen           // by idText
-	loseWork bool                              // see interfere
+	loseWork func()                            // see interfere
 	report   func(*v1.StepOutcome) (lose bool) // see interfere
 }
 
@@ -77,7 +77,10 @@ func (t *tap) Pull(ctx context.Context, r *connect.Request[v1.PullStepsRequest])
 	t.pulls(session, r.Msg)
 	answer, err := t.WorkerServiceClient.Pull(ctx, r)
 	if err == nil && ctx.Err() == nil {
-		t.gives(session, answer.Msg.GetWork())
+		if lose := t.gives(session, answer.Msg.GetWork()); lose != nil {
+			lose()
+			panic(http.ErrAbortHandler)
+		}
 	}
 	return answer, err
 }
@@ -96,18 +99,20 @@ func (t *tap) pulls(session string, pull *v1.PullStepsRequest) {
 	}
 }
 
-func (t *tap) gives(session string, all []*v1.StepWork) {
+// gives notes what the node gives, or returns what comes before the loss of the answer.
+func (t *tap) gives(session string, all []*v1.StepWork) (lose func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.loseWork && len(all) > 0 {
-		t.loseWork = false
-		panic(http.ErrAbortHandler)
+	if t.loseWork != nil && len(all) > 0 {
+		lose, t.loseWork = t.loseWork, nil
+		return lose
 	}
 	for _, work := range all {
 		if id := idText(work.GetId()); t.attempts[id] == nil {
 			t.attempts[id] = &attemptSeen{id: id, session: session, kind: work.GetType(), given: time.Now()}
 		}
 	}
+	return nil
 }
 
 // Report notes the end of an attempt, and that the node has recorded it.
@@ -183,9 +188,9 @@ func (t *tap) heldBy(session, id string) bool {
 	return s != nil && s.holds[id]
 }
 
-// interfere loses the next answer that gives work, and has report see and change the next ends of
-// attempts, until it has the answer to one lost.
-func (t *tap) interfere(loseWork bool, report func(*v1.StepOutcome) (lose bool)) {
+// interfere calls loseWork when an answer gives work, and loses the answer then; nil: it loses none. And it has
+// report see and change the next ends of attempts, until it has the answer to one lost.
+func (t *tap) interfere(loseWork func(), report func(*v1.StepOutcome) (lose bool)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.loseWork, t.report = loseWork, report

@@ -90,6 +90,15 @@ func (w *worker) close() {
 	<-w.ended
 }
 
+func (w *worker) hasEnded() bool {
+	select {
+	case <-w.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // end says how the worker has ended.
 func (w *worker) end() error {
 	how := "with exit code 0"
