@@ -33,9 +33,9 @@ const (
 	// maxJobs keeps jobs waiting while others run, so that a kill always
 	// meets a node with claims.
 	maxJobs  = 5
-	pace     = "1.1" // seconds that each handler takes
-	runTime  = 60 * time.Second
-	enough   = 4 // finished jobs before the first kill
+	pace     = "1.1"           // seconds that each handler takes
+	runTime  = 4 * time.Minute // half a minute is enough where little else runs
+	enough   = 4               // finished jobs before the first kill
 	lastStep = "charge-card"
 )
 
