@@ -2,6 +2,8 @@ package dashboard
 
 import (
 	"context"
+	"net/url"
+	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
@@ -77,7 +79,30 @@ func (v *visit) addBoards(ctx context.Context, data *overviewData) error {
 	if n := counts[string(jobs.StateTrashed)]; n > 0 {
 		data.advise("Trashed jobs, which no conductor could do: "+countText(n), "Show them", v.dashboard.views.address("jobs")+"?state=trashed")
 	}
+	for _, board := range idleBoards(data.Boards, time.Now()) {
+		query := url.Values{"board": {board}, "state": {string(jobs.StateClaimable)}}
+		data.advise("Jobs wait on board "+board+", and none of its jobs is claimed", "Show them", v.dashboard.views.address("jobs")+"?"+query.Encode())
+	}
 	return nil
+}
+
+const (
+	// longWait is for how long jobs of a board may wait for its first claim before a person is told.
+	longWait = time.Minute
+	// shownIdle bounds how many boards the overview says that of.
+	shownIdle = 3
+)
+
+// idleBoards finds boards whose jobs have waited long, while none is claimed: perhaps no conductor takes them.
+func idleBoards(boards []*v1.Board, now time.Time) (idle []string) {
+	for _, board := range boards {
+		c := board.GetCounts()
+		oldest := c.GetOldestClaimable()
+		if oldest != nil && now.Sub(oldest.AsTime()) > longWait && c.GetJobs()[string(jobs.StateClaimed)] == 0 && board.GetPause() == nil && len(idle) < shownIdle {
+			idle = append(idle, board.GetName())
+		}
+	}
+	return idle
 }
 
 // shownFailures and shownSchedules are how many the overview shows.
