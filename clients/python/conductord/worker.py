@@ -217,7 +217,7 @@ class Worker:
     def _serve(self, session: Session) -> None:
         """Ask for steps until the session is lost, or the worker stops and holds nothing."""
         pause, drained_at = FIRST_PAUSE, math.inf
-        last = False  # nothing is given after the answer to a call that was made while the worker stopped
+        last = False  # nothing more is given after the answer to a call that was made while the worker stopped
         while not session.failing() and not self._ending.is_set() and (self._held or not last):
             draining = self._draining.is_set()
             if draining and self.drain_timeout is not None:
@@ -227,20 +227,24 @@ class Worker:
             if not session.may_start():
                 time.sleep(TICK)
                 continue
+            last = draining
             try:
                 answer = self._pull(session, draining, drained_at - time.monotonic())
-                pause, last = FIRST_PAUSE, draining and answer is not None
+                pause = FIRST_PAUSE
             except SessionExpired:
                 session.lose()
                 return
             except ConductordError as error:
                 self.logger.warning("cannot ask for steps now: %s", error)
                 self._ending.wait(pause)
-                pause, last = min(2 * pause, LAST_PAUSE), self._draining.is_set()
+                pause = min(2 * pause, LAST_PAUSE)
                 continue
-            for work in (answer or {}).get("work", []):
+            if answer is None:
+                last = False
+                continue
+            for work in answer.get("work", []):
                 self._take(session, work)
-            for id in (answer or {}).get("stop", []):
+            for id in answer.get("stop", []):
                 self._stop(id)
 
     def _pull(self, session: Session, draining: bool, left: float) -> Optional[Dict[str, Any]]:
