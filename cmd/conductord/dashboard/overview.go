@@ -87,9 +87,9 @@ func (v *visit) addBoards(ctx context.Context, data *overviewData) error {
 }
 
 const (
-	// longWait is for how long jobs of a board may wait for its first claim before a person is told.
+	// longWait is how long jobs may wait on a board without claims before the overview says so.
 	longWait = time.Minute
-	// shownIdle bounds how many boards the overview says that of.
+	// shownIdle bounds how many such boards the overview names.
 	shownIdle = 3
 )
 

@@ -10,7 +10,7 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 )
 
-// A person is told of boards where jobs wait and none is claimed, unless somebody wanted that.
+// The overview names boards where jobs wait long and none is claimed, but no paused ones, and not all of many.
 func TestIdleBoards(t *testing.T) {
 	now := time.Date(2026, 11, 26, 2, 0, 0, 0, time.UTC)
 	board := func(name string, waits time.Duration, claimed uint64) *v1.Board {
