@@ -145,11 +145,12 @@ func (l *Log) SetUint64(key []byte, value uint64) error {
 }
 
 // DeleteRange removes entries before a snapshot, or the end of the log that a new
-// leader replaces. It asks Truncations before it removes that end.
+// leader replaces. It asks Truncations before it removes that end. raft may trim a log that it has just
+// cleared behind a leader's snapshot, by the bounds of before, while it appends what follows: there is nothing to remove.
 func (l *Log) DeleteRange(first, last uint64) error {
 	return l.watch("trim the raft log", func() error {
 		begins, ends, err := Bounds(l.engine)
-		if err != nil {
+		if err != nil || ends == 0 {
 			return err
 		}
 		if last < ends {

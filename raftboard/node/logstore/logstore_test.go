@@ -697,6 +697,34 @@ func writeFile(t *testing.T, path string, data []byte) {
 	}
 }
 
+// noCuts refuses each truncation.
+type noCuts struct{}
+
+func (noCuts) MayCut(uint64, bool) error { return errors.New("this would remove entries") }
+func (noCuts) Appending()                {}
+
+// TestTrimOfAClearedLog holds that a node goes on when raft trims behind its own snapshot what a leader's
+// snapshot has replaced already.
+func TestTrimOfAClearedLog(t *testing.T) {
+	onEachStore(t, func(t *testing.T, kind logstore.Kind) {
+		log, err := logstore.Open(t.TempDir(), kind, logstore.Options{Fatal: func(err error) { t.Error(err) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = log.Close() }()
+		if err := errors.Join(log.StoreLogs([]*raft.Log{entry(1), entry(2), entry(3)}), log.DeleteRange(1, 3)); err != nil {
+			t.Fatal(err)
+		}
+		log.Protect(noCuts{})
+		if err := errors.Join(log.DeleteRange(0, 2), log.StoreLog(entry(9))); err != nil {
+			t.Error(err)
+		}
+		if first, last, err := logstore.Bounds(log); first != 9 || last != 9 || err != nil {
+			t.Errorf("the log has entries %d to %d (%v), want 9", first, last, err)
+		}
+	})
+}
+
 // TestLogCountsItsWrites holds that what costs fsyncs is counted, each once and
 // only when the disk has it.
 func TestLogCountsItsWrites(t *testing.T) {
