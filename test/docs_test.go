@@ -299,6 +299,7 @@ var (
 // TestShownCommandsExist holds that each command line that the documents show
 // is one: the program knows the command and every flag.
 func TestShownCommandsExist(t *testing.T) {
+	t.Parallel()
 	found := map[string]string{}
 	for file, text := range documents(t) {
 		matches := inlineCommand.FindAllStringSubmatch(text, -1)

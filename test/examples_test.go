@@ -14,6 +14,7 @@ import (
 // TestExamplePrograms runs the example programs against a cluster: workers, and the
 // programs that post them jobs.
 func TestExamplePrograms(t *testing.T) {
+	t.Parallel()
 	cluster, _ := startCluster(t, nil)
 	for _, row := range []struct {
 		worker, post string   // their folders

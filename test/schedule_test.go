@@ -135,6 +135,7 @@ func countTicks(t *testing.T, ctx context.Context, client *raftboard.Client, rep
 
 // TestScheduleCommands goes through the verbs of `conductord schedule`.
 func TestScheduleCommands(t *testing.T) {
+	t.Parallel()
 	address := startDev(t)
 	document := "name = \"greet\"\n[[steps]]\nname = \"say\"\n"
 	for _, row := range []struct {
