@@ -80,6 +80,13 @@ func (r *reasons) of(t *testing.T) *reasons {
 	return &again
 }
 
+// cools posts a job that cools for so long.
+func (r *reasons) cools(delay string) (job string) {
+	job = r.post()
+	r.says("", "job", "abandon", job, "--delay", delay)
+	return job
+}
+
 func (row *reason) check(r *reasons) {
 	job := row.arrange(r)
 	r.becomes(job, row.cause)
@@ -287,11 +294,8 @@ func reasonsOfTheJob() []reason {
 			r.outcome(job, jobs.OutcomeSuccess)
 		}},
 		{"not due", jobs.CauseDelayed, func(r *reasons) string { return r.post("--not-before", "1h") }, "conductord job change ID --not-before 0s", nil},
-		{"cooling", jobs.CauseCooling, func(r *reasons) string {
-			job := r.post()
-			r.says("", "job", "abandon", job, "--delay", "5s")
-			return job
-		}, "", func(r *reasons, job, _ string) { r.becomes(job, jobs.CauseNoConductor) }},
+		{"cooling", jobs.CauseCooling, func(r *reasons) string { return r.cools("10m") }, "",
+			func(r *reasons, _, _ string) { r.becomes(r.cools("1s"), jobs.CauseNoConductor) }},
 		{"on a paused board", jobs.CauseBoardPaused, func(r *reasons) string {
 			job := r.post("--board", "ann's night shift")
 			r.says("", "board", "pause", "ann's night shift", "--reason", "stocktaking")
