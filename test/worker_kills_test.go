@@ -23,6 +23,7 @@ var (
 	killJobs    = flag.Int("worker-jobs", 40, "jobs of TestWorkersAreKilled")
 	killSteps   = flag.Int("worker-steps", 5, "steps of each")
 	killWorkers = flag.Int("workers", 3, "workers that do them")
+	killMost    = flag.Int("kills", 16, "workers and nodes that are killed at most")
 	killEvery   = flag.Duration("kill-every", 700*time.Millisecond, "how often a worker or a node is killed")
 	killTime    = flag.Duration("kill-time", 3*time.Minute, "how long all may take")
 )
@@ -30,7 +31,7 @@ var (
 // TestWorkersAreKilled holds, while workers and nodes (with their conductors) are killed at random and
 // started again, that every flow succeeds, that no attempt is started twice, that a step is started again only
 // after the attempt before has lost its worker, and that what was recorded does not change. The flags make it
-// larger: -worker-jobs 1000 -worker-steps 10 -workers 10 -kill-every 3s -kill-time 1h.
+// larger: -worker-jobs 1000 -worker-steps 10 -workers 10 -kills 10000 -kill-every 3s -kill-time 1h.
 func TestWorkersAreKilled(t *testing.T) {
 	t.Parallel()
 	f := openField(t)
@@ -59,12 +60,14 @@ func TestWorkersAreKilled(t *testing.T) {
 		}
 		seen := posted[rand.IntN(len(posted))].Flow
 		f.compare(ctx, seen, recorded)
-		if victim := rand.IntN(len(workers) + len(f.cluster.Nodes)); victim < len(workers) {
+		switch victim := rand.IntN(len(workers) + len(f.cluster.Nodes)); {
+		case kills["workers"]+kills["nodes"] >= *killMost: // on a busy machine, all would only start again
+		case victim < len(workers):
 			_ = workers[victim].Process.Kill()
 			_ = workers[victim].Wait()
 			start(victim)
 			kills["workers"]++
-		} else {
+		default:
 			node := f.cluster.Nodes[victim-len(workers)]
 			node.Kill()
 			if err := node.Start(); err != nil {
@@ -81,7 +84,7 @@ func TestWorkersAreKilled(t *testing.T) {
 				break
 			}
 			if job.Outcome != jobs.OutcomeSuccess {
-				t.Fatalf("job %s ended %s: %s", job.ID, job.Outcome, ran(t, "flow", "show", job.Flow.String(), f.all))
+				t.Fatalf("job %s is %s with outcome %q and reason %q: %s", job.ID, job.State, job.Outcome, job.Reason, ran(t, "flow", "show", job.Flow.String(), f.all))
 			}
 			done++
 		}
@@ -129,7 +132,10 @@ func workerFlow(f *field, text string) jobs.Posting {
 	}
 	book := logbook.NewBookID()
 	detail := document.Detail(logbook.NewFlowID(), book, document.Store)
-	return jobs.Posting{ID: jobs.NewJobID(), Name: document.Name, Book: &logbook.Book{ID: book, Name: document.Name, Flows: []logbook.FlowDetail{detail}}}
+	return jobs.Posting{
+		ID: jobs.NewJobID(), Name: document.Name, Book: &logbook.Book{ID: book, Name: document.Name, Flows: []logbook.FlowDetail{detail}},
+		MaxCrashes: jobs.MaxMaxCrashes, // or a job is trashed that loses its conductor five times
+	}
 }
 
 // compare reads a flow, and compares its results with those that were recorded before.

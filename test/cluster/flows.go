@@ -44,7 +44,8 @@ func newPosting(draw *rand.Rand) (jobs.Posting, error) {
 		ID: logbook.NewFlowID(), Book: book.ID, Name: "ledger", Factory: logbook.Factory{Name: flowKind, Args: args},
 	}
 	book.Flows = []logbook.FlowDetail{detail}
-	return jobs.Posting{ID: jobs.NewJobID(), Name: "ledger", Book: &book, Flow: detail.ID}, nil
+	// Without the greatest MaxCrashes, a job is trashed that loses its conductor five times.
+	return jobs.Posting{ID: jobs.NewJobID(), Name: "ledger", Book: &book, Flow: detail.ID, MaxCrashes: jobs.MaxMaxCrashes}, nil
 }
 
 // Conductor is a conductor in the test's process, at a place. It can be killed:
