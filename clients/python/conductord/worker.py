@@ -261,7 +261,8 @@ class Worker:
         wait = min(PULL_WAIT, max(0.01, left), max(0.1, session.ttl * 0.8), math.inf if holds or not draining else LAST_WAIT)
         request = {"session": session.id, "slots": 0 if draining else free, "holds": holds, "wait": duration(wait)}
         try:
-            return self.client.call("WorkerService/Pull", request, reads=True, patience=0, try_time=wait + CALL_TIME, interrupt=interrupt)
+            return self.client.call("WorkerService/Pull", request, reads=True, patience=CALL_TIME if draining else 0,
+                                    try_time=wait + CALL_TIME, interrupt=interrupt)
         except ConductordError as error:
             if interrupt.fired and not isinstance(error, SessionExpired):
                 return None
