@@ -70,14 +70,9 @@ func Jobs(ctx context.Context, board jobs.Reader, waiting Waiting) (Status, erro
 		w.named[id] = true
 	}
 	for {
-		err := w.follow(ctx)
-		switch {
-		case errors.Is(err, jobs.ErrCompacted):
-			continue
-		case err != nil:
-			return w.status, fmt.Errorf("cannot wait for jobs: %w", err)
+		if err := w.follow(ctx); !errors.Is(err, jobs.ErrCompacted) {
+			return w.status, err
 		}
-		return w.status, nil
 	}
 }
 
@@ -161,9 +156,9 @@ func (w *waiter) follow(ctx context.Context) error {
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return err
+		return fmt.Errorf("cannot wait for jobs: %w", err)
 	}
-	return fmt.Errorf("%w: the watch has ended", jobs.ErrUnavailable)
+	return fmt.Errorf("cannot wait for jobs: %w: the watch has ended", jobs.ErrUnavailable)
 }
 
 // heed keeps count, and reports whether the waiting is over: at the end of a log
