@@ -488,7 +488,7 @@ func (w *walker) bookLines() (lines []string) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	for _, b := range books.Items {
+	for _, b := range slices.Backward(books.Items) { // the model has the oldest first
 		lines = append(lines, fmt.Sprintf("book %s, made %s", b.Name, ago(b.CreatedAt)))
 		whole, err := w.machine.Book(b.ID)
 		if err != nil {

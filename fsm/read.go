@@ -294,8 +294,8 @@ func (m *Machine) BookPart(id logbook.BookID, skip, maxBytes int) (book logbook.
 	return book, more, err
 }
 
-// Books reads up to limit books in the order of their ids, without their flows, from
-// the page's cursor on; fewer where they are long. A limit of 0 or over
+// Books reads up to limit books, the one with the highest id first, without their flows,
+// from the page's cursor on; fewer where they are long. A limit of 0 or over
 // logbook.MaxPage means logbook.MaxPage.
 func (m *Machine) Books(after string, limit int) (page logbook.Page[logbook.Book], err error) {
 	var last logbook.BookID
@@ -307,11 +307,11 @@ func (m *Machine) Books(after string, limit int) (page logbook.Page[logbook.Book
 	limit = pageSize(limit)
 	err = m.read(func(v *view) error {
 		cursor := v.cursor(tableBook)
-		key, value := cursor.Seek(last.UUID[:])
-		if string(key) == string(last.UUID[:]) {
-			key, value = cursor.Next()
+		key, value := cursor.Last()
+		if after != "" {
+			key, value = cursor.Before(last.UUID[:])
 		}
-		for size := 0; key != nil; key, value = cursor.Next() {
+		for size := 0; key != nil; key, value = cursor.Prev() {
 			if len(page.Items) == limit || size >= maxPageBytes {
 				page.Next = page.Items[len(page.Items)-1].ID.String()
 				return nil

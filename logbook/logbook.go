@@ -36,8 +36,8 @@ type Connection interface {
 	// interventions. ErrNotFound.
 	Book(ctx context.Context, id BookID) (Book, error)
 
-	// Books reads up to limit books in the order of their ids, without their flows.
-	// After is the Next of the page before; empty means from the first book on. A
+	// Books reads up to limit books without their flows, the one with the highest id first:
+	// the newest, with ids of NewBookID. After is the Next of the page before; empty means the first page. A
 	// limit of 0 or over MaxPage means MaxPage. ErrInvalid for an unknown After.
 	Books(ctx context.Context, after string, limit int) (Page[Book], error)
 

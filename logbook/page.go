@@ -42,7 +42,7 @@ func Pages[T any](after string, read func(after string) (Page[T], error)) iter.S
 	}
 }
 
-// AllBooks yields the books in the order of their ids and without their flows.
+// AllBooks yields the books without their flows, the one with the highest id first.
 func AllBooks(ctx context.Context, connection Connection) iter.Seq2[Book, error] {
 	return Pages("", func(after string) (Page[Book], error) { return connection.Books(ctx, after, 0) })
 }

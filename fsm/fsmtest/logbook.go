@@ -23,7 +23,7 @@ func (b *Board) Book(ctx context.Context, id logbook.BookID) (logbook.Book, erro
 	return b.machine.Book(id)
 }
 
-// Books reads books in the order of their ids, without their flows.
+// Books reads books, the one with the highest id first, without their flows.
 func (b *Board) Books(ctx context.Context, after string, limit int) (logbook.Page[logbook.Book], error) {
 	if err := ctx.Err(); err != nil {
 		return logbook.Page[logbook.Book]{}, err

@@ -196,7 +196,7 @@ func booksAreListed(k *kit) {
 				got = append(got, id)
 			}
 		}
-		sorted := slices.SortedFunc(slices.Values(want), func(a, b logbook.BookID) int { return bytes.Compare(a.UUID[:], b.UUID[:]) })
+		sorted := slices.SortedFunc(slices.Values(want), func(a, b logbook.BookID) int { return bytes.Compare(b.UUID[:], a.UUID[:]) })
 		k.same("books by pages", got, sorted)
 	}
 }
@@ -217,7 +217,7 @@ func (k *kit) list(limit int) []logbook.BookID {
 		}
 		for i := range page.Items {
 			book := &page.Items[i]
-			if bytes.Compare(book.ID.UUID[:], last.UUID[:]) <= 0 {
+			if len(all) > 0 && bytes.Compare(book.ID.UUID[:], last.UUID[:]) >= 0 {
 				k.Fatalf("book %s is listed after %s", book.ID, last)
 			}
 			if len(book.Flows) > 0 {

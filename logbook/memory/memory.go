@@ -100,7 +100,7 @@ func (c *Connection) Book(ctx context.Context, id logbook.BookID) (logbook.Book,
 	return answer, nil
 }
 
-// Books reads books in the order of their ids, without their flows.
+// Books reads books, the one with the highest id first, without their flows.
 func (c *Connection) Books(ctx context.Context, after string, limit int) (page logbook.Page[logbook.Book], err error) {
 	if err := ctx.Err(); err != nil {
 		return page, err
@@ -117,11 +117,11 @@ func (c *Connection) Books(ctx context.Context, after string, limit int) (page l
 	defer c.mu.RUnlock()
 	var ids []logbook.BookID
 	for id := range c.books {
-		if id.String() > after {
+		if after == "" || id.String() < after {
 			ids = append(ids, id)
 		}
 	}
-	slices.SortFunc(ids, compareIDs)
+	slices.SortFunc(ids, newestFirst)
 	if len(ids) > limit {
 		ids = ids[:limit]
 		page.Next = ids[limit-1].String()
@@ -132,7 +132,7 @@ func (c *Connection) Books(ctx context.Context, after string, limit int) (page l
 	return page, nil
 }
 
-func compareIDs(a, b logbook.BookID) int { return strings.Compare(a.String(), b.String()) }
+func newestFirst(a, b logbook.BookID) int { return strings.Compare(b.String(), a.String()) }
 
 // FlowDetail reads a flow with its atoms and their attempts.
 func (c *Connection) FlowDetail(ctx context.Context, id logbook.FlowID) (logbook.FlowDetail, error) {

@@ -483,6 +483,10 @@ func TestBooks(t *testing.T) {
 	if got := run(t, cluster, "book", "get", jobs.NewJobID().String()); got.code != cli.ExitNotFound {
 		t.Errorf("an unknown book: %+v", got)
 	}
+	if err := cluster.SaveBook(t.Context(), logbook.Book{ID: logbook.NewBookID(), Name: "later"}); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, run(t, cluster, "book", "list"), 0, "ID NAME CREATED\nID later AGO\nID hello AGO\n", "")
 }
 
 func TestPresence(t *testing.T) {
