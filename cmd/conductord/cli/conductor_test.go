@@ -17,7 +17,7 @@ func TestConductors(t *testing.T) {
 		Kind: jobs.EntityConductor, Name: "c1", Boards: []string{"default"}, JobKinds: []string{"k"}, MaxJobs: 2, Host: "h1", PID: 7,
 	}))
 	waiting := post(t, cluster, "--kind", "k")
-	token := w.claimed.Job.Token.String()
+	held := id.String()
 	for _, row := range []struct {
 		name, args string
 		code       int
@@ -25,7 +25,7 @@ func TestConductors(t *testing.T) {
 	}{
 		{"list", "conductor list", 0, "claiming", ""},
 		{"get", "conductor get c1", 0, "1 of at most 2 jobs", ""},
-		{"what it holds", "conductor get c1", 0, token, ""},
+		{"what it holds", "conductor get c1", 0, held, ""},
 		{"nobody", "conductor get c2", cli.ExitNotFound, "", "conductord conductor list"},
 		{"drain nobody", "conductor drain c2", cli.ExitNotFound, "", "`conductord conductor drain c2 --absent` drains the name before one comes"},
 		{"drain who is absent", "conductor drain c2 --absent --reason broken", 0, "", `"c2" lives; one that comes is drained since`},
@@ -44,7 +44,7 @@ func TestConductors(t *testing.T) {
 			}
 		})
 	}
-	if got := run(t, cluster, "conductor", "drain", "c1"); got.code != 0 || strings.Contains(got.out, token) {
+	if got := run(t, cluster, "conductor", "drain", "c1"); got.code != 0 || strings.Contains(got.out, held) {
 		t.Errorf("a drain tells more than what it has done: %+v", got)
 	}
 	waited := make(chan said, 1)
