@@ -217,11 +217,11 @@ func freeAddress(t *testing.T) string {
 	return addresses[0]
 }
 
-// The ports of these tests lie below those of packages node and local, whose tests
+// The ports of these tests lie below those of packages nodetest, node and local, whose tests
 // run at the same time.
 const (
 	firstPort = 7_000
-	portCount = 5_000
+	portCount = 3_000
 )
 
 // ports gives the tests of this process ports in turn. None is given twice: the nodes
