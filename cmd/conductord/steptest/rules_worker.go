@@ -179,10 +179,12 @@ func testPromised(t *trial) {
 	lost := 0
 	var lose func()
 	lose = func() {
-		if lost++; lost < most {
-			t.tap.interfere(lose, nil)
+		lost++
+		first := lost == 1
+		if lost < most {
+			t.tap.interfere(lose, nil) // the next answer may come at once
 		}
-		if lost == 1 {
+		if first {
 			t.worker.stop()
 			time.Sleep(quiet) // until the worker has ended the call
 		}
