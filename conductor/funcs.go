@@ -1,12 +1,14 @@
 package conductor
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -39,15 +41,18 @@ import (
 type Func func(ctx context.Context, job jobs.Job) error
 
 // WithDetails makes a Func of a function that takes the job's details as a Go value. A
-// job whose details are not one is trashed.
+// job whose details are not one, or have a field that T lacks, is trashed: a misspelled
+// or wrapped value must not become an empty one.
 func WithDetails[T any](do func(ctx context.Context, job jobs.Job, details T) error) Func {
 	return func(ctx context.Context, job jobs.Job) error {
 		var details T
 		if len(job.Details) == 0 {
 			return Trash(errors.New("the job has no details, and its worker reads them: post it with details"))
 		}
-		if err := json.Unmarshal(job.Details, &details); err != nil {
-			return Trash(fmt.Errorf("cannot read the details of the job: %w", err))
+		decoder := json.NewDecoder(bytes.NewReader(job.Details))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&details); err != nil {
+			return Trash(fmt.Errorf("cannot read the details of the job as %s: %w", reflect.TypeFor[T](), err))
 		}
 		return do(ctx, job, details)
 	}

@@ -102,7 +102,10 @@ func TestFuncIsGivenItsJob(t *testing.T) {
 		if held := got.Claim; got.ID != posted.ID || held == nil || got.Token.IsZero() || got.Token != held.Token || string(got.Store["copies"]) != "2" {
 			t.Errorf("given %+v", got)
 		}
-		for details, want := range map[string]string{"[]": "cannot read the details", "": "the job has no details"} {
+		for details, want := range map[string]string{
+			"[]": "cannot read the details", "": "the job has no details",
+			`{"text":"hello","colour":"red"}`: `cannot read the details of the job as conductor_test.page: json: unknown field "colour"`,
+		} {
 			unreadable := postOne(t, c, jobs.Posting{Name: "a page", Kind: "print", Details: json.RawMessage(details)})
 			if job := finished(t, c, unreadable.ID); job.State != jobs.StateTrashed || !strings.Contains(job.Reason, want) {
 				t.Errorf("details %q: job is %s: %s", details, job.State, job.Reason)

@@ -193,9 +193,9 @@ func (m *model) comes(s *modelSchedule, r *schedules.SlotRecord, overlap schedul
 func (m *model) postSlot(s *modelSchedule, r *schedules.SlotRecord) {
 	posting := s.Expand(r.Job, r.Slot)
 	by := m.by
-	m.by = s.SavedBy
+	m.by, m.slotOf, m.slot = s.SavedBy, s.Name, r.Slot
 	job, existed, err := m.postOne(command.PostingToProto(&posting))
-	m.by = by
+	m.by, m.slotOf, m.slot = by, "", time.Time{}
 	r.At = m.now
 	switch {
 	case err != nil:

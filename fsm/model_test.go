@@ -48,6 +48,8 @@ type model struct {
 	drains   map[string]*jobs.Drain // by the names of conductors
 	quotas   map[access.Subject]*modelQuota
 	by       string // the principal of the present command; of a slot, that of its schedule
+	slotOf   string // the schedule of the slot that is posted
+	slot     time.Time
 
 	schedules map[schedules.Ref]*modelSchedule
 	vacated   []*modelSchedule // whose last unfinished job the present command has finished
@@ -245,6 +247,7 @@ func (m *model) postOne(p *v1.Posting) (job string, existed bool, err error) {
 		Sequence: m.sequence, NotBefore: posting.NotBefore, Held: posting.Hold, Key: posting.Key, Tags: posting.Tags,
 		MaxCrashes: posting.MaxCrashes, Labels: slices.Sorted(slices.Values(posting.Labels)), Deadline: posting.Deadline,
 		PostedAt: m.now, PostedBy: m.by, ModifiedAt: m.now, Retry: posting.Retry, Retention: posting.Retention,
+		Schedule: m.slotOf, Slot: m.slot,
 	}}
 	if posting.Front {
 		j.Front = m.index

@@ -119,7 +119,7 @@ func (t *txn) newJob(p *jobs.Posting, work work) (*jobRecord, error) {
 	j := &t.memory.posted
 	*j = jobRecord{jobFacts: jobFacts{Job: jobs.Job{
 		ID: p.ID, Board: p.Board, Name: p.Name, Kind: p.Kind, Priority: p.Priority, NotBefore: p.NotBefore,
-		PostedAt: t.now, PostedBy: t.by, Traceparent: p.Traceparent,
+		PostedAt: t.now, PostedBy: t.by, Traceparent: p.Traceparent, Schedule: t.from.schedule, Slot: t.from.slot,
 	}}}
 	if j.Board == "" {
 		j.Board = jobs.DefaultBoard

@@ -157,8 +157,9 @@ func TestASlotIsPostedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"schedule":"s","slot":"2030-01-02T03:04:15Z","details":{"a":1}}`
-	if job.Name != "s" || job.Kind != "tick" || string(job.Details) != want || string(job.Store["slot"]) != `"2030-01-02T03:04:15Z"` {
+	const slot = "2030-01-02T03:04:15Z"
+	if job.Name != "s" || job.Kind != "tick" || string(job.Details) != `{"a":1}` || string(job.Store["slot"]) != `"`+slot+`"` ||
+		string(job.Store["schedule"]) != `"s"` || job.Schedule != "s" || schedules.SlotText(job.Slot) != slot {
 		t.Errorf("the job is %+v", job)
 	}
 }

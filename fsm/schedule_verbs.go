@@ -362,6 +362,12 @@ func (t *txn) refuse(s *scheduleRecord, record *schedules.SlotRecord, reason str
 	t.changes.Skipped++
 }
 
+// slotJob is what a job says of the slot that it was posted for.
+type slotJob struct {
+	schedule string
+	slot     time.Time
+}
+
 // postJob posts the job of a slot, in the name of the principal that has defined the
 // schedule: its quota counts, whichever command brings the slot. It answers with the reason
 // of a refusal.
@@ -373,9 +379,9 @@ func (t *txn) postJob(s *scheduleRecord, record *schedules.SlotRecord) (refusal 
 	whole.Posting = t.template(s.ID)
 	posting := whole.Expand(record.Job, record.Slot)
 	before, by := t.writes, t.by
-	t.by = s.SavedBy
+	t.by, t.from = s.SavedBy, slotJob{s.Name, record.Slot}
 	posted, err := t.postOne(command.PostingToProto(&posting))
-	t.by = by
+	t.by, t.from = by, slotJob{}
 	switch {
 	case err != nil && t.writes != before:
 		panic(corrupt("cannot post job %s: %w", record.Job, err))

@@ -66,7 +66,8 @@ type txn struct {
 	records   uint32    // number of the last audit record of the present entry
 	auditedAt time.Time // of the batch's last audit record; zero: it has none
 
-	by string // the principal of the present command; empty: the leader, or a cluster without access control
+	by   string  // the principal of the present command; empty: the leader, or a cluster without access control
+	from slotJob // what postJob is posting; zero: postings of callers
 
 	changes Changes
 	queues  map[Queue]bool  // those in changes.Claimable

@@ -260,6 +260,11 @@ type Job struct {
 	Retention time.Duration // see Posting
 	Size      uint64        // bytes of the posting, which count against the limits of its board
 
+	// Schedule is the name of the schedule that posted the job, and Slot the slot. Empty
+	// and zero: the job was posted otherwise, also by Again from a scheduled one.
+	Schedule string
+	Slot     time.Time
+
 	PostedBy    string // the principal; empty without access control
 	Traceparent string // see Posting
 	PostedAt    time.Time

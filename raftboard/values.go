@@ -1,8 +1,6 @@
 package raftboard
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -145,7 +143,9 @@ func (w valueWalk) value(value *v1.Value, at valuekeys.Place) {
 		// The values of a schedule have no owner, because nodes make the ids of its jobs.
 		scheduled := at
 		scheduled.Owner = ""
-		value.Json = w.decrypted(value.GetJson(), at, scheduled)
+		if plain, err := w.keys.DecryptJSON(value.GetJson(), at, scheduled); err == nil {
+			value.Json = plain
+		}
 	}
 }
 
@@ -165,25 +165,6 @@ func (w valueWalk) definition(definition *v1.Definition, at valuekeys.Place) {
 	if steps, err := w.keys.Decrypt(string(definition.GetPacked()), packed); err == nil {
 		definition.Packed = steps
 	}
-}
-
-// decrypted is a value in plain text, if it can be decrypted. The details of a scheduled job are an
-// object that a node has made of the schedule's details; see schedules.Schedule.Expand.
-func (w valueWalk) decrypted(value json.RawMessage, places ...valuekeys.Place) json.RawMessage {
-	if plain, err := w.keys.DecryptJSON(value, places...); err == nil {
-		return plain
-	}
-	const member = `,"details":`
-	begin := bytes.Index(value, []byte(member))
-	if begin < 0 || !bytes.HasPrefix(value, []byte(`{"schedule":`)) {
-		return value
-	}
-	begin += len(member)
-	plain, err := w.keys.DecryptJSON(value[begin:len(value)-1], places...)
-	if err != nil {
-		return value
-	}
-	return bytes.Join([][]byte{value[:begin], plain, []byte("}")}, nil)
 }
 
 func (w valueWalk) text(of proto.Message, text string) string {

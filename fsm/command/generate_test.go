@@ -375,6 +375,8 @@ var boardJobs = rapid.Custom(func(t *rapid.T) jobs.Job {
 		Labels:      list(rapid.String()).Draw(t, "labels"),
 		PostedAt:    times.Draw(t, "posted"),
 		PostedBy:    rapid.String().Draw(t, "posted by"),
+		Schedule:    rapid.String().Draw(t, "schedule"),
+		Slot:        times.Draw(t, "slot"),
 		Traceparent: rapid.String().Draw(t, "traceparent"),
 		ModifiedAt:  times.Draw(t, "modified"),
 		StartedAt:   times.Draw(t, "started"),

@@ -225,6 +225,7 @@ func wrongSchedules(k *kit) {
 		"a saved book":                     func(s *schedules.Schedule) { s.Posting.BookID = logbook.NewBookID() },
 		"details that are no JSON":         func(s *schedules.Schedule) { s.Posting = jobs.NewPlainPosting(k.kind, func() {}) },
 		"the slot in the store":            func(s *schedules.Schedule) { s.Posting.Store = logbook.Values{schedules.SlotKey: json.RawMessage("1")} },
+		"the name in the store":            func(s *schedules.Schedule) { s.Posting.Store = logbook.Values{schedules.NameKey: json.RawMessage("1")} },
 	} {
 		given := k.hourly("wrong", "", 1)
 		spoil(&given)
@@ -380,8 +381,9 @@ func slotPosts(k *kit) {
 		k.same("id", job.ID, report.Schedule.ID.SlotJob(record.Slot))
 		k.same("what a job is", []any{job.Board, job.Name, job.Priority, job.Tags, job.Labels, job.MaxCrashes, job.State},
 			[]any{k.board, "travels", 3, []string{"b", "a"}, []string{"bus"}, 4, jobs.StateClaimable})
-		k.same("its store", job.Store, map[string]any{"city": "Rome", schedules.SlotKey: slot})
-		k.same("its details", job.Details, json.RawMessage(fmt.Sprintf(`{"schedule":"travels","slot":%q,"details":{"seats": 2}}`, slot)))
+		k.same("its store", job.Store, map[string]any{"city": "Rome", schedules.SlotKey: slot, schedules.NameKey: "travels"})
+		k.same("its details", string(job.Details), `{"seats": 2}`)
+		k.same("its schedule and slot", []any{job.Schedule, job.Slot}, []any{"travels", record.Slot})
 		k.same("its flow's name", k.flow(job.Flow).Name, "out")
 		if seen[job.Book.String()] || seen[job.Flow.String()] || job.Book == book.ID {
 			k.Errorf("job %s shares its book or its flow with another", job.ID)

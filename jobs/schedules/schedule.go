@@ -37,11 +37,15 @@ func (id ID) derived(of string) jobs.JobID {
 	return jobs.JobID{UUID: uuid.NewSHA1(id.UUID, []byte(of))}
 }
 
-// SlotText is a slot as a job is told of it: RFC 3339, in UTC.
+// SlotText writes a slot as the store of its job has it: RFC 3339, in UTC.
 func SlotText(slot time.Time) string { return slot.UTC().Format(time.RFC3339Nano) }
 
-// SlotKey is the name under which a job finds its slot in its store.
-const SlotKey = "slot"
+// Values that each slot adds to the store of its job. They replace defaults of the flow;
+// a posting whose own store has one of them is refused.
+const (
+	SlotKey = "slot"     // the slot, as SlotText writes it
+	NameKey = "schedule" // the name of the schedule
+)
 
 // Overlap says what becomes of a slot whose time comes while a job of the same
 // schedule is not finished.
@@ -137,20 +141,19 @@ type Pause struct {
 
 // Expand makes the posting of a slot. It is a function of the schedule, the id
 // and the slot alone: every id in it is derived from the job's. The store gets
-// the slot as SlotKey; the details of the job are an object of the schedule's
-// name, the slot, and the details of the template.
+// SlotKey and NameKey; the details are exactly those of the schedule's posting.
 func (s *Schedule) Expand(id jobs.JobID, slot time.Time) jobs.Posting {
 	p := s.Posting
 	p.ID, p.Board = id, s.Board
 	if p.Name == "" {
 		p.Name = s.Name
 	}
-	p.Store = make(logbook.Values, len(s.Posting.Store)+1)
+	const added = 2
+	p.Store = make(logbook.Values, len(s.Posting.Store)+added)
 	for name, value := range s.Posting.Store {
 		p.Store[name] = value
 	}
-	p.Store[SlotKey] = json.RawMessage(`"` + SlotText(slot) + `"`)
-	p.Details = slotDetails(s.Name, slot, s.Posting.Details)
+	p.Store[SlotKey], p.Store[NameKey] = quoted(SlotText(slot)), quoted(s.Name)
 	if s.Posting.Book != nil {
 		book := *s.Posting.Book
 		book.ID = logbook.BookID{UUID: uuid.NewSHA1(id.UUID, []byte("book"))}
@@ -164,18 +167,12 @@ func (s *Schedule) Expand(id jobs.JobID, slot time.Time) jobs.Posting {
 	return p
 }
 
-// slotDetails is written by hand, since an encoder would not keep the details
-// to the byte.
-func slotDetails(name string, slot time.Time, details json.RawMessage) json.RawMessage {
-	quoted, err := json.Marshal(name)
+func quoted(text string) json.RawMessage {
+	encoded, err := json.Marshal(text)
 	if err != nil {
-		panic("internal error: a name cannot be quoted: " + err.Error())
+		panic("internal error: a text cannot be quoted: " + err.Error())
 	}
-	encoded := `{"schedule":` + string(quoted) + `,"slot":"` + SlotText(slot) + `"`
-	if len(details) > 0 {
-		encoded += `,"details":` + string(details)
-	}
-	return json.RawMessage(encoded + "}")
+	return encoded
 }
 
 // SlotState is what became of a slot.

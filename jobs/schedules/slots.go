@@ -212,7 +212,6 @@ func checkTemplate(l logbook.Limits, s *Schedule) error {
 	refused := func(field, why string) error {
 		return &logbook.InvalidError{Field: "schedule posting " + field, Reason: why}
 	}
-	_, taken := p.Store[SlotKey]
 	switch {
 	case p.Err != nil:
 		return p.Err
@@ -230,11 +229,11 @@ func checkTemplate(l logbook.Limits, s *Schedule) error {
 		return refused("book_id", "set; every slot gets a book of its own")
 	case p.Book != nil && len(p.Book.Flows) != 1:
 		return refused("book", fmt.Sprintf("has %d flows, and one is right", len(p.Book.Flows)))
-	case taken:
-		return refused("store", `holds "`+SlotKey+`", which is filled in with the slot`)
 	}
-	if err := l.CheckValue("schedule posting details", p.Details); err != nil {
-		return err
+	for _, name := range []string{SlotKey, NameKey} {
+		if _, taken := p.Store[name]; taken {
+			return refused("store", fmt.Sprintf("holds %q, which every slot sets; give the value another name", name))
+		}
 	}
 	// The longest text that a slot can have.
 	slot := time.Date(2262, 1, 1, 0, 0, 0, 123_456_789, time.UTC)

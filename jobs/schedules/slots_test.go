@@ -122,10 +122,10 @@ func TestExpand(t *testing.T) {
 	if other := s.ID.SlotJob(slot.Add(time.Second)); other == p.ID || s.ID.RunJob(jobs.NewNonce()) == p.ID {
 		t.Error("another slot has the same job")
 	}
-	if string(p.Store["slot"]) != `"2026-03-29T01:00:00Z"` || string(p.Store["disk"]) != `"a"` || p.Name != `b"p` || p.Board != "night" {
+	if string(p.Store["slot"]) != `"2026-03-29T01:00:00Z"` || string(p.Store["schedule"]) != `"b\"p"` || string(p.Store["disk"]) != `"a"` || p.Name != `b"p` || p.Board != "night" {
 		t.Errorf("%+v", p)
 	}
-	if want := `{"schedule":"b\"p","slot":"2026-03-29T01:00:00Z","details":{"a": "<1>"}}`; string(p.Details) != want {
+	if want := `{"a": "<1>"}`; string(p.Details) != want {
 		t.Errorf("details %s, want %s", p.Details, want)
 	}
 	if _, spoilt := s.Posting.Store["slot"]; spoilt || !s.Posting.Book.ID.IsZero() {
@@ -169,6 +169,7 @@ func TestCheckSchedule(t *testing.T) {
 			s.Posting = jobs.Posting{Book: &logbook.Book{Name: "b", Flows: make([]logbook.FlowDetail, 2)}}
 		}, jobs.ErrInvalid},
 		"slot in the store": {func(s *schedules.Schedule) { s.Posting.Store = logbook.Values{"slot": json.RawMessage(`1`)} }, jobs.ErrInvalid},
+		"name in the store": {func(s *schedules.Schedule) { s.Posting.Store = logbook.Values{"schedule": json.RawMessage(`1`)} }, jobs.ErrInvalid},
 		"details":           {func(s *schedules.Schedule) { s.Posting.Details = json.RawMessage(`{`) }, jobs.ErrInvalid},
 	} {
 		s := good()

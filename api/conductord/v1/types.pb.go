@@ -2646,6 +2646,8 @@ type Job struct {
 	StartedAt   *timestamppb.Timestamp `protobuf:"bytes,34,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`       // its first claim since it was posted or reopened
 	ClaimableAt *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=claimable_at,json=claimableAt,proto3" json:"claimable_at,omitempty"` // of a claimable job: since when
 	Size        uint64                 `protobuf:"varint,41,opt,name=size,proto3" json:"size,omitempty"`                                 // bytes of its posting, which count on its board until it is finished
+	Schedule    string                 `protobuf:"bytes,42,opt,name=schedule,proto3" json:"schedule,omitempty"`                          // that posted it, by name
+	Slot        *timestamppb.Timestamp `protobuf:"bytes,43,opt,name=slot,proto3" json:"slot,omitempty"`                                  // of that schedule
 	Retry       *RetryPolicy           `protobuf:"bytes,50,opt,name=retry,proto3" json:"retry,omitempty"`
 	Attempts    uint32                 `protobuf:"varint,51,opt,name=attempts,proto3" json:"attempts,omitempty"`  // that have failed, of a job with a retry policy
 	Attempted   string                 `protobuf:"bytes,52,opt,name=attempted,proto3" json:"attempted,omitempty"` // how the last of these ended that has not ended the job
@@ -2942,6 +2944,20 @@ func (x *Job) GetSize() uint64 {
 		return x.Size
 	}
 	return 0
+}
+
+func (x *Job) GetSchedule() string {
+	if x != nil {
+		return x.Schedule
+	}
+	return ""
+}
+
+func (x *Job) GetSlot() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Slot
+	}
+	return nil
 }
 
 func (x *Job) GetRetry() *RetryPolicy {
@@ -5911,7 +5927,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\rpriority_step\x18\x06 \x01(\x11R\fpriorityStep\x12\x14\n" +
 	"\x05never\x18\a \x03(\tR\x05never\x12\x1d\n" +
 	"\n" +
-	"on_failure\x18\b \x01(\tR\tonFailure\"\xa2\r\n" +
+	"on_failure\x18\b \x01(\tR\tonFailure\"\xee\r\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05board\x18\x02 \x01(\tR\x05board\x12\x12\n" +
@@ -5954,7 +5970,9 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"started_at\x18\" \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12=\n" +
 	"\fclaimable_at\x18( \x01(\v2\x1a.google.protobuf.TimestampR\vclaimableAt\x12\x12\n" +
-	"\x04size\x18) \x01(\x04R\x04size\x120\n" +
+	"\x04size\x18) \x01(\x04R\x04size\x12\x1a\n" +
+	"\bschedule\x18* \x01(\tR\bschedule\x12.\n" +
+	"\x04slot\x18+ \x01(\v2\x1a.google.protobuf.TimestampR\x04slot\x120\n" +
 	"\x05retry\x182 \x01(\v2\x1a.conductord.v1.RetryPolicyR\x05retry\x12\x1a\n" +
 	"\battempts\x183 \x01(\rR\battempts\x12\x1c\n" +
 	"\tattempted\x184 \x01(\tR\tattempted\x12\x16\n" +
@@ -6387,80 +6405,81 @@ var file_conductord_v1_types_proto_depIdxs = []int32{
 	58,  // 87: conductord.v1.Job.deadline:type_name -> google.protobuf.Timestamp
 	58,  // 88: conductord.v1.Job.started_at:type_name -> google.protobuf.Timestamp
 	58,  // 89: conductord.v1.Job.claimable_at:type_name -> google.protobuf.Timestamp
-	26,  // 90: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
-	59,  // 91: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
-	31,  // 92: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
-	40,  // 93: conductord.v1.JobError.position:type_name -> conductord.v1.Position
-	58,  // 94: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
-	2,   // 95: conductord.v1.JobError.token:type_name -> conductord.v1.Token
-	3,   // 96: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
-	58,  // 97: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
-	58,  // 98: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
-	58,  // 99: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
-	59,  // 100: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
-	59,  // 101: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
-	58,  // 102: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
-	2,   // 103: conductord.v1.Claim.token:type_name -> conductord.v1.Token
-	58,  // 104: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	59,  // 105: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
-	32,  // 106: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
-	59,  // 107: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
-	59,  // 108: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
-	27,  // 109: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
-	4,   // 110: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
-	13,  // 111: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
-	2,   // 112: conductord.v1.Ending.token:type_name -> conductord.v1.Token
-	23,  // 113: conductord.v1.Ending.update:type_name -> conductord.v1.Update
-	3,   // 114: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
-	59,  // 115: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
-	59,  // 116: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
-	59,  // 117: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
-	58,  // 118: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
-	1,   // 119: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
-	58,  // 120: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
-	58,  // 121: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
-	40,  // 122: conductord.v1.Event.position:type_name -> conductord.v1.Position
-	58,  // 123: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
-	2,   // 124: conductord.v1.Event.token:type_name -> conductord.v1.Token
-	42,  // 125: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
-	30,  // 126: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
-	25,  // 127: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
-	59,  // 128: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
-	58,  // 129: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
-	58,  // 130: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
-	58,  // 131: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
-	58,  // 132: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
-	58,  // 133: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
-	58,  // 134: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	44,  // 135: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
-	58,  // 136: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
-	58,  // 137: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
-	58,  // 138: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
-	58,  // 139: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
-	58,  // 140: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
-	58,  // 141: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
-	40,  // 142: conductord.v1.Error.since:type_name -> conductord.v1.Position
-	58,  // 143: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
-	50,  // 144: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
-	51,  // 145: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
-	52,  // 146: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
-	49,  // 147: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
-	59,  // 148: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
-	58,  // 149: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
-	58,  // 150: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
-	56,  // 151: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
-	58,  // 152: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
-	58,  // 153: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
-	53,  // 154: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
-	53,  // 155: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
-	54,  // 156: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
-	55,  // 157: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
-	57,  // 158: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
-	159, // [159:159] is the sub-list for method output_type
-	159, // [159:159] is the sub-list for method input_type
-	159, // [159:159] is the sub-list for extension type_name
-	159, // [159:159] is the sub-list for extension extendee
-	0,   // [0:159] is the sub-list for field type_name
+	58,  // 90: conductord.v1.Job.slot:type_name -> google.protobuf.Timestamp
+	26,  // 91: conductord.v1.Job.retry:type_name -> conductord.v1.RetryPolicy
+	59,  // 92: conductord.v1.Job.retention:type_name -> google.protobuf.Duration
+	31,  // 93: conductord.v1.Job.reserved:type_name -> conductord.v1.Reservation
+	40,  // 94: conductord.v1.JobError.position:type_name -> conductord.v1.Position
+	58,  // 95: conductord.v1.JobError.at:type_name -> google.protobuf.Timestamp
+	2,   // 96: conductord.v1.JobError.token:type_name -> conductord.v1.Token
+	3,   // 97: conductord.v1.JobError.failure:type_name -> conductord.v1.Failure
+	58,  // 98: conductord.v1.Change.not_before:type_name -> google.protobuf.Timestamp
+	58,  // 99: conductord.v1.Change.deadline:type_name -> google.protobuf.Timestamp
+	58,  // 100: conductord.v1.OperatorRequest.at:type_name -> google.protobuf.Timestamp
+	59,  // 101: conductord.v1.OperatorRequest.grace:type_name -> google.protobuf.Duration
+	59,  // 102: conductord.v1.OperatorRequest.within:type_name -> google.protobuf.Duration
+	58,  // 103: conductord.v1.Reservation.until:type_name -> google.protobuf.Timestamp
+	2,   // 104: conductord.v1.Claim.token:type_name -> conductord.v1.Token
+	58,  // 105: conductord.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	59,  // 106: conductord.v1.Claim.expiry:type_name -> google.protobuf.Duration
+	32,  // 107: conductord.v1.HeldClaim.claim:type_name -> conductord.v1.Claim
+	59,  // 108: conductord.v1.HeldClaim.left:type_name -> google.protobuf.Duration
+	59,  // 109: conductord.v1.HeldClaim.silent:type_name -> google.protobuf.Duration
+	27,  // 110: conductord.v1.Claimed.job:type_name -> conductord.v1.Job
+	4,   // 111: conductord.v1.Claimed.book:type_name -> conductord.v1.Book
+	13,  // 112: conductord.v1.Claimed.flow:type_name -> conductord.v1.FlowDetail
+	2,   // 113: conductord.v1.Ending.token:type_name -> conductord.v1.Token
+	23,  // 114: conductord.v1.Ending.update:type_name -> conductord.v1.Update
+	3,   // 115: conductord.v1.Ending.failure:type_name -> conductord.v1.Failure
+	59,  // 116: conductord.v1.Ending.delay:type_name -> google.protobuf.Duration
+	59,  // 117: conductord.v1.Opening.ttl:type_name -> google.protobuf.Duration
+	59,  // 118: conductord.v1.Session.ttl:type_name -> google.protobuf.Duration
+	58,  // 119: conductord.v1.Session.opened_at:type_name -> google.protobuf.Timestamp
+	1,   // 120: conductord.v1.Entity.metadata:type_name -> conductord.v1.NamedValue
+	58,  // 121: conductord.v1.Entity.registered_at:type_name -> google.protobuf.Timestamp
+	58,  // 122: conductord.v1.Drain.at:type_name -> google.protobuf.Timestamp
+	40,  // 123: conductord.v1.Event.position:type_name -> conductord.v1.Position
+	58,  // 124: conductord.v1.Event.time:type_name -> google.protobuf.Timestamp
+	2,   // 125: conductord.v1.Event.token:type_name -> conductord.v1.Token
+	42,  // 126: conductord.v1.Event.steps:type_name -> conductord.v1.StepEvent
+	30,  // 127: conductord.v1.Event.request:type_name -> conductord.v1.OperatorRequest
+	25,  // 128: conductord.v1.Schedule.posting:type_name -> conductord.v1.Posting
+	59,  // 129: conductord.v1.Schedule.missed_window:type_name -> google.protobuf.Duration
+	58,  // 130: conductord.v1.Schedule.start:type_name -> google.protobuf.Timestamp
+	58,  // 131: conductord.v1.Schedule.end:type_name -> google.protobuf.Timestamp
+	58,  // 132: conductord.v1.Schedule.created_at:type_name -> google.protobuf.Timestamp
+	58,  // 133: conductord.v1.Schedule.updated_at:type_name -> google.protobuf.Timestamp
+	58,  // 134: conductord.v1.Schedule.decided:type_name -> google.protobuf.Timestamp
+	58,  // 135: conductord.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	44,  // 136: conductord.v1.Schedule.pause:type_name -> conductord.v1.SchedulePause
+	58,  // 137: conductord.v1.SchedulePause.at:type_name -> google.protobuf.Timestamp
+	58,  // 138: conductord.v1.SlotRecord.slot:type_name -> google.protobuf.Timestamp
+	58,  // 139: conductord.v1.SlotRecord.through:type_name -> google.protobuf.Timestamp
+	58,  // 140: conductord.v1.SlotRecord.at:type_name -> google.protobuf.Timestamp
+	58,  // 141: conductord.v1.SlotDecision.slot:type_name -> google.protobuf.Timestamp
+	58,  // 142: conductord.v1.SlotDecision.through:type_name -> google.protobuf.Timestamp
+	40,  // 143: conductord.v1.Error.since:type_name -> conductord.v1.Position
+	58,  // 144: conductord.v1.Board.created_at:type_name -> google.protobuf.Timestamp
+	50,  // 145: conductord.v1.Board.limits:type_name -> conductord.v1.BoardLimits
+	51,  // 146: conductord.v1.Board.pause:type_name -> conductord.v1.BoardPause
+	52,  // 147: conductord.v1.Board.counts:type_name -> conductord.v1.BoardCounts
+	49,  // 148: conductord.v1.Board.ageing:type_name -> conductord.v1.BoardAgeing
+	59,  // 149: conductord.v1.BoardAgeing.step:type_name -> google.protobuf.Duration
+	58,  // 150: conductord.v1.BoardAgeing.since:type_name -> google.protobuf.Timestamp
+	58,  // 151: conductord.v1.BoardPause.at:type_name -> google.protobuf.Timestamp
+	56,  // 152: conductord.v1.BoardCounts.jobs:type_name -> conductord.v1.BoardCounts.JobsEntry
+	58,  // 153: conductord.v1.BoardCounts.oldest_claimable:type_name -> google.protobuf.Timestamp
+	58,  // 154: conductord.v1.BoardCounts.next_due:type_name -> google.protobuf.Timestamp
+	53,  // 155: conductord.v1.BoardCounts.posted:type_name -> conductord.v1.BoardRate
+	53,  // 156: conductord.v1.BoardCounts.finished:type_name -> conductord.v1.BoardRate
+	54,  // 157: conductord.v1.BoardCounts.kinds:type_name -> conductord.v1.BoardKind
+	55,  // 158: conductord.v1.BoardCounts.holders:type_name -> conductord.v1.BoardHolder
+	57,  // 159: conductord.v1.BoardKind.jobs:type_name -> conductord.v1.BoardKind.JobsEntry
+	160, // [160:160] is the sub-list for method output_type
+	160, // [160:160] is the sub-list for method input_type
+	160, // [160:160] is the sub-list for extension type_name
+	160, // [160:160] is the sub-list for extension extendee
+	0,   // [0:160] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_types_proto_init() }

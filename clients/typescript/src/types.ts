@@ -47,6 +47,8 @@ export interface Job {
 	key?: string; tags?: string[];
 	details?: Json; store?: Values;
 	posted_at: string; finished_at?: string;
+	/** Of a scheduled job: the schedule's name, and the slot's time. */
+	schedule?: string; slot?: string;
 	[field: string]: unknown;
 }
 

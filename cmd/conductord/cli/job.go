@@ -194,6 +194,8 @@ func (p *Program) jobFields(job *jobs.Job) []field {
 	return append(fields,
 		field{"details", string(job.Details)},
 		field{"store", valuesText(job.Store)},
+		field{"schedule", job.Schedule},
+		field{"slot", p.timeText(job.Slot)},
 		field{"posted", p.timeText(job.PostedAt)},
 		field{"posted by", job.PostedBy},
 		field{"traceparent", job.Traceparent},

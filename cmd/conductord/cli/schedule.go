@@ -153,7 +153,7 @@ func (p *Program) scheduleSetCommand() *cobra.Command {
 	schedule := schedules.Schedule{}
 	cmd := p.scheduleVerb("set", "Create or change a schedule",
 		"Every slot of the rule posts a job: of a flow document (--flow), or for workers of your own (--kind).\n"+
-			"The job finds its slot in its store, as \"slot\". To repeat it changes nothing.",
+			"The store of the job has the name of the schedule as \"schedule\" and the time as \"slot\". To repeat it changes nothing.",
 		func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {
 			schedule.Board, schedule.Name = name.Board, name.Name
 			saved, err := keeper.SaveSchedule(ctx, schedule)

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -53,7 +54,7 @@ updated: TIME
 		{"set yearly --rule @daily --kind k --missed some", cli.ExitUsage, "", "--missed must be"},
 		{"set yearly --rule @daily --kind k --start soon", cli.ExitUsage, "", "--start must be a time"},
 		{"set yearly --rule @daily --kind k --priority urgent", cli.ExitUsage, "", "priority is invalid"},
-		{"set yearly --rule @daily --kind k --set slot=1", cli.ExitUsage, "", "filled in with the slot"},
+		{"set yearly --rule @daily --kind k --set slot=1", cli.ExitUsage, "", "which every slot sets"},
 		{"list", 0, "BOARD NAME RULE ZONE NEXT ACTIVE WAITING POSTED SKIPPED\ndefault yearly 0 0 1 1 * UTC AGO 1 1 1 0\n", ""},
 		{"delete yearly", 0, "", ""},
 		{"show yearly", cli.ExitNotFound, "", "not found"},
@@ -63,6 +64,14 @@ updated: TIME
 			args[i] = strings.ReplaceAll(args[i], "_", " ")
 		}
 		got := run(t, cluster, append([]string{"schedule"}, args...)...)
+		if row.args == "run yearly" {
+			said := steady(run(t, cluster, "job", "get", regexp.MustCompile(`[0-9a-f]{8}-\S+`).FindString(got.out)).out)
+			for _, line := range []string{"details: 7", `schedule = "yearly"`, `slot = "TIME"`, "schedule: yearly", "slot: TIME"} {
+				if !strings.Contains(said, line+"\n") {
+					t.Errorf("the job of a slot lacks %q:\n%s", line, said)
+				}
+			}
+		}
 		if got.code != row.code || row.out != "" && steady(got.out) != row.out || !strings.Contains(got.err, row.err) {
 			t.Errorf("schedule %s: got %+v", row.args, got)
 		}
