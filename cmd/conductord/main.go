@@ -8,9 +8,6 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
-	// The zones of schedules, for machines that have no zone data of their own;
-	// that of the machine is used where there is any.
-	_ "time/tzdata"
 
 	"golang.org/x/term"
 

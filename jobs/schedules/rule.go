@@ -6,21 +6,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/robfig/cron/v3"
-
 	"github.com/conductord/conductord/logbook"
 )
 
 // Rule says at which moments a schedule has its slots. It is immutable. Its
-// answers depend on the zone data of this machine, so the state machine never
+// answers depend on the time zones of this program, so the state machine never
 // asks one: a leader does, and its command carries the answers.
 type Rule struct {
 	zone       *time.Location
 	start, end time.Time // zero: unbounded
 
-	every  time.Duration      // of an interval; 0: it is a cron rule
-	fields *cron.SpecSchedule // of a cron rule
-	hourly bool               // every hour of the day is in it
+	every  time.Duration // of an interval; 0: it is a cron rule
+	fields *cronFields   // of a cron rule
+	hourly bool          // every hour of the day is in it
 }
 
 // MinInterval is the shortest interval, and what every interval is a multiple
@@ -29,11 +27,6 @@ const MinInterval = time.Second
 
 // everyPrefix begins the rule of an interval.
 const everyPrefix = "@every "
-
-// cronParser reads what a Rule documents.
-func cronParser() cron.Parser {
-	return cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
-}
 
 // ParseRule reads the rule, the zone and the bounds of a schedule.
 //
@@ -45,11 +38,11 @@ func cronParser() cron.Parser {
 //
 // Where the clocks of the zone change, a local time that does not exist is
 // moved to the first moment after the gap, and one that exists twice is
-// taken the first time only. Rules with every hour of the day in them know no
-// local hour: their slots go on evenly through the change. Two local times
-// that become the same moment are one slot.
+// taken the first time only. Two local times that become the same moment are
+// one slot. Rules with every hour of the day in them know no local hour: they
+// have a slot whenever the clocks show a time that matches, also the second time.
 func ParseRule(s *Schedule) (*Rule, error) {
-	zone, err := loadZone(s.Zone)
+	zone, err := Zone(s.Zone)
 	if err != nil {
 		return nil, err
 	}
@@ -61,17 +54,6 @@ func ParseRule(s *Schedule) (*Rule, error) {
 		return r, r.parseInterval(text)
 	}
 	return r, r.parseCron(s.Rule)
-}
-
-func loadZone(name string) (*time.Location, error) {
-	if name == "Local" { // which is another one on every node
-		return nil, &logbook.InvalidError{Field: "schedule zone", Reason: `"Local" is no zone that all nodes share`}
-	}
-	zone, err := time.LoadLocation(name)
-	if err != nil {
-		return nil, &logbook.InvalidError{Field: "schedule zone", Reason: fmt.Sprintf("%.64q is not a zone that this machine knows", name)}
-	}
-	return zone, nil
 }
 
 func (r *Rule) parseInterval(text string) error {
@@ -87,49 +69,35 @@ func (r *Rule) parseInterval(text string) error {
 }
 
 func (r *Rule) parseCron(text string) error {
-	if strings.Contains(text, "=") {
-		// The parser would take a zone before the fields, and not survive one
-		// that is cut short.
-		return &logbook.InvalidError{Field: "schedule rule", Reason: "holds a zone, which has a field of its own"}
-	}
-	parsed, err := cronParser().Parse(text)
+	fields, err := parseCron(text)
 	if err != nil {
 		return &logbook.InvalidError{Field: "schedule rule", Reason: fmt.Sprintf("%.64q cannot be read: %v", text, err)}
 	}
-	fields, ok := parsed.(*cron.SpecSchedule)
-	if !ok {
-		return &logbook.InvalidError{Field: "schedule rule", Reason: fmt.Sprintf("%.64q is not a rule of cron fields", text)}
-	}
-	// Five years that hold every date there is.
-	if fields.Location = time.UTC; fields.Next(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
+	// These years have each date on each day of the week.
+	if _, ok := fields.next(dayOfYear(2000), dayOfYear(2028)); !ok {
 		return &logbook.InvalidError{Field: "schedule rule", Reason: fmt.Sprintf("%.64q is a time that never comes", text)}
 	}
 	const hours = 1<<24 - 1
-	// In UTC, fields are read as if the zone had no changes; see nextLocal.
-	r.fields, r.hourly = fields, fields.Hour&hours == hours
-	if r.hourly {
-		fields.Location = r.zone
-	}
+	r.fields, r.hourly = fields, fields.hour&hours == hours
 	return nil
 }
+
+func dayOfYear(year int) int64 { return time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC).Unix() }
 
 // lastSlot is the last moment that a slot can have: that of the last time which
 // is kept in nanoseconds.
 func lastSlot() time.Time { return time.Unix(0, math.MaxInt64) }
 
-// Next is the first slot after a moment; zero if there is none within five
-// years of a cron rule, or before the end, or before the year 2262.
+// Next is the first slot after a moment; zero if there is none before the end
+// of the schedule or the year 2262.
 func (r *Rule) Next(after time.Time) time.Time {
 	if !r.start.IsZero() && after.Before(r.start) {
 		after = r.start.Add(-1)
 	}
 	var next time.Time
-	switch {
-	case r.every > 0:
+	if r.every > 0 {
 		next = r.nextInterval(after)
-	case r.hourly:
-		next = r.fields.Next(after.In(r.zone)).UTC()
-	default:
+	} else {
 		next = r.nextLocal(after)
 	}
 	if next.IsZero() || (!r.end.IsZero() && next.After(r.end)) || next.After(lastSlot()) {
@@ -153,42 +121,52 @@ func (r *Rule) nextInterval(after time.Time) time.Time {
 	return from.Add(count * r.every).UTC()
 }
 
-// nextLocal looks for the next time on the clocks of the zone, as if they
-// never changed, and then for the moment at which they show it. A later time
-// on the clocks is never an earlier moment, so the first that is late enough
-// is the next.
+// nextLocal goes through the periods between the changes of the zone's clocks. In each it
+// looks for the first matching time that the clocks show there, or have just left out. Times
+// are seconds: on the clocks, those since 1970 as if the zone were UTC. Every step goes
+// forward, and the year 2262 ends the search.
 func (r *Rule) nextLocal(after time.Time) time.Time {
-	shown := after.In(r.zone)
-	local := time.Date(shown.Year(), shown.Month(), shown.Day(), shown.Hour(), shown.Minute(), shown.Second(), shown.Nanosecond(), time.UTC)
-	for {
-		if local = r.fields.Next(local); local.IsZero() {
-			return time.Time{}
+	last := lastSlot().Unix()
+	for from := after.Unix() + 1; from < last; {
+		offset, end := r.period(from)
+		end = min(end, last)
+		low := from + offset
+		if !r.hourly {
+			low = r.unseen(from)
 		}
-		if moment := r.moment(local); moment.After(after) {
-			return moment.UTC()
+		if local, ok := r.fields.next(low, end+offset); ok {
+			return time.Unix(max(from, local-offset), 0).UTC()
 		}
+		from = end
 	}
+	return time.Time{}
 }
 
-// moment is the first moment at which the clocks of the zone show a time, or
-// the first after the gap if they never do.
-func (r *Rule) moment(local time.Time) time.Time {
-	guess := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(), 0, r.zone)
-	begin, end := guess.ZoneBounds()
-	_, offset := guess.Zone()
-	switch shows := guess.Add(time.Duration(offset) * time.Second).UTC(); {
-	case shows.After(local):
-		return begin
-	case shows.Before(local):
-		return end
-	case begin.IsZero():
-		return guess
+// period is how far the clocks are ahead of UTC at a moment, and until when.
+func (r *Rule) period(from int64) (offset, end int64) {
+	moment := time.Unix(from, 0)
+	_, seconds := moment.In(r.zone).Zone()
+	switch _, bound := moment.In(r.zone).ZoneBounds(); {
+	case bound.IsZero():
+		return int64(seconds), math.MaxInt64 / 2
+	case bound.After(moment):
+		return int64(seconds), bound.Unix()
 	}
-	_, before := begin.Add(-1).Zone()
-	if earlier := guess.Add(time.Duration(offset-before) * time.Second); earlier.Before(begin) {
-		return earlier
+	// Package time ends each year after 365 days.
+	return int64(seconds), from - from%secondsPerDay + secondsPerDay
+}
+
+// unseen is the first time that the clocks have not shown before a moment. When they are
+// put back, it is what they showed last; when they are put forward, where the gap begins.
+func (r *Rule) unseen(from int64) int64 {
+	const longest = 2 * secondsPerDay // no clock was ever put back by more than a day
+	unseen := int64(math.MinInt64)
+	for at := from - longest; at < from; {
+		offset, end := r.period(at)
+		at = min(end, from)
+		unseen = max(unseen, at+offset)
 	}
-	return guess
+	return unseen
 }
 
 // Upcoming are the next slots after a moment, as many as there are up to most.

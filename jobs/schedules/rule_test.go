@@ -2,9 +2,9 @@ package schedules_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
-	_ "time/tzdata"
 
 	"pgregory.net/rapid"
 
@@ -67,6 +67,14 @@ func TestRulesThroughClockChanges(t *testing.T) {
 			"2026-03-29T00:00:00Z", "2026-03-29T12:00:00Z"}},
 		{"midnight that does not exist", "@daily", "America/Santiago", "2026-09-05T12:00:00Z", []string{
 			"2026-09-06T01:00:00-03:00", "2026-09-07T00:00:00-03:00"}},
+		{"Beirut, every hour of the Sunday whose midnight does not exist", "7 * * * 0", "Asia/Beirut", "2027-03-26T12:00:00Z", []string{
+			"2027-03-28T01:07:00+03:00", "2027-03-28T02:07:00+03:00"}},
+		{"Cairo, every hour of such a Friday", "5 * * * 5", "Africa/Cairo", "2027-04-29T12:00:00Z", []string{
+			"2027-04-30T01:05:00+03:00", "2027-04-30T02:05:00+03:00"}},
+		{"Samoa, over the Friday that was left out", "13 * * * 5", "Pacific/Apia", "2011-12-28T00:00:00Z", []string{
+			"2012-01-06T00:13:00+14:00", "2012-01-06T01:13:00+14:00"}},
+		{"Samoa, at a time of that day", "0 12 30 12 *", "Pacific/Apia", "2011-12-28T00:00:00Z", []string{
+			"2011-12-31T00:00:00+14:00", "2012-12-30T12:00:00+14:00"}},
 		{"a change of half an hour", "15 2 * * *", "Australia/Lord_Howe", "2026-10-03T00:00:00Z", []string{
 			"2026-10-04T02:30:00+11:00", "2026-10-05T02:15:00+11:00"}},
 	} {
@@ -91,12 +99,33 @@ func TestRules(t *testing.T) {
 		{"15 30 4 * * *", "2026-01-01T00:00:00Z", "2026-01-01T04:30:15Z"},
 		{"0 0 * * MON", "2026-01-01T00:00:00Z", "2026-01-05T00:00:00Z"},
 		{"0 0 29 2 *", "2026-01-01T00:00:00Z", "2028-02-29T00:00:00Z"},
+		{"0 0 29 2 *", "2096-03-01T00:00:00Z", "2104-02-29T00:00:00Z"},
+		{"0 0 13 * FRI", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"},
+		{"0 0 */2 * MON", "2026-01-01T00:00:00Z", "2026-01-05T00:00:00Z"},
+		{"0 0 */2 * MON", "2026-01-05T00:00:00Z", "2026-01-19T00:00:00Z"},
+		{"0 0 13 * */2", "2026-01-01T00:00:00Z", "2026-01-13T00:00:00Z"},
+		{"0 0 ? * mon", "2026-01-01T00:00:00Z", "2026-01-05T00:00:00Z"},
+		{"0 0 * * 7", "2026-01-01T00:00:00Z", "2026-01-04T00:00:00Z"},
+		{"0 0 * * 5-7", "2026-01-03T00:00:00Z", "2026-01-04T00:00:00Z"},
+		{"0 0 * * SAT-SUN", "2026-01-03T00:00:00Z", "2026-01-04T00:00:00Z"},
+		{"0 0 * * FRI-MON", "2026-01-04T00:00:00Z", "2026-01-05T00:00:00Z"},
+		{"0 0 * jan,JUL 1-5/2", "2026-02-01T00:00:00Z", "2026-07-01T00:00:00Z"},
+		{"5/20 * * * *", "2026-01-01T00:05:00Z", "2026-01-01T00:25:00Z"},
 		{"@monthly", "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"},
 		{"@every 90s", "2026-01-01T00:00:00Z", "2026-01-01T00:01:30Z"},
 		{"@every 1s", "2026-01-01T00:00:00.5Z", "2026-01-01T00:00:01Z"},
 	} {
 		if got := ruleOf(t, row.rule, "").Next(at(t, row.after)); !got.Equal(at(t, row.want)) {
 			t.Errorf("%q after %s: %s, want %s", row.rule, row.after, got, row.want)
+		}
+	}
+	for rule, want := range map[string]string{
+		"61 * * * *": `the minute "61" is not 0 to 59`, "* 22-2 * * *": `the range "22-2" of the hour ends before it starts`,
+		"* * * * 8": `the day of week "8" is not 0 to 7`, "*/90 * * * *": `the step "90" of the minute is not a number from 1 to 59`,
+		"* * * ENE *": `the month "ENE" is not 1 to 12`, "* * *": "wants five fields", "1,,2 * * * *": `the minute "" is not`, "-5 * * * *": `the minute "" is not`,
+	} {
+		if _, err := schedules.ParseRule(&schedules.Schedule{Rule: rule}); !errors.Is(err, jobs.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("rule %q: %v", rule, err)
 		}
 	}
 	for rule, zone := range map[string]string{

@@ -251,8 +251,8 @@ func (p *Program) scheduleNextCommand() *cobra.Command {
 			if p.JSON() {
 				return p.WriteJSON(&v1.GetScheduleResponse{Upcoming: command.TimesToProto(report.Upcoming)})
 			}
-			zone, err := time.LoadLocation(report.Schedule.Zone)
-			if err != nil {
+			zone, err := schedules.Zone(report.Schedule.Zone)
+			if err != nil { // a newer node knows it
 				zone = time.UTC
 			}
 			lines := make([]string, 0, len(report.Upcoming))
