@@ -26,7 +26,7 @@ func ScheduleToProto(s *schedules.Schedule) *v1.Schedule {
 		CreatedAt: TimeToProto(s.CreatedAt), UpdatedAt: TimeToProto(s.UpdatedAt),
 		Decided: TimeToProto(s.Decided), Next: TimeToProto(s.Next),
 		Active: countOf(s.Active), Waiting: countOf(s.Waiting), Posted: s.Posted, Skipped: s.Skipped,
-		Records: countOf(s.Records), SavedBy: s.SavedBy,
+		Records: countOf(s.Records), SavedBy: s.SavedBy, Error: s.Error,
 	}
 	if s.Pause != nil {
 		message.Pause = &v1.SchedulePause{By: s.Pause.By, Reason: text(s.Pause.Reason), At: TimeToProto(s.Pause.At)}
@@ -53,7 +53,7 @@ func ScheduleFromProto(message *v1.Schedule) (schedules.Schedule, error) {
 		Decided:   r.time("schedule decided", message.GetDecided()), Next: r.time("schedule next", message.GetNext()),
 		Active: r.count("schedule active", message.GetActive()), Waiting: r.count("schedule waiting", message.GetWaiting()),
 		Posted: message.GetPosted(), Skipped: message.GetSkipped(),
-		Records: r.count("schedule records", message.GetRecords()), SavedBy: message.GetSavedBy(),
+		Records: r.count("schedule records", message.GetRecords()), SavedBy: message.GetSavedBy(), Error: message.GetError(),
 	}
 	if pause := message.GetPause(); pause != nil {
 		s.Pause = &schedules.Pause{By: pause.GetBy(), Reason: pause.GetReason(), At: r.time("schedule pause", pause.GetAt())}

@@ -33,7 +33,7 @@ var drawnSchedules = rapid.Custom(func(t *rapid.T) schedules.Schedule {
 		Pause:  optional(pauses).Draw(t, "pause"),
 		Active: counts.Draw(t, "active"), Waiting: counts.Draw(t, "waiting"),
 		Posted: rapid.Uint64().Draw(t, "posted"), Skipped: rapid.Uint64().Draw(t, "skipped"),
-		Records: counts.Draw(t, "records"), SavedBy: rapid.String().Draw(t, "saved by"),
+		Records: counts.Draw(t, "records"), SavedBy: rapid.String().Draw(t, "saved by"), Error: rapid.String().Draw(t, "error"),
 	}
 })
 

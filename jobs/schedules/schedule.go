@@ -110,6 +110,7 @@ type Schedule struct {
 	Skipped   uint64    // slots, in all
 	Records   int       // of its slots, that are kept
 	SavedBy   string    // the principal that has defined it last, in whose name its jobs are posted; empty without access control
+	Error     string    // why the node that answered cannot evaluate the rule: as a leader it posts no jobs of the schedule; empty: it can
 }
 
 // SameTimes reports whether two schedules have the same slots.

@@ -94,15 +94,21 @@ func (s *scheduleService) get(message *conductordv1.GetScheduleRequest) (*conduc
 	if err != nil {
 		return nil, err
 	}
-	answer := &conductordv1.GetScheduleResponse{
-		Schedule: command.ScheduleToProto(&schedule), History: command.SlotRecordsToProto(history),
-	}
-	if message.Upcoming == 0 {
+	answer := &conductordv1.GetScheduleResponse{Schedule: evaluated(&schedule), History: command.SlotRecordsToProto(history)}
+	if message.Upcoming == 0 || answer.Schedule.Error != "" {
 		return answer, nil
 	}
 	upcoming, err := schedule.Upcoming(s.clock.answerTime(), int(message.Upcoming))
 	answer.Upcoming = command.TimesToProto(upcoming)
 	return answer, err
+}
+
+// evaluated is a schedule for an answer, with the reason why this node cannot evaluate it.
+func evaluated(s *schedules.Schedule) *conductordv1.Schedule {
+	if _, err := schedules.ParseRule(s); err != nil {
+		s.Error = err.Error()
+	}
+	return command.ScheduleToProto(s)
 }
 
 func (s *scheduleService) list(message *conductordv1.ListSchedulesRequest) (*conductordv1.ListSchedulesResponse, error) {
@@ -112,7 +118,7 @@ func (s *scheduleService) list(message *conductordv1.ListSchedulesRequest) (*con
 	}
 	answer := &conductordv1.ListSchedulesResponse{Next: page.Next}
 	for i := range page.Items {
-		listed := command.ScheduleToProto(&page.Items[i])
+		listed := evaluated(&page.Items[i])
 		listed.Posting = nil
 		answer.Schedules = append(answer.Schedules, listed)
 	}

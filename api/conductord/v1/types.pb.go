@@ -4554,6 +4554,7 @@ type Schedule struct {
 	Skipped       uint64                 `protobuf:"varint,30,opt,name=skipped,proto3" json:"skipped,omitempty"`               // slots, in all
 	Records       uint32                 `protobuf:"varint,31,opt,name=records,proto3" json:"records,omitempty"`               // of its slots, that are kept
 	SavedBy       string                 `protobuf:"bytes,32,opt,name=saved_by,json=savedBy,proto3" json:"saved_by,omitempty"` // the principal that has defined it last, in whose name its jobs are posted; empty without access control
+	Error         string                 `protobuf:"bytes,33,opt,name=error,proto3" json:"error,omitempty"`                    // in answers: why the node that answers cannot evaluate the rule; unset: it can
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4752,6 +4753,13 @@ func (x *Schedule) GetRecords() uint32 {
 func (x *Schedule) GetSavedBy() string {
 	if x != nil {
 		return x.SavedBy
+	}
+	return ""
+}
+
+func (x *Schedule) GetError() string {
+	if x != nil {
+		return x.Error
 	}
 	return ""
 }
@@ -6127,7 +6135,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x02by\x18\x15 \x01(\tR\x02by\"5\n" +
 	"\tStepEvent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05state\x18\x02 \x01(\tR\x05state\"\xd6\x06\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\"\xec\x06\n" +
 	"\bSchedule\x12\x14\n" +
 	"\x05board\x18\x01 \x01(\tR\x05board\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -6156,7 +6164,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x06posted\x18\x1d \x01(\x04R\x06posted\x12\x18\n" +
 	"\askipped\x18\x1e \x01(\x04R\askipped\x12\x18\n" +
 	"\arecords\x18\x1f \x01(\rR\arecords\x12\x19\n" +
-	"\bsaved_by\x18  \x01(\tR\asavedBy\"c\n" +
+	"\bsaved_by\x18  \x01(\tR\asavedBy\x12\x14\n" +
+	"\x05error\x18! \x01(\tR\x05error\"c\n" +
 	"\rSchedulePause\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12*\n" +

@@ -179,6 +179,8 @@ func (p *Program) nextText(s *schedules.Schedule) string {
 	switch {
 	case s.Pause != nil:
 		return "is paused"
+	case s.Error != "":
+		return "posts no jobs: " + Clean(s.Error)
 	case s.Next.IsZero():
 		return "has no more slots"
 	}
@@ -209,8 +211,11 @@ func (p *Program) scheduleListCommand() *cobra.Command {
 		header: []string{"board", "name", "rule", "zone", "next", "active", "waiting", "posted", "skipped"},
 		row: func(s *schedules.Schedule) []string {
 			next := OrDash(agoText(s.Next))
-			if s.Pause != nil {
+			switch {
+			case s.Pause != nil:
 				next = "paused"
+			case s.Error != "":
+				next = "error"
 			}
 			return []string{
 				s.Board, s.Name, s.Rule, cmp.Or(s.Zone, "UTC"), next, strconv.Itoa(s.Active), strconv.Itoa(s.Waiting),

@@ -27,7 +27,7 @@ func (p *Program) writeReport(report schedules.Report) error {
 		{"key", s.Posting.Key}, {"tags", strings.Join(s.Posting.Tags, ", ")},
 		{"labels", strings.Join(s.Posting.Labels, ", ")}, {"max crashes", countText(s.Posting.MaxCrashes)},
 		{"retry", retryText(s.Posting.Retry)},
-		{"next", p.timeText(s.Next)}, {"paused", p.pauseText(s.Pause)},
+		{"error", s.Error}, {"next", p.timeText(s.Next)}, {"paused", p.pauseText(s.Pause)},
 		{"active", strconv.Itoa(s.Active)}, {"waiting", strconv.Itoa(s.Waiting)},
 		{"posted", strconv.FormatUint(s.Posted, 10)}, {"skipped", strconv.FormatUint(s.Skipped, 10)},
 		{"created", p.timeText(s.CreatedAt)}, {"updated", p.timeText(s.UpdatedAt)}, {"saved by", s.SavedBy},
