@@ -100,7 +100,7 @@ func TestAccess(t *testing.T) {
 	postsAFlow(t, cluster.Endpoints(), file)
 	worksAsPacker(t, cluster.Endpoints(), file)
 	ran(t, append([]string{"job", "cancel", id}, ann...)...)
-	text = ran(t, append([]string{"audit", "search", "--target", id, "--from", "-1h", "--until", "1h"}, ann...)...)
+	text = ran(t, append([]string{"audit", "search", "--target", id, "--since", "1h"}, ann...)...)
 	if strings.Count(text, "cancel") != 1 || !strings.Contains(text, " ann ") || !strings.Contains(text, "127.0.0.1") {
 		t.Error(text)
 	}

@@ -32,8 +32,7 @@ func recordList(records []access.Record, next string) proto.Message {
 
 func (p *Program) auditSearchCommand() *cobra.Command {
 	var query access.RecordQuery
-	var since time.Duration
-	var from, until string
+	var since, until string
 	cmd := &cobra.Command{
 		Use:   "search",
 		Short: "List records of the audit log, the latest first: who did what, from where, and at which log index",
@@ -43,10 +42,8 @@ func (p *Program) auditSearchCommand() *cobra.Command {
 	cmd.Flags().StringVar(&query.Principal, "principal", "", "only of this principal")
 	cmd.Flags().StringVar(&query.Verb, "verb", "", "only this verb, such as cancel or save_principal")
 	cmd.Flags().StringVar(&query.Target, "target", "", "only records whose target contains this, such as the id of a job")
-	cmd.Flags().DurationVar(&since, "since", 0, "only records of this last span, such as 24h")
-	cmd.Flags().StringVar(&from, "from", "", "only from this moment on (2030-01-02T15:04:05Z, or -1h for an hour ago)")
+	cmd.Flags().StringVar(&since, "since", "", sinceUsage)
 	cmd.Flags().StringVar(&until, "until", "", "only before this moment")
-	cmd.MarkFlagsMutuallyExclusive("since", "from")
 	return list[access.Record]{
 		what: "the audit log", answer: recordList, header: recordHeader, row: p.recordRow,
 		read: func(ctx context.Context, cluster Cluster, after string, limit int) ([]access.Record, string, error) {
@@ -56,16 +53,10 @@ func (p *Program) auditSearchCommand() *cobra.Command {
 		},
 	}.command(p, cmd, func([]string) (err error) {
 		now := time.Now()
-		if query.From, err = parseMoment("--from", from, now); err != nil {
+		if query.From, err = parsePast("--since", since, now); err != nil {
 			return err
 		}
-		if since < 0 {
-			return usageError{fmt.Errorf("--since must not be negative: %s", since)}
-		}
-		if since > 0 {
-			query.From = now.Add(-since)
-		}
-		query.To, err = parseMoment("--until", until, now)
+		query.To, err = parsePast("--until", until, now)
 		return err
 	})
 }

@@ -102,7 +102,7 @@ func TestExamplesCanBeWrong(t *testing.T) {
 // TestHelpTexts holds that helps begin with a capital and show defaults in one form.
 func TestHelpTexts(t *testing.T) {
 	inParentheses := regexp.MustCompile(`\(([^()]*)\)$`)
-	other := regexp.MustCompile(`^(default |CONDUCTORD_|2030-|TOML|Linux|-o json|INDEX-ITEM|JSON |a UUID|10m$)`)
+	other := regexp.MustCompile(`^(default |CONDUCTORD_|2030-|2026-|TOML|Linux|-o json|INDEX-ITEM|JSON |a UUID|10m$)`)
 	eachCommand(newTree(), func(cmd *cobra.Command) {
 		if short := cmd.Short; short == "" || strings.ToUpper(short[:1]) != short[:1] || strings.HasSuffix(short, ".") {
 			t.Errorf("%s: %q", cmd.CommandPath(), short)

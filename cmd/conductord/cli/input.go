@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/conductord/conductord/logbook"
@@ -90,19 +89,4 @@ func parseSets(sets []string) (logbook.Values, error) {
 		return nil, nil
 	}
 	return values, logbook.MaxLimits.CheckValues("--set", values)
-}
-
-// parseMoment reads --not-before: a moment, or a duration from now.
-func parseMoment(flag, text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if after, err := time.ParseDuration(strings.TrimPrefix(text, "+")); err == nil {
-		return now.Add(after), nil
-	}
-	moment, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}, usageError{fmt.Errorf("%s must be a time such as 2030-01-02T15:04:05Z, or a duration from now such as 10m", flag)}
-	}
-	return moment, nil
 }

@@ -44,7 +44,7 @@ func (p *Program) jobErrorsCommand() *cobra.Command {
 	flags.StringVar(&given.query.Type, "type", "", "only failures of this kind, such as handler.exit or timeout")
 	flags.IntVar(&given.code, "code", 0, "only failures with this code, such as the status of a handler")
 	flags.StringVar(&given.how, "how", "", "only attempts that ended this way: abandoned, crashed, trashed, reverted or failed")
-	flags.StringVar(&given.since, "since", "", "only from this moment on (2030-01-02T15:04:05Z, or -1h for an hour ago)")
+	flags.StringVar(&given.since, "since", "", sinceUsage)
 	flags.StringVar(&given.until, "until", "", "only before this moment")
 	return cmd
 }
@@ -60,10 +60,10 @@ func (f *errorFlags) read(cmd *cobra.Command, args []string) (query jobs.ErrorQu
 		query.Code = &f.code
 	}
 	now := time.Now()
-	if query.From, err = parseMoment("--since", f.since, now); err != nil {
+	if query.From, err = parsePast("--since", f.since, now); err != nil {
 		return query, err
 	}
-	if query.To, err = parseMoment("--until", f.until, now); err != nil {
+	if query.To, err = parsePast("--until", f.until, now); err != nil {
 		return query, err
 	}
 	query.How = jobs.How(f.how)

@@ -33,7 +33,7 @@ func (f *jobFilter) flags(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.query.Tags, "tag", nil, "only with this tag; with all of them, if it is given several times")
 	flags.StringVar(&f.query.Name, "name", "", "only with this in their name")
 	flags.StringVar(&f.query.ErrorType, "error", "", "only those that had an error of this type, such as handler.exit; see job errors")
-	flags.StringVar(&f.postedSince, "posted-since", "", "only posted from this moment on (2030-01-02T15:04:05Z, or -1h for an hour ago)")
+	flags.StringVar(&f.postedSince, "posted-since", "", "only posted from this moment on (2026-01-02T15:04:05Z, or 1h for an hour ago)")
 	flags.StringVar(&f.postedUntil, "posted-until", "", "only posted before this moment")
 	flags.StringVar(&f.endedSince, "finished-since", "", "only finished from this moment on")
 	flags.StringVar(&f.finishedTill, "finished-until", "", "only finished before this moment")
@@ -68,7 +68,7 @@ func (f *jobFilter) read(now time.Time) (query jobs.Query, err error) {
 		{"--posted-since", f.postedSince, &query.PostedFrom}, {"--posted-until", f.postedUntil, &query.PostedTo},
 		{"--finished-since", f.endedSince, &query.FinishedFrom}, {"--finished-until", f.finishedTill, &query.FinishedTo},
 	} {
-		if *moment.to, err = parseMoment(moment.flag, moment.text, now); err != nil {
+		if *moment.to, err = parsePast(moment.flag, moment.text, now); err != nil {
 			return query, err
 		}
 	}

@@ -2,8 +2,46 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
+
+const sinceUsage = "only from this moment on (2026-01-02T15:04:05Z, or 1h for an hour ago)"
+
+// parseMoment reads a flag such as --not-before: a moment, or a duration from now.
+func parseMoment(flag, text string, now time.Time) (time.Time, error) {
+	return readMoment(flag, text, now, "a duration from now such as 10m")
+}
+
+// parsePast reads a flag such as --since: a moment that is past, or a span, which is that
+// long ago with and without a minus.
+func parsePast(flag, text string, now time.Time) (time.Time, error) {
+	said := text
+	if text != "" && !strings.HasPrefix(text, "+") {
+		if _, err := time.ParseDuration(text); err == nil {
+			text = "-" + strings.TrimPrefix(text, "-")
+		}
+	}
+	moment, err := readMoment(flag, text, now, "how long ago such as 10m")
+	if err == nil && moment.After(now) {
+		err = usageError{fmt.Errorf("%s is in the future: %.64s; a span such as 10m is that long ago", flag, said)}
+	}
+	return moment, err
+}
+
+func readMoment(flag, text string, now time.Time, span string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if after, err := time.ParseDuration(text); err == nil {
+		return now.Add(after), nil
+	}
+	moment, err := time.Parse(time.RFC3339, text)
+	if err != nil || moment.IsZero() { // the zero time counts as none
+		return time.Time{}, usageError{fmt.Errorf("%s must be a time such as 2030-01-02T15:04:05Z, or %s", flag, span)}
+	}
+	return moment, nil
+}
 
 // timeText shows a moment to the second, in the zone of the reader, and nothing for no
 // moment. It can be given to flags that take moments.

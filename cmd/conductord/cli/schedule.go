@@ -320,7 +320,7 @@ func (p *Program) scheduleRunCommand() *cobra.Command {
 }
 
 func (p *Program) scheduleBackfillCommand() *cobra.Command {
-	var from, to string
+	var since, until string
 	wanted := schedules.Backfill{By: operatorName()}
 	cmd := p.scheduleVerb("backfill", "Post jobs for past slots that have none",
 		"Slots that were posted before are listed and stay as they are. Unless the overlap policy is allow, the\n"+
@@ -337,17 +337,17 @@ func (p *Program) scheduleBackfillCommand() *cobra.Command {
 			return p.writeRecords(records)
 		})
 	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
-		if from == "" {
-			return usageError{errors.New("say which time: --from")}
+		if since == "" {
+			return usageError{errors.New("say which time: --since")}
 		}
-		if wanted.From, err = parseMoment("--from", from, time.Now()); err != nil {
+		if wanted.From, err = parsePast("--since", since, time.Now()); err != nil {
 			return err
 		}
-		wanted.To, err = parseMoment("--to", to, time.Now())
+		wanted.To, err = parsePast("--until", until, time.Now())
 		return err
 	}
-	cmd.Flags().StringVar(&from, "from", "", "the first moment, such as 2030-01-02T15:04:05Z, or -24h for a day ago")
-	cmd.Flags().StringVar(&to, "to", "0s", "the moment after the last one; 0s: now")
+	cmd.Flags().StringVar(&since, "since", "", "the first moment, such as 2026-01-02T15:04:05Z, or 24h for a day ago")
+	cmd.Flags().StringVar(&until, "until", "0s", "the moment after the last one; 0s: now")
 	return cmd
 }
 

@@ -74,7 +74,7 @@ func TestWhatMustBeSaid(t *testing.T) {
 	for _, row := range []struct{ args, want string }{
 		{"schedule set s", "--rule"},
 		{"schedule set s --rule @daily", "--flow, --book or --kind"},
-		{"schedule backfill s", "--from"},
+		{"schedule backfill s", "--since"},
 		{"job post", "--flow, --book or --kind"},
 		{"job change " + id, "--not-before"},
 		{"job wait", "--board"},

@@ -21,7 +21,7 @@ func loadAudit(ctx context.Context, v *visit) (view, error) {
 	if request.From, request.To, err = v.between(); err != nil {
 		return view{}, err
 	}
-	said := "conductord audit search" + flags("principal", data.Principal, "verb", data.Verb, "target", data.Target, "from", utc(data.From), "until", utc(data.To))
+	said := "conductord audit search" + flags("principal", data.Principal, "verb", data.Verb, "target", data.Target, "since", utc(data.From), "until", utc(data.To))
 	answer, err := ask(ctx, v.api.access.ListAudit, request)
 	data.Records, data.More = answer.GetRecords(), v.more(answer.GetNext())
 	return view{Title: "Audit", Command: said, Data: data}, err

@@ -71,7 +71,7 @@ func commandsExist(t *testing.T, page string) {
 // TestCommandFaults holds that the check of shown commands finds what does not exist.
 func TestCommandFaults(t *testing.T) {
 	for line, wrong := range map[string]bool{
-		"conductord job change 1 --priority high": false, "conductord audit search --from '2030-01-02T03:04:00Z'": false,
+		"conductord job change 1 --priority high": false, "conductord audit search --since '2030-01-02T03:04:00Z'": false,
 		"conductord job alter 1": true, "conductord job list --colour red": true, "conductord jobs": true,
 	} {
 		if fault := commandFault(line); (fault != "") != wrong {

@@ -124,7 +124,7 @@ func scheduleOperations(name string, s *v1.Schedule) []operation {
 			}),
 		},
 		{
-			Verb: "backfill", Text: "Backfill", Command: said("backfill") + " --from TIME --to TIME", Danger: true,
+			Verb: "backfill", Text: "Backfill", Command: said("backfill") + " --since TIME --until TIME", Danger: true,
 			Help:       fmt.Sprintf("Jobs are posted for slots of the past that have none, at most %d.", schedules.MaxBackfill),
 			Inputs:     []input{{Name: "from", Label: "From (UTC)", Kind: "datetime-local"}, {Name: "to", Label: "To (UTC), not included", Kind: "datetime-local"}},
 			permission: command.Operate, do: on(backfill),
