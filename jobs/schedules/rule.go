@@ -73,16 +73,14 @@ func (r *Rule) parseCron(text string) error {
 	if err != nil {
 		return &logbook.InvalidError{Field: "schedule rule", Reason: fmt.Sprintf("%.64q cannot be read: %v", text, err)}
 	}
-	// These years have each date on each day of the week.
-	if _, ok := fields.next(dayOfYear(2000), dayOfYear(2028)); !ok {
+	const years = 28 * 366 * secondsPerDay // they have each date on each day of the week
+	if _, ok := fields.next(0, years); !ok {
 		return &logbook.InvalidError{Field: "schedule rule", Reason: fmt.Sprintf("%.64q is a time that never comes", text)}
 	}
 	const hours = 1<<24 - 1
 	r.fields, r.hourly = fields, fields.hour&hours == hours
 	return nil
 }
-
-func dayOfYear(year int) int64 { return time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC).Unix() }
 
 // lastSlot is the last moment that a slot can have: that of the last time which
 // is kept in nanoseconds.
@@ -129,7 +127,6 @@ func (r *Rule) nextLocal(after time.Time) time.Time {
 	last := lastSlot().Unix()
 	for from := after.Unix() + 1; from < last; {
 		offset, end := r.period(from)
-		end = min(end, last)
 		low := from + offset
 		if !r.hourly {
 			low = r.unseen(from)
@@ -142,18 +139,20 @@ func (r *Rule) nextLocal(after time.Time) time.Time {
 	return time.Time{}
 }
 
+const secondsPerDay = 24 * 60 * 60
+
 // period is how far the clocks are ahead of UTC at a moment, and until when.
 func (r *Rule) period(from int64) (offset, end int64) {
-	moment := time.Unix(from, 0)
-	_, seconds := moment.In(r.zone).Zone()
-	switch _, bound := moment.In(r.zone).ZoneBounds(); {
-	case bound.IsZero():
-		return int64(seconds), math.MaxInt64 / 2
-	case bound.After(moment):
-		return int64(seconds), bound.Unix()
+	moment := time.Unix(from, 0).In(r.zone)
+	_, seconds := moment.Zone()
+	_, bound := moment.ZoneBounds()
+	if end = bound.Unix(); bound.IsZero() {
+		end = lastSlot().Unix()
 	}
-	// Package time ends each year after 365 days.
-	return int64(seconds), from - from%secondsPerDay + secondsPerDay
+	if end <= from { // package time ends each year after 365 days
+		end = from - from%secondsPerDay + secondsPerDay
+	}
+	return int64(seconds), end
 }
 
 // unseen is the first time that the clocks have not shown before a moment. When they are

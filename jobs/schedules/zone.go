@@ -20,8 +20,12 @@ const ZoneRelease = "2025c"
 //go:embed zoneinfo.zip
 var zoneArchive []byte
 
-var openZones = sync.OnceValues(func() (*zip.Reader, error) {
-	return zip.NewReader(bytes.NewReader(zoneArchive), int64(len(zoneArchive)))
+var zones = sync.OnceValue(func() fs.FS {
+	archive, err := zip.NewReader(bytes.NewReader(zoneArchive), int64(len(zoneArchive)))
+	if err != nil {
+		panic("internal error: cannot read the embedded time zones: " + err.Error())
+	}
+	return archive
 })
 
 // Zone finds a time zone by its name in the program's own database; empty is UTC. Files of
@@ -30,11 +34,7 @@ func Zone(name string) (*time.Location, error) {
 	if name == "" || name == "UTC" {
 		return time.UTC, nil
 	}
-	zones, err := openZones()
-	if err != nil {
-		panic("internal error: cannot read the embedded time zones: " + err.Error())
-	}
-	data, err := fs.ReadFile(zones, name)
+	data, err := fs.ReadFile(zones(), name)
 	if err != nil {
 		return nil, &logbook.InvalidError{Field: "schedule zone", Reason: fmt.Sprintf(
 			"%.64q is no name of the IANA time zone database (release %s), such as Europe/Berlin", name, ZoneRelease)}

@@ -2,34 +2,13 @@ package cli
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
 const sinceUsage = "only from this moment on (2026-01-02T15:04:05Z, or 1h for an hour ago)"
 
-// parseMoment reads a flag such as --not-before: a moment, or a duration from now.
+// parseMoment reads a flag such as --not-before: a moment, or a span from now.
 func parseMoment(flag, text string, now time.Time) (time.Time, error) {
-	return readMoment(flag, text, now, "a duration from now such as 10m")
-}
-
-// parsePast reads a flag such as --since: a moment that is past, or a span, which is that
-// long ago with and without a minus.
-func parsePast(flag, text string, now time.Time) (time.Time, error) {
-	said := text
-	if text != "" && !strings.HasPrefix(text, "+") {
-		if _, err := time.ParseDuration(text); err == nil {
-			text = "-" + strings.TrimPrefix(text, "-")
-		}
-	}
-	moment, err := readMoment(flag, text, now, "how long ago such as 10m")
-	if err == nil && moment.After(now) {
-		err = usageError{fmt.Errorf("%s is in the future: %.64s; a span such as 10m is that long ago", flag, said)}
-	}
-	return moment, err
-}
-
-func readMoment(flag, text string, now time.Time, span string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -38,9 +17,23 @@ func readMoment(flag, text string, now time.Time, span string) (time.Time, error
 	}
 	moment, err := time.Parse(time.RFC3339, text)
 	if err != nil || moment.IsZero() { // the zero time counts as none
-		return time.Time{}, usageError{fmt.Errorf("%s must be a time such as 2030-01-02T15:04:05Z, or %s", flag, span)}
+		return time.Time{}, usageError{fmt.Errorf("%s must be a time such as 2030-01-02T15:04:05Z, or a span such as 10m", flag)}
 	}
 	return moment, nil
+}
+
+// parsePast reads a flag such as --since: a moment that is past, or a span, which is that
+// long ago with and without a minus.
+func parsePast(flag, text string, now time.Time) (time.Time, error) {
+	past := text
+	if span, err := time.ParseDuration(text); err == nil && span > 0 && text[0] != '+' {
+		past = "-" + text
+	}
+	moment, err := parseMoment(flag, past, now)
+	if err == nil && moment.After(now) {
+		err = usageError{fmt.Errorf("%s is in the future: %.64s; a span such as 10m is that long ago", flag, text)}
+	}
+	return moment, err
 }
 
 // timeText shows a moment to the second, in the zone of the reader, and nothing for no
