@@ -218,9 +218,12 @@ func (t *txn) admit(j *jobRecord) error {
 	return nil
 }
 
-// roomAgain refuses to put a finished job back on a board if the board or a quota has no
-// room for it. A job that is only undone further needs no room.
+// roomAgain refuses to put a finished job back on a board if another job has its key, or if
+// the board or a quota has no room for it. A job that is only undone further needs no room.
 func (t *txn) roomAgain(j *jobRecord) error {
+	if err := t.checkKey(j, j.Board); err != nil {
+		return err
+	}
 	if j.isUnder(jobs.RequestCancel) {
 		return nil
 	}

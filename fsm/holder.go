@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 
@@ -25,13 +24,12 @@ func (v *view) holderOf(board, key string) *jobRecord {
 	panic(corrupt("the holder of key %q is stored in %d bytes", key, len(value)))
 }
 
-// takeKey lets a job that was finished have its key again. If another unfinished
-// job has it now, the job goes on without.
-func (t *txn) takeKey(j *jobRecord) {
-	holder := t.get(tableKey, keyKey(j.Board, j.Key))
-	if holder != nil && !bytes.Equal(holder, sequenceKey(j.Sequence)) {
-		j.Key = ""
+// checkKey refuses a finished or moved job on a board where another unfinished job has its key.
+func (v *view) checkKey(j *jobRecord, board string) error {
+	if holder := v.holderOf(board, j.Key); holder != nil && holder.ID != j.ID {
+		return jobs.KeyTaken(board, j.Key, holder.ID)
 	}
+	return nil
 }
 
 // raise brings the job that has a key to where a posting under the same key

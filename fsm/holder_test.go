@@ -2,10 +2,12 @@ package fsm_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 )
 
 // keyed is a posting with a key and a priority.
@@ -71,5 +73,80 @@ func TestTheOrderOfTheFront(t *testing.T) {
 	}
 	if want := "[high b c a plain last]"; fmt.Sprint(got) != want {
 		t.Errorf("claimed %v, not %s", got, want)
+	}
+}
+
+// comesBack are all the ways in which a finished job becomes unfinished. The job is "a", or
+// the last one of the flow of "a".
+var comesBack = []struct {
+	name   string
+	finish func(*testing.T, *rig)
+	back   *v1.Command
+}{
+	{"a trashed job is retried", func(_ *testing.T, r *rig) { r.ok(trash(ending("a", r.beginPlain()))) }, retry(said())},
+	{"a trashed job that was cancelled is undone further", func(_ *testing.T, r *rig) {
+		token := r.begin(keyedFlow(), "flow of a")
+		r.ok(cancel(&v1.JobCommand{Job: id("a"), Revert: true}))
+		r.ok(trash(ending("a", token)))
+	}, retry(said())},
+	{"a failed job without a flow is retried", func(_ *testing.T, r *rig) {
+		e := ending("a", r.beginPlain())
+		e.Outcome = "failed"
+		r.ok(consume(e))
+	}, retry(said())},
+	{"a reverted flow is retried", failedAs("reverted"), retry(said())},
+	{"a half-undone flow is retried", failedAs("failure"), retry(said())},
+	{"a flow is rerun", failedAs("failure"), intervene(asked("rerun", ""))},
+	{"a flow is rerun from a step", failedAs("reverted"), intervene(asked("rerun", "y"))},
+	{"a step is completed", failedAs("failure"), intervene(asked("complete", "y"))},
+	{"a step is skipped", failedAs("failure"), intervene(asked("skip", "x"))},
+	{"the undo is retried", failedAs("failure"), intervene(asked("retry-revert", ""))},
+	{"an intervention releases the held ones", func(t *testing.T, r *rig) {
+		failedAs("failure")(t, r)
+		r.ok(held(asked("skip", "x")))
+	}, intervene(asked("complete", "y"))},
+}
+
+func keyedFlow() *v1.Posting {
+	p := flowPosting("a")
+	p.Key = "the key"
+	return p
+}
+
+// beginPlain claims a job "a" without a flow.
+func (r *rig) beginPlain() logbook.Token { return r.claimed("bob", keyed("a", 0, false)) }
+
+func failedAs(state string) func(*testing.T, *rig) {
+	return func(_ *testing.T, r *rig) { r.failAs(keyedFlow(), state) }
+}
+
+// TestNoJobComesBackToATakenKey: each way back is refused while another unfinished job has
+// the key, changes nothing, and succeeds when that job is finished. The key stays.
+func TestNoJobComesBackToATakenKey(t *testing.T) {
+	for _, row := range comesBack {
+		t.Run(row.name, func(t *testing.T) {
+			r := newRig(t)
+			r.ok(beginLeadership())
+			r.ok(open("bob"))
+			row.finish(t, r)
+			other := keyed("b", 0, false)
+			other.Hold = true
+			r.posted(other)
+			want := fmt.Sprintf(`on board "default", job %s has the key "the key" and is not finished: wait until it is, or cancel it`, id("b"))
+			if said := r.refused(row.back, "conflict"); !strings.Contains(said, want) {
+				t.Errorf("the refusal says %q", said)
+			}
+			if job := r.job(id("a")); job.Key != "the key" || !job.State.Finished() {
+				t.Errorf("refused, the job is %s with key %q", job.State, job.Key)
+			}
+			r.ok(cancel(&v1.JobCommand{Job: id("b")}))
+			r.ok(row.back)
+			if job := r.job(id("a")); job.Key != "the key" || job.State != jobs.StateClaimable {
+				t.Errorf("back, the job is %s with key %q", job.State, job.Key)
+			}
+			if existed := r.ok(post(keyed("c", 0, false))).GetPost().Posted[0]; existed.Job != id("a") {
+				t.Errorf("posted under its key: %v", existed)
+			}
+		})
 	}
 }

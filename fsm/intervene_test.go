@@ -38,8 +38,12 @@ func stuck(t *testing.T, state string) *rig {
 // fail claims a job and has it end with its flow in a state.
 func (r *rig) fail(name, state string) logbook.Token {
 	r.Helper()
-	token := r.claimed("bob", flowPosting(name))
-	flow := "flow of " + name
+	return r.failAs(flowPosting(name), state)
+}
+
+func (r *rig) failAs(p *v1.Posting, state string) logbook.Token {
+	r.Helper()
+	token, name, flow := r.claimed("bob", p), p.Name, "flow of "+p.Name
 	began := update(flow, token, 1, "running", task("x", "running", executing(1)), task("x", "success", executed(1, "1")),
 		task("y", "running", executing(1)), task("y", "failure", executed(1, "1")))
 	began.Definition = definition("x", "y", "z")

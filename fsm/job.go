@@ -119,7 +119,6 @@ func (t *txn) closeJob(j *jobRecord, as jobs.State) {
 // crashes from before do not count against it.
 func (t *txn) reopenJob(j *jobRecord) {
 	j.final, j.finish, j.StartedAt, j.FinishedAt = "", 0, time.Time{}, time.Time{}
-	t.takeKey(j)
 	j.Outcome, j.Reason, j.Crashes, j.Failures, j.Attempts = "", "", 0, 0, 0
 	t.setEvidence(j, nil)
 	t.ageAnew(j)

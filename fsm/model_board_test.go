@@ -132,8 +132,16 @@ func (m *model) admit(name string, size uint64) error {
 	return nil
 }
 
-// roomAgain refuses to put a finished job back where there is no room for it.
-func (m *model) roomAgain(j *modelJob) error {
+// roomAgain refuses to put a finished job back where another job has its key, or where
+// there is no room for it. A job that is only to be undone further needs no room.
+func (m *model) roomAgain(j *modelJob, undone bool) error {
+	if holder := m.holder(j.Board, j.Key); holder != nil && holder != j {
+		m.taken++
+		return jobs.ErrConflict
+	}
+	if undone {
+		return nil
+	}
 	if err := m.room(j.Board, j.Size); err != nil {
 		return err
 	}

@@ -56,6 +56,7 @@ type model struct {
 
 	ended  map[string]bool          // sessions that are over
 	tokens map[string]logbook.Token // the last of each job and of each flow that ever was, and of what was said of one
+	taken  int                      // finished jobs that stay so, for another has their key
 	aged   int                      // requests that were given other jobs than priority alone would have given
 }
 
@@ -717,8 +718,8 @@ func (m *model) intervene(c *v1.Intervention) (string, error) {
 	intervention.At, intervention.Token = m.now, m.token()
 	j, released := flow.last, flow.Resumable()
 	all := append(slices.Clone(flow.Interventions), intervention)
-	if opens := intervention.Kind != logbook.InterveneTakeBack && !intervention.Hold; opens && j.State.Finished() && !m.onlyUndone(j, flow, all) {
-		if err := m.roomAgain(j); err != nil {
+	if opens := intervention.Kind != logbook.InterveneTakeBack && !intervention.Hold; opens && j.State.Finished() {
+		if err := m.roomAgain(j, m.onlyUndone(j, flow, all)); err != nil {
 			return "", err
 		}
 	}
@@ -770,11 +771,8 @@ func (m *model) steer(j *modelJob, flow *modelFlow) {
 	j.State, j.DueAt, j.cooled, j.ended = jobs.StateClaimable, time.Time{}, time.Time{}, ""
 }
 
-// reopen takes a job's end away. Its key may belong to another job by now.
+// reopen takes a job's end away.
 func (m *model) reopen(j *modelJob) {
-	if holder := m.holder(j.Board, j.Key); holder != nil && holder != j {
-		j.Key = ""
-	}
 	j.gaveUp = false
 	m.ageAnew(j)
 	j.Outcome, j.Reason, j.Failure, j.Crashes, j.Failures, j.Attempts, j.StartedAt, j.FinishedAt = "", "", nil, 0, 0, 0, time.Time{}, time.Time{}
@@ -785,10 +783,8 @@ func (m *model) restore(j *modelJob) error {
 	if !j.Flow.IsZero() && (flow == nil || flow.busy != nil || !m.ownBook(j)) {
 		return jobs.ErrConflict
 	}
-	if !under(j, jobs.RequestCancel) { // one that is only to be undone further needs no room
-		if err := m.roomAgain(j); err != nil {
-			return err
-		}
+	if err := m.roomAgain(j, under(j, jobs.RequestCancel)); err != nil {
+		return err
 	}
 	m.reopen(j)
 	if strings.HasPrefix(j.ended, "consumed") {

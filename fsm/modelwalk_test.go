@@ -214,6 +214,7 @@ func (c *coverage) begun(m *model) {
 func (c *coverage) end(m *model) {
 	c.sequences++
 	c.answers["claim_next by age"] += m.aged
+	c.answers["the key of a finished job is taken"] += m.taken
 	for _, s := range m.schedules {
 		for _, r := range s.records {
 			why, _, _ := strings.Cut(r.Reason, ":") // behind it are numbers
@@ -285,6 +286,21 @@ func (w *walker) intervention() *v1.Command {
 	if len(ended) > 0 && w.draw("any flow", 4) > 0 {
 		c.GetIntervene().Flow = ended[w.draw("ended flow", len(ended)-1)]
 		c.GetIntervene().Id = id(fmt.Sprint("said at ", w.index/4))
+	}
+	return c
+}
+
+// correction draws one, at times the retry of a job whose key another one has now.
+func (w *walker) correction() *v1.Command {
+	c := w.author.correction()
+	var taken []string
+	for job, j := range w.model.jobs {
+		if w.model.holder(j.Board, j.Key) != nil && j.State.Finished() && j.Outcome != jobs.OutcomeSuccess && j.Outcome != jobs.OutcomeCancelled {
+			taken = append(taken, job)
+		}
+	}
+	if slices.Sort(taken); len(taken) > 0 && w.draw("any job", 1) == 0 {
+		return retry(&v1.JobCommand{Job: taken[w.draw("taken", len(taken)-1)]})
 	}
 	return c
 }
@@ -612,7 +628,7 @@ func TestBoardAgreesWithItsModel(t *testing.T) {
 // on postings, and transitions between states.
 var (
 	wantedAnswers = []string{
-		"age_board", "age_board not_found", "claim_next by age", "intervene over_limit",
+		"age_board", "age_board not_found", "claim_next by age", "intervene over_limit", "the key of a finished job is taken",
 		"abandon", "abandon conflict", "abandon fenced", "abandon not_found", "begin_leadership", "cancel", "cancel conflict",
 		"change", "change conflict", "change not_found", "change over_limit", "claim", "claim not_found", "claim session_expired", "claim unclaimable", "claim_next",
 		"claim_next session_expired", "close_session", "close_session session_expired", "consume", "consume fenced", "consume invalid",

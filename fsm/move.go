@@ -17,14 +17,14 @@ func (t *txn) checkMove(j *jobRecord, c *jobs.Change) error {
 		return nil
 	}
 	_, err := t.existingBoard(c.Board)
-	holder := t.holderOf(c.Board, j.Key)
 	switch {
 	case err != nil:
 		return err
 	case j.Claim != nil:
 		return fmt.Errorf("%w: %q runs it; suspend it, and move it when it is suspended", jobs.ErrConflict, j.Claim.Owner)
-	case holder != nil:
-		return fmt.Errorf("%w: on board %q, job %s has its key %q and is not finished", jobs.ErrConflict, c.Board, holder.ID, j.Key)
+	}
+	if err := t.checkKey(j, c.Board); err != nil {
+		return err
 	}
 	if err := t.roomOn(c.Board, j.Size); err != nil {
 		return err

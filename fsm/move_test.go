@@ -86,7 +86,7 @@ func TestMovesTakeTheirKeyAndBook(t *testing.T) {
 	keyed.Kind, keyed.Book, keyed.Flow = "", book("", "flow of a", "flow of e"), flowID("flow of a").String()
 	r.posted(keyed)
 	r.posted(other)
-	if said := r.refused(moving("night"), "conflict"); !strings.Contains(said, `on board "night", job `+id("b")+` has its key "k"`) {
+	if said := r.refused(moving("night"), "conflict"); !strings.Contains(said, `on board "night", job `+id("b")+` has the key "k"`) {
 		t.Error(said)
 	}
 	r.ok(cancel(&v1.JobCommand{Job: id("b")}))

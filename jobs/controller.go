@@ -209,7 +209,8 @@ type Controller interface {
 	// where the flow goes on backwards, and one to suspend where the job is
 	// suspended. A job that is reopened, or was being cancelled, does not wait for a
 	// not-before time any more. ErrNotFound if there is no such flow or step; ErrConflict for a flow or a
-	// step in another state than the kind of intervention needs; ErrLimit at
+	// step in another state than the kind of intervention needs, and where another unfinished
+	// job has the key of a finished job (see KeyTaken); ErrLimit at
 	// logbook.MaxInterventions, where those that wait to be carried out are too
 	// long together, and where a finished job has no room on its board any more:
 	// as for Historian.Retry, one that is cancelled and only to be undone further needs

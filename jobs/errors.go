@@ -42,6 +42,11 @@ var (
 	ErrCompacted = errors.New("compacted: older events are no longer kept")
 )
 
+// KeyTaken refuses a second unfinished job with a key of a board. It is an ErrConflict.
+func KeyTaken(board, key string, holder JobID) error {
+	return fmt.Errorf("%w: on board %q, job %s has the key %q and is not finished: wait until it is, or cancel it", ErrConflict, board, holder, key)
+}
+
 // CompactedError says where a watch can begin that asked for events which are
 // no longer kept. It is an ErrCompacted.
 type CompactedError struct {

@@ -25,10 +25,10 @@ type Historian interface {
 	// Restored, crashes and failures are counted from zero; outcome, reason and evidence
 	// are removed, and a suspension is lifted. The not-before time and a hold count again.
 	// The flow goes on where it stands: recorded results are not done again, and a flow that
-	// was being undone is undone further. A deadline that has passed is removed, and so is a
-	// key that another job has now. ErrLimit if the board has no room for the job, unless its
-	// flow is undone further. ErrConflict if the flow is gone, or belongs to another
-	// unfinished job.
+	// was being undone is undone further. A deadline that has passed is removed. ErrLimit if
+	// the board has no room for the job, unless its flow is undone further. ErrConflict if the
+	// flow is gone, or belongs to another unfinished job, or if another unfinished job of the
+	// board has the key: see KeyTaken.
 	//
 	// A release is a Change, and a rerun an intervention logbook.InterveneRerun, with their
 	// errors: it runs all of the flow again, and undoes nothing first. ErrConflict also if the

@@ -194,6 +194,7 @@ type Posting struct {
 	// Key names what the job is about. At most one unfinished job of a board
 	// has it: posting another one answers with that job and makes none, but
 	// gives it the priority and the front of the posting if they are higher.
+	// A finished job keeps its key. It cannot come back while an unfinished job has the key.
 	Key        string
 	Front      bool     // before the others of its priority; of several such, the last comes first
 	Tags       []string // to be found by, each once

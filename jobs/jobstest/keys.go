@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 )
 
 // sameKey posts under a key that is held, and gives the job that was answered.
@@ -58,6 +59,42 @@ func oneJobPerKey(k *kit) {
 	k.same("events", stories(k.events(jobs.Watch{Job: first.ID}, 4)), []string{
 		"posted first claimable", "changed first claimable", "claimed first claimed", "completed first completed",
 	})
+}
+
+func keyIsTaken(k *kit) {
+	session := k.session("worker")
+	plain, trip := k.keyed("plain", "order 7"), k.withFlow("trip")
+	trip.Key = "trip 7"
+	k.wants("Trash", k.Board.Trash(k.ctx, release(k.claim(session, k.post(plain)[0].ID))), nil)
+	failed := k.claim(session, k.post(trip)[0].ID)
+	k.failing(failed)
+	others := k.post(k.keyed("other", "order 7"), k.keyed("other trip", "trip 7"))
+	refused := func(what string, other jobs.Job, err error) {
+		k.Helper()
+		k.wants(what, err, jobs.ErrConflict)
+		if !strings.Contains(fmt.Sprint(err), other.ID.String()) {
+			k.Errorf("%s: %v, without the job that has the key", what, err)
+		}
+	}
+	refused("Retry of what was trashed", others[0], k.Board.Retry(k.ctx, command(plain.ID)))
+	refused("Retry of a flow", others[1], k.Board.Retry(k.ctx, command(trip.ID)))
+	refused("Intervene", others[1], k.intervene(said(failed, logbook.InterveneRetryRevert, "")))
+	report := k.many(jobs.Bulk{Action: jobs.ActionRetry, Query: jobs.Query{Board: k.board}}, 0)
+	if report.Matched != 2 || report.Done != 0 || len(report.Refused) != 2 {
+		k.Fatalf("retried: %+v", report)
+	}
+	for i, refusal := range report.Refused {
+		refused("Bulk", others[i], refusal.Err)
+	}
+	for i, id := range []jobs.JobID{plain.ID, trip.ID} {
+		if job := k.job(id); !job.State.Finished() || job.Key != others[i].Key {
+			k.Errorf("refused, the job is %s", render(job))
+		}
+		k.wants("Cancel", k.Board.Cancel(k.ctx, command(others[i].ID)), nil)
+		k.wants("Retry", k.Board.Retry(k.ctx, command(id)), nil)
+		k.stands(id, jobs.StateClaimable)
+		k.sameKey(k.keyed("more", others[i].Key), id)
+	}
 }
 
 func twentyOfOneKey(k *kit) {

@@ -29,6 +29,7 @@ var postingRows = []row{
 	{"a job that is not due waits", delayedJobWaits},
 	{"a job that was due long ago is claimable", dueLongAgo},
 	{"a key has one unfinished job", oneJobPerKey},
+	{"no finished job comes back while another has its key", keyIsTaken},
 	{"twenty postings of one key make one job", twentyOfOneKey},
 	{"the front is before its equals", frontIsFirst},
 	{"jobs are found by tags and key", foundByTags},

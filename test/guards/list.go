@@ -97,6 +97,11 @@ var guards = []guard{
 		pkg: "fsm", test: "TestQuotaOfPrincipal",
 	},
 	{
+		name: "keys", holds: "no finished job comes back while another unfinished job has its key",
+		file: "fsm/board.go", keep: "if err := t.checkKey(j, j.Board); err != nil {", remove: "if err := t.checkKey(j, j.Board); false {",
+		pkg: "fsm", test: "TestNoJobComesBackToATakenKey",
+	},
+	{
 		name: "vouching", holds: "a node that does not ask its callers who they are passes no call on",
 		file: "raftboard/node/guard.go", keep: "if name == \"\" && header.Get(wire.HeaderHops) != \"\" {", remove: "if false {",
 		pkg: "raftboard/node", test: "TestOpenNodeCannotVouch",

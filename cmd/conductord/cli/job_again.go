@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
@@ -24,12 +26,24 @@ func (p *Program) jobRetryCommand() *cobra.Command {
 	}, func(ctx context.Context, cluster Cluster, request jobs.JobCommand) error {
 		if err := cluster.Retry(ctx, request); err != nil {
 			if errors.Is(err, jobs.ErrConflict) {
-				err = advisedError{err, fmt.Sprintf("to do its work again with a new job: `conductord job repost %s`", request.Job)}
+				err = advisedError{err, adviceOnRetry(ctx, cluster, request.Job)}
 			}
 			return because(err, "retry job %s", request.Job)
 		}
 		return p.showCorrected(ctx, cluster, request.Job, "")
 	})
+}
+
+// adviceOnRetry is for a job that cannot be retried: wait for the job that has its key, or post a new job.
+func adviceOnRetry(ctx context.Context, cluster Cluster, id jobs.JobID) string {
+	if job, err := cluster.Job(ctx, id); err == nil && job.Key != "" {
+		unfinished := slices.DeleteFunc(slices.Clone(jobs.States), jobs.State.Finished)
+		page, err := cluster.Jobs(ctx, jobs.Query{Board: job.Board, Key: job.Key, States: unfinished})
+		if err == nil && len(page.Items) == 1 {
+			return fmt.Sprintf("`conductord job wait %s` waits until the key is free", page.Items[0].ID)
+		}
+	}
+	return fmt.Sprintf("to do its work again with a new job: `conductord job repost %s`", id)
 }
 
 // showCorrected shows in a line how a job stands after a correction, and more.
@@ -50,7 +64,8 @@ func (p *Program) jobRepostCommand() *cobra.Command {
 		Short: "Post finished jobs again, each as a new job with the same work",
 		Long: "Post finished jobs again, each as a new job that does the same work from its beginning: the same kind or\n" +
 			"flow, details and values, key, tags, labels and retry policy, but no times and no hold. The old jobs stay.\n" +
-			"Print the ids of the new ones. To repeat the command posts more of them.",
+			"Print the ids of the new ones. To repeat the command posts more of them. While an unfinished job of the\n" +
+			"board has the key, no new job is posted: the exit code is 4, and the error names that job.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.eachJob(cmd, args, func(ctx context.Context, cluster Cluster, id jobs.JobID) error {
@@ -84,9 +99,19 @@ func (p *Program) repost(ctx context.Context, cluster Cluster, id jobs.JobID) er
 	if err != nil {
 		return err
 	}
+	existed := posted.ID != posting.ID
+	if p.JSON() {
+		err = p.writeJSONLine(&v1.PostedJob{Job: command.JobToProto(&posted), Existed: existed})
+	}
+	switch {
+	case err != nil:
+		return err
+	case existed:
+		return fmt.Errorf("no new job was posted: %w", jobs.KeyTaken(posted.Board, posting.Key, posted.ID))
+	}
 	p.Note("job %s does the work of job %s again", posted.ID, id)
 	if p.JSON() {
-		return p.writeJSONLine(command.JobToProto(&posted))
+		return nil
 	}
 	return p.showPosted(posted)
 }

@@ -15,6 +15,9 @@ func TestJobRetry(t *testing.T) {
 	run(t, cluster, "job", "trash", "--reason", "no disk", trashed.String())
 	failed := postHello(t, cluster)
 	newWorker(t, cluster, failed).fail()
+	keyed := post(t, cluster, "--kind", "k", "--key", "order 7")
+	run(t, cluster, "job", "trash", keyed.String())
+	other := post(t, cluster, "--kind", "k", "--key", "order 7")
 	waits, done := post(t, cluster, "--kind", "k"), post(t, cluster, "--kind", "k")
 	run(t, cluster, "job", "consume", done.String())
 	for _, row := range []struct {
@@ -28,12 +31,16 @@ func TestJobRetry(t *testing.T) {
 		{failed, 0, "ID claimable\n", ""},
 		{waits, 0, "ID claimable\n", ""},
 		{done, cli.ExitConflict, "", "conductord job repost ID"},
+		{keyed, cli.ExitConflict, "", "`conductord job wait ID` waits until the key is free"},
 		{jobs.NewJobID(), cli.ExitNotFound, "", "not found"},
 	} {
 		got := run(t, cluster, "job", "retry", "--reason", "there is room", row.id.String())
 		if got.code != row.code || steady(got.out) != row.out || !strings.Contains(steady(got.err), row.err) {
 			t.Errorf("got %+v, want %+v", got, row)
 		}
+	}
+	if got := run(t, cluster, "job", "retry", keyed.String()); !strings.Contains(got.err, "job "+other.String()+` has the key "order 7" and is not finished`) {
+		t.Errorf("a key that is taken: %+v", got)
 	}
 	if got := run(t, cluster, "-o", "json", "job", "retry", trashed.String(), failed.String()); strings.Count(got.out, `"state":"claimable"`) != 2 {
 		t.Errorf("as JSON: %+v", got)
@@ -71,6 +78,17 @@ func TestJobRepost(t *testing.T) {
 	}
 	if got := run(t, cluster, "job", "repost", flow.String()); got.code != cli.ExitNotFound || !strings.Contains(got.err, "its flow is gone with its book") {
 		t.Errorf("a flow that is gone: %+v", got)
+	}
+	first := post(t, cluster, "--kind", "k", "--key", "order 8", "--details", `{"order": 1}`)
+	run(t, cluster, "job", "cancel", first.String())
+	other := post(t, cluster, "--kind", "k", "--key", "order 8", "--details", `{"order": 2}`)
+	const taken = ` has the key "order 8" and is not finished: wait until it is, or cancel it`
+	if got := run(t, cluster, "job", "repost", first.String()); got.code != cli.ExitConflict || got.out != "" || strings.Contains(got.err, "again\n") ||
+		!strings.Contains(got.err, "no new job was posted: conflict: on board \"default\", job "+other.String()+taken) {
+		t.Errorf("a key that is taken: %+v", got)
+	}
+	if got := run(t, cluster, "-o", "json", "job", "repost", first.String()); got.code != cli.ExitConflict || !strings.Contains(got.out, `"existed":true`) || !strings.Contains(got.out, other.String()) {
+		t.Errorf("a key that is taken, as JSON: %+v", got)
 	}
 	hidden := post(t, cluster, "--kind", "k", "--details", `"$encrypted:1:k1:AAAA$"`)
 	run(t, cluster, "job", "consume", hidden.String())
