@@ -264,6 +264,27 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// TestPostedAgainUnderATakenKey: no new job is posted, and the page names the job that has the key.
+func TestPostedAgainUnderATakenKey(t *testing.T) {
+	s := open(t)
+	keyed := func(name string) jobs.JobID {
+		job, err := jobs.PostOne(t.Context(), s.operator, jobs.Posting{ID: jobs.NewJobID(), Name: name, Kind: "k", Board: "one", Key: "order 8"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return job.ID
+	}
+	first := keyed("first")
+	if err := s.operator.Cancel(t.Context(), jobs.JobCommand{Job: first}); err != nil {
+		t.Fatal(err)
+	}
+	other := keyed("other")
+	response, text := s.request(http.MethodPost, "operator", "/dashboard/jobs/"+first.String()+"/repost", nil)
+	if response.StatusCode != http.StatusConflict || !strings.Contains(text, "no new job was posted") || !strings.Contains(text, other.String()) {
+		t.Errorf("status %d, to %q\n%s", response.StatusCode, response.Header.Get("Location"), text)
+	}
+}
+
 // A read-only dashboard offers and does nothing.
 func TestReadOnly(t *testing.T) {
 	s := open(t, func(o *dashboard.Options) { o.ReadOnly = true })

@@ -217,5 +217,9 @@ func repost(ctx context.Context, v *visit) (string, error) {
 	if refused := answer.GetPosted()[0].GetError(); refused != nil {
 		return "", command.ErrorFromProto(refused)
 	}
-	return "jobs/" + answer.GetPosted()[0].GetJob().GetId(), nil
+	posted, err := jobs.ParseJobID(answer.GetPosted()[0].GetJob().GetId())
+	if err == nil && posted.String() != posting.GetId() {
+		return "", fmt.Errorf("no new job was posted: %w", jobs.KeyTaken(got.GetJob().GetBoard(), posting.GetKey(), posted))
+	}
+	return "jobs/" + posted.String(), err
 }
