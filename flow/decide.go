@@ -13,16 +13,15 @@ type Depth int
 
 // The depths, from the widest. Where several deciders say no, the widest counts.
 const (
-	// DepthAll: the node and every step that waits for it, in nested flows and in those
-	// around, up to the flow of the retry around the graph: that may begin again and
-	// decide otherwise.
+	// DepthAll ignores everything downstream, out to the enclosing retry, which may restart
+	// and decide again.
 	DepthAll Depth = iota
-	// DepthFlow: the node, and those that wait for it in the same graph.
+	// DepthFlow ignores the node, and the steps of the same graph that wait for it.
 	DepthFlow
-	// DepthNeighbors: the node, and those in the same graph that wait for it
+	// DepthNeighbors ignores the node, and the steps of the same graph that wait for it
 	// directly.
 	DepthNeighbors
-	// DepthAtom: the node only; if it is a flow, all of it.
+	// DepthAtom ignores the node only; if it is a flow, all of it.
 	DepthAtom
 )
 

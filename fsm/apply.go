@@ -69,7 +69,7 @@ func (m *Machine) applyBatch(entries []Entry) (results [][]*v1.Result, changes *
 		return nil, nil, err
 	}
 	defer t.writer.Rollback() //nolint:errcheck // after the commit it does nothing, before it there is nothing to lose
-	defer m.memory.again()
+	defer m.memory.reset()
 	results = make([][]*v1.Result, len(entries))
 	for i := range entries {
 		if results[i], err = t.entry(&entries[i]); err != nil {

@@ -189,8 +189,7 @@ func (t *txn) planFlow(book *bookPlan, id logbook.FlowID) (*plannedFlow, error) 
 		}
 	}
 	record := t.flow(id)
-	switch {
-	case record == nil || record.Book != book.head.ID:
+	if record == nil || record.Book != book.head.ID {
 		return nil, fmt.Errorf("flow %s of book %s: %w", id, book.head.ID, logbook.ErrNotFound)
 	}
 	planned := &plannedFlow{record: record}
@@ -225,15 +224,11 @@ func (t *txn) destroyBook(c *v1.DestroyBookCommand) error {
 	if err != nil {
 		return err
 	}
-	_, found := t.book(id)
-	switch {
-	case !found:
+	if _, found := t.book(id); !found {
 		return fmt.Errorf("cannot destroy book %s: %w", id, logbook.ErrNotFound)
 	}
 	flows := t.flowIDs(id)
-	flow, busy := t.busyFlow(flows)
-	switch {
-	case busy:
+	if flow, busy := t.busyFlow(flows); busy {
 		return fmt.Errorf("cannot destroy book %s: %w: flow %s is that of an unfinished job", id, logbook.ErrConflict, flow)
 	}
 	t.removeBook(id, flows)

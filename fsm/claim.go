@@ -77,7 +77,7 @@ func (t *txn) claimNext(c *v1.ClaimNextCommand) (*v1.Result, error) {
 		return nil, tooManyClaims(len(claims.held))
 	}
 	if drain := t.drainOf(session.ID); drain != nil {
-		return t.granted(nil), err
+		return t.granted(nil), nil
 	}
 	request, err := command.ClaimRequestFromProto(c)
 	if err != nil {

@@ -126,8 +126,7 @@ func (v *view) eventsAfter(after jobs.Position, limit int, watch *jobs.Watch, ow
 			}
 			size += len(value)
 			reached = position
-			switch {
-			case !bytes.Contains(value, owner), len(watch.Kinds) > 0 && !slices.Contains(watch.Kinds, kindOfEvent(value)), own(position):
+			if !bytes.Contains(value, owner) || len(watch.Kinds) > 0 && !slices.Contains(watch.Kinds, kindOfEvent(value)) || own(position) {
 				return true
 			}
 			event := decode(value, &v1.Event{}, command.EventFromProto)

@@ -12,9 +12,9 @@ func jobIndexKey(by byte, name string, sequence uint64) []byte {
 	return append(errorIndexKey(by, name), sequenceKey(sequence)...)
 }
 
-// index appends the rows that lead to a job, in whatever table: all that indexes hold
-// of it. Keys of jobs that wait are put into the given memory: each posting has two. They follow from the facts alone, so that no command changes an index. A new
-// index is a new line here, and a table in keys.go.
+// index appends the rows of a job in all indexes. The rows follow from the facts alone, so
+// no command changes an index. A new index is a new line here, and a table in keys.go.
+// Memory holds the keys of jobs that wait: each posting writes two.
 func (j *jobFacts) index(m *memory, rows []indexRow) []indexRow {
 	add := func(table table, key, value []byte) { rows = append(rows, indexRow{table, key, value}) }
 	if j.Sequence == 0 {

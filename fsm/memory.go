@@ -60,8 +60,8 @@ func (m *memory) room(size int) []byte {
 	return m.present[used : used : used+size]
 }
 
-// again takes everything back. Nothing may refer to it any more.
-func (m *memory) again() {
+// reset reuses the buffers for the next batch. Nothing may refer to their old content.
+func (m *memory) reset() {
 	if cap(m.present) > keptMemory {
 		m.present = nil
 	}
@@ -69,7 +69,7 @@ func (m *memory) again() {
 	m.events.row = m.events.row[:0]
 }
 
-// encode is encode with a value that is good until the end of the batch.
+// encode is like the function encode; the bytes live until reset.
 func (m *memory) encode(prefix []byte, message proto.Message) []byte {
 	size := command.SizeOf(message)
 	value, err := command.AppendMessage(append(m.room(len(prefix)+size), prefix...), message, size)

@@ -604,10 +604,8 @@ func outcomeFits(j *modelJob, flow *modelFlow, c *v1.Ending) error {
 		jobs.OutcomeSuccess: {logbook.FlowSuccess}, jobs.OutcomeReverted: {logbook.FlowReverted}, jobs.OutcomeFailed: {logbook.FlowFailure},
 		jobs.OutcomeCancelled: {logbook.FlowReverted, logbook.FlowSuspended, logbook.FlowPending},
 	}
-	switch {
-	case outcome == jobs.OutcomeCancelled && !under(j, jobs.RequestCancel),
-		outcome == jobs.OutcomeCancelled && unrecorded && j.StopRequest.Revert,
-		flow != nil && !slices.Contains(fits[outcome], flow.State):
+	uncalled := !under(j, jobs.RequestCancel) || unrecorded && j.StopRequest.Revert
+	if outcome == jobs.OutcomeCancelled && uncalled || flow != nil && !slices.Contains(fits[outcome], flow.State) {
 		return jobs.ErrInvalid
 	}
 	return nil

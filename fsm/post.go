@@ -62,9 +62,7 @@ func (t *txn) postOne(p *v1.Posting) (posted, error) {
 		answer.existed, err = t.repeatedPost(posting.ID, known, digest[:])
 		return answer, err
 	}
-	holder := t.holderOf(posting.Board, posting.Key)
-	switch {
-	case holder != nil:
+	if holder := t.holderOf(posting.Board, posting.Key); holder != nil {
 		t.raise(holder, &posting)
 		answer.job, answer.existed = holder.ID.String(), true
 		return answer, nil

@@ -35,8 +35,7 @@ func (r *rate) add(now time.Time) {
 	r.counts[r.slot%rateSlots]++
 }
 
-// within is how many there were in a span of time that ends now: those of the
-// whole slots in it, and of the oldest as large a part as is in it.
+// within estimates the count over the last span: whole slots, plus a share of the oldest.
 func (r *rate) within(now time.Time, span time.Duration) uint64 {
 	slot, part := slotOf(now), uint64(now.UnixNano()%int64(rateSlot))
 	if slot < r.slot { // a clock that is behind the state machine's

@@ -139,8 +139,7 @@ type Part struct {
 func (m *Machine) Flow(id logbook.FlowID, part Part) (flow logbook.FlowDetail, more bool, err error) {
 	err = m.read(func(v *view) error {
 		record := v.flow(id)
-		switch {
-		case record == nil:
+		if record == nil {
 			return fmt.Errorf("flow %s: %w", id, logbook.ErrNotFound)
 		}
 		part.Skip = max(part.Skip, 0)

@@ -263,8 +263,7 @@ func (a *author) correction() *v1.Command {
 	if len(page.Items) > 0 && a.draw("a trashed one", 3) > 0 {
 		o.Job = page.Items[a.draw("trashed job", len(page.Items)-1)].ID.String()
 	}
-	switch a.draw("purge", 4) {
-	case 0:
+	if a.draw("purge", 4) == 0 {
 		return purge(o)
 	}
 	return retry(o)

@@ -310,7 +310,7 @@ func (m *Machine) adopt(restored *tables.DB, header snapshotHeader) (after *stat
 		return nil, err
 	}
 	defer t.writer.Rollback() //nolint:errcheck // after the commit it does nothing, before it there is nothing to lose
-	defer m.memory.again()
+	defer m.memory.reset()
 	kept, err := t.ledgerOf()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadSnapshot, err)

@@ -35,7 +35,7 @@ type Answer struct {
 const maxCommand = maxEntryBytes
 
 // headroomBytes are what a daemon has beyond its heap, so that it collects
-// garbage less often (cmd/conductord/daemon/ballast.go).
+// garbage less often (cmd/conductord/daemon/memory.go).
 const headroomBytes = 64 << 20
 
 // headroom is memory that is never used but counts for the collector, as in the daemon.

@@ -20,7 +20,7 @@ var awaitRows = []row{
 	{"all jobs, claims, errors, boards and books are gone through", allGoneThrough},
 }
 
-// outcome of a waiting in a goroutine.
+// awaited is the outcome of a waiting in a goroutine.
 type awaited struct {
 	status await.Status
 	err    error

@@ -57,8 +57,7 @@ func refusedVerb(path string) string {
 	return procedureName(path)
 }
 
-// note remembers a refusal. A kind that is new takes the place of the one that was last seen
-// the longest ago, if there are too many.
+// note remembers a refusal. When full, the least recently seen kind is dropped.
 func (r *refusals) note(refusal access.Refusal, now time.Time) {
 	if refusal.Principal == "" {
 		r.unknown.Inc()

@@ -220,8 +220,7 @@ func (w *walker) message(kind protoreflect.MessageDescriptor) error {
 		}
 		return ours.from(&w.out, w.next())
 	}
-	switch {
-	case w.peek() != '{' || kind.FullName().Parent() == "google.protobuf":
+	if w.peek() != '{' || kind.FullName().Parent() == "google.protobuf" {
 		w.out.Write(w.next())
 		return nil
 	}

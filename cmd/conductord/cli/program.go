@@ -1,7 +1,8 @@
 // Package cli is the command line of conductord: the commands that talk to a
 // cluster of daemons, and what the others share with them.
 //
-// A command is a noun and then a verb, and each noun has a file. Results go to
+// A command is a noun and then a verb. The files of a noun begin with its name: job.go
+// has the noun and the plain verbs, job_wait.go and its like one verb each. Results go to
 // stdout and everything else to stderr; with -o json the result is one JSON
 // document, except that watching gives one on each line. The exit code says
 // what kind of thing happened (see exit.go).

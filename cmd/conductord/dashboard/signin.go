@@ -97,7 +97,7 @@ func (d *Dashboard) ownAddress(next string) string {
 	return u.RequestURI()
 }
 
-// fail answers with a page whose message is the error. Without a sign-in, it is the form for that.
+// fail shows the error, or the sign-in form.
 func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, v *visit, err error) {
 	if errors.Is(err, errSignIn) || statusOf(err) == http.StatusUnauthorized && tokenOf(r) != "" {
 		next := ""
