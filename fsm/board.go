@@ -49,6 +49,14 @@ func (v *view) paused(name string) bool {
 	return board.Pause != nil
 }
 
+func (v *view) hasSchedules(board string) bool {
+	if len(board) > maxKeyName {
+		return false
+	}
+	key, _ := v.cursor(tableScheduleName).Seek(boardKey(board))
+	return bytes.HasPrefix(key, boardKey(board))
+}
+
 // saveBoard writes a board, and counts one that was not there.
 func (t *txn) saveBoard(board *jobs.BoardStatus) {
 	if t.get(tableBoard, []byte(board.Name)) == nil {
@@ -180,7 +188,7 @@ func (t *txn) deleteBoard(c *v1.BoardCommand) error {
 		return fmt.Errorf("cannot delete board %q: %w: it has %d unfinished jobs, and %d finished ones are kept",
 			board.Name, jobs.ErrConflict, unfinished, kept-unfinished)
 	}
-	if key, _ := t.cursor(tableScheduleName).Seek(boardKey(board.Name)); bytes.HasPrefix(key, boardKey(board.Name)) {
+	if t.hasSchedules(board.Name) {
 		return fmt.Errorf("cannot delete board %q: %w: it has schedules", board.Name, jobs.ErrConflict)
 	}
 	delete(t.heads, board.Name)
@@ -301,13 +309,14 @@ func (m *Machine) BoardStatus(name string, now time.Time) (jobs.BoardStatus, err
 	return status, err
 }
 
-// HasBoard reports whether a board exists.
-func (m *Machine) HasBoard(name string) bool {
+// HasBoard reports whether a board exists, or has a schedule that will make it.
+func (m *Machine) HasBoard(name string) (has bool) {
 	err := m.read(func(v *view) error {
 		_, err := v.existingBoard(name)
-		return err
+		has = err == nil || v.hasSchedules(name)
+		return nil
 	})
-	return err == nil
+	return err == nil && has
 }
 
 // BoardList reads a page of up to limit boards by name, without kinds and holders. A limit of 0 or over logbook.MaxPage means logbook.MaxPage.

@@ -115,6 +115,13 @@ func (s *boardService) execute(ctx context.Context, message *conductordv1.Execut
 	if err := checkExecutable(message.Commands); err != nil {
 		return nil, 0, err
 	}
+	for _, c := range message.Commands {
+		for _, posting := range c.GetPost().GetPostings() { // which only Post forwards
+			if err := s.submit.guard.elsewhere.refuse(posting.GetBoard()); err != nil {
+				return nil, 0, err
+			}
+		}
+	}
 	index, results, err := s.submit.all(ctx, message.Commands...)
 	for _, result := range results {
 		for _, posted := range result.GetPost().GetPosted() {

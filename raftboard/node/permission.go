@@ -60,7 +60,7 @@ func (g *guard) restricted(ctx context.Context, needed command.Permission) (*acc
 func (g *guard) allow(ctx context.Context, verb string, needed command.Permission, message any) error {
 	err := g.decide(ctx, needed, message)
 	if err == nil {
-		err = g.elsewhere.refuseCall(message)
+		err = g.refuseElsewhere(verb, message)
 	}
 	if errors.Is(err, jobs.ErrNotAllowed) {
 		who := callerOf(ctx)

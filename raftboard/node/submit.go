@@ -37,6 +37,9 @@ func (s *submitter) all(ctx context.Context, commands ...*conductordv1.Command) 
 	var places []int
 	for i, c := range commands {
 		err := s.guard.sign(ctx, c)
+		if verb := command.VerbOf(c); err == nil && verb != nil && verb.Permission != command.Lead {
+			err = s.guard.refuseElsewhere(verb.Name, verb.Message(c))
+		}
 		if err == nil {
 			err = command.Check(s.limits, c)
 		}
