@@ -23,6 +23,14 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
+// FindEnds finds the ids that end with the digits, of so many.
+func FindEnds(m *Machine, prefix jobs.IDPrefix, latest int) (found jobs.IDMatches, err error) {
+	err = m.read(func(v *view) error {
+		return v.findEnds(v.cursor(tableJobID), prefix, func(string, string) bool { return true }, &found, latest)
+	})
+	return found, err
+}
+
 // DigestBut is Digest without what every entry moves, even one that changes
 // nothing: index, term and time. Two machines with the same one differ in
 // nothing that anybody can see.

@@ -1,22 +1,30 @@
 package fsm
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
 	"strings"
 
 	"github.com/google/uuid"
 
+	"github.com/conductord/conductord/fsm/tables"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxIDsExamined bounds the ids that one search reads: a longer prefix reads fewer.
-const maxIDsExamined = 1_000
+const (
+	// maxIDsExamined bounds the ids that one search reads: a longer prefix reads fewer.
+	maxIDsExamined = 1_000
+	// maxEndsExamined bounds the ids of which one search compares the last digits, for which there
+	// is no index: it takes 10 ms or so. The last ids in order are the latest.
+	maxEndsExamined = 100_000
+)
 
-// FindIDs reads the ids that begin with a prefix, and that the caller may see: shows is asked
-// with the board of each; for a session, with access.AllBoards and its principal.
+// FindIDs reads the ids that begin with a prefix, and those of the latest that end with it, if the
+// caller may see them: shows is asked with the board of each; for a session, with access.AllBoards
+// and its principal.
 func (m *Machine) FindIDs(prefix jobs.IDPrefix, shows func(board, principal string) bool) (found jobs.IDMatches, err error) {
 	first, err := hex.DecodeString(prefix.Digits + strings.Repeat("0", max(2*idSize-len(prefix.Digits), 0)))
 	if err != nil {
@@ -40,9 +48,33 @@ func (m *Machine) FindIDs(prefix jobs.IDPrefix, shows func(board, principal stri
 			}
 			found.IDs = append(found.IDs, id)
 		}
-		return nil
+		return v.findEnds(cursor, prefix, shows, &found, maxEndsExamined)
 	})
 	return found, err
+}
+
+// findEnds adds the ids that end with the digits, of the latest ids of a number. There can be more
+// if no id begins with the digits, and older ids have not been compared.
+func (v *view) findEnds(cursor *tables.Cursor, prefix jobs.IDPrefix, shows func(board, principal string) bool, found *jobs.IDMatches, latest int) error {
+	if n := len(prefix.Digits); n < jobs.MinIDEnd || n == 2*idSize {
+		return nil
+	}
+	begin, examined, text := len(found.IDs), 0, make([]byte, 2*idSize)
+	for key, _ := cursor.Last(); key != nil; key, _ = cursor.Prev() {
+		if examined++; examined > latest {
+			found.More = begin == 0
+			return nil
+		}
+		hex.Encode(text, key)
+		if !bytes.HasSuffix(text, []byte(prefix.Digits)) || bytes.HasPrefix(text, []byte(prefix.Digits)) || !shows(v.whereIs(prefix.Noun, uuid.UUID(key))) {
+			continue
+		}
+		if found.More = len(found.IDs) == jobs.MaxIDMatches; found.More {
+			return nil
+		}
+		found.IDs = append(found.IDs, uuid.UUID(key))
+	}
+	return nil
 }
 
 // whereIs finds the board of what has an id, and the principal of a session.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/fsmtest"
 	"github.com/conductord/conductord/jobs"
 )
@@ -39,6 +40,12 @@ func TestFindIDsIsBounded(t *testing.T) {
 		{"0189000000007000800000000000007d", true, 1, 1, false, "01890000-0000-7000-8000-00000000007d", "01890000-0000-7000-8000-00000000007d"},
 		{"01890000000070008000000000000fff", true, 0, 0, false, "", ""},
 		{"ffff", true, 0, 0, false, "", ""},
+		{"0000007d", true, 1, 1, false, "01890000-0000-7000-8000-00000000007d", "01890000-0000-7000-8000-00000000007d"},
+		{"000000000007d", true, 1, 1, false, "01890000-0000-7000-8000-00000000007d", "01890000-0000-7000-8000-00000000007d"},
+		{"000000000007d", false, 0, 1, false, "", ""},
+		{"7000800000000000007d", true, 1, 1, false, "01890000-0000-7000-8000-00000000007d", "01890000-0000-7000-8000-00000000007d"},
+		{"00000fff", true, 0, 0, false, "", ""},
+		{"000007d", true, 0, 0, false, "", ""}, // too short for an end
 	} {
 		asked := 0
 		prefix, err := jobs.ParseIDPrefix(jobs.IDOfJob, row.prefix)
@@ -51,6 +58,19 @@ func TestFindIDsIsBounded(t *testing.T) {
 		}
 		if n := len(found.IDs); n > 0 && (found.IDs[0].String() != row.firstID || found.IDs[n-1].String() != row.last) {
 			t.Errorf("%s: %v", row.prefix, found.IDs)
+		}
+	}
+	// The end of an id is looked for in the latest ids, which are the last ones.
+	for _, row := range []struct {
+		latest, found int
+		more          bool
+	}{{many, 1, false}, {many - 1, 0, true}, {1, 0, true}} {
+		prefix, err := jobs.ParseIDPrefix(jobs.IDOfJob, "00000001")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found, err := fsm.FindEnds(board.Machine(), prefix, row.latest); err != nil || len(found.IDs) != row.found || found.More != row.more {
+			t.Errorf("among the latest %d: %v, %v", row.latest, found, err)
 		}
 	}
 }

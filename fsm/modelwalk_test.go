@@ -461,13 +461,18 @@ func (w *walker) findIDs() {
 		if len(known) > 0 && w.index%3 > 0 {
 			beginning = known[int(w.index)%len(known)]
 		}
-		prefix, err := jobs.ParseIDPrefix(noun, beginning[:jobs.MinIDPrefix+int(w.index)%(len(beginning)-jobs.MinIDPrefix+1)])
+		part := beginning[:jobs.MinIDPrefix+int(w.index)%(len(beginning)-jobs.MinIDPrefix+1)]
+		if w.index%2 == 0 {
+			part = beginning[int(w.index)%(len(beginning)-jobs.MinIDEnd):] // its end
+		}
+		prefix, err := jobs.ParseIDPrefix(noun, part)
 		if err != nil {
 			w.Fatal(err)
 		}
 		var want, got []string
 		for _, text := range known {
-			if strings.HasPrefix(strings.ReplaceAll(text, "-", ""), prefix.Digits) {
+			digits := strings.ReplaceAll(text, "-", "")
+			if strings.HasPrefix(digits, prefix.Digits) || len(prefix.Digits) >= jobs.MinIDEnd && strings.HasSuffix(digits, prefix.Digits) {
 				want = append(want, text)
 			}
 		}
@@ -476,7 +481,7 @@ func (w *walker) findIDs() {
 			got = append(got, id.String())
 		}
 		if err != nil || !slices.Equal(got, want) || found.More {
-			w.Fatalf("the %s ids that begin with %s are %v, more: %v, %v; the model has %v after\n%s",
+			w.Fatalf("the %s ids that begin or end with %s are %v, more: %v, %v; the model has %v after\n%s",
 				noun, prefix.Digits, got, found.More, err, want, strings.Join(w.said, "\n"))
 		}
 	}

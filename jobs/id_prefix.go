@@ -27,20 +27,23 @@ var IDNouns = []IDNoun{IDOfJob, IDOfBook, IDOfFlow, IDOfSession}
 const (
 	// MinIDPrefix is how many digits the beginning of an id has at least.
 	MinIDPrefix = 4
+	// MinIDEnd is how many digits the end of an id has at least. Ids of version 7 end with random
+	// digits, and begin with the time: all jobs of a minute begin with the same eight digits.
+	MinIDEnd = 8
 	// MaxIDMatches bounds the ids of one answer: a person compares no more.
 	MaxIDMatches = 10
 )
 
-// IDPrefix is the beginning of an id.
+// IDPrefix is the beginning of an id, or its end.
 type IDPrefix struct {
 	Noun   IDNoun
 	Digits string // hexadecimal, in lower case, without dashes
 }
 
-// IDMatches are ids with a prefix, in order.
+// IDMatches are ids that begin with the digits, in order, and then those that end with them.
 type IDMatches struct {
 	IDs  []uuid.UUID
-	More bool // there are others, or more ids begin so than one call examines
+	More bool // there can be others: one call examines a limited number of ids
 }
 
 // ParseIDPrefix reads the beginning of an id, with dashes or without.
@@ -53,7 +56,7 @@ func ParseIDPrefix(noun IDNoun, text string) (IDPrefix, error) {
 		return prefix, &logbook.InvalidError{Field: "noun", Reason: fmt.Sprintf("%.64q is none of %v", string(noun), IDNouns)}
 	case len(text) > wholeLength, size > 2*len(uuid.UUID{}), size < MinIDPrefix, strings.Trim(prefix.Digits, digits) != "":
 		return prefix, &logbook.InvalidError{Field: string(noun) + " id", Reason: fmt.Sprintf(
-			"%.64q is not a UUID, nor the first %d or more of its hexadecimal digits", text, MinIDPrefix)}
+			"%.64q is not a UUID, nor at least its first %d or last %d hexadecimal digits", text, MinIDPrefix, MinIDEnd)}
 	}
 	return prefix, nil
 }

@@ -93,8 +93,8 @@ func (x *FindIDsRequest) GetStale() bool {
 
 type FindIDsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`    // in order, at most 10
-	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"` // there are others, or more ids begin so than one call examines
+	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`    // those that begin so in order, then those that end so; at most 10
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"` // there can be others: one call examines a limited number of ids
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -26,7 +26,7 @@ type Cluster interface {
 	logbook.Connection
 	access.Quotas
 
-	// FindIDs reads the ids that begin with a prefix.
+	// FindIDs reads the ids that begin with a prefix, or end with it.
 	FindIDs(ctx context.Context, prefix jobs.IDPrefix) (jobs.IDMatches, error)
 
 	// Nodes asks every node for its status. A node that does not answer is in

@@ -49,7 +49,7 @@ func argumentName(cmd *cobra.Command, number, of int) string {
 	return argumentNames[word]
 }
 
-// shortID is the beginning of an id on the command line, and how the whole one replaces it.
+// shortID is the beginning or end of an id on the command line, and how the whole one replaces it.
 type shortID struct {
 	prefixes []jobs.IDPrefix
 	replace  func(id string) error
@@ -135,7 +135,9 @@ func (s shortID) find(ctx context.Context, cluster Cluster) (string, error) {
 	}
 	switch {
 	case len(all.IDs) == 0 && !all.More:
-		return "", fmt.Errorf("no id of a %s begins with %s: %w", strings.Join(nouns, " or "), s.prefixes[0].Digits, jobs.ErrNotFound)
+		return "", fmt.Errorf("no id of a %s begins or ends with %s: %w", strings.Join(nouns, " or "), s.prefixes[0].Digits, jobs.ErrNotFound)
+	case len(all.IDs) == 0:
+		return "", UsageError(fmt.Errorf("there are too many ids to search for %s: give the whole id", s.prefixes[0].Digits))
 	case len(all.IDs) == 1 && !all.More:
 		return all.IDs[0].String(), nil
 	}
@@ -144,12 +146,12 @@ func (s shortID) find(ctx context.Context, cluster Cluster) (string, error) {
 
 // ambiguous lists the candidates of a beginning that several ids have.
 func ambiguous(digits, noun string, matches jobs.IDMatches) error {
-	lines := []string{fmt.Sprintf("%s is ambiguous: these ids of %ss begin so; give more of one:", digits, noun)}
+	lines := []string{fmt.Sprintf("%s is ambiguous: these ids of %ss begin or end so; give more of one:", digits, noun)}
 	for _, id := range matches.IDs {
 		lines = append(lines, "  "+id.String())
 	}
 	if matches.More {
-		lines = append(lines, "  and more")
+		lines = append(lines, "  and perhaps others")
 	}
 	return usageError{errors.New(strings.Join(lines, "\n"))}
 }

@@ -53,11 +53,15 @@ func TestShortIDs(t *testing.T) {
 		{"job get " + first, 0, first, 1},
 		{"job get 0222", 0, other, 2},
 		{"job get 02220000-0000-7", 0, other, 2},
-		{"job get 0189000000007000800000000000000a", cli.ExitNotFound, "no id of a job begins with 0189000000007000800000000000000a: not found", 1},
+		{"job get 0189000000007000800000000000000a", cli.ExitNotFound, "no id of a job begins or ends with 0189000000007000800000000000000a: not found", 1},
 		{"job get 01890000-0000-7000-8000-0000000000A", 0, second, 2},
-		{"job get 0189", cli.ExitUsage, "0189 is ambiguous: these ids of jobs begin so; give more of one:\nconductord:   " + first + "\nconductord:   " + second + "\n", 1},
-		{"job get 018", cli.ExitUsage, `job id is invalid: "018" is not a UUID, nor the first 4 or more of its hexadecimal digits`, 0},
+		{"job get 0189", cli.ExitUsage, "0189 is ambiguous: these ids of jobs begin or end so; give more of one:\nconductord:   " + first + "\nconductord:   " + second + "\n", 1},
+		{"job get 018", cli.ExitUsage, `job id is invalid: "018" is not a UUID, nor at least its first 4 or last 8 hexadecimal digits`, 0},
 		{"job get nope", cli.ExitUsage, `"nope" is not a UUID`, 0},
+		{"job get 000000ab", 0, second, 2},
+		{"job get 8000-0000000000AB", 0, second, 2},
+		{"job get 00000001", cli.ExitUsage, "00000001 is ambiguous: these ids of jobs begin or end so; give more of one:\nconductord:   " + other + "\nconductord:   " + first + "\n", 1},
+		{"job get 00000ab", cli.ExitNotFound, "no id of a job begins or ends with 00000ab", 1},
 		{"job explain 0222", 0, other, 2},
 		{"job errors 0222", 0, "", 2},
 		{"job suspend 0222", 0, "suspended", 2},
@@ -74,7 +78,7 @@ func TestShortIDs(t *testing.T) {
 		{"flow plan abcd", cli.ExitUsage, "no such file", 0},
 		{"book get " + job.Book.String()[:30], 0, job.Book.String(), 2},
 		{"claim list --session " + opened.ID.String()[:13], 0, "", 2},
-		{"claim list --session 0000", cli.ExitNotFound, "no id of a session begins with 0000", 1},
+		{"claim list --session 0000", cli.ExitNotFound, "no id of a session begins or ends with 0000", 1},
 	} {
 		if strings.HasPrefix(row.args, "trash purge") {
 			run(t, cluster, "job", "cancel", second) // so that it is finished
@@ -110,7 +114,7 @@ func TestShortIDsOfJobsAndFlows(t *testing.T) {
 		code int
 		says string
 	}{
-		{"flow show 0333", cli.ExitUsage, "0333 is ambiguous: these ids of jobs or flows begin so; give more of one:\nconductord:   " + other + "\nconductord:   " + flow + "\n"},
+		{"flow show 0333", cli.ExitUsage, "0333 is ambiguous: these ids of jobs or flows begin or end so; give more of one:\nconductord:   " + other + "\nconductord:   " + flow + "\n"},
 		{"flow show " + flow[:len(flow)-1], cli.ExitUsage, "is ambiguous"},
 		{"flow show " + flow, 0, flow},
 		{"flow show 0555", 0, itsFlow},
@@ -134,7 +138,7 @@ func TestShortIDsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := run(t, cluster, "job", "get", "0189")
-	if got.code != cli.ExitUsage || strings.Count(got.err, "7000-8000") != jobs.MaxIDMatches || !strings.Contains(got.err, "  and more\n") {
+	if got.code != cli.ExitUsage || strings.Count(got.err, "7000-8000") != jobs.MaxIDMatches || !strings.Contains(got.err, "  and perhaps others\n") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -184,7 +184,7 @@ func (p *Program) Root() *cobra.Command {
 		Short: "Durable workflows from one binary and no database",
 		Long: "Three identical conductord daemons replicate a jobboard and logbooks; the conductor in each claims\n" +
 			"jobs and runs their flows, which resume, retry and revert.\n\n" +
-			"An id can be shortened to its first characters, at least 4, if no other id begins so.\n" +
+			"An id can be shortened to its first characters, at least 4, or its last, at least 8, if no other id has them.\n" +
 			"With -o json a result is the document that the API answers, and an error is {\"error\": …} on stderr.\n\n" +
 			"Exit codes: 0 ok, 1 failed run, 2 usage, 3 not found, 4 conflict, 5 timeout or unknown whether it\n" +
 			"happened, 6 no leader (it did not happen), 7 not allowed, 8 limit, 130 interrupted.",

@@ -297,7 +297,8 @@ type BoardServiceClient interface {
 	Purge(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// ListErrors gives the attempts that did not succeed, the latest first.
 	ListErrors(context.Context, *connect.Request[v1.ListErrorsRequest]) (*connect.Response[v1.ListErrorsResponse], error)
-	// FindIDs gives the ids that begin with a prefix, of what the caller may see.
+	// FindIDs gives the ids that begin with a prefix, of what the caller may see, and those of the
+	// latest 100,000 that end with it, if it has at least 8 digits.
 	FindIDs(context.Context, *connect.Request[v1.FindIDsRequest]) (*connect.Response[v1.FindIDsResponse], error)
 	// Bulk does the same to each job of a page of a listing, or counts them.
 	Bulk(context.Context, *connect.Request[v1.BulkRequest]) (*connect.Response[v1.BulkResponse], error)
@@ -786,7 +787,8 @@ type BoardServiceHandler interface {
 	Purge(context.Context, *connect.Request[v1.JobCommand]) (*connect.Response[v1.Done], error)
 	// ListErrors gives the attempts that did not succeed, the latest first.
 	ListErrors(context.Context, *connect.Request[v1.ListErrorsRequest]) (*connect.Response[v1.ListErrorsResponse], error)
-	// FindIDs gives the ids that begin with a prefix, of what the caller may see.
+	// FindIDs gives the ids that begin with a prefix, of what the caller may see, and those of the
+	// latest 100,000 that end with it, if it has at least 8 digits.
 	FindIDs(context.Context, *connect.Request[v1.FindIDsRequest]) (*connect.Response[v1.FindIDsResponse], error)
 	// Bulk does the same to each job of a page of a listing, or counts them.
 	Bulk(context.Context, *connect.Request[v1.BulkRequest]) (*connect.Response[v1.BulkResponse], error)
