@@ -138,7 +138,7 @@ class Attempt:
         try:
             self._outcome = self._call()
         except BaseException as error:  # also SystemExit of the function: it is no reason to end the worker
-            self._outcome = of_failure(Cancelled("the function was stopped") if isinstance(error, Stopped) else error)
+            self._outcome = of_failure(Cancelled("the function was stopped") if issubclass(type(error), Stopped) else error)
         finally:
             self._worker.running.release()
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import traceback
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from . import _transport
 from .errors import Invalid
@@ -76,45 +77,83 @@ class FailureRecord:
 def of_result(result: Any) -> Dict[str, Any]:
     """The outcome of a function that has returned. A result that is no JSON is a failure."""
     try:
-        result = plain(result)
-        _transport.encode(result)
-    except Invalid as error:
-        return of_failure(Failure("the result is of the type %s: %s" % (type(result).__name__, error), permanent=True))
-    return {"done": True, "result": result}
+        return {"done": True, "result": kept(result)}
+    except Exception as error:
+        return of_failure(Failure("the result is of the type %s: %s" % (_name(result), text_of(error)), permanent=True))
 
 
-def of_failure(error: BaseException) -> Dict[str, Any]:
-    """The outcome of a function that has raised something."""
-    if isinstance(error, NotYet):
-        outcome: Dict[str, Any] = {"done": True, "not_yet": "%.6fs" % error.seconds}
-        if error.details is not None:
-            try:
+def of_failure(error: Any) -> Dict[str, Any]:
+    """The outcome of a function that has raised something. It never raises, whatever that is.
+
+    Not isinstance: it asks the exception for its ``__class__``, which can raise.
+    """
+    if issubclass(type(error), NotYet):
+        try:
+            outcome: Dict[str, Any] = {"done": True, "not_yet": "%.6fs" % error.seconds}
+            if error.details is not None:
                 outcome["progress"] = {"details": checked_details(error.details)}
-            except ValueError as fault:
-                return of_failure(fault)
+            return outcome
+        except BaseException as fault:
+            return of_failure(Failure('cannot report "not yet": ' + text_of(fault)))
+    if not issubclass(type(error), Failure):
+        outcome = of_failure(Failure("%s: %s" % (_name(error), text_of(error))))
+        outcome["stderr"] = clip(_trace(error), MAX_STDERR, keep_end=True)
         return outcome
-    if not isinstance(error, Failure):
-        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        outcome = of_failure(Failure("%s: %s" % (type(error).__name__, error)))
-        outcome["stderr"] = clip(text, MAX_STDERR, keep_end=True)
-        return outcome
-    failure: Dict[str, Any] = {"message": clip(str(error.message), MAX_MESSAGE), "kind": _kind(error.kind),
-                               "permanent": bool(error.permanent), "code": int(error.code)}
+    message = _tried(lambda: error.message, error)
+    failure: Dict[str, Any] = {"message": text_of(message), "kind": _kind(_tried(lambda: error.kind, "error")),
+                               "permanent": _tried(lambda: bool(error.permanent), False), "code": _tried(lambda: _code(error.code), 0)}
     try:
-        details = plain(dict(error.details or {}))
-        _transport.encode(details)
-    except Invalid as fault:
-        details = {"details": clip("left out: %s" % fault, MAX_MESSAGE)}
+        details = kept(dict(getattr(error, "details", None) or {}))
+    except BaseException as fault:
+        details = {"details": clip("left out: %s" % text_of(fault), MAX_MESSAGE)}
     if details:
         failure["details"] = details
     return {"done": True, "failure": failure}
 
 
+def text_of(value: Any) -> str:
+    """The text of any value. It never raises, as methods of exceptions can."""
+    return _tried(lambda: clip(str(value), MAX_MESSAGE), "(its text cannot be read)")
+
+
+def _tried(make: Callable[[], Any], otherwise: Any) -> Any:
+    """What a function returns that calls methods of a step's values; or else this."""
+    try:
+        return make()
+    except BaseException:  # a method can raise any
+        return otherwise
+
+
+def _name(value: Any) -> str:
+    return _tried(lambda: clip(type(value).__name__, MAX_KIND), "object")
+
+
+def _trace(error: Any) -> str:
+    where = _tried(lambda: "".join(traceback.format_tb(BaseException.__traceback__.__get__(error))), "")
+    return _tried(lambda: "".join(traceback.format_exception(type(error), error, error.__traceback__)), where)
+
+
+def _code(code: Any) -> int:
+    return int(code) if -1 << 31 <= code < 1 << 31 else 0
+
+
 def clip(text: str, limit: int, keep_end: bool = False) -> str:
     """Cut a text to so many bytes of UTF-8, and replace halves of surrogate pairs."""
-    data = text.encode("utf-8", "replace")
+    data = str.encode(text, "utf-8", "replace")
     data = data[-limit:] if keep_end else data[:limit]
     return data.decode("utf-8", "ignore")
+
+
+def kept(value: Any) -> Any:
+    """A copy as JSON holds it, which the function cannot change. Invalid: JSON cannot hold it."""
+    return json.loads(_transport.encode(plain(value)), object_pairs_hook=_once)
+
+
+def _once(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise Invalid("an object has two keys with the same text, such as 1 and \"1\"")
+    return made
 
 
 def plain(value: Any) -> Any:
@@ -130,15 +169,15 @@ def plain(value: Any) -> Any:
 
 def checked_details(details: Any) -> Any:
     """Details as they are reported. ValueError: they are too large, or no JSON."""
-    details = plain(details)
     try:
-        size = len(_transport.encode(details))
+        details = kept(details)
     except Invalid as error:
         raise ValueError("the details are no JSON: %s" % error) from error
+    size = len(_transport.encode(details))
     if size > MAX_DETAILS:
         raise ValueError("the details are %d bytes of JSON, and the limit is %d" % (size, MAX_DETAILS))
     return details
 
 
 def _kind(kind: Any) -> str:
-    return clip("".join(c if c.isprintable() else "_" for c in str(kind)), MAX_KIND) or "error"
+    return clip("".join(c if c.isprintable() else "_" for c in text_of(kind)), MAX_KIND) or "error"

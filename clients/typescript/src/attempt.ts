@@ -2,15 +2,18 @@ import { EventEmitter, once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { RefusedError } from "./errors.js";
 import { linked } from "./http.js";
-import { encode, clip, type Json, milliseconds, seconds } from "./json.js";
+import { encode, clip, type Json, milliseconds, plain, seconds } from "./json.js";
 import type { Session } from "./session.js";
-import { Failure, failureOf, nameOf, NotYet, type Report, type StepContext, type StepType, type Work } from "./steps.js";
+import { endOf, Failure, messageOf, nameOf, type Report, type StepContext, type StepType, type Work } from "./steps.js";
+import type { Failure as WireFailure } from "./types.js";
 
 /** How often progress and lines are reported, and how long such a report waits for a conductor. */
 const tellEvery = 500;
 const tellWait = 2_000;
 /** One report of an end waits so long for its record. */
 const reportWait = 10_000;
+/** The details of progress, in bytes of JSON. */
+const maxDetails = 16 << 10;
 /** The lines of one report. */
 const maxOutput = 64 << 10;
 const cutMark = "\n[more was written than a report holds]\n";
@@ -94,17 +97,12 @@ export class Attempt {
 			}
 			const result = (await step.execute(args, ctx)) ?? null;
 			try {
-				encode(result);
+				return { id, done: true, result: plain(result) };
 			} catch (problem) {
-				throw new Failure(`cannot report the result: ${(problem as Error).message}`, { permanent: true });
+				throw new Failure(`cannot report the result: ${messageOf(problem)}`, { permanent: true });
 			}
-			return { id, done: true, result };
 		} catch (thrown) {
-			if (!(thrown instanceof NotYet)) {
-				return { id, done: true, ...failureOf(thrown) };
-			}
-			const progress = thrown.details === undefined ? {} : { progress: { details: thrown.details } };
-			return { id, done: true, not_yet: seconds(Math.max(1, thrown.after)), ...progress };
+			return { id, done: true, ...endOf(thrown) };
 		} finally {
 			free();
 		}
@@ -115,7 +113,7 @@ export class Attempt {
 		try {
 			return step.schema ? step.schema(args) : args;
 		} catch (problem) {
-			throw new Failure(`the arguments are not those of the step: ${(problem as Error).message}`, { kind: "bad_argument", permanent: true });
+			throw new Failure(`the arguments are not those of the step: ${messageOf(problem)}`, { kind: "bad_argument", permanent: true });
 		}
 	}
 
@@ -133,10 +131,17 @@ export class Attempt {
 	}
 
 	#note(done: number, total: number, details: Json | undefined): void {
-		if (details !== undefined) {
-			encode(details); // it throws here, where the step can see it
+		const [at, of] = [Math.floor(done), Math.floor(total)];
+		// A report with faulty progress would be refused as a whole. The step gets the exception instead.
+		if (!(at >= 0 && of >= 0 && (of === 0 || at <= of) && Number.isSafeInteger(at) && Number.isSafeInteger(of))) {
+			throw new RangeError(`progress is ${done} of ${total}; it must be 0 or more, and at most the total`);
 		}
-		this.#progress = { done: Math.floor(done), total: Math.floor(total), ...(details === undefined ? {} : { details }) };
+		const kept = details === undefined ? {} : { details: plain(details) };
+		const size = Buffer.byteLength(encode(kept.details ?? null));
+		if (size > maxDetails) {
+			throw new RangeError(`the details of progress are ${size} bytes of JSON, and the limit is ${maxDetails}`);
+		}
+		this.#progress = { done: at, total: of, ...kept };
 	}
 
 	#write(line: string): void {
@@ -190,13 +195,11 @@ export class Attempt {
 				}
 				continue;
 			} catch (error) {
-				// A TypeError is of details that JSON cannot hold.
-				const code = error instanceof RefusedError ? error.code : error instanceof TypeError ? "invalid" : "";
+				const code = error instanceof RefusedError ? error.code : "";
 				if (code === "session_expired") {
 					this.session.lose(error);
 				} else if ((code === "invalid" || code === "over_limit") && outcome === given) {
-					const failure = { kind: code === "over_limit" ? code : "error", message: clip((error as Error).message, 4 << 10), permanent: true };
-					outcome = { id: given.id, done: true, failure };
+					outcome = { id: given.id, done: true, failure: refused(given.failure, error as RefusedError) };
 					continue;
 				} else if (code === "fenced") {
 					return; // also of a failure that is recorded, when the revert of the step has begun
@@ -210,4 +213,13 @@ export class Attempt {
 			}
 		}
 	}
+}
+
+/** The failure to report instead of an end that the node refuses. A failure keeps its kind, and loses its details. */
+function refused(failure: WireFailure | undefined, error: RefusedError): WireFailure {
+	if (failure === undefined) {
+		return { kind: error.code === "over_limit" ? error.code : "error", message: clip(error.message, 4 << 10), permanent: true };
+	}
+	const { kind = "error", message = "", permanent = false } = failure;
+	return { kind, message: clip(`${clip(message, 2 << 10)} (the node refuses the whole failure: ${error.message})`, 4 << 10), permanent };
 }

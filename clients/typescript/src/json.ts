@@ -48,6 +48,9 @@ export function encode(value: unknown): string {
 	return found ? text.replace(marked, "$1") : text;
 }
 
+/** A copy as JSON holds it: no getter, and no change by the step, can spoil it later. It throws as encode does. */
+export const plain = (value: unknown): Json => decode(encode(value)) as Json;
+
 function faultOf(value: unknown): string | undefined {
 	switch (typeof value) {
 		case "function":

@@ -1,5 +1,6 @@
+import { inspect } from "node:util";
 import type { Failure as WireFailure } from "./types.js";
-import { clip, type Json } from "./json.js";
+import { clip, type Json, plain, seconds } from "./json.js";
 
 /** The message of a failure has so many bytes at most; the rest is cut. */
 const maxMessage = 4 << 10;
@@ -121,18 +122,60 @@ export class NotYet extends Error {
 	}
 }
 
-/** The failure on the wire for what a step has thrown. */
-export function failureOf(thrown: unknown): { failure: WireFailure; stderr?: string } {
-	if (!(thrown instanceof Failure)) {
-		const error = thrown instanceof Error ? thrown : new Error(`the step has thrown ${String(thrown)}`);
-		const failure = { kind: "error", message: clip(error.message || error.name, maxMessage) };
-		return error.stack ? { failure, stderr: clip(error.stack, maxStderr) } : { failure };
+/** What make returns. A step can throw any value, and its getters, its toString and the traps of a proxy can throw in turn. */
+function tried<T>(make: () => T, otherwise: T): T {
+	try {
+		return make();
+	} catch {
+		return otherwise;
 	}
-	const { kind, permanent, details, code } = thrown;
-	const failure: WireFailure = {
-		kind: clip(kind.replace(/\p{Cc}/gu, " "), maxKind) || "error", message: clip(thrown.message || kind, maxMessage), permanent,
-		...(details === undefined ? {} : { details }), ...(code === undefined ? {} : { code }),
-	};
+}
+
+const isA = (value: unknown, type: new (...of: never[]) => object): boolean => tried(() => value instanceof type, false);
+const read = (value: any, field: string): unknown => tried(() => value[field], undefined);
+const whole = (value: unknown): string => inspect(value, { customInspect: false, depth: 3, breakLength: Infinity });
+const textOf = (value: unknown): string =>
+	tried(() => (["object", "function"].includes(typeof value) ? whole(value) : String(value)), "a value that cannot be read");
+
+/** What can be said of a thrown value. It never throws. */
+export function messageOf(thrown: unknown): string {
+	if (!isA(thrown, Error)) {
+		return `the step has thrown ${textOf(thrown)}`;
+	}
+	const message = read(thrown, "message");
+	return textOf(message === undefined || message === "" ? (read(thrown, "name") ?? "Error") : message);
+}
+
+/** The end of an attempt whose step has thrown this value. It never throws. */
+export function endOf(thrown: unknown): Omit<Report, "id"> {
+	if (!isA(thrown, NotYet)) {
+		return failureOf(thrown);
+	}
+	try {
+		const { after, details } = thrown as NotYet;
+		return { not_yet: seconds(Math.max(1, after)), ...(details === undefined ? {} : { progress: { details: plain(details) } }) };
+	} catch (problem) {
+		return failureOf(new Failure(`cannot report "not yet": ${messageOf(problem)}`, { permanent: true }));
+	}
+}
+
+/** The failure on the wire for what a step has thrown. It never throws. */
+export function failureOf(thrown: unknown): { failure: WireFailure; stderr?: string } {
+	if (!isA(thrown, Failure)) {
+		const stack = isA(thrown, Error) ? read(thrown, "stack") : undefined;
+		const failure = { kind: "error", message: clip(messageOf(thrown), maxMessage) };
+		return typeof stack === "string" && stack !== "" ? { failure, stderr: clip(stack, maxStderr) } : { failure };
+	}
+	const kind = clip(textOf(read(thrown, "kind") ?? "error").replace(/\p{Cc}/gu, " "), maxKind) || "error";
+	const message = clip(read(thrown, "message") === "" ? kind : messageOf(thrown), maxMessage);
+	const failure: WireFailure = { kind, message, permanent: Boolean(read(thrown, "permanent")) };
+	const [code, details] = [read(thrown, "code") as number, read(thrown, "details")];
+	if (Number.isInteger(code) && (code | 0) === code) {
+		failure.code = code;
+	}
+	if (details !== undefined) {
+		failure.details = tried(() => plain(details) as Record<string, Json>, { details: "left out: JSON cannot hold them" });
+	}
 	return { failure };
 }
 

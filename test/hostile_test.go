@@ -1,0 +1,225 @@
+package test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard"
+)
+
+// hostileRow is a step of testdata/hostile.mjs or hostile.py, and the failure that is recorded of it.
+type hostileRow struct {
+	name, kind, message string // message is a regular expression; without a kind, it is of the result
+}
+
+// hostileScripts are the rows for TypeScript.
+var hostileScripts = []hostileRow{
+	{"message-object", "error", `^\{ code: 7 \}$`},
+	{"message-getter", "error", `^Error$`},
+	{"message-empty", "error", `^RangeError$`},
+	{"message-symbol", "error", `^Symbol\(why\)$`},
+	{"message-huge", "error", `^x{1000}x*$`},
+	{"message-surrogate", "error", `^half \x{FFFD} of a pair$`},
+	{"name-object", "error", `^\{ a: 1 \}$`},
+	{"stack-number", "error", `^with a number$`},
+	{"stack-getter", "error", `^with a getter$`},
+	{"all-getters", "error", `^Error$`},
+	{"no-prototype", "error", `thrown \[Object: null prototype\] \{ status: 503 \}$`},
+	{"plain-object", "error", `thrown \{ status: 404, body: .*Circular`},
+	{"to-string", "error", `thrown \{ toString: .*\}$`},
+	{"function", "error", `thrown \[Function: fault\]$`},
+	{"symbol", "error", `thrown Symbol\(s\)$`},
+	{"null", "error", `thrown null$`},
+	{"undefined", "error", `thrown undefined$`},
+	{"revoked", "error", `thrown <Revoked Proxy>$`},
+	{"proxy", "error", `thrown .`},
+	{"kind-object", `{ a: 1 }`, `^odd$`},
+	{"kind-symbol", "Symbol(k)", `^odd$`},
+	{"kind-number", "404", `^odd$`},
+	{"kind-getter", "error", `^odd$`},
+	{"kind-lost", "error", `^odd$`},
+	{"failure-getters", "error", `^Failure$`},
+	{"failure-message", "mine", `^\{ code: 7 \}$`},
+	{"details-cyclic", "mine", `^odd$`},
+	{"details-getter", "mine", `^odd$`},
+	{"details-revoked", "mine", `^odd$`},
+	{"details-list", "mine", `^odd \(the node refuses the whole failure: `},
+	{"details-huge", "mine", `^odd \(the node refuses the whole failure: `},
+	{"details-deep", "mine", `^odd`},
+	{"code-symbol", "mine", `^odd$`},
+	{"code-huge", "mine", `^odd$`},
+	{"permanent-object", "mine", `^odd$`},
+	{"not-yet-symbol", "error", `^cannot report "not yet": the value is a symbol`},
+	{"not-yet-nan", "error", `^cannot report "not yet": the milliseconds are NaN`},
+	{"not-yet-after", "error", `^cannot report "not yet": the milliseconds are Symbol\(a\)`},
+	{"not-yet-cyclic", "error", `^cannot report "not yet": Converting circular`},
+	{"not-yet-revoked", "error", `^cannot report "not yet": Cannot perform`},
+	{"result-cyclic", "error", `^cannot report the result: Converting circular`},
+	{"result-json", "error", `^cannot report the result: the step has thrown null`},
+	{"result-getter", "error", `^cannot report the result: a trap`},
+	{"result-revoked", "error", `^Cannot perform 'get' on a proxy`},
+	{"result-deep", "", `nesting|call stack`},
+	{"result-flaky", "", `^"once"$`},
+	{"thenable", "error", `^a trap$`},
+	{"progress-nan", "error", `^progress is NaN of 0`},
+	{"progress-over", "error", `^progress is 3 of 2`},
+	{"progress-symbol", "error", `Symbol`},
+	{"progress-cyclic", "error", `^Converting circular`},
+	{"progress-huge", "error", `^the details of progress are 20002 bytes of JSON, and the limit is 16384`},
+	{"progress-changes", "", `^"kept"$`},
+	{"log-object", "error", `not a function`},
+}
+
+// hostileSnakes are the rows for Python.
+var hostileSnakes = []hostileRow{
+	{"str-raises", "error", `^Odd: \(its text cannot be read\)$`},
+	{"str-and-repr", "error", `^Odd: \(its text cannot be read\)$`},
+	{"str-exits", "error", `^Odd: \(its text cannot be read\)$`},
+	{"str-none", "error", `^Odd: \(its text cannot be read\)$`},
+	{"str-bytes", "error", `^Odd: \(its text cannot be read\)$`},
+	{"str-subclass", "error", `^Odd: mine$`},
+	{"str-huge", "error", `^ValueError: x{1000}`},
+	{"str-surrogate", "error", `^ValueError: half \? of a pair$`},
+	{"args", "error", `^ValueError: \(its text cannot be read\)$`},
+	{"args-property", "error", `^Odd: said$`},
+	{"attribute", "error", `^Odd: said$`},
+	{"class", "error", `^Odd: said$`},
+	{"class-lie", "error", `^Odd: said$`},
+	{"cause", "error", `^Odd: said$`},
+	{"context", "error", `^Odd: said$`},
+	{"traceback", "error", `^Odd: said$`},
+	{"notes", "error", `^ValueError: noted$`},
+	{"cause-loop", "error", `^ValueError: first$`},
+	{"meta", "error", `: said$`},
+	{"base", "error", `^Odd: \(its text cannot be read\)$`},
+	{"exit", "error", `^SystemExit: 7$`},
+	{"interrupt", "error", `^KeyboardInterrupt: $`},
+	{"generator", "error", `^GeneratorExit: $`},
+	{"group", "error", `^(ExceptionGroup: several \(2 sub-exceptions\)|NameError: .*)$`}, // from Python 3.11 on
+	{"unicode", "error", `^UnicodeDecodeError: `},
+	{"failure-lazy", "error", `^$`},
+	{"failure-message", "mine", `^\{'code': 7\}$`},
+	{"failure-text", "mine", `^text$`},
+	{"failure-odd", "mine", `^\(its text cannot be read\)$`},
+	{"failure-kind", "{'a': 1}", `^odd$`},
+	{"failure-kind-odd", "(its text cannot be read)", `^odd$`},
+	{"failure-permanent", "mine", `^odd$`},
+	{"failure-code", "mine", `^odd$`},
+	{"failure-code-huge", "mine", `^odd$`},
+	{"failure-property", "error", `^said$`},
+	{"details-cyclic", "mine", `^odd$`},
+	{"details-list", "mine", `^odd$`},
+	{"details-exit", "mine", `^odd$`},
+	{"details-twice", "mine", `^odd$`},
+	{"details-huge", "mine", `^odd \(the node refuses the whole failure: `},
+	{"not-yet-seconds", "error", `^cannot report "not yet": `},
+	{"not-yet-cyclic", "error", `^cannot report "not yet": `},
+	{"not-yet-bytes", "error", `^cannot report "not yet": the details are no JSON`},
+	{"result-cyclic", "error", `^the result is of the type list: `},
+	{"result-dataclass", "error", `^the result is of the type Wide: a trap`},
+	{"result-twice", "error", `two keys with the same text`},
+	{"result-integer", "error", `^the result is of the type int: `},
+	{"progress-nan", "error", `^ValueError: progress is nan of 0`},
+	{"progress-cyclic", "error", `^RecursionError: `},
+	{"progress-changes", "", `^"kept"$`},
+	{"log-odd", "error", `^ValueError: a trap$`},
+}
+
+// TestHostileValues holds that no value which a step throws, returns or reports ends its worker:
+// each attempt has a failure with what can be said of the value, and the worker ends well.
+func TestHostileValues(t *testing.T) {
+	t.Parallel()
+	t.Run("TypeScript", func(t *testing.T) {
+		t.Parallel()
+		s := openScripts(t)
+		startOne(t, s)
+		text, err := os.ReadFile(filepath.Join("testdata", "hostile.mjs"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		script := filepath.Join(s.dir, "dist", "hostile.mjs") // where it finds the client
+		if err := os.WriteFile(script, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		worker := s.node(script)
+		s.hostile(worker, hostileScripts)
+		schema := s.run("case = \"to-string\"", "name = \"s\"\nhandler = \"hostile.schema\"\nrequires = [\"case\"]")
+		s.fails(schema, "s", "bad_argument", "the arguments are not those of the step: the step has thrown {", true)
+		s.stops(worker)
+	})
+	t.Run("Python", func(t *testing.T) {
+		t.Parallel()
+		folder, s := needPython(t), &scripts{T: t}
+		startOne(t, s)
+		worker := &following{Cmd: exec.CommandContext(within(t), "python3", "-B", filepath.Join("testdata", "hostile.py"))}
+		worker.Env = append(os.Environ(), "PYTHONPATH="+folder, "CONDUCTORD_SERVER="+s.servers)
+		worker.Stdout, worker.Stderr = worker, worker
+		if err := worker.Start(); err != nil {
+			t.Fatal(err)
+		}
+		s.hostile(worker, hostileSnakes)
+		s.stops(worker)
+	})
+}
+
+// startOne gives a test a cluster of one node.
+func startOne(t *testing.T, s *scripts) {
+	t.Helper()
+	s.cluster = newClusterOf(t, 1, func(*config.Config) {})
+	if err := s.cluster.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cluster.WaitReady(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if s.client, err = raftboard.Dial(within(t), s.cluster.Endpoints()...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.client.Close)
+	s.servers = strings.Join(s.cluster.Endpoints(), ",")
+}
+
+// hostile runs each row in a job of its own, all at once, and compares what is recorded.
+func (s *scripts) hostile(worker *following, rows []hostileRow) {
+	s.Helper()
+	const document = `{"name": "hostile", "pattern": "graph", "inputs": ["case"], "steps": [
+		{"name": "s", "handler": "hostile", "worker": true, "requires": ["case"], "no_worker_timeout": "1m"}]}`
+	postings := make([]jobs.Posting, len(rows))
+	for i, row := range rows {
+		postings[i] = jobs.NewPosting("document", json.RawMessage(document), map[string]string{"case": row.name})
+	}
+	posted, err := s.client.Post(within(s.T), postings...)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for i, row := range rows {
+		outcome := jobs.OutcomeReverted
+		if row.kind == "" && row.name != "result-deep" {
+			outcome = jobs.OutcomeSuccess
+		}
+		attempt := s.last(posted[i].Job.ID.String(), outcome, "s")
+		kind, message := "", string(attempt.Result)
+		if f := attempt.Failure; f != nil {
+			kind, message = f.Kind, f.Message
+		}
+		if kind == logbook.FailureWorkerLost || kind == logbook.FailureNoWorker {
+			s.Fatalf("%s: the worker is lost: %s", row.name, worker.said())
+		}
+		if kind != row.kind && row.name != "result-deep" || !regexp.MustCompile(row.message).MatchString(message) {
+			s.Errorf("%s: recorded is %s: %.200q; want %s: %s", row.name, kind, message, row.kind, row.message)
+		}
+	}
+	if worker.Process.Signal(syscall.Signal(0)) != nil {
+		s.Errorf("the worker has ended: %s", worker.said())
+	}
+}
