@@ -78,15 +78,13 @@ func (w *stepWorker) run(t *liveSession, h *heldStep) steps.Outcome {
 	over := make(chan struct{})
 	var telling sync.WaitGroup
 	telling.Go(func() { w.tell(t, h, over) }) // ends with over
-	result, err := act(ctx, task, call)
+	result, err := w.act(ctx, task, call)
 	close(over)
 	telling.Wait()
-	outcome := steps.Outcome{ID: given.ID, Done: true}
+	outcome := steps.Outcome{ID: given.ID, Done: true, Result: result}
 	outcome.Output, outcome.Progress = h.takeNews()
 	outcome.Stderr, _ = call.Stderr()
-	if err == nil {
-		outcome.Result, err = w.encode(result)
-	} else if h.ctx.Err() == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if err != nil && h.ctx.Err() == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = flow.Fail(logbook.FailureTimeout, err) // the conductor's own time may be up a little later
 	}
 	if said, notYet := flow.AsNotYet(err); notYet {
@@ -100,23 +98,41 @@ func (w *stepWorker) run(t *liveSession, h *heldStep) steps.Outcome {
 	return outcome
 }
 
-// act calls the task. A panic is an error.
-func act(ctx context.Context, task flow.Task, call *flow.Call) (result any, err error) {
+// act calls the task and encodes its result. A panic in either is an error, and so is runtime.Goexit, which
+// ends the goroutine that calls the task.
+func (w *stepWorker) act(ctx context.Context, task flow.Task, call *flow.Call) (result json.RawMessage, err error) {
+	ended := make(chan struct{})
+	err = &flow.PanicError{Value: "the task has ended its goroutine"}
+	go func() { // ends with the task
+		defer close(ended)
+		result, err = w.call(ctx, task, call)
+	}()
+	<-ended
+	return result, err
+}
+
+func (w *stepWorker) call(ctx context.Context, task flow.Task, call *flow.Call) (result json.RawMessage, err error) {
 	defer flow.CatchPanic(&err)
-	if call.Action != logbook.ActionRevert {
-		return task.Execute(ctx, call)
+	var value any
+	if reverter, can := task.(flow.Reverter); call.Action != logbook.ActionRevert {
+		value, err = task.Execute(ctx, call)
+	} else if can {
+		err = reverter.Revert(ctx, call)
+	} else {
+		err = flow.Permanent(errors.New("this type of step cannot be reverted here"))
 	}
-	reverter, can := task.(flow.Reverter)
-	if !can {
-		return nil, flow.Permanent(errors.New("this type of step cannot be reverted here"))
+	if err != nil {
+		return nil, err
 	}
-	return nil, reverter.Revert(ctx, call)
+	return w.encode(value)
 }
 
 func (w *stepWorker) encode(result any) (json.RawMessage, error) {
 	encoded, raw := result.(json.RawMessage)
 	var err error
-	if !raw {
+	if raw && len(encoded) == 0 {
+		encoded = json.RawMessage("null")
+	} else if !raw {
 		encoded, err = json.Marshal(result)
 	}
 	if err == nil {

@@ -1,8 +1,8 @@
 package flow
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -20,6 +20,8 @@ const (
 	maxDetails = 8 << 10
 	detailRoom = 192 // for the encryption of one detail
 	maxCauses  = 16  // of one failure
+	// maxWrapped bounds the errors that are read of one, since an error can wrap itself.
+	maxWrapped = 1_000
 	// maxFailure and maxFailures bound a failure with all of its causes. Two such failures together
 	// are within the logbook's limits: a failed revert has the failure that caused it as a cause.
 	maxFailure  = 32 << 10
@@ -107,7 +109,7 @@ func CatchPanic(err *error) {
 func FailureOf(err error) (failure *logbook.Failure) {
 	defer func() {
 		if value := recover(); value != nil {
-			failure = failureOf(&PanicError{Value: fmt.Sprintf("while reading an error: %v", value), Stack: string(debug.Stack())})
+			failure = failureOf(&PanicError{Value: fmt.Sprintf("while reading an error of the type %T: %v", err, value), Stack: string(debug.Stack())})
 		}
 	}()
 	return failureOf(err)
@@ -123,12 +125,15 @@ func failureOf(err error) *logbook.Failure {
 		return FitFailure(failure, logbook.MaxLimits)
 	}
 	failure := &logbook.Failure{Kind: kindOf(err), Message: clip(err.Error(), maxMessage), Permanent: permanent(err), Details: detailsOf(err)}
-	if caught, ok := errors.AsType[*PanicError](err); ok {
-		failure.Stack = caught.Stack
-	}
-	if recorded, ok := errors.AsType[*logbook.Failure](err); ok {
-		failure.Code = recorded.Code
-	}
+	walk(err, func(e error) bool {
+		switch e := e.(type) {
+		case *PanicError:
+			failure.Stack = cmp.Or(failure.Stack, e.Stack)
+		case *logbook.Failure:
+			failure.Code = cmp.Or(failure.Code, e.Code)
+		}
+		return true
+	})
 	failure.Causes = causes(err, failure.Message)
 	return FitFailure(failure, logbook.MaxLimits)
 }
@@ -199,21 +204,26 @@ func causes(err error, message string) []logbook.Failure {
 	return list
 }
 
-// walk visits err and everything it wraps, outermost first, until visit returns false. Joined
-// errors are visited in their order.
-func walk(err error, visit func(error) bool) bool {
+// walk visits err and everything it wraps, up to maxWrapped, outermost first, until visit returns
+// false. Joined errors are visited in their order.
+func walk(err error, visit func(error) bool) {
+	left := maxWrapped
+	walkSome(err, &left, visit)
+}
+
+func walkSome(err error, left *int, visit func(error) bool) bool {
 	if err == nil {
 		return true
 	}
-	if !visit(err) {
+	if *left--; *left < 0 || !visit(err) {
 		return false
 	}
 	switch e := err.(type) {
 	case interface{ Unwrap() error }:
-		return walk(e.Unwrap(), visit)
+		return walkSome(e.Unwrap(), left, visit)
 	case interface{ Unwrap() []error }:
 		for _, each := range e.Unwrap() {
-			if !walk(each, visit) {
+			if !walkSome(each, left, visit) {
 				return false
 			}
 		}

@@ -75,14 +75,13 @@ func (e *NotYetError) Error() string { return fmt.Sprintf("not yet: ask again in
 
 // AsNotYet finds a NotYetError in an error, unless a wrapper makes a failure of it.
 func AsNotYet(err error) (said *NotYetError, ok bool) {
-	// It calls methods of a program's own errors. If one panics, the error is a failure.
 	// It calls methods of a program's own errors: one that panics is a failure.
 	defer func() {
 		if recover() != nil {
 			said, ok = nil, false
 		}
 	}()
-	for err != nil {
+	for range maxWrapped {
 		switch e := err.(type) {
 		case *NotYetError:
 			return e, true

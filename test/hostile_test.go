@@ -1,16 +1,22 @@
 package test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
-	"syscall"
 	"testing"
+	"time"
 
+	"github.com/conductord/conductord/conductor"
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
@@ -151,7 +157,7 @@ func TestHostileValues(t *testing.T) {
 			t.Fatal(err)
 		}
 		worker := s.node(script)
-		s.hostile(worker, hostileScripts)
+		s.hostile(hostileScripts)
 		schema := s.run("case = \"to-string\"", "name = \"s\"\nhandler = \"hostile.schema\"\nrequires = [\"case\"]")
 		s.fails(schema, "s", "bad_argument", "the arguments are not those of the step: the step has thrown {", true)
 		s.stops(worker)
@@ -166,9 +172,134 @@ func TestHostileValues(t *testing.T) {
 		if err := worker.Start(); err != nil {
 			t.Fatal(err)
 		}
-		s.hostile(worker, hostileSnakes)
+		s.hostile(hostileSnakes)
 		s.stops(worker)
 	})
+	t.Run("Go", func(t *testing.T) { // in this process: a panic ends it
+		t.Parallel()
+		s := &scripts{T: t}
+		startOne(t, s)
+		ctx, stop := context.WithCancel(within(t))
+		ended := make(chan error, 1)
+		go func() { // ends with ctx, and its last attempt
+			ended <- conductor.RunWorker(ctx, conductor.WorkerOptions{Client: s.client, Name: "hostile", Slots: 3, Tasks: map[string]flow.Task{"hostile": hostileTask{}}})
+		}()
+		s.hostile(hostileGoRows)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The errors and values of hostileGo.
+type (
+	panics  struct{}
+	unwraps struct{ panics }
+	itself  struct{ x *int }
+	double  struct{ err *error }
+	ends    struct{}
+)
+
+func (panics) Error() string                { panic("a trap") }
+func (panics) MarshalJSON() ([]byte, error) { panic("a trap") }
+func (unwraps) Error() string               { return "unwraps" }
+func (unwraps) Unwrap() error               { panic("a trap") }
+func (e *itself) Error() string             { return fmt.Sprint("itself ", *e.x) }
+func (e itself) Unwrap() error              { return &e }
+func (double) Error() string                { return "double" }
+func (e double) Unwrap() []error            { return []error{*e.err, *e.err} }
+func (ends) MarshalJSON() ([]byte, error)   { runtime.Goexit(); return nil, nil }
+
+// hostileGo has a step for each row of hostileGoRows.
+func hostileGo(call *flow.Call, name string) (any, error) {
+	switch name {
+	case "error-panics":
+		return nil, panics{}
+	case "error-in-chain":
+		return nil, flow.Fail("mine", fmt.Errorf("outer: %w", panics{}))
+	case "unwrap-panics":
+		return nil, unwraps{}
+	case "nil-pointer":
+		var none *itself
+		return nil, none
+	case "nil-failure":
+		var none *logbook.Failure
+		return nil, none
+	case "wraps-itself":
+		x := 7
+		return nil, &itself{&x}
+	case "wraps-itself-twice":
+		var err error
+		err = double{&err}
+		return nil, err
+	case "panic-nil":
+		panic(nil) //nolint:govet
+	case "panic-error":
+		panic(panics{})
+	case "panic-func":
+		panic(func() {})
+	case "goexit":
+		runtime.Goexit()
+	case "result-panics":
+		return panics{}, nil
+	case "result-goexit":
+		return ends{}, nil
+	case "result-func":
+		return func() {}, nil
+	case "result-cyclic":
+		loop := map[string]any{}
+		loop["self"] = loop
+		return loop, nil
+	case "result-cut":
+		return json.RawMessage(`{"a":`), nil
+	case "result-empty":
+		return json.RawMessage{}, nil
+	case "result-nil":
+		return nil, nil
+	case "progress-panics":
+		return nil, call.Progress(1, 2, panics{})
+	case "details-panic":
+		return nil, flow.WithDetails(errors.New("odd"), map[string]any{"a": panics{}})
+	case "not-yet-panics":
+		return nil, flow.NotYet(time.Second, panics{})
+	}
+	return nil, flow.Permanent(fmt.Errorf("no row %s", name))
+}
+
+var hostileGoRows = []hostileRow{
+	{"error-panics", "panic", `^panic: while reading an error of the type test.panics: a trap$`},
+	{"error-in-chain", "panic", `while reading an error`},
+	{"unwrap-panics", "panic", `while reading an error`},
+	{"nil-pointer", "panic", `while reading an error of the type \*test.itself: .*nil \*itself pointer`},
+	{"nil-failure", "error", `nil \*logbook.Failure`},
+	{"wraps-itself", "error", `^itself 7$`},
+	{"wraps-itself-twice", "error", `^double$`},
+	{"panic-nil", "panic", `nil`},
+	{"panic-error", "panic", `a trap`},
+	{"panic-func", "panic", `^panic: 0x`},
+	{"goexit", "panic", `^panic: the task has ended its goroutine$`},
+	{"result-panics", "panic", `a trap`},
+	{"result-goexit", "panic", `^panic: the task has ended its goroutine$`},
+	{"result-func", "result", `unsupported type`},
+	{"result-cyclic", "result", `cycle`},
+	{"result-cut", "result", `not a JSON value`},
+	{"result-empty", "", `^null$`},
+	{"result-nil", "", `^null$`},
+	{"progress-panics", "panic", `a trap`},
+	{"details-panic", "panic", `a trap`},
+	{"not-yet-panics", "panic", `a trap`},
+}
+
+// hostileTask is a type of step in Go.
+type hostileTask struct{}
+
+func (hostileTask) Execute(_ context.Context, call *flow.Call) (any, error) {
+	var name string
+	if err := call.Arguments.Decode("case", &name); err != nil {
+		return nil, err
+	}
+	return hostileGo(call, name)
 }
 
 // startOne gives a test a cluster of one node.
@@ -190,7 +321,7 @@ func startOne(t *testing.T, s *scripts) {
 }
 
 // hostile runs each row in a job of its own, all at once, and compares what is recorded.
-func (s *scripts) hostile(worker *following, rows []hostileRow) {
+func (s *scripts) hostile(rows []hostileRow) {
 	s.Helper()
 	const document = `{"name": "hostile", "pattern": "graph", "inputs": ["case"], "steps": [
 		{"name": "s", "handler": "hostile", "worker": true, "requires": ["case"], "no_worker_timeout": "1m"}]}`
@@ -213,13 +344,10 @@ func (s *scripts) hostile(worker *following, rows []hostileRow) {
 			kind, message = f.Kind, f.Message
 		}
 		if kind == logbook.FailureWorkerLost || kind == logbook.FailureNoWorker {
-			s.Fatalf("%s: the worker is lost: %s", row.name, worker.said())
+			s.Fatalf("%s: the worker is lost: %s", row.name, message)
 		}
 		if kind != row.kind && row.name != "result-deep" || !regexp.MustCompile(row.message).MatchString(message) {
 			s.Errorf("%s: recorded is %s: %.200q; want %s: %s", row.name, kind, message, row.kind, row.message)
 		}
-	}
-	if worker.Process.Signal(syscall.Signal(0)) != nil {
-		s.Errorf("the worker has ended: %s", worker.said())
 	}
 }
