@@ -89,8 +89,70 @@ func TestCheckValue(t *testing.T) {
 		{"NaN", check{"f", 0}},
 		{"\"\xff\"", check{"f", 0}},
 		{" ", check{"f", 0}},
+		{`{"a":1,"b":1}`, fine},
 	} {
 		row.want.compare(t, fmt.Sprintf("%q", row.value), small.CheckValue("f", json.RawMessage(row.value)))
+	}
+}
+
+// TestUnclearValues holds that a value which programs read differently is refused, and named.
+func TestUnclearValues(t *testing.T) {
+	many := func(last string) string {
+		var text strings.Builder
+		for i := range 10_000 {
+			fmt.Fprintf(&text, `"key %d":1,`, i)
+		}
+		return "{" + text.String() + last + "}"
+	}
+	for _, row := range []struct{ value, want string }{
+		{`{"a":1,"b":2,"a":3}`, `the key "a" twice`},
+		{`{"a":1,"b":2,"\u0061":3}`, `the key "a" twice`},
+		{"{\"a\":1,\"a\" \t\r\n" + strings.Repeat(" ", 100) + ":2}", `the key "a" twice`},
+		{`[{"b":[{"a":{"x":1},"a":2}]}]`, `the key "a" twice`},
+		{`{"":1,"":2}`, `the key "" twice`},
+		{many(`"key 9":2`), `the key "key 9" twice`},
+		{many(`"last":2`), ""},
+		{`{"a":1,"A":2,"a ":3,"á":4}`, ""},
+		{`[{"a":1},{"a":1},{"b":{"a":1},"a":{"a":2}}]`, ""},
+		{`["a","a",{"a":"a"}]`, ""},
+		{`{"a":"b\":1","b":{"a\"":1,"a":2}}`, ""},
+		{`1e400`, "the number 1e400"},
+		{`{"a":[-1.5E+999]}`, "the number -1.5E+999"},
+		{strings.Repeat("9", 400), "the number 999"},
+		{"0." + strings.Repeat("9", 400), ""},
+		{strings.Repeat("9", 308), ""},
+		{`[1e308,-1e308,1e-400,12345678901234567890123456789012345678901234567890,0e999]`, ""},
+		{`"1e400"`, ""},
+		{`"\ud800"`, `surrogate pair in "\ud800`},
+		{`"\udc00\ud800"`, `surrogate pair in "\udc00`},
+		{`"\ud800\\udc00"`, `surrogate pair in "\ud800`},
+		{`"\uD83D\u0041"`, `surrogate pair in "\uD83D`},
+		{`{"\udc00":1}`, `surrogate pair in "\udc00`},
+		{`"\ud83d\ude00\u0000\\ud800 \\\\ud800"`, ""},
+	} {
+		err := logbook.MaxLimits.CheckValue("f", json.RawMessage(row.value))
+		if row.want == "" && err != nil || row.want != "" && (!errors.Is(err, logbook.ErrInvalid) || !strings.Contains(err.Error(), "f is invalid: ") || !strings.Contains(err.Error(), row.want)) {
+			t.Errorf("%.80s: %v, want %q", row.value, err, row.want)
+		}
+	}
+}
+
+// BenchmarkCheckValue is the cost of each value that is posted, reported or recorded.
+func BenchmarkCheckValue(b *testing.B) {
+	const order = `{"id":"01a218e4-9ead-7bf7-8354-64a4fe02ef3f","customer":{"name":"Ada \"L\"","city":"Wien"},"lines":[{"sku":"A-17","count":2,"price":19.9},{"sku":"B-4","count":1,"price":5}]}`
+	for name, value := range map[string]string{
+		"512 letters": `"` + strings.Repeat("x", 510) + `"`, "an order": order,
+		"1000 orders": "[" + strings.Repeat(order+",", 999) + order + "]",
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(value)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := logbook.MaxLimits.CheckValue("f", json.RawMessage(value)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 

@@ -122,6 +122,8 @@ func TestBadRunsAreResolved(t *testing.T) {
 		{"a round that is too large", retry(ruleless{func() (any, error) { return strings.Repeat("x", 9<<10), nil }, revert}), "r", logbook.FailureResult},
 		{"values that are no list", flow.Linear("g", flow.NewStep("b", nothing{})).WithRetry(flow.ParameterizedForEach("r", "input")), "r", logbook.FailureError},
 		{"a result that is not JSON", result(rawTask("{")), "bad", logbook.FailureResult},
+		{"a result with a key twice", result(rawTask(`{"a":1,"a":2}`)), "bad", logbook.FailureResult},
+		{"a result with too large a number", result(rawTask("1e400")), "bad", logbook.FailureResult},
 		{"a result that is too large", result(rawTask(`"` + strings.Repeat("x", logbook.MaxLimits.Value) + `"`)), "bad", logbook.FailureResult},
 		{"a result that is too deep", result(rawTask(strings.Repeat("[", 65) + strings.Repeat("]", 65))), "bad", logbook.FailureResult},
 		{"a result that lacks what others require", flow.Linear("g", result(rawTask("{}"), flow.ProvidesFields("x")),

@@ -29,9 +29,6 @@ func (t *task) failed(name string, status int, stderr string, answer []byte) *lo
 	}
 	field := "the failure that handler " + name + " has printed"
 	err := t.settings.limits.CheckValue(field, printed.Failure)
-	if err == nil {
-		err = checkUnambiguous(field, printed.Failure)
-	}
 	var said saidFailure
 	if err == nil {
 		decoder := json.NewDecoder(bytes.NewReader(printed.Failure))

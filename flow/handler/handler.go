@@ -34,8 +34,7 @@
 // # What a handler answers
 //
 // Status 0 means done, and stdout then holds one JSON value, or nothing for
-// null. A value that programs read differently is refused: one with a key twice
-// in an object, a number that float64 cannot hold, or half of a surrogate pair.
+// null. The value must pass logbook.Limits.CheckValue.
 // Status 75 (EX_TEMPFAIL) asks to be tried again, 65 (EX_DATAERR) says
 // that trying again is useless, and every other status is tried again as
 // often as the step's policy says, as 75 is. The lines of stderr can be read

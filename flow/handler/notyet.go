@@ -21,7 +21,7 @@ func notYet(name string, answer []byte) error {
 	if err := json.Unmarshal(answer, &said); err != nil || said.NotYet == nil {
 		return nil
 	}
-	if err := checkUnambiguous("stdout of handler "+name, answer); err != nil {
+	if err := logbook.MaxLimits.CheckValue("stdout of handler "+name, answer); err != nil {
 		return failure(logbook.FailureResult, ExitTryAgain, err.Error(), "")
 	}
 	var text string

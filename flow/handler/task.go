@@ -8,12 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
-
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/handler/scratch"
@@ -274,29 +270,11 @@ func (t *task) result(name string, answer []byte) (json.RawMessage, error) {
 	if len(answer) == 0 {
 		return json.RawMessage("null"), nil
 	}
-	field := "stdout of handler " + name
-	err := t.settings.limits.CheckValue(field, answer)
-	if err == nil {
-		err = checkUnambiguous(field, answer)
-	}
-	if err != nil {
+	if err := t.settings.limits.CheckValue("stdout of handler "+name, answer); err != nil {
 		const excerpt = 120
 		return nil, failure(logbook.FailureResult, 0, err.Error(), fmt.Sprintf("it begins %.*q", excerpt, answer))
 	}
 	return answer, nil
-}
-
-// checkUnambiguous refuses a JSON value that programs would read in different
-// ways, or not at all. RFC 8259 leaves these to the reader.
-func checkUnambiguous(field string, value []byte) error {
-	// protojson takes a cut-off pair at the end of a string for the end of the
-	// text, unless as many bytes follow as the other half would have.
-	padded := append(bytes.Clone(value), "      "...)
-	if err := protojson.Unmarshal(padded, new(structpb.Value)); err != nil {
-		reason := strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
-		return &logbook.InvalidError{Field: field, Reason: "it has a key twice in one object, a number that float64 cannot hold, or half of a surrogate pair: " + reason}
-	}
-	return nil
 }
 
 // unrunnable is not a permanent failure: the handler may be installed or

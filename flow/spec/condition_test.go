@@ -59,7 +59,7 @@ func TestConditions(t *testing.T) {
 		{total + `"is": "over", "value": -5`, `{"total": -4.9}`, "yes"},
 		{total + `"is": "over", "value": -5`, `{"total": -50}`, "no"},
 		{total + `"is": "over", "value": 99`, `{"total": 1e3}`, "yes"},
-		{total + `"is": "under", "value": 1e300000`, `{"total": 9e299999}`, "yes"},
+		{total + `"is": "under", "value": 1e308`, `{"total": 9e307}`, "yes"},
 		{total + `"is": "under", "value": 0`, `{"total": 0}`, "no"},
 		{total + `"is": "under", "value": 0.001`, `{"total": 0.00099}`, "yes"},
 		{total + `"is": "at_least", "value": 5`, `{"total": 5}`, "yes"},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
 
@@ -90,13 +91,17 @@ func plain(value any) any {
 func decodeJSON(data []byte, f *faults) map[string]any {
 	walk := &jsonWalk{data: data, faults: f, decoder: json.NewDecoder(bytes.NewReader(data)), line: 1}
 	f.index.Positions = map[string]tomlpos.Position{}
-	if err := logbook.MaxLimits.CheckValue("document", data); err != nil {
+	unfit := logbook.MaxLimits.CheckValue("document", data)
+	if errors.Is(unfit, logbook.ErrLimit) || unfit != nil && !(json.Valid(data) && utf8.Valid(data)) {
 		at := walk.faultPlace()
-		f.found = append(f.found, Fault{Line: at.Line, Column: at.Column, Reason: reasonOf(err)})
+		f.found = append(f.found, Fault{Line: at.Line, Column: at.Column, Reason: reasonOf(unfit)})
 		return nil
 	}
 	walk.decoder.UseNumber()
 	values, ok := walk.value("").(map[string]any)
+	if unfit != nil && len(f.found) == 0 { // the walk names the places of keys that are there twice
+		f.found = append(f.found, Fault{Reason: reasonOf(unfit)})
+	}
 	if !ok {
 		f.found = append(f.found, Fault{Line: 1, Reason: "a document is an object: {…}"})
 	}
