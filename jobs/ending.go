@@ -22,3 +22,12 @@ func (j *Job) Err() error {
 	}
 	return nil
 }
+
+// String is a line for people: the id, board, name and state of the job, and its outcome.
+func (j Job) String() string {
+	line := fmt.Sprintf("job %s on board %s, %s: %s", j.ID, j.Board, j.Name, j.State)
+	if j.Outcome != "" {
+		line += " " + string(j.Outcome)
+	}
+	return line
+}

@@ -166,10 +166,18 @@ type core struct {
 	work   sync.WaitGroup // the goroutines of batchers and streams
 }
 
-// Dial is Open with no options but the endpoints: it waits until one node has answered, for
-// DefaultPatience at most.
+// Dial is Open with no options but the endpoints, which may be lists separated by commas. It waits
+// until one node has answered, for DefaultPatience at most. Without endpoints it takes all options
+// from the environment variables of the command line: see FromEnvironment.
 func Dial(ctx context.Context, endpoints ...string) (*Client, error) {
-	return Open(ctx, Options{Endpoints: endpoints})
+	if len(endpoints) > 0 {
+		return Open(ctx, Options{Endpoints: split(endpoints...)})
+	}
+	options, err := FromEnvironment()
+	if err != nil {
+		return nil, fmt.Errorf("cannot open a client: %w", err)
+	}
+	return Open(ctx, options)
 }
 
 // Open makes a client and waits until one node, leader or not, has answered, so

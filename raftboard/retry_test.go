@@ -401,7 +401,7 @@ func TestOptions(t *testing.T) {
 		{"all faults", []string{"one", "two"}, jobs.ErrInvalid, `"two"`},
 	}
 	for _, test := range tests {
-		_, err := raftboard.Dial(t.Context(), test.endpoints...)
+		_, err := raftboard.Open(t.Context(), raftboard.Options{Endpoints: test.endpoints})
 		if !errors.Is(err, test.kind) || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: got %v, want %v that says %q", test.name, err, test.kind, test.says)
 		}

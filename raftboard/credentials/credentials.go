@@ -313,3 +313,25 @@ func (s *Store) Check(cluster, node string) error {
 	}
 	return err
 }
+
+// maxToken bounds the file of a token, in bytes.
+const maxToken = 16 << 10
+
+// ReadToken reads an access token from a file, and refuses one that others can read.
+func ReadToken(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the token: %w", err)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return "", fmt.Errorf("cannot use the token in %s: others can read it: its mode is %#o: chmod 600 %s", path, mode, path)
+	}
+	if info.Size() > maxToken {
+		return "", fmt.Errorf("cannot use %s: a token has at most %d bytes, and this file has %d", path, maxToken, info.Size())
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the token: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}

@@ -81,7 +81,7 @@ func (r *Runner) stuck(id jobs.JobID, err error) error {
 	if err != nil {
 		return errors.Join(fault, err)
 	}
-	lines := []string{fmt.Sprintf("the job: %+v", job)}
+	lines := []string{fmt.Sprintf("the job: %#v", job)}
 	if explained, err := r.client.Explain(ctx, id); err == nil {
 		lines = append(lines, fmt.Sprintf("explained: %+v", explained))
 	}

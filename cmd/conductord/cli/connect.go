@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -123,30 +122,13 @@ func (p *Program) CredentialsOr(files credentials.Files) {
 	}
 }
 
-// maxToken bounds the file of a token, in bytes.
-const maxToken = 16 << 10
-
 // token is the token to show: by flag, else by environment; empty: none.
 func (p *Program) token() (string, error) {
 	path := cmp.Or(p.tokenFile, p.Value("CONDUCTORD_TOKEN_FILE"))
 	if path == "" {
 		return p.Value("CONDUCTORD_TOKEN"), nil
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", fmt.Errorf("cannot read the token: %w", err)
-	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return "", fmt.Errorf("cannot use the token in %s: others can read it: its mode is %#o: chmod 600 %s", path, mode, path)
-	}
-	if info.Size() > maxToken {
-		return "", fmt.Errorf("cannot use %s: a token has at most %d bytes, and this file has %d", path, maxToken, info.Size())
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("cannot read the token: %w", err)
-	}
-	return strings.TrimSpace(string(text)), nil
+	return credentials.ReadToken(path)
 }
 
 // ValueKeys is the file of the keys for values: by flag, else by environment; empty: none.
