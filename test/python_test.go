@@ -100,7 +100,7 @@ import json, sys
 from conductord import Client, Conflict, NotFound, new_id
 
 def step(name, *requires, **more):
-    return dict(name=name, handler="test." + name, worker=True, requires=list(requires), **more)
+    return dict(name=name, handler="test." + name, worker=True, requires=list(requires), provides=name, **more)
 
 document = {"name": "all", "pattern": "linear", "store": {"times": 1}, "steps": [
     step("echo", "value", "times"), step("keep", "value", revert="test.unkeep"), step("later", "times"), step("progress")]}

@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 
 from . import _transport
 from ._ids import derive_id, new_id
+from ._results import by_symbol
 from .errors import Invalid, Unavailable, of_detail
 
 DEFAULT_SERVER = "127.0.0.1:7070"
@@ -174,22 +175,18 @@ class Client:
                 raise TimeoutError("job %s is %s after %g s" % (id, job.state, timeout))
 
     def results(self, job: Union[str, Job]) -> Dict[str, Any]:
-        """The results of the steps of a job's flow, by step."""
+        """The results of a job's flow, by the names that its steps provide: what is known so far."""
         if not isinstance(job, Job):
             job = self.get(job)
-        results: Dict[str, Any] = {}
-        seen = 0
-        while job.get("flow"):
-            flow = self.call("LogbookService/GetFlow", {"id": job["flow"], "skip": seen, "atoms_only": seen > 0}, reads=True)
-            atoms = flow.get("flow", {}).get("atoms", [])
-            for atom in atoms:
-                if atom.get("state") == "success":
-                    done = [a for a in atom.get("attempts", []) if a.get("action") == "execute"]
-                    results[atom["name"]] = done[-1].get("result") if done else None
-            seen += len(atoms)
-            if not (flow.get("more") or flow.get("flow", {}).get("more")):
-                break
-        return results
+        flow: Dict[str, Any] = {}
+        more = "flow" in job
+        while more:
+            seen = len(flow.get("atoms", []))
+            answer = self.call("LogbookService/GetFlow", {"id": job["flow"], "skip": seen, "atoms_only": bool(flow)}, reads=True)
+            part = answer.get("flow", {})
+            flow = dict(flow or part, atoms=flow.get("atoms", []) + part.get("atoms", []))
+            more = answer.get("more") or part.get("more")
+        return by_symbol(flow)
 
     def watch(self, after: Optional[str] = None, **select: Any) -> Iterator[Dict[str, Any]]:
         """Yield events in order, without gap or repeat; see Watch in docs/protocol.md.

@@ -30,8 +30,8 @@ def main() -> int:
                 break
         job = client.wait(job.id, timeout=60)
         print(job.outcome, job.get("failure", {}).get("message", ""))
-        for step, result in client.results(job).items():
-            print(step, result)
+        for name, result in client.results(job).items():
+            print(name, result)
     return 0 if job.outcome == "success" else 1
 
 

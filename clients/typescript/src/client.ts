@@ -3,6 +3,7 @@ import { errorOf, RefusedError, type WireError } from "./errors.js";
 import { type CallOptions, type Operation, Transport } from "./http.js";
 import { derivedID, newID } from "./ids.js";
 import { type Json, seconds } from "./json.js";
+import { bySymbol, type Flow } from "./results.js";
 import type { Event, FlowDocument, Job, JobPage, JobQuery, Posted, Posting, Values, WatchQuery } from "./types.js";
 
 /** One call posts so many jobs at most. */
@@ -118,6 +119,19 @@ export class Client {
 	async flow(id: string, options: CallOptions = {}): Promise<Record<string, Json>> {
 		const { flow } = await this.call<{ flow: Record<string, Json> }>("LogbookService/GetFlow", { id }, { ...options, name: `get flow ${id}`, reads: true });
 		return flow;
+	}
+
+	/** The results of a job's flow by the names that its steps provide: what is known so far. */
+	async results(job: string, options: CallOptions = {}): Promise<Values> {
+		const { flow: id } = await this.get(job, options);
+		let whole: Flow | undefined;
+		for (let more = id !== undefined; more; ) {
+			const request = { id, skip: whole?.atoms?.length ?? 0, atoms_only: whole !== undefined };
+			const { flow, more: further } = await this.call<{ flow: Flow; more?: boolean }>("LogbookService/GetFlow", request, { ...options, name: `get flow ${id}`, reads: true });
+			whole = { ...(whole ?? flow), atoms: [...(whole?.atoms ?? []), ...(flow.atoms ?? [])] };
+			more = further ?? flow.more ?? false;
+		}
+		return whole === undefined ? {} : bySymbol(whole);
 	}
 
 	/** Ends a job; with `revert`, what it has done is undone first. */
