@@ -274,6 +274,7 @@ func (w *workLoop) openSession(ctx context.Context) *liveSession {
 	wait := newBackoff(boardBackoff)
 	opening := w.opening()
 	var first time.Time // when this opening was first sent
+	var told openingLog
 	for ctx.Err() == nil {
 		if first.IsZero() {
 			first = boottime.Now()
@@ -288,7 +289,7 @@ func (w *workLoop) openSession(ctx context.Context) *liveSession {
 		if ctx.Err() != nil {
 			break
 		}
-		w.logger.Warn("cannot open a session now", "session", opening.ID, "error", err)
+		told.failed(w.logger, err)
 		if !repeatable(err) {
 			// The board knows this id as something else, or as over.
 			opening, first = w.opening(), time.Time{}
@@ -296,6 +297,17 @@ func (w *workLoop) openSession(ctx context.Context) *liveSession {
 		sleep(ctx, wait.NextBackOff())
 	}
 	return nil
+}
+
+// openingLog logs once that no session can be opened, since a new cluster can wait for days, and
+// again when repeating has become useless, or useful again.
+type openingLog struct{ warned, repeatable bool }
+
+func (l *openingLog) failed(logger hclog.Logger, err error) {
+	if again := repeatable(err); !l.warned || again != l.repeatable {
+		l.warned, l.repeatable = true, again
+		logger.Warn("cannot open a session now; trying again", "error", err)
+	}
 }
 
 func (w *workLoop) opening() jobs.Opening {

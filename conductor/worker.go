@@ -151,6 +151,7 @@ func (o *WorkerOptions) entity() jobs.Entity {
 // open opens a session and registers the worker. It repeats both until ctx ends; then it returns nil.
 func (w *stepWorker) open(ctx context.Context) *liveSession {
 	wait := newBackoff(boardBackoff)
+	var told openingLog
 	for ctx.Err() == nil {
 		opening := jobs.Opening{ID: jobs.NewSessionID(), Name: w.options.Name, Host: hostname(), PID: os.Getpid(), TTL: w.options.TTL}
 		sent := boottime.Now()
@@ -165,7 +166,7 @@ func (w *stepWorker) open(ctx context.Context) *liveSession {
 			return newLiveSession(base, base, w.options.Client, w.logger, opening.ID, opening.TTL, sent)
 		}
 		if ctx.Err() == nil {
-			w.logger.Warn("cannot open a session now", "error", err)
+			told.failed(w.logger, err)
 		}
 		sleep(ctx, wait.NextBackOff())
 	}

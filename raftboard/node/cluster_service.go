@@ -125,7 +125,6 @@ func (s *clusterService) status(ctx context.Context, request *connect.Request[co
 		CommitIndex:  s.raft.CommitIndex(),
 		AppliedIndex: s.machine.AppliedIndex(),
 		Version:      s.options.Version,
-		StartedAt:    timestamppb.New(s.clock.answerTime().Add(-boottime.Since(s.started))),
 		Jobs:         map[string]uint64{},
 		Sessions:     s.machine.OpenSessions(),
 		Ready:        true,
@@ -138,7 +137,7 @@ func (s *clusterService) status(ctx context.Context, request *connect.Request[co
 	status.SnapshotIndex, status.SnapshotBytes = s.growth.snapshot()
 	status.TopologyDigest, status.TopologyCluster = s.guard.elsewhere.status()
 	if err := s.ready.check(); err != nil {
-		status.Ready, status.NotReady = false, err.Error()
+		status.Ready, status.NotReady = false, wire.WithoutClass(err)
 	}
 	status.DiskFreeBytes, status.DiskShort = uint64(max(s.disk.free.Load(), 0)), s.disk.isCrowded()
 	if s.backups.Directory != "" {
@@ -151,7 +150,7 @@ func (s *clusterService) status(ctx context.Context, request *connect.Request[co
 		status.LastContact = durationpb.New(ago)
 	}
 	if ahead, known := s.clock.wallOffset(); known {
-		status.ClockOffset = durationpb.New(ahead)
+		status.ClockOffset, status.StartedAt = durationpb.New(ahead), timestamppb.New(s.clock.now().Add(-boottime.Since(s.started)))
 	}
 	if !s.guard.mayShow(ctx, access.AllBoards) {
 		status.Sessions = 0

@@ -118,7 +118,7 @@ func (r *readiness) check() error {
 	leader, known := r.leader.known()
 	switch {
 	case awaits != "":
-		return fmt.Errorf("%w: before the first election this node waits for %s: every member must answer with the same list of members", jobs.ErrUnavailable, awaits)
+		return fmt.Errorf("%w: waits for %s: before the first election every member must answer with the same list of members", jobs.ErrUnavailable, awaits)
 	case !known && len(r.members.servers()) == 0:
 		return fmt.Errorf("%w: this node joins the cluster, and no leader has called it yet", jobs.ErrUnavailable)
 	case !known:

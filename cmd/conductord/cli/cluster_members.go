@@ -134,8 +134,8 @@ const (
 // Health is what cluster health says.
 type Health struct {
 	Healthy bool `json:"healthy"`
-	// Survives counts the voters that may fail besides those that do not answer now;
-	// negative: so many more must answer.
+	// Survives counts the voters that can be lost besides the silent ones; negative: that many
+	// more must answer.
 	Survives int         `json:"survives"`
 	Problems []string    `json:"problems"` // what needs a person
 	Notes    []string    `json:"notes"`    // what a person may like to know
@@ -207,14 +207,18 @@ func (p *Program) showHealth(nodes []raftboard.NodeStatus) error {
 	if err != nil {
 		return because(err, "assess the cluster")
 	}
-	lines := []string{fmt.Sprintf("%d more voters may fail", health.Survives)}
-	switch {
-	case health.Survives < 0:
-		lines = []string{fmt.Sprintf("no majority: voters that must answer besides: %d", -health.Survives)}
-	case health.Survives == 0:
-		lines = []string{"a majority answers, and no more voter may fail"}
-	case health.Survives == 1:
-		lines = []string{"1 more voter may fail"}
+	lines := []string{fmt.Sprintf("%d more voters can be lost", health.Survives)}
+	switch health.Survives {
+	case -1:
+		lines = []string{"no majority: 1 more voter must answer"}
+	case 0:
+		lines = []string{"no further voter can be lost"}
+	case 1:
+		lines = []string{"1 more voter can be lost"}
+	default:
+		if health.Survives < 0 {
+			lines = []string{fmt.Sprintf("no majority: %d more voters must answer", -health.Survives)}
+		}
 	}
 	for _, note := range health.Notes {
 		lines = append(lines, "note: "+note)

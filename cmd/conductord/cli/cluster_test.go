@@ -839,7 +839,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// Health names what needs a person, and counts the voters that may fail.
+// Health names what needs a person, and counts the voters that can be lost.
 func TestClusterHealth(t *testing.T) {
 	cluster := openCluster(t)
 	offset := 2 * time.Second
@@ -859,20 +859,20 @@ func TestClusterHealth(t *testing.T) {
 		change func([]raftboard.NodeStatus)
 		want   said
 	}{
-		{"healthy", func([]raftboard.NodeStatus) {}, said{"1 more voter may fail\n", "", 0}},
+		{"healthy", func([]raftboard.NodeStatus) {}, said{"1 more voter can be lost\n", "", 0}},
 		{"one is away", func(n []raftboard.NodeStatus) { n[1].Err = jobs.ErrUnavailable }, said{
-			"a majority answers, and no more voter may fail\n", "conductord: the cluster needs attention: n2 does not answer at h2:7070\n", cli.ExitFailed}},
+			"no further voter can be lost\n", "conductord: the cluster needs attention: n2 does not answer at h2:7070\n", cli.ExitFailed}},
 		{"two are away", func(n []raftboard.NodeStatus) {
 			n[1], n[2] = raftboard.NodeStatus{Err: jobs.ErrUnavailable}, raftboard.NodeStatus{Err: jobs.ErrUnavailable}
 			n[0].Status.Leader, n[0].Status.Ready, n[0].Status.NotReady = "", false, "no leader"
 		}, said{
-			"no majority: voters that must answer besides: 2\n", "conductord: the cluster needs attention: no node knows a leader; n1 is not ready: no leader; n2 does not answer at h2:7070; n3 does not answer at h3:7070\n", cli.ExitFailed}},
+			"no majority: 2 more voters must answer\n", "conductord: the cluster needs attention: no node knows a leader; n1 is not ready: no leader; n2 does not answer at h2:7070; n3 does not answer at h3:7070\n", cli.ExitFailed}},
 		{"one is behind", func(n []raftboard.NodeStatus) { n[2].Status.AppliedIndex = 10 }, said{
-			"1 more voter may fail\n", "conductord: the cluster needs attention: n3 is 49990 entries behind\n", cli.ExitFailed}},
+			"1 more voter can be lost\n", "conductord: the cluster needs attention: n3 is 49990 entries behind\n", cli.ExitFailed}},
 		{"a wrong clock", func(n []raftboard.NodeStatus) { n[2].Status.ClockOffset = &offset }, said{
-			"1 more voter may fail\n", "conductord: the cluster needs attention: the clock of n3 is off by +2.000s: check its time service\n", cli.ExitFailed}},
+			"1 more voter can be lost\n", "conductord: the cluster needs attention: the clock of n3 is off by +2.000s: check its time service\n", cli.ExitFailed}},
 		{"notes", func(n []raftboard.NodeStatus) { n[2].Status.Version, n[2].Status.MembersDiffer = "v2", "they differ" }, said{
-			"1 more voter may fail\nnote: the file of n3 is out of date: they differ\nnote: the nodes run different versions: v1, v2\n", "", 0}},
+			"1 more voter can be lost\nnote: the file of n3 is out of date: they differ\nnote: the nodes run different versions: v1, v2\n", "", 0}},
 	} {
 		cluster.nodes = healthy()
 		row.change(cluster.nodes)
@@ -962,15 +962,15 @@ func TestSelftestClock(t *testing.T) {
 	cluster := openCluster(t)
 	small, large := 100*time.Millisecond, -3*time.Second
 	cluster.nodes = []raftboard.NodeStatus{{Status: raftboard.Status{Node: "n1", ClockOffset: &small}}, {Status: raftboard.Status{Node: "n2"}}}
-	if got := run(t, cluster, "selftest", "clock"); got != (said{"of 1 clocks that of n1 is off most, by +0.100s; 1s are good\n", "", 0}) {
+	if got := run(t, cluster, "selftest", "clock"); got != (said{"largest clock offset of 1 nodes: +0.100s on n1 (limit 1s)\n", "", 0}) {
 		t.Errorf("good clocks: %+v", got)
 	}
 	cluster.nodes[1].Status.ClockOffset = &large
-	if got := run(t, cluster, "selftest", "clock"); got.code != cli.ExitFailed || !strings.Contains(got.out, "n2 is off most, by -3.000s") {
+	if got := run(t, cluster, "selftest", "clock"); got.code != cli.ExitFailed || !strings.Contains(got.out, "-3.000s on n2 (limit 1s)") {
 		t.Errorf("a bad clock: %+v", got)
 	}
-	cluster.nodes = nil
-	if got := run(t, cluster, "selftest", "clock"); got.code != cli.ExitFailed || !strings.Contains(got.err, "no node tells its clock") {
+	cluster.nodes = []raftboard.NodeStatus{{Status: raftboard.Status{Node: "n1", NotReady: "waits for n2"}}}
+	if got := run(t, cluster, "selftest", "clock"); got.code != cli.ExitUnavailable || !strings.Contains(got.err, "no node knows the cluster's time: unavailable: it did not happen: n1 waits for n2\n") {
 		t.Errorf("no clock: %+v", got)
 	}
 }

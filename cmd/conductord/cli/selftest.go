@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -103,7 +104,7 @@ func testFailover(ctx context.Context, cluster Cluster) (TestedCluster, error) {
 	}
 	return TestedCluster{
 		Passed:  longest <= goodGap,
-		Verdict: fmt.Sprintf("%s leads now; the longest time without a write was %v, and %v are good", leader, longest.Round(time.Millisecond), goodGap),
+		Verdict: fmt.Sprintf("%s leads now; the longest time without a write was %v (limit %v)", leader, longest.Round(time.Millisecond), goodGap),
 	}, nil
 }
 
@@ -120,7 +121,7 @@ func testDisk(ctx context.Context, cluster Cluster) (TestedCluster, error) {
 	median, slow := took[len(took)/2], took[len(took)*99/100]
 	return TestedCluster{
 		Passed:  slow <= goodCommit,
-		Verdict: fmt.Sprintf("a write takes %v, and one in a hundred %v; %v are good", median.Round(10*time.Microsecond), slow.Round(10*time.Microsecond), goodCommit),
+		Verdict: fmt.Sprintf("median write %v, slowest in a hundred %v (limit %v)", median.Round(10*time.Microsecond), slow.Round(10*time.Microsecond), goodCommit),
 	}, nil
 }
 
@@ -131,7 +132,11 @@ func testClock(ctx context.Context, cluster Cluster) (TestedCluster, error) {
 	}
 	var worst time.Duration
 	name, heard := "", 0
+	var reasons []string
 	for i := range nodes {
+		if !nodes[i].Status.Ready && nodes[i].Err == nil {
+			reasons = append(reasons, fmt.Sprintf("%s %s", nodes[i].Status.Node, nodes[i].Status.NotReady))
+		}
 		if s := &nodes[i].Status; nodes[i].Err == nil && s.ClockOffset != nil {
 			if heard++; name == "" || s.ClockOffset.Abs() > worst.Abs() {
 				worst, name = *s.ClockOffset, s.Node
@@ -139,10 +144,10 @@ func testClock(ctx context.Context, cluster Cluster) (TestedCluster, error) {
 		}
 	}
 	if heard == 0 {
-		return TestedCluster{}, errors.New("no node tells its clock")
+		return TestedCluster{}, fmt.Errorf("no node knows the cluster's time: %w: %s", jobs.ErrUnavailable, strings.Join(append(reasons, silent(nodes)...), "; "))
 	}
 	return TestedCluster{
 		Passed:  worst.Abs() <= goodOffset,
-		Verdict: fmt.Sprintf("of %d clocks that of %s is off most, by %s; %v are good", heard, name, offsetText(&worst), goodOffset),
+		Verdict: fmt.Sprintf("largest clock offset of %d nodes: %s on %s (limit %v)", heard, offsetText(&worst), name, goodOffset),
 	}, nil
 }
