@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -237,6 +238,7 @@ func (l *loader) setAny(row setting, value any) {
 	switch target := row.target(&l.config).(type) {
 	case *string:
 		message = assign(target, value, "a string")
+		l.place(row, target)
 	case *bool:
 		message = assign(target, value, "true or false")
 	case *int:
@@ -251,11 +253,22 @@ func (l *loader) setAny(row setting, value any) {
 		}
 	case *[]string:
 		message = assignStrings(target, value)
+		for i := range *target {
+			l.place(row, &(*target)[i])
+		}
 	case *[]Member:
 		l.setMembersAny(target, value)
 	}
 	if message != "" {
 		l.blame(row.key, message)
+	}
+}
+
+// place makes a relative path in the file one that is relative to the file's directory, so that a
+// directory of configuration, certificates and handlers can be copied anywhere.
+func (l *loader) place(row setting, path *string) {
+	if row.path && *path != "" && !filepath.IsAbs(*path) {
+		*path = filepath.Join(filepath.Dir(l.file), *path)
 	}
 }
 

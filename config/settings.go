@@ -34,6 +34,7 @@ type setting struct {
 	target func(*Config) any // *string, *int, *bool, *time.Duration, *[]string or *[]Member
 	low    int64             // of *int and *time.Duration: the least value
 	high   int64             // of *int and *time.Duration: the largest
+	path   bool              // of *string and *[]string: relative paths in a file are relative to its directory
 	doc    string
 }
 
@@ -53,7 +54,7 @@ func nodeSettings() []setting {
 	return []setting{
 		{key: "node", target: func(c *Config) any { return &c.Node },
 			doc: "This node's name: one of the members'"},
-		{key: "data_dir", target: func(c *Config) any { return &c.DataDir },
+		{key: "data_dir", target: func(c *Config) any { return &c.DataDir }, path: true,
 			doc: "The directory that holds this node's log, snapshots and identity"},
 		{key: "raft_listen", target: func(c *Config) any { return &c.RaftListen },
 			doc: "Listen here for the other members, if not at the member's own raft address"},
@@ -76,11 +77,11 @@ func nodeSettings() []setting {
 
 func tlsSettings() []setting {
 	return []setting{
-		{key: "tls.ca", target: func(c *Config) any { return &c.TLS.CA },
+		{key: "tls.ca", target: func(c *Config) any { return &c.TLS.CA }, path: true,
 			doc: "PEM file of the authorities that the certificates of nodes and clients come from; it is read again when it changes, as are the next two"},
-		{key: "tls.cert", target: func(c *Config) any { return &c.TLS.Cert },
+		{key: "tls.cert", target: func(c *Config) any { return &c.TLS.Cert }, path: true,
 			doc: "PEM file of this node's certificate, which names cluster and node: see conductord cert issue"},
-		{key: "tls.key", target: func(c *Config) any { return &c.TLS.Key },
+		{key: "tls.key", target: func(c *Config) any { return &c.TLS.Key }, path: true,
 			doc: "PEM file of its private key, which nobody else may read"},
 		{key: "tls.client_certs", target: func(c *Config) any { return &c.TLS.ClientCerts },
 			doc: "Whether clients of the API must have a certificate that comes from tls.ca, also those that have tokens"},
@@ -171,7 +172,7 @@ func retentionSettings() []setting {
 
 func backupSettings() []setting {
 	return []setting{
-		{key: "backup.directory", target: func(c *Config) any { return &c.Backup.Directory },
+		{key: "backup.directory", target: func(c *Config) any { return &c.Backup.Directory }, path: true,
 			doc: "Make backups of this node's state in this directory, which must exist, outside data_dir; without it none are made"},
 		{key: "backup.interval", target: func(c *Config) any { return &c.Backup.Interval }, low: 1_000 * ms, high: 365 * 24 * hour,
 			doc: "The time between two of these backups"},
@@ -220,9 +221,9 @@ func conductorSettings() []setting {
 			doc: "After taking so many jobs, the conductor finishes them, and the node hands over and ends with exit code 0; 0: never"},
 		{key: "conductor.max_duration", target: func(c *Config) any { return &c.Conductor.MaxDuration }, low: 0, high: 365 * 24 * hour,
 			doc: "After taking jobs for so long, the conductor finishes those that it has, and the node ends likewise; 0s: never"},
-		{key: "conductor.handlers", target: func(c *Config) any { return &c.Conductor.Handlers },
+		{key: "conductor.handlers", target: func(c *Config) any { return &c.Conductor.Handlers }, path: true,
 			doc: "The directories in which executables that do steps are looked for, and nowhere else"},
-		{key: "conductor.value_keys", target: func(c *Config) any { return &c.Conductor.ValueKeys },
+		{key: "conductor.value_keys", target: func(c *Config) any { return &c.Conductor.ValueKeys }, path: true,
 			doc: "File of the keys with which the conductor decrypts the values of jobs and encrypts what it records; only its owner may be able to read it; conductord value-key add makes it; read when the node starts"},
 	}
 }

@@ -369,6 +369,9 @@ func TestShownCommandsCanBeWrong(t *testing.T) {
 // configurations of three servers writes ones that can be used and belong together.
 func TestThreeServersConfigs(t *testing.T) {
 	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "examples", "handlers"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for _, b := range blocksOf("docs/operations.md", documents(t)["docs/operations.md"]) {
 		if b.language != "sh" || !strings.Contains(b.text, "config init") {
 			continue

@@ -171,7 +171,12 @@ func startTerminal(t *testing.T, dir, script string) *terminal {
 	if script != "" {
 		args = []string{"-euc", script}
 	}
-	command := exec.Command("sh", args...)
+	return startShell(t, dir, exec.Command("sh", args...), script)
+}
+
+// startShell is startTerminal by a command; script is what the command runs, or empty.
+func startShell(t *testing.T, dir string, command *exec.Cmd, script string) *terminal {
+	t.Helper()
 	command.Dir = dir
 	command.Env = append(os.Environ(), "PATH="+filepath.Dir(binary)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	stdin, err := command.StdinPipe()
@@ -205,8 +210,18 @@ func startTerminal(t *testing.T, dir, script string) *terminal {
 	return s
 }
 
-// run types a block, and returns what it writes.
+// run types a block that ends with status 0, and returns what it writes.
 func (s *terminal) run(t *testing.T, b block, text string) string {
+	t.Helper()
+	said, status := s.types(t, b, text)
+	if status != 0 {
+		t.Fatalf("%s ends with status %d\n%s", b, status, said)
+	}
+	return said
+}
+
+// types is run with the status, which may be another than 0.
+func (s *terminal) types(t *testing.T, b block, text string) (string, int) {
 	t.Helper()
 	const mark = "=== end of block: "
 	typed := filepath.Join(t.TempDir(), "block")
@@ -223,10 +238,12 @@ func (s *terminal) run(t *testing.T, b block, text string) string {
 			switch {
 			case !more:
 				t.Fatalf("%s ends the shell:\n%s", b, &said)
-			case ended && status != "0\n":
-				t.Fatalf("%s ends with status %s%s", b, status, &said)
 			case ended:
-				return said.String()
+				code, err := strconv.Atoi(strings.TrimSpace(status))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return said.String(), code
 			}
 			said.WriteString(line)
 		case <-late:

@@ -15,14 +15,14 @@ import (
 
 // How long certificates are valid by default, in days.
 const (
-	authorityDays = 3650
-	issuedDays    = 365
+	AuthorityDays = 3650
+	IssuedDays    = 365
 )
 
 // Names of the authority's files.
 const (
-	authorityCert = "ca.pem"
-	authorityKey  = "ca.key"
+	AuthorityCert = "ca.pem"
+	AuthorityKey  = "ca.key"
 )
 
 // MadeFiles is what cert init and cert issue say.
@@ -42,8 +42,8 @@ func (p *Program) certInitCommand() *cobra.Command {
 	var days int
 	cmd := &cobra.Command{
 		Use:   "init",
-		Short: "Make a private authority: " + authorityCert + " for every machine, " + authorityKey + " for a safe place",
-		Long: "Make a private authority. Every node and client gets " + authorityCert + ". The key " + authorityKey + " signs certificates: keep it\n" +
+		Short: "Make a private authority: " + AuthorityCert + " for every machine, " + AuthorityKey + " for a safe place",
+		Long: "Make a private authority. Every node and client gets " + AuthorityCert + ". The key " + AuthorityKey + " signs certificates: keep it\n" +
 			"apart from the nodes. Files that are there already are never replaced.",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -51,10 +51,10 @@ func (p *Program) certInitCommand() *cobra.Command {
 			if err != nil {
 				return because(err, "make an authority")
 			}
-			return p.writeCredentials(made, filepath.Join(dir, authorityCert), filepath.Join(dir, authorityKey), days)
+			return p.writeCredentials(made, filepath.Join(dir, AuthorityCert), filepath.Join(dir, AuthorityKey), days)
 		},
 	}
-	certFlags(cmd, &dir, &days, authorityDays)
+	certFlags(cmd, &dir, &days, AuthorityDays)
 	return cmd
 }
 
@@ -75,7 +75,7 @@ func (p *Program) certNodeCommand() *cobra.Command {
 			return p.issue(dir, credentials.Subject{Name: args[0], Cluster: cluster, Hosts: hosts}, days)
 		},
 	}
-	certFlags(cmd, &dir, &days, issuedDays)
+	certFlags(cmd, &dir, &days, IssuedDays)
 	cmd.Flags().StringVar(&cluster, "cluster", "", "the cluster's id")
 	cmd.Flags().StringSliceVar(&hosts, "host", nil, "a host name or IP address of the node; repeat it or separate several by commas")
 	return cmd
@@ -92,7 +92,7 @@ func (p *Program) certClientCommand() *cobra.Command {
 			return p.issue(dir, credentials.Subject{Name: args[0]}, days)
 		},
 	}
-	certFlags(cmd, &dir, &days, issuedDays)
+	certFlags(cmd, &dir, &days, IssuedDays)
 	return cmd
 }
 
@@ -108,11 +108,11 @@ func (p *Program) issue(dir string, subject credentials.Subject, days int) error
 	if name := filepath.Base(subject.Name); name != subject.Name || name == "." || name == ".." {
 		return UsageError(fmt.Errorf("cannot name files after %.64q", subject.Name))
 	}
-	cert, err := os.ReadFile(filepath.Join(dir, authorityCert))
+	cert, err := os.ReadFile(filepath.Join(dir, AuthorityCert))
 	if err != nil {
 		return fmt.Errorf("cannot read the authority: %w; make one with \"conductord cert init --dir %s\"", err, dir)
 	}
-	key, err := os.ReadFile(filepath.Join(dir, authorityKey))
+	key, err := os.ReadFile(filepath.Join(dir, AuthorityKey))
 	if err != nil {
 		return fmt.Errorf("cannot read the authority's key: %w", err)
 	}

@@ -5,11 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/raftboard/credentials"
 )
 
 // configFile writes a configuration of a cluster of one.
@@ -99,8 +101,8 @@ func TestInitConfig(t *testing.T) {
 		args, members, data string // DIR stands for the directory
 	}{
 		{"", "node1=127.0.0.1:7080,127.0.0.1:7070", "DIR/data/node1"},
-		{"--nodes 3 --data-dir /srv", "node1=127.0.0.1:7081,127.0.0.1:7071;node2=127.0.0.1:7082,127.0.0.1:7072;node3=127.0.0.1:7083,127.0.0.1:7073", "/srv/node1"},
-		{"--host a,b --insecure", "node1=a:7080,a:7070;node2=b:7080,b:7070", "DIR/data/node1"},
+		{"--nodes 3 --data-dir /srv", "node1=127.0.0.1:7280,127.0.0.1:7270;node2=127.0.0.1:7281,127.0.0.1:7271;node3=127.0.0.1:7282,127.0.0.1:7272", "/srv/node1"},
+		{"--port 9000", "node1=127.0.0.1:9010,127.0.0.1:9000", "DIR/data/node1"},
 	} {
 		dir := filepath.Join(t.TempDir(), "new")
 		args := append([]string{"config", "init", dir, "--cluster-id", "shop", "--conductor-handlers", "handlers", "--conductor-value-keys", "keys"}, strings.Fields(row.args)...)
@@ -125,13 +127,15 @@ func TestInitConfig(t *testing.T) {
 				t.Errorf("%s is not in the file", s.Key)
 			}
 		}
-		if again := run(t, nil, args...); again.code != cli.ExitUsage || !strings.Contains(again.err, paths[0]+": file exists") {
+		if again := run(t, nil, args...); again.code != cli.ExitUsage || !strings.Contains(again.err, paths[0]+" exists, and nothing was written") {
 			t.Errorf("again: %+v", again)
 		}
 	}
 	for args, want := range map[string]string{
-		"--nodes 2":             "--nodes must be 1 or 3",
-		"--host a":              "tls.cert: must be set",
+		"--nodes 2":             "--nodes must be 1, 3 or 5",
+		"--host a --tls-ca ca":  "each node has its own certificate: use --certs",
+		"--host a --certs none": "cannot give the nodes certificates: open none/ca.pem: no such file",
+		"--nodes 5 --certs d":   "none of the others can be",
 		"--node x":              "cannot be given: init names",
 		"--nodes 3 --host a":    "none of the others can be",
 		"--log-level loud":      "flags: --log-level: must be",
@@ -141,6 +145,63 @@ func TestInitConfig(t *testing.T) {
 		if got.code != cli.ExitUsage || !strings.Contains(got.err, want) || got.out != "" {
 			t.Errorf("%s: %+v", args, got)
 		}
+	}
+}
+
+// TestInitConfigForMachines holds that each directory of init can be copied to its machine: its
+// configuration, certificates and handlers fit each other and the node, wherever the copy is.
+func TestInitConfigForMachines(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "shop")
+	got := run(t, nil, "config", "init", dir, "--cluster-id", "shop", "--host", "10.0.0.1,b.example.org", "--port", "9000")
+	paths := []string{filepath.Join(dir, "node1", "conductord.toml"), filepath.Join(dir, "node2", "conductord.toml")}
+	if got.code != 0 || got.out != strings.Join(paths, "\n")+"\n" || !strings.Contains(got.err, "scp -r "+filepath.Join(dir, "node2")+" root@b.example.org:/etc/conductord\n") {
+		t.Fatalf("%+v", got)
+	}
+	moved := filepath.Join(t.TempDir(), "elsewhere")
+	if err := os.Rename(filepath.Join(dir, "node2"), moved); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(moved, "conductord.toml")
+	c, err := config.Load(file, nil, nil)
+	if err != nil || membersText(c.Cluster.Members) != "node1=10.0.0.1:9010,10.0.0.1:9000;node2=b.example.org:9010,b.example.org:9000" ||
+		c.DataDir != "/var/lib/conductord/node2" || !slices.Equal(c.Conductor.Handlers, []string{filepath.Join(moved, "handlers")}) {
+		t.Errorf("%v, %+v", err, c)
+	}
+	if got := run(t, nil, "config", "check", paths[0], file); got.code != 0 || !strings.HasSuffix(got.out, "node node2 of cluster shop (node1, node2): good\n") {
+		t.Errorf("%+v", got)
+	}
+	store, err := credentials.Open(credentials.Files{CA: c.TLS.CA, Cert: c.TLS.Cert, Key: c.TLS.Key}, func(error) {})
+	if err != nil || store.Check("shop", "node2") != nil {
+		t.Errorf("%v, %v", err, store.Check("shop", "node2"))
+	}
+	for args, want := range map[string]string{
+		dir + " --host a,b --cluster-id shop":                             "exists, and nothing was written",
+		t.TempDir() + " --host a,b --certs " + dir + " --cluster-id shop": "cannot give the nodes certificates: open " + filepath.Join(dir, "node1.pem"),
+	} {
+		if got := run(t, nil, append([]string{"config", "init"}, strings.Fields(args)...)...); got.code != cli.ExitUsage || !strings.Contains(got.err, want) {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+	// Certificates of security.md's commands do as well, if they are those of the nodes.
+	for _, node := range []string{"node1", "node2"} {
+		if got := run(t, nil, "cert", "issue", "node", node, "--cluster", "shop", "--host", node, "--dir", dir); got.code != 0 {
+			t.Fatalf("%+v", got)
+		}
+	}
+	into := t.TempDir()
+	if got := run(t, nil, "config", "init", into, "--host", "node1,node2", "--certs", dir, "--cluster-id", "other"); got.code != cli.ExitUsage || !strings.Contains(got.err, `is of node "node1" of cluster "shop", and this is node "node1" of cluster "other"`) {
+		t.Errorf("%+v", got)
+	}
+	if got := run(t, nil, "config", "init", into, "--host", "node1,node2", "--certs", dir, "--cluster-id", "shop"); got.code != 0 {
+		t.Errorf("%+v", got)
+	}
+	// What the start would refuse is a fault.
+	if err := os.Rename(filepath.Join(into, "node1", "node.pem"), filepath.Join(into, "node2", "node.pem")); err != nil {
+		t.Fatal(err)
+	}
+	got = run(t, nil, "config", "check", filepath.Join(into, "node1", "conductord.toml"), filepath.Join(into, "node2", "conductord.toml"))
+	if got.code != cli.ExitUsage || !strings.Contains(got.err, "node1/conductord.toml: certificates: ") || !strings.Contains(got.err, "node2/conductord.toml: certificates: ") || got.out != "" {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -56,8 +56,9 @@ func checkConfigCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [FILE…]",
 		Short: "Check configurations without starting anything",
-		Long: "Check configurations: each FILE, or the one that --config, flags and the environment make together.\n" +
-			"All faults are reported at once, with file, line and key; then the exit code is 2.",
+		Long: "Check configurations: each FILE, or the one that --config, flags and the environment make together. What a start on\n" +
+			"this machine would refuse is a fault too: certificates of another node, handlers that others can change. All faults\n" +
+			"are reported at once, with file, line and key; then the exit code is 2.",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				args = []string{flags.path}
@@ -84,6 +85,10 @@ func checkConfigs(p *cli.Program, flags *configFlags, paths ...string) error {
 		if err != nil {
 			return cli.UsageError(err)
 		}
+		if found := unusable(path, loaded); len(found) > 0 {
+			faults = append(faults, found...)
+			continue
+		}
 		good := CheckedConfig{File: path, Node: loaded.Node, Cluster: loaded.Cluster.ID}
 		for _, member := range loaded.Cluster.Members {
 			good.Members = append(good.Members, member.Name)
@@ -97,6 +102,20 @@ func checkConfigs(p *cli.Program, flags *configFlags, paths ...string) error {
 		return fmt.Errorf("cannot use the configuration:\n%w", faults)
 	}
 	return nil
+}
+
+// unusable finds the files of a good configuration that a node would refuse at its start.
+func unusable(path string, c config.Config) (faults config.Faults) {
+	e := examination{config: c}
+	e.certificates()
+	e.handlers()
+	e.valueKeys()
+	for _, f := range e.findings {
+		if f.State == "bad" {
+			faults = append(faults, config.Fault{Place: path, Message: f.Check + ": " + f.Text + ": " + f.Do})
+		}
+	}
+	return faults
 }
 
 func writeCheckedConfigs(p *cli.Program, checked []CheckedConfig) error {

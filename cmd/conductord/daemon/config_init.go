@@ -4,107 +4,268 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/raftboard/credentials"
 )
+
+// Ports of new nodes. Nodes that share a machine leave those of `conductord dev` free.
+const (
+	alonePort  = 7070 // of the API of a node that is alone on its machine: where clients look
+	sharedPort = 7270 // of the first of several nodes
+	raftBeyond = 10   // the raft port is so much higher
+)
+
+// Files in the directory of a node that has a machine of its own.
+const (
+	nodeConfig, nodeHandlers = "conductord.toml", "handlers"
+	nodeCert, nodeKey        = "node.pem", "node.key"
+	installedIn, dataBelow   = "/etc/conductord", "/var/lib/conductord"
+)
+
+// newNodes is what config init makes.
+type newNodes struct {
+	dir      string   // of the files
+	hosts    []string // of the nodes
+	port     int      // of the API of the first node
+	apart    bool     // each node has a machine of its own
+	certs    string   // the directory of certificates that there are; empty: they are made
+	configs  []config.Config
+	files    []newFile
+	handlers []string // directories
+}
+
+// newFile is a file that config init writes.
+type newFile struct {
+	path string
+	data []byte
+	mode fs.FileMode
+}
 
 func initConfigCommand(p *cli.Program) *cobra.Command {
 	var flags *configFlags
+	var n newNodes
 	var nodes int
-	var hosts []string
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
 		Short: "Write configuration files for the nodes of a new cluster",
-		Long: "Write a configuration file into DIR (default this directory) for each node of a new cluster, with every key, and say\n" +
-			"how to start them. All nodes are on this machine, or each on a machine of its own: --host. Flags of keys go into all of\n" +
-			"the files; --data-dir is the directory above those of the nodes (default DIR/data). No file is overwritten.",
+		Long: "Write the configurations of a new cluster's nodes into DIR (default this directory), with every key, and show how to\n" +
+			"start them. With --nodes, all nodes are on this machine: DIR/node1.toml and so on. With --host, each node has a machine\n" +
+			"of its own: DIR/node1 has its configuration, a directory for handlers and its certificates, and is copied to that\n" +
+			"machine. DIR then has the authority too: keep DIR/ca.key apart from the nodes. Flags of keys go into all of the files;\n" +
+			"--data-dir is the directory above those of the nodes (default DIR/data, or " + dataBelow + " with --host).\nNo file is overwritten.",
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if len(hosts) == 0 {
-				if nodes != 1 && nodes != 3 {
-					return cli.UsageError(fmt.Errorf("--nodes must be 1 or 3, not %d; --host makes other clusters", nodes))
+		RunE: func(_ *cobra.Command, args []string) (err error) {
+			if n.apart = len(n.hosts) > 0; !n.apart {
+				if nodes != 1 && nodes != 3 && nodes != 5 {
+					return cli.UsageError(fmt.Errorf("--nodes must be 1, 3 or 5, not %d; --host makes other clusters", nodes))
 				}
-				hosts = slices.Repeat([]string{"127.0.0.1"}, nodes)
+				n.hosts = slices.Repeat([]string{"127.0.0.1"}, nodes)
 			}
-			dir, err := filepath.Abs(strings.Join(args, ""))
-			if err != nil {
+			if n.dir = filepath.Join(args...); !n.apart {
+				if n.dir, err = filepath.Abs(n.dir); err != nil {
+					return cli.UsageError(err)
+				}
+			}
+			if err := n.configure(flags); err != nil {
 				return cli.UsageError(err)
 			}
-			configs, err := newConfigs(flags, dir, hosts, nodes == 3)
-			if err != nil {
+			if err := n.write(); err != nil {
 				return cli.UsageError(err)
 			}
-			return writeConfigs(p, dir, configs)
+			return n.show(p)
 		},
 	}
 	flags = addConfigFlags(cmd)
-	cmd.Flags().IntVar(&nodes, "nodes", 1, "how many nodes on this machine: 1 or 3")
-	cmd.Flags().StringSliceVar(&hosts, "host", nil, "the machine of a node, by name or IPv4 address; repeat it or separate several by commas")
+	cmd.Flags().IntVar(&nodes, "nodes", 1, "how many nodes on this machine: 1, 3 or 5")
+	cmd.Flags().StringSliceVar(&n.hosts, "host", nil, "the machine of a node, by name or IPv4 address; repeat it or separate several by commas")
+	cmd.Flags().IntVar(&n.port, "port", 0, fmt.Sprintf("API port of the first node on a machine; its raft port is %d higher (default %d, or %d with --nodes 3 or 5)", raftBeyond, alonePort, sharedPort))
+	cmd.Flags().StringVar(&n.certs, "certs", "", "with --host: take "+cli.AuthorityCert+", and NODE.pem and NODE.key of each node, from this directory")
 	cmd.MarkFlagsMutuallyExclusive("nodes", "host")
+	cmd.MarkFlagsMutuallyExclusive("nodes", "certs")
 	return cmd
 }
 
-// newConfigs makes the configurations of new nodes, which can be used from any directory. A
-// node alone on its machine has the ports 7070 and 7080; nodes that share one count up from there.
-func newConfigs(flags *configFlags, dir string, hosts []string, shared bool) (configs []config.Config, err error) {
+// configure makes the configurations.
+func (n *newNodes) configure(flags *configFlags) error {
 	given := flags.given()
 	if given["node"]+given["cluster-members"] != "" {
-		return nil, errors.New("--node and --cluster-members cannot be given: init names the nodes; change the files afterwards")
+		return errors.New("--node and --cluster-members cannot be given: init names the nodes; change the files afterwards")
+	}
+	if n.apart && given["tls-ca"]+given["tls-cert"]+given["tls-key"] != "" {
+		return errors.New("--tls-ca, --tls-cert and --tls-key cannot be given with --host, as each node has its own certificate: use --certs")
 	}
 	given["cluster-id"] = cmp.Or(given["cluster-id"], "main")
-	for i, host := range hosts {
-		port := 0
-		if shared {
-			port = i + 1
+	shared := !n.apart && len(n.hosts) > 1
+	if n.port == 0 {
+		if n.port = alonePort; shared {
+			n.port = sharedPort
 		}
-		given["cluster-members"] += fmt.Sprintf("node%d=%s:%d,%s:%d;", i+1, host, 7080+port, host, 7070+port)
 	}
-	data := cmp.Or(given["data-dir"], filepath.Join(dir, "data"))
-	for i := range hosts {
+	for i, host := range n.hosts {
+		port := n.port
+		if shared {
+			port += i
+		}
+		given["cluster-members"] += fmt.Sprintf("node%d=%s:%d,%s:%d;", i+1, host, port+raftBeyond, host, port)
+	}
+	data := cmp.Or(given["data-dir"], filepath.Join(n.dir, "data"))
+	if n.apart {
+		data = cmp.Or(given["data-dir"], dataBelow)
+		if given["conductor-handlers"] == "" {
+			given["conductor-handlers"] = nodeHandlers
+		}
+		if given["insecure"] != "true" {
+			given["tls-ca"], given["tls-cert"], given["tls-key"] = cli.AuthorityCert, nodeCert, nodeKey
+		}
+	}
+	for i := range n.hosts {
 		given["node"] = fmt.Sprintf("node%d", i+1)
 		given["data-dir"] = filepath.Join(data, given["node"])
 		c, err := config.Load(flags.path, nil, given)
+		if err == nil && !n.apart {
+			err = makeAbsolute(&c)
+		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		paths := []*string{&c.DataDir, &c.TLS.CA, &c.TLS.Cert, &c.TLS.Key, &c.Backup.Directory, &c.Conductor.ValueKeys}
-		for i := range c.Conductor.Handlers {
-			paths = append(paths, &c.Conductor.Handlers[i])
-		}
-		for _, path := range paths {
-			if *path == "" {
-				continue
-			}
-			if *path, err = filepath.Abs(*path); err != nil {
-				return nil, err
-			}
-		}
-		configs = append(configs, c)
+		n.configs = append(n.configs, c)
 	}
-	return configs, nil
+	return nil
 }
 
-func writeConfigs(p *cli.Program, dir string, configs []config.Config) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("cannot make the directory: %w", err)
+// makeAbsolute makes the paths of flags, which are relative to this directory, usable from any.
+func makeAbsolute(c *config.Config) (err error) {
+	paths := []*string{&c.DataDir, &c.TLS.CA, &c.TLS.Cert, &c.TLS.Key, &c.Backup.Directory, &c.Conductor.ValueKeys}
+	for i := range c.Conductor.Handlers {
+		paths = append(paths, &c.Conductor.Handlers[i])
 	}
-	var paths, servers []string
-	for _, c := range configs {
-		self, _ := c.Self()
-		paths, servers = append(paths, filepath.Join(dir, c.Node+".toml")), append(servers, self.API)
-		if err := cli.WriteNew(paths[len(paths)-1], []byte(config.WriteCommented(c)), 0o600); err != nil {
-			return cli.UsageError(err)
+	for _, path := range paths {
+		if *path == "" {
+			continue
 		}
+		if *path, err = filepath.Abs(*path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// path is the configuration file of a node.
+func (n *newNodes) path(c *config.Config) string {
+	if n.apart {
+		return filepath.Join(n.dir, c.Node, nodeConfig)
+	}
+	return filepath.Join(n.dir, c.Node+".toml")
+}
+
+// write writes all files, or none if one exists.
+func (n *newNodes) write() error {
+	for i := range n.configs {
+		c := &n.configs[i]
+		n.files = append(n.files, newFile{n.path(c), []byte(config.WriteCommented(*c)), 0o600})
+		if n.apart && slices.Equal(c.Conductor.Handlers, []string{nodeHandlers}) {
+			n.handlers = append(n.handlers, filepath.Join(n.dir, c.Node, nodeHandlers))
+		}
+	}
+	if n.apart && n.configs[0].TLS.Cert != "" {
+		if err := n.certify(); err != nil {
+			return fmt.Errorf("cannot give the nodes certificates: %w", err)
+		}
+	}
+	for _, file := range n.files {
+		if _, err := os.Lstat(file.path); err == nil {
+			return fmt.Errorf("%s exists, and nothing was written: remove it, or choose another directory", file.path)
+		}
+	}
+	for _, file := range n.files {
+		if err := os.MkdirAll(filepath.Dir(file.path), 0o755); err != nil {
+			return fmt.Errorf("cannot make the directory: %w", err)
+		}
+		if err := cli.WriteNew(file.path, file.data, file.mode); err != nil {
+			return err
+		}
+	}
+	for _, dir := range n.handlers {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("cannot make the directory of handlers: %w", err)
+		}
+	}
+	return nil
+}
+
+// certify adds the certificates: those of --certs, or new ones of a new authority.
+func (n *newNodes) certify() (err error) {
+	const day = 24 * time.Hour
+	var authority credentials.Issued
+	if n.certs != "" {
+		authority.Cert, err = os.ReadFile(filepath.Join(n.certs, cli.AuthorityCert))
+	} else {
+		authority, err = credentials.NewAuthority("conductord authority", cli.AuthorityDays*day)
+		n.files = append(n.files, newFile{filepath.Join(n.dir, cli.AuthorityCert), authority.Cert, 0o644}, newFile{filepath.Join(n.dir, cli.AuthorityKey), authority.Key, 0o600})
+	}
+	for i := 0; i < len(n.configs) && err == nil; i++ {
+		c := &n.configs[i]
+		self, _ := c.Self()
+		host, _, _ := net.SplitHostPort(self.API)
+		var own credentials.Issued
+		if n.certs == "" {
+			own, err = credentials.Issue(authority, credentials.Subject{Name: c.Node, Cluster: c.Cluster.ID, Hosts: []string{host}, Valid: cli.IssuedDays * day})
+		} else if own, err = readCertificate(n.certs, c.Node); err == nil {
+			err = fitting(n.certs, c)
+		}
+		dir := filepath.Join(n.dir, c.Node)
+		n.files = append(n.files, newFile{filepath.Join(dir, cli.AuthorityCert), authority.Cert, 0o644},
+			newFile{filepath.Join(dir, nodeCert), own.Cert, 0o644}, newFile{filepath.Join(dir, nodeKey), own.Key, 0o600})
+	}
+	return err
+}
+
+func readCertificate(dir, node string) (own credentials.Issued, err error) {
+	if own.Cert, err = os.ReadFile(filepath.Join(dir, node+".pem")); err == nil {
+		own.Key, err = os.ReadFile(filepath.Join(dir, node+".key"))
+	}
+	return own, err
+}
+
+// fitting returns an error unless the certificate in a directory is one of the node.
+func fitting(dir string, c *config.Config) error {
+	store, err := credentials.Open(credentials.Files{
+		CA: filepath.Join(dir, cli.AuthorityCert), Cert: filepath.Join(dir, c.Node+".pem"), Key: filepath.Join(dir, c.Node+".key"),
+	}, func(error) {})
+	if err != nil {
+		return err
+	}
+	return store.Check(c.Cluster.ID, c.Node)
+}
+
+// show says what was made, and what comes next.
+func (n *newNodes) show(p *cli.Program) error {
+	var paths, servers []string
+	for i := range n.configs {
+		self, _ := n.configs[i].Self()
+		paths, servers = append(paths, n.path(&n.configs[i])), append(servers, self.API)
 	}
 	if p.JSON() {
 		return p.WriteJSON(map[string][]string{"files": paths, "servers": servers})
+	}
+	if n.apart {
+		p.Note("copy each directory to its machine, and start the node there; --init belongs to its first start only:")
+		for i, host := range n.hosts {
+			p.Note("  scp -r %s root@%s:%s", filepath.Join(n.dir, n.configs[i].Node), host, installedIn)
+		}
+		p.Note("  conductord server --config %s --init", filepath.Join(installedIn, nodeConfig))
+		return p.WriteLines(paths)
 	}
 	p.Note("start each node in a terminal of its own; --init belongs to its first start only:")
 	for _, path := range paths {

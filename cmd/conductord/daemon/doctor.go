@@ -109,7 +109,7 @@ func (e *examination) certificates() {
 	secure, err := openCredentials(e.config, hclog.NewNullLogger())
 	switch {
 	case err == nil && secure == nil:
-		e.add("certificates", "note", "none: the ports speak plain text", "see Certificates in docs/security.md")
+		e.add("certificates", "note", "none: the ports speak plain text", "see \"Set up\" in docs/security.md")
 		return
 	case err == nil:
 		err = secure.Check(e.config.Cluster.ID, e.config.Node)

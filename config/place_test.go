@@ -1,0 +1,46 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/conductord/conductord/config"
+)
+
+// Relative paths in a file are relative to its directory, and those of flags to the working
+// directory: a directory of files can be copied anywhere.
+func TestPathsBelongToTheFile(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "n1.toml")
+	text := "data_dir = \"data\"\n" + `node = "n1"
+backup.directory = "/backups"
+[cluster]
+id = "shop"
+[[cluster.members]]
+name = "n1"
+raft = "127.0.0.1:7071"
+api = "127.0.0.1:7070"
+[tls]
+ca = "ca.pem"
+cert = "../n1.pem"
+key = "/keys/n1.key"
+[conductor]
+handlers = ["handlers", "/usr/lib/steps"]
+value_keys = "keys"
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(file, nil, map[string]string{"conductor-value-keys": "flag.keys"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := append([]string{c.DataDir, c.Backup.Directory, c.TLS.CA, c.TLS.Cert, c.TLS.Key, c.Conductor.ValueKeys}, c.Conductor.Handlers...)
+	want := []string{filepath.Join(dir, "data"), "/backups", filepath.Join(dir, "ca.pem"), filepath.Join(filepath.Dir(dir), "n1.pem"), "/keys/n1.key", "flag.keys",
+		filepath.Join(dir, "handlers"), "/usr/lib/steps"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
