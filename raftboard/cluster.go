@@ -47,10 +47,25 @@ type Status struct {
 	// its cluster there; empty: it uses none.
 	TopologyDigest, TopologyCluster string
 
+	// BackupAge is that of the node's newest scheduled backup, or since its start without one;
+	// BackupInterval 0: it makes none. Backups are the newest first.
+	BackupAge, BackupInterval time.Duration
+	Backups                   []ScheduledBackup
+
 	Jobs     map[jobs.State]uint64 // how many, by state
 	Sessions uint64
 	Ready    bool
 	NotReady string // why, where it is not
+}
+
+// ScheduledBackup is a backup that a node has made by itself.
+type ScheduledBackup struct {
+	File     string // its name in the node's directory of backups
+	MadeAt   time.Time
+	Bytes    uint64
+	Index    uint64 // of the log; 0 until the node has read the file
+	Verified bool   // the node has read it since its start, and the checksums fit
+	Fault    string // why it cannot be used
 }
 
 // NodeStatus is the status of one endpoint, or why there is none.
@@ -143,7 +158,9 @@ func readStatus(message *v1.StatusResponse) (Status, error) {
 	started, startedErr := command.TimeFromProto("started_at", message.GetStartedAt())
 	contact, contactErr := command.DurationFromProto("last_contact", message.GetLastContact())
 	offset, offsetErr := command.DurationFromProto("clock_offset", message.GetClockOffset())
-	if err := errors.Join(startedErr, contactErr, offsetErr); err != nil {
+	age, ageErr := command.DurationFromProto("backup_age", message.GetBackupAge())
+	interval, intervalErr := command.DurationFromProto("backup_interval", message.GetBackupInterval())
+	if err := errors.Join(startedErr, contactErr, offsetErr, ageErr, intervalErr); err != nil {
 		return Status{}, fmt.Errorf("cannot read the status of a node: %w", err)
 	}
 	s := Status{
@@ -157,7 +174,15 @@ func readStatus(message *v1.StatusResponse) (Status, error) {
 		ClusterVersion: int(message.GetClusterVersion()), ProgramVersion: int(message.GetProgramVersion()),
 		TopologyDigest: message.GetTopologyDigest(), TopologyCluster: message.GetTopologyCluster(),
 		LogBytes: message.GetLogBytes(), LogFreeBytes: message.GetLogFreeBytes(), SnapshotIndex: message.GetSnapshotIndex(), SnapshotBytes: message.GetSnapshotBytes(),
+		BackupAge: age, BackupInterval: interval,
 		Jobs: make(map[jobs.State]uint64, len(message.GetJobs())),
+	}
+	for _, b := range message.GetBackups() {
+		made, err := command.TimeFromProto("made_at", b.GetMadeAt())
+		if err != nil {
+			return Status{}, fmt.Errorf("cannot read the status of a node: %w", err)
+		}
+		s.Backups = append(s.Backups, ScheduledBackup{File: b.GetFile(), MadeAt: made, Bytes: b.GetBytes(), Index: b.GetIndex(), Verified: b.GetVerified(), Fault: b.GetFault()})
 	}
 	if message.ClockOffset != nil {
 		s.ClockOffset = &offset

@@ -12,10 +12,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/boottime"
 	"github.com/conductord/conductord/raftboard/node/backup"
 )
@@ -68,6 +71,15 @@ type backupSchedule struct {
 	logger hclog.Logger
 
 	started time.Time // of boottime
+
+	mu   sync.Mutex
+	read map[string]readBackup // by path: files that were read since the start; under mu
+}
+
+// readBackup is what reading a backup to its end has shown.
+type readBackup struct {
+	index uint64
+	fault string // empty: the file is whole
 }
 
 // run makes backups until the context ends.
@@ -88,6 +100,7 @@ func (s *backupSchedule) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.readOne(made)
 	now := s.now()
 	if len(made) > 0 && now.Sub(made[0].at) < s.Interval {
 		return nil
@@ -100,6 +113,7 @@ func (s *backupSchedule) look(ctx context.Context) error {
 		return err
 	}
 	s.logger.Info("made a scheduled backup", "file", path)
+	s.readOne(append([]madeBackup{{path, now}}, made...))
 	for _, old := range made[min(len(made), s.Keep-1):] {
 		if err := os.Remove(old.path); err != nil {
 			return fmt.Errorf("it was made, but an older one is left: %w", err)
@@ -130,6 +144,72 @@ func (s *backupSchedule) made() ([]madeBackup, error) {
 	}
 	slices.SortFunc(made, func(a, b madeBackup) int { return cmp.Compare(b.at.UnixNano(), a.at.UnixNano()) })
 	return made, nil
+}
+
+// readOne reads the newest backup that was not read yet, to its end: a look reads one file, so a
+// start with many is not busy with them. It forgets what is not listed.
+func (s *backupSchedule) readOne(made []madeBackup) {
+	path, found := s.unread(made)
+	if !found {
+		return
+	}
+	manifest, err := readBackupFile(path)
+	result := readBackup{index: manifest.Index}
+	if err != nil {
+		result.fault = err.Error()
+		s.logger.Error("a scheduled backup cannot be used: make another", "file", path, "error", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.read[path] = result
+}
+
+func (s *backupSchedule) unread(made []madeBackup) (path string, found bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.read
+	s.read = make(map[string]readBackup, len(made))
+	for _, m := range made {
+		if result, known := before[m.path]; known {
+			s.read[m.path] = result
+		} else if !found {
+			path, found = m.path, true
+		}
+	}
+	return path, found
+}
+
+func readBackupFile(path string) (backup.Manifest, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return backup.Manifest{}, err
+	}
+	defer file.Close()
+	return backup.Read(file, func(backup.Manifest, io.Reader) error { return nil })
+}
+
+// list is this node's backups for its status.
+func (s *backupSchedule) list() (all []*conductordv1.ScheduledBackup) {
+	if s.Directory == "" {
+		return nil
+	}
+	made, err := s.made()
+	if err != nil {
+		return nil // age and the log show that
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range made {
+		read, known := s.read[m.path]
+		one := &conductordv1.ScheduledBackup{
+			File: filepath.Base(m.path), MadeAt: timestamppb.New(m.at), Index: read.index, Verified: known && read.fault == "", Fault: read.fault,
+		}
+		if info, err := os.Stat(m.path); err == nil {
+			one.Bytes = uint64(info.Size())
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 // removeRemains removes what a node left that ended while it wrote a backup.

@@ -142,6 +142,7 @@ func (s *clusterService) status(ctx context.Context, request *connect.Request[co
 	status.DiskFreeBytes, status.DiskShort = uint64(max(s.disk.free.Load(), 0)), s.disk.isCrowded()
 	if s.backups.Directory != "" {
 		status.BackupAge = durationpb.New(time.Duration(s.backups.age() * float64(time.Second)))
+		status.BackupInterval = durationpb.New(s.backups.Interval)
 	}
 	if leader, known := s.leader.known(); known {
 		status.Leader, status.LeaderAddress = leader.Name, leader.API
@@ -156,6 +157,7 @@ func (s *clusterService) status(ctx context.Context, request *connect.Request[co
 		status.Sessions = 0
 		return connect.NewResponse(status), nil
 	}
+	status.Backups = s.backups.list()
 	for state, count := range s.machine.Counts() {
 		status.Jobs[string(state)] = count
 	}

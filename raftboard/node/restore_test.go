@@ -325,6 +325,12 @@ func TestScheduledBackups(t *testing.T) {
 		kept := slices.DeleteFunc(names(t, dir), func(name string) bool { return !strings.HasPrefix(name, "test-n1-") || strings.HasSuffix(name, ".tmp") })
 		return len(seen) >= 5 && len(kept) == 2
 	})
+	client := c.client()
+	eventually(t, "the status lists verified backups, the newest first", func() bool {
+		all := client.Cluster(t.Context())[0].Status
+		return all.BackupInterval == time.Second && len(all.Backups) >= 2 && all.Backups[0].Verified && all.Backups[0].Index >= all.Backups[1].Index &&
+			all.Backups[1].Index > 0 && all.Backups[0].Bytes > 0 && all.Backups[0].MadeAt.After(all.Backups[1].MadeAt) && strings.HasPrefix(all.Backups[0].File, "test-n1-")
+	})
 	if _, err := os.Stat(remains); err == nil {
 		t.Error("the remains of a backup are still there")
 	}
@@ -335,6 +341,20 @@ func TestScheduledBackups(t *testing.T) {
 		t.Errorf("the newest backup is %v seconds old", age)
 	}
 	c.stop(0)
+	broken := filepath.Join(dir, "test-n1-22000102T030405Z.tar")
+	if err := os.WriteFile(broken, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.options[0].Metrics = prometheus.NewRegistry()
+	c.start(0)
+	eventually(t, "a broken backup is found after a start", func() bool {
+		all := client.Cluster(t.Context())[0].Status
+		return len(all.Backups) > 0 && all.Backups[0].File == filepath.Base(broken) && strings.Contains(all.Backups[0].Fault, "bad backup") && !all.Backups[0].Verified
+	})
+	c.stop(0)
+	if err := os.Remove(broken); err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range names(t, dir) {
 		if path := filepath.Join(dir, name); path != foreign {
 			file, err := os.Open(path)

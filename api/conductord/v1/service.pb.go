@@ -5900,8 +5900,8 @@ type StatusResponse struct {
 	CommitIndex   uint64                 `protobuf:"varint,8,opt,name=commit_index,json=commitIndex,proto3" json:"commit_index,omitempty"`
 	AppliedIndex  uint64                 `protobuf:"varint,9,opt,name=applied_index,json=appliedIndex,proto3" json:"applied_index,omitempty"`
 	Members       []*Member              `protobuf:"bytes,10,rep,name=members,proto3" json:"members,omitempty"`
-	Version       string                 `protobuf:"bytes,11,opt,name=version,proto3" json:"version,omitempty"` // of the program
-	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	Version       string                 `protobuf:"bytes,11,opt,name=version,proto3" json:"version,omitempty"`                                                                      // of the program
+	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`                                                 // by the cluster's time; absent while the node does not know that
 	Jobs          map[string]uint64      `protobuf:"bytes,13,rep,name=jobs,proto3" json:"jobs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // by state
 	Sessions      uint64                 `protobuf:"varint,14,opt,name=sessions,proto3" json:"sessions,omitempty"`
 	Ready         bool                   `protobuf:"varint,15,opt,name=ready,proto3" json:"ready,omitempty"`
@@ -5920,10 +5920,12 @@ type StatusResponse struct {
 	DiskShort      bool                 `protobuf:"varint,26,opt,name=disk_short,json=diskShort,proto3" json:"disk_short,omitempty"`                // less than the node needs: nothing new is accepted, see disk_reserve
 	BackupAge      *durationpb.Duration `protobuf:"bytes,27,opt,name=backup_age,json=backupAge,proto3" json:"backup_age,omitempty"`                 // of its newest scheduled backup, or since its start without one; unset where none are scheduled
 	// Of the topology that this node uses, and the name of its cluster there; empty: it uses none.
-	TopologyDigest  string `protobuf:"bytes,28,opt,name=topology_digest,json=topologyDigest,proto3" json:"topology_digest,omitempty"`
-	TopologyCluster string `protobuf:"bytes,29,opt,name=topology_cluster,json=topologyCluster,proto3" json:"topology_cluster,omitempty"`
-	SnapshotIndex   uint64 `protobuf:"varint,30,opt,name=snapshot_index,json=snapshotIndex,proto3" json:"snapshot_index,omitempty"` // the last entry in its latest snapshot; 0: it has none
-	SnapshotBytes   uint64 `protobuf:"varint,31,opt,name=snapshot_bytes,json=snapshotBytes,proto3" json:"snapshot_bytes,omitempty"` // of that snapshot
+	TopologyDigest  string               `protobuf:"bytes,28,opt,name=topology_digest,json=topologyDigest,proto3" json:"topology_digest,omitempty"`
+	TopologyCluster string               `protobuf:"bytes,29,opt,name=topology_cluster,json=topologyCluster,proto3" json:"topology_cluster,omitempty"`
+	SnapshotIndex   uint64               `protobuf:"varint,30,opt,name=snapshot_index,json=snapshotIndex,proto3" json:"snapshot_index,omitempty"`   // the last entry in its latest snapshot; 0: it has none
+	SnapshotBytes   uint64               `protobuf:"varint,31,opt,name=snapshot_bytes,json=snapshotBytes,proto3" json:"snapshot_bytes,omitempty"`   // of that snapshot
+	BackupInterval  *durationpb.Duration `protobuf:"bytes,32,opt,name=backup_interval,json=backupInterval,proto3" json:"backup_interval,omitempty"` // between scheduled backups; unset where none are scheduled
+	Backups         []*ScheduledBackup   `protobuf:"bytes,33,rep,name=backups,proto3" json:"backups,omitempty"`                                     // in this node's backup.directory, the newest first; for viewers of all boards
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -6175,6 +6177,104 @@ func (x *StatusResponse) GetSnapshotBytes() uint64 {
 	return 0
 }
 
+func (x *StatusResponse) GetBackupInterval() *durationpb.Duration {
+	if x != nil {
+		return x.BackupInterval
+	}
+	return nil
+}
+
+func (x *StatusResponse) GetBackups() []*ScheduledBackup {
+	if x != nil {
+		return x.Backups
+	}
+	return nil
+}
+
+type ScheduledBackup struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	File          string                 `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"` // its name in backup.directory
+	MadeAt        *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=made_at,json=madeAt,proto3" json:"made_at,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Index         uint64                 `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`       // of the log; 0 until the node has read the file
+	Verified      bool                   `protobuf:"varint,5,opt,name=verified,proto3" json:"verified,omitempty"` // its checksums fit: the node reads each file once after it was made, and after a start
+	Fault         string                 `protobuf:"bytes,6,opt,name=fault,proto3" json:"fault,omitempty"`        // why the file cannot be used
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScheduledBackup) Reset() {
+	*x = ScheduledBackup{}
+	mi := &file_conductord_v1_service_proto_msgTypes[102]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScheduledBackup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScheduledBackup) ProtoMessage() {}
+
+func (x *ScheduledBackup) ProtoReflect() protoreflect.Message {
+	mi := &file_conductord_v1_service_proto_msgTypes[102]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScheduledBackup.ProtoReflect.Descriptor instead.
+func (*ScheduledBackup) Descriptor() ([]byte, []int) {
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{102}
+}
+
+func (x *ScheduledBackup) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
+func (x *ScheduledBackup) GetMadeAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.MadeAt
+	}
+	return nil
+}
+
+func (x *ScheduledBackup) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *ScheduledBackup) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *ScheduledBackup) GetVerified() bool {
+	if x != nil {
+		return x.Verified
+	}
+	return false
+}
+
+func (x *ScheduledBackup) GetFault() string {
+	if x != nil {
+		return x.Fault
+	}
+	return ""
+}
+
 type Member struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -6188,7 +6288,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_conductord_v1_service_proto_msgTypes[102]
+	mi := &file_conductord_v1_service_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6200,7 +6300,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[102]
+	mi := &file_conductord_v1_service_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6213,7 +6313,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{102}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Member) GetName() string {
@@ -6261,7 +6361,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[103]
+	mi := &file_conductord_v1_service_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6273,7 +6373,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[103]
+	mi := &file_conductord_v1_service_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6286,7 +6386,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{103}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ListWorkersRequest) GetBoard() string {
@@ -6313,7 +6413,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[104]
+	mi := &file_conductord_v1_service_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6325,7 +6425,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[104]
+	mi := &file_conductord_v1_service_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6338,7 +6438,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{104}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*LiveWorker {
@@ -6369,7 +6469,7 @@ type LiveWorker struct {
 
 func (x *LiveWorker) Reset() {
 	*x = LiveWorker{}
-	mi := &file_conductord_v1_service_proto_msgTypes[105]
+	mi := &file_conductord_v1_service_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6381,7 +6481,7 @@ func (x *LiveWorker) String() string {
 func (*LiveWorker) ProtoMessage() {}
 
 func (x *LiveWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[105]
+	mi := &file_conductord_v1_service_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6394,7 +6494,7 @@ func (x *LiveWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveWorker.ProtoReflect.Descriptor instead.
 func (*LiveWorker) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{105}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *LiveWorker) GetEntity() *Entity {
@@ -6452,7 +6552,7 @@ type PullStepsRequest struct {
 
 func (x *PullStepsRequest) Reset() {
 	*x = PullStepsRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[106]
+	mi := &file_conductord_v1_service_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6464,7 +6564,7 @@ func (x *PullStepsRequest) String() string {
 func (*PullStepsRequest) ProtoMessage() {}
 
 func (x *PullStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[106]
+	mi := &file_conductord_v1_service_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6477,7 +6577,7 @@ func (x *PullStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullStepsRequest.ProtoReflect.Descriptor instead.
 func (*PullStepsRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{106}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *PullStepsRequest) GetSession() string {
@@ -6525,7 +6625,7 @@ type HeldStep struct {
 
 func (x *HeldStep) Reset() {
 	*x = HeldStep{}
-	mi := &file_conductord_v1_service_proto_msgTypes[107]
+	mi := &file_conductord_v1_service_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6537,7 +6637,7 @@ func (x *HeldStep) String() string {
 func (*HeldStep) ProtoMessage() {}
 
 func (x *HeldStep) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[107]
+	mi := &file_conductord_v1_service_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6550,7 +6650,7 @@ func (x *HeldStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldStep.ProtoReflect.Descriptor instead.
 func (*HeldStep) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{107}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *HeldStep) GetId() *StepAttempt {
@@ -6577,7 +6677,7 @@ type PullStepsResponse struct {
 
 func (x *PullStepsResponse) Reset() {
 	*x = PullStepsResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[108]
+	mi := &file_conductord_v1_service_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6589,7 +6689,7 @@ func (x *PullStepsResponse) String() string {
 func (*PullStepsResponse) ProtoMessage() {}
 
 func (x *PullStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[108]
+	mi := &file_conductord_v1_service_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6602,7 +6702,7 @@ func (x *PullStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PullStepsResponse.ProtoReflect.Descriptor instead.
 func (*PullStepsResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{108}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *PullStepsResponse) GetWork() []*StepWork {
@@ -6630,7 +6730,7 @@ type ReportStepRequest struct {
 
 func (x *ReportStepRequest) Reset() {
 	*x = ReportStepRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[109]
+	mi := &file_conductord_v1_service_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6642,7 +6742,7 @@ func (x *ReportStepRequest) String() string {
 func (*ReportStepRequest) ProtoMessage() {}
 
 func (x *ReportStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[109]
+	mi := &file_conductord_v1_service_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6655,7 +6755,7 @@ func (x *ReportStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportStepRequest.ProtoReflect.Descriptor instead.
 func (*ReportStepRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{109}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ReportStepRequest) GetSession() string {
@@ -6688,7 +6788,7 @@ type ReportStepResponse struct {
 
 func (x *ReportStepResponse) Reset() {
 	*x = ReportStepResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[110]
+	mi := &file_conductord_v1_service_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6700,7 +6800,7 @@ func (x *ReportStepResponse) String() string {
 func (*ReportStepResponse) ProtoMessage() {}
 
 func (x *ReportStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[110]
+	mi := &file_conductord_v1_service_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6713,7 +6813,7 @@ func (x *ReportStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportStepResponse.ProtoReflect.Descriptor instead.
 func (*ReportStepResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{110}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ReportStepResponse) GetRecorded() bool {
@@ -6741,7 +6841,7 @@ type OfferStepRequest struct {
 
 func (x *OfferStepRequest) Reset() {
 	*x = OfferStepRequest{}
-	mi := &file_conductord_v1_service_proto_msgTypes[111]
+	mi := &file_conductord_v1_service_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6753,7 +6853,7 @@ func (x *OfferStepRequest) String() string {
 func (*OfferStepRequest) ProtoMessage() {}
 
 func (x *OfferStepRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[111]
+	mi := &file_conductord_v1_service_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6766,7 +6866,7 @@ func (x *OfferStepRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferStepRequest.ProtoReflect.Descriptor instead.
 func (*OfferStepRequest) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{111}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *OfferStepRequest) GetSession() string {
@@ -6837,7 +6937,7 @@ type OfferStepResponse struct {
 
 func (x *OfferStepResponse) Reset() {
 	*x = OfferStepResponse{}
-	mi := &file_conductord_v1_service_proto_msgTypes[112]
+	mi := &file_conductord_v1_service_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6849,7 +6949,7 @@ func (x *OfferStepResponse) String() string {
 func (*OfferStepResponse) ProtoMessage() {}
 
 func (x *OfferStepResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_conductord_v1_service_proto_msgTypes[112]
+	mi := &file_conductord_v1_service_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6862,7 +6962,7 @@ func (x *OfferStepResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferStepResponse.ProtoReflect.Descriptor instead.
 func (*OfferStepResponse) Descriptor() ([]byte, []int) {
-	return file_conductord_v1_service_proto_rawDescGZIP(), []int{112}
+	return file_conductord_v1_service_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *OfferStepResponse) GetWorker() string {
@@ -7292,7 +7392,8 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x0eBackupResponse\x12\x12\n" +
 	"\x04part\x18\x01 \x01(\fR\x04part\"#\n" +
 	"\rStatusRequest\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\"\xd2\t\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"\xd0\n" +
+	"\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x1e\n" +
 	"\n" +
@@ -7330,10 +7431,19 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x0ftopology_digest\x18\x1c \x01(\tR\x0etopologyDigest\x12)\n" +
 	"\x10topology_cluster\x18\x1d \x01(\tR\x0ftopologyCluster\x12%\n" +
 	"\x0esnapshot_index\x18\x1e \x01(\x04R\rsnapshotIndex\x12%\n" +
-	"\x0esnapshot_bytes\x18\x1f \x01(\x04R\rsnapshotBytes\x1a7\n" +
+	"\x0esnapshot_bytes\x18\x1f \x01(\x04R\rsnapshotBytes\x12B\n" +
+	"\x0fbackup_interval\x18  \x01(\v2\x19.google.protobuf.DurationR\x0ebackupInterval\x128\n" +
+	"\abackups\x18! \x03(\v2\x1e.conductord.v1.ScheduledBackupR\abackups\x1a7\n" +
 	"\tJobsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x86\x01\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xb8\x01\n" +
+	"\x0fScheduledBackup\x12\x12\n" +
+	"\x04file\x18\x01 \x01(\tR\x04file\x123\n" +
+	"\amade_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x06madeAt\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\x12\x14\n" +
+	"\x05index\x18\x04 \x01(\x04R\x05index\x12\x1a\n" +
+	"\bverified\x18\x05 \x01(\bR\bverified\x12\x14\n" +
+	"\x05fault\x18\x06 \x01(\tR\x05fault\"\x86\x01\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12!\n" +
@@ -7503,7 +7613,7 @@ func file_conductord_v1_service_proto_rawDescGZIP() []byte {
 	return file_conductord_v1_service_proto_rawDescData
 }
 
-var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 114)
+var file_conductord_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 115)
 var file_conductord_v1_service_proto_goTypes = []any{
 	(*FindIDsRequest)(nil),           // 0: conductord.v1.FindIDsRequest
 	(*FindIDsResponse)(nil),          // 1: conductord.v1.FindIDsResponse
@@ -7607,352 +7717,356 @@ var file_conductord_v1_service_proto_goTypes = []any{
 	(*BackupResponse)(nil),           // 99: conductord.v1.BackupResponse
 	(*StatusRequest)(nil),            // 100: conductord.v1.StatusRequest
 	(*StatusResponse)(nil),           // 101: conductord.v1.StatusResponse
-	(*Member)(nil),                   // 102: conductord.v1.Member
-	(*ListWorkersRequest)(nil),       // 103: conductord.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),      // 104: conductord.v1.ListWorkersResponse
-	(*LiveWorker)(nil),               // 105: conductord.v1.LiveWorker
-	(*PullStepsRequest)(nil),         // 106: conductord.v1.PullStepsRequest
-	(*HeldStep)(nil),                 // 107: conductord.v1.HeldStep
-	(*PullStepsResponse)(nil),        // 108: conductord.v1.PullStepsResponse
-	(*ReportStepRequest)(nil),        // 109: conductord.v1.ReportStepRequest
-	(*ReportStepResponse)(nil),       // 110: conductord.v1.ReportStepResponse
-	(*OfferStepRequest)(nil),         // 111: conductord.v1.OfferStepRequest
-	(*OfferStepResponse)(nil),        // 112: conductord.v1.OfferStepResponse
-	nil,                              // 113: conductord.v1.StatusResponse.JobsEntry
-	(*Board)(nil),                    // 114: conductord.v1.Board
-	(*Posting)(nil),                  // 115: conductord.v1.Posting
-	(*Job)(nil),                      // 116: conductord.v1.Job
-	(*Error)(nil),                    // 117: conductord.v1.Error
-	(*timestamppb.Timestamp)(nil),    // 118: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 119: google.protobuf.Duration
-	(*Position)(nil),                 // 120: conductord.v1.Position
-	(*Event)(nil),                    // 121: conductord.v1.Event
-	(*Claimed)(nil),                  // 122: conductord.v1.Claimed
-	(*ClaimNextCommand)(nil),         // 123: conductord.v1.ClaimNextCommand
-	(*HeldClaim)(nil),                // 124: conductord.v1.HeldClaim
-	(*JobError)(nil),                 // 125: conductord.v1.JobError
-	(*Command)(nil),                  // 126: conductord.v1.Command
-	(*Result)(nil),                   // 127: conductord.v1.Result
-	(*Drain)(nil),                    // 128: conductord.v1.Drain
-	(*Opening)(nil),                  // 129: conductord.v1.Opening
-	(*Session)(nil),                  // 130: conductord.v1.Session
-	(*Entity)(nil),                   // 131: conductord.v1.Entity
-	(*Book)(nil),                     // 132: conductord.v1.Book
-	(*FlowDetail)(nil),               // 133: conductord.v1.FlowDetail
-	(*Update)(nil),                   // 134: conductord.v1.Update
-	(*Schedule)(nil),                 // 135: conductord.v1.Schedule
-	(*SlotRecord)(nil),               // 136: conductord.v1.SlotRecord
-	(*Principal)(nil),                // 137: conductord.v1.Principal
-	(*Quota)(nil),                    // 138: conductord.v1.Quota
-	(*AuditRecord)(nil),              // 139: conductord.v1.AuditRecord
-	(*AuditRefusal)(nil),             // 140: conductord.v1.AuditRefusal
-	(*Grant)(nil),                    // 141: conductord.v1.Grant
-	(*TableSum)(nil),                 // 142: conductord.v1.TableSum
-	(*StepAttempt)(nil),              // 143: conductord.v1.StepAttempt
-	(*StepWork)(nil),                 // 144: conductord.v1.StepWork
-	(*StepOutcome)(nil),              // 145: conductord.v1.StepOutcome
-	(*ClaimCommand)(nil),             // 146: conductord.v1.ClaimCommand
-	(*ExtendClaimCommand)(nil),       // 147: conductord.v1.ExtendClaimCommand
-	(*Ending)(nil),                   // 148: conductord.v1.Ending
-	(*JobCommand)(nil),               // 149: conductord.v1.JobCommand
-	(*Change)(nil),                   // 150: conductord.v1.Change
-	(*Intervention)(nil),             // 151: conductord.v1.Intervention
-	(*BoardCommand)(nil),             // 152: conductord.v1.BoardCommand
-	(*LimitBoardCommand)(nil),        // 153: conductord.v1.LimitBoardCommand
-	(*AgeBoardCommand)(nil),          // 154: conductord.v1.AgeBoardCommand
-	(*CloseSessionCommand)(nil),      // 155: conductord.v1.CloseSessionCommand
-	(*RegisterCommand)(nil),          // 156: conductord.v1.RegisterCommand
-	(*DrainCommand)(nil),             // 157: conductord.v1.DrainCommand
-	(*DestroyBookCommand)(nil),       // 158: conductord.v1.DestroyBookCommand
-	(*DeleteScheduleCommand)(nil),    // 159: conductord.v1.DeleteScheduleCommand
-	(*PauseScheduleCommand)(nil),     // 160: conductord.v1.PauseScheduleCommand
-	(*SavePrincipalCommand)(nil),     // 161: conductord.v1.SavePrincipalCommand
-	(*DeletePrincipalCommand)(nil),   // 162: conductord.v1.DeletePrincipalCommand
-	(*AddAccessTokenCommand)(nil),    // 163: conductord.v1.AddAccessTokenCommand
-	(*RevokeAccessTokenCommand)(nil), // 164: conductord.v1.RevokeAccessTokenCommand
-	(*NoteTokenUsesCommand)(nil),     // 165: conductord.v1.NoteTokenUsesCommand
-	(*SaveQuotaCommand)(nil),         // 166: conductord.v1.SaveQuotaCommand
-	(*DeleteQuotaCommand)(nil),       // 167: conductord.v1.DeleteQuotaCommand
-	(*Done)(nil),                     // 168: conductord.v1.Done
-	(*InterveneResult)(nil),          // 169: conductord.v1.InterveneResult
+	(*ScheduledBackup)(nil),          // 102: conductord.v1.ScheduledBackup
+	(*Member)(nil),                   // 103: conductord.v1.Member
+	(*ListWorkersRequest)(nil),       // 104: conductord.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),      // 105: conductord.v1.ListWorkersResponse
+	(*LiveWorker)(nil),               // 106: conductord.v1.LiveWorker
+	(*PullStepsRequest)(nil),         // 107: conductord.v1.PullStepsRequest
+	(*HeldStep)(nil),                 // 108: conductord.v1.HeldStep
+	(*PullStepsResponse)(nil),        // 109: conductord.v1.PullStepsResponse
+	(*ReportStepRequest)(nil),        // 110: conductord.v1.ReportStepRequest
+	(*ReportStepResponse)(nil),       // 111: conductord.v1.ReportStepResponse
+	(*OfferStepRequest)(nil),         // 112: conductord.v1.OfferStepRequest
+	(*OfferStepResponse)(nil),        // 113: conductord.v1.OfferStepResponse
+	nil,                              // 114: conductord.v1.StatusResponse.JobsEntry
+	(*Board)(nil),                    // 115: conductord.v1.Board
+	(*Posting)(nil),                  // 116: conductord.v1.Posting
+	(*Job)(nil),                      // 117: conductord.v1.Job
+	(*Error)(nil),                    // 118: conductord.v1.Error
+	(*timestamppb.Timestamp)(nil),    // 119: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 120: google.protobuf.Duration
+	(*Position)(nil),                 // 121: conductord.v1.Position
+	(*Event)(nil),                    // 122: conductord.v1.Event
+	(*Claimed)(nil),                  // 123: conductord.v1.Claimed
+	(*ClaimNextCommand)(nil),         // 124: conductord.v1.ClaimNextCommand
+	(*HeldClaim)(nil),                // 125: conductord.v1.HeldClaim
+	(*JobError)(nil),                 // 126: conductord.v1.JobError
+	(*Command)(nil),                  // 127: conductord.v1.Command
+	(*Result)(nil),                   // 128: conductord.v1.Result
+	(*Drain)(nil),                    // 129: conductord.v1.Drain
+	(*Opening)(nil),                  // 130: conductord.v1.Opening
+	(*Session)(nil),                  // 131: conductord.v1.Session
+	(*Entity)(nil),                   // 132: conductord.v1.Entity
+	(*Book)(nil),                     // 133: conductord.v1.Book
+	(*FlowDetail)(nil),               // 134: conductord.v1.FlowDetail
+	(*Update)(nil),                   // 135: conductord.v1.Update
+	(*Schedule)(nil),                 // 136: conductord.v1.Schedule
+	(*SlotRecord)(nil),               // 137: conductord.v1.SlotRecord
+	(*Principal)(nil),                // 138: conductord.v1.Principal
+	(*Quota)(nil),                    // 139: conductord.v1.Quota
+	(*AuditRecord)(nil),              // 140: conductord.v1.AuditRecord
+	(*AuditRefusal)(nil),             // 141: conductord.v1.AuditRefusal
+	(*Grant)(nil),                    // 142: conductord.v1.Grant
+	(*TableSum)(nil),                 // 143: conductord.v1.TableSum
+	(*StepAttempt)(nil),              // 144: conductord.v1.StepAttempt
+	(*StepWork)(nil),                 // 145: conductord.v1.StepWork
+	(*StepOutcome)(nil),              // 146: conductord.v1.StepOutcome
+	(*ClaimCommand)(nil),             // 147: conductord.v1.ClaimCommand
+	(*ExtendClaimCommand)(nil),       // 148: conductord.v1.ExtendClaimCommand
+	(*Ending)(nil),                   // 149: conductord.v1.Ending
+	(*JobCommand)(nil),               // 150: conductord.v1.JobCommand
+	(*Change)(nil),                   // 151: conductord.v1.Change
+	(*Intervention)(nil),             // 152: conductord.v1.Intervention
+	(*BoardCommand)(nil),             // 153: conductord.v1.BoardCommand
+	(*LimitBoardCommand)(nil),        // 154: conductord.v1.LimitBoardCommand
+	(*AgeBoardCommand)(nil),          // 155: conductord.v1.AgeBoardCommand
+	(*CloseSessionCommand)(nil),      // 156: conductord.v1.CloseSessionCommand
+	(*RegisterCommand)(nil),          // 157: conductord.v1.RegisterCommand
+	(*DrainCommand)(nil),             // 158: conductord.v1.DrainCommand
+	(*DestroyBookCommand)(nil),       // 159: conductord.v1.DestroyBookCommand
+	(*DeleteScheduleCommand)(nil),    // 160: conductord.v1.DeleteScheduleCommand
+	(*PauseScheduleCommand)(nil),     // 161: conductord.v1.PauseScheduleCommand
+	(*SavePrincipalCommand)(nil),     // 162: conductord.v1.SavePrincipalCommand
+	(*DeletePrincipalCommand)(nil),   // 163: conductord.v1.DeletePrincipalCommand
+	(*AddAccessTokenCommand)(nil),    // 164: conductord.v1.AddAccessTokenCommand
+	(*RevokeAccessTokenCommand)(nil), // 165: conductord.v1.RevokeAccessTokenCommand
+	(*NoteTokenUsesCommand)(nil),     // 166: conductord.v1.NoteTokenUsesCommand
+	(*SaveQuotaCommand)(nil),         // 167: conductord.v1.SaveQuotaCommand
+	(*DeleteQuotaCommand)(nil),       // 168: conductord.v1.DeleteQuotaCommand
+	(*Done)(nil),                     // 169: conductord.v1.Done
+	(*InterveneResult)(nil),          // 170: conductord.v1.InterveneResult
 }
 var file_conductord_v1_service_proto_depIdxs = []int32{
-	114, // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
-	114, // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
-	115, // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
+	115, // 0: conductord.v1.GetBoardResponse.board:type_name -> conductord.v1.Board
+	115, // 1: conductord.v1.ListBoardsResponse.boards:type_name -> conductord.v1.Board
+	116, // 2: conductord.v1.PostRequest.postings:type_name -> conductord.v1.Posting
 	8,   // 3: conductord.v1.PostResponse.posted:type_name -> conductord.v1.PostedJob
-	116, // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
-	117, // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
-	116, // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
-	118, // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
-	118, // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
-	118, // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
-	118, // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
-	116, // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
-	119, // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
-	116, // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
-	118, // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
+	117, // 4: conductord.v1.PostedJob.job:type_name -> conductord.v1.Job
+	118, // 5: conductord.v1.PostedJob.error:type_name -> conductord.v1.Error
+	117, // 6: conductord.v1.GetJobResponse.job:type_name -> conductord.v1.Job
+	119, // 7: conductord.v1.ListJobsRequest.posted_from:type_name -> google.protobuf.Timestamp
+	119, // 8: conductord.v1.ListJobsRequest.posted_to:type_name -> google.protobuf.Timestamp
+	119, // 9: conductord.v1.ListJobsRequest.finished_from:type_name -> google.protobuf.Timestamp
+	119, // 10: conductord.v1.ListJobsRequest.finished_to:type_name -> google.protobuf.Timestamp
+	117, // 11: conductord.v1.ListJobsResponse.jobs:type_name -> conductord.v1.Job
+	120, // 12: conductord.v1.WaitJobRequest.timeout:type_name -> google.protobuf.Duration
+	117, // 13: conductord.v1.WaitJobResponse.job:type_name -> conductord.v1.Job
+	119, // 14: conductord.v1.ExplainResponse.until:type_name -> google.protobuf.Timestamp
 	16,  // 15: conductord.v1.ExplainResponse.remedy:type_name -> conductord.v1.Remedy
-	119, // 16: conductord.v1.ReadLogsRequest.wait:type_name -> google.protobuf.Duration
-	118, // 17: conductord.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	120, // 16: conductord.v1.ReadLogsRequest.wait:type_name -> google.protobuf.Duration
+	119, // 17: conductord.v1.LogLine.time:type_name -> google.protobuf.Timestamp
 	19,  // 18: conductord.v1.ReadLogsResponse.lines:type_name -> conductord.v1.LogLine
-	120, // 19: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
-	121, // 20: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
-	120, // 21: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
-	122, // 22: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
-	123, // 23: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
-	119, // 24: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
-	122, // 25: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
-	124, // 26: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
-	118, // 27: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
-	118, // 28: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
-	125, // 29: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
+	121, // 19: conductord.v1.WatchRequest.after:type_name -> conductord.v1.Position
+	122, // 20: conductord.v1.WatchResponse.events:type_name -> conductord.v1.Event
+	121, // 21: conductord.v1.WatchResponse.position:type_name -> conductord.v1.Position
+	123, // 22: conductord.v1.ClaimResponse.claimed:type_name -> conductord.v1.Claimed
+	124, // 23: conductord.v1.ClaimNextRequest.claim:type_name -> conductord.v1.ClaimNextCommand
+	120, // 24: conductord.v1.ClaimNextRequest.wait:type_name -> google.protobuf.Duration
+	123, // 25: conductord.v1.ClaimNextResponse.claimed:type_name -> conductord.v1.Claimed
+	125, // 26: conductord.v1.ListClaimsResponse.claims:type_name -> conductord.v1.HeldClaim
+	119, // 27: conductord.v1.ListErrorsRequest.from:type_name -> google.protobuf.Timestamp
+	119, // 28: conductord.v1.ListErrorsRequest.to:type_name -> google.protobuf.Timestamp
+	126, // 29: conductord.v1.ListErrorsResponse.errors:type_name -> conductord.v1.JobError
 	11,  // 30: conductord.v1.BulkRequest.query:type_name -> conductord.v1.ListJobsRequest
 	32,  // 31: conductord.v1.BulkResponse.refused:type_name -> conductord.v1.BulkRefusal
-	117, // 32: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
-	126, // 33: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
-	127, // 34: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
-	128, // 35: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
-	129, // 36: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
-	130, // 37: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
-	130, // 38: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
-	131, // 39: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
-	132, // 40: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
-	132, // 41: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
-	133, // 42: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
-	134, // 43: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
+	118, // 32: conductord.v1.BulkRefusal.error:type_name -> conductord.v1.Error
+	127, // 33: conductord.v1.ExecuteRequest.commands:type_name -> conductord.v1.Command
+	128, // 34: conductord.v1.ExecuteResponse.results:type_name -> conductord.v1.Result
+	129, // 35: conductord.v1.ListDrainsResponse.drains:type_name -> conductord.v1.Drain
+	130, // 36: conductord.v1.OpenRequest.opening:type_name -> conductord.v1.Opening
+	131, // 37: conductord.v1.OpenResponse.session:type_name -> conductord.v1.Session
+	131, // 38: conductord.v1.ListSessionsResponse.sessions:type_name -> conductord.v1.Session
+	132, // 39: conductord.v1.ListEntitiesResponse.entities:type_name -> conductord.v1.Entity
+	133, // 40: conductord.v1.GetBookResponse.book:type_name -> conductord.v1.Book
+	133, // 41: conductord.v1.ListBooksResponse.books:type_name -> conductord.v1.Book
+	134, // 42: conductord.v1.GetFlowResponse.flow:type_name -> conductord.v1.FlowDetail
+	135, // 43: conductord.v1.UpdateFlowsRequest.updates:type_name -> conductord.v1.Update
 	52,  // 44: conductord.v1.UpdateFlowsResponse.verdicts:type_name -> conductord.v1.Verdict
-	117, // 45: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
-	135, // 46: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
-	135, // 47: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	135, // 48: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
-	118, // 49: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
-	136, // 50: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
-	135, // 51: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
-	136, // 52: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
-	118, // 53: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	118, // 54: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	136, // 55: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
-	118, // 56: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
-	137, // 57: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
-	138, // 58: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
-	118, // 59: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
-	118, // 60: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
-	139, // 61: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
-	140, // 62: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
-	141, // 63: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
-	138, // 64: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
+	118, // 45: conductord.v1.Verdict.error:type_name -> conductord.v1.Error
+	136, // 46: conductord.v1.SaveScheduleRequest.schedule:type_name -> conductord.v1.Schedule
+	136, // 47: conductord.v1.SaveScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	136, // 48: conductord.v1.GetScheduleResponse.schedule:type_name -> conductord.v1.Schedule
+	119, // 49: conductord.v1.GetScheduleResponse.upcoming:type_name -> google.protobuf.Timestamp
+	137, // 50: conductord.v1.GetScheduleResponse.history:type_name -> conductord.v1.SlotRecord
+	136, // 51: conductord.v1.ListSchedulesResponse.schedules:type_name -> conductord.v1.Schedule
+	137, // 52: conductord.v1.RunScheduleResponse.slot:type_name -> conductord.v1.SlotRecord
+	119, // 53: conductord.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	119, // 54: conductord.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	137, // 55: conductord.v1.BackfillScheduleResponse.slots:type_name -> conductord.v1.SlotRecord
+	119, // 56: conductord.v1.BackfillScheduleResponse.next:type_name -> google.protobuf.Timestamp
+	138, // 57: conductord.v1.ListPrincipalsResponse.principals:type_name -> conductord.v1.Principal
+	139, // 58: conductord.v1.ListQuotasResponse.quotas:type_name -> conductord.v1.Quota
+	119, // 59: conductord.v1.ListAuditRequest.from:type_name -> google.protobuf.Timestamp
+	119, // 60: conductord.v1.ListAuditRequest.to:type_name -> google.protobuf.Timestamp
+	140, // 61: conductord.v1.ListAuditResponse.records:type_name -> conductord.v1.AuditRecord
+	141, // 62: conductord.v1.ListRefusalsResponse.refusals:type_name -> conductord.v1.AuditRefusal
+	142, // 63: conductord.v1.WhoAmIResponse.grants:type_name -> conductord.v1.Grant
+	139, // 64: conductord.v1.WhoAmIResponse.quota:type_name -> conductord.v1.Quota
 	75,  // 65: conductord.v1.CarryRequest.calls:type_name -> conductord.v1.StreamedCall
 	77,  // 66: conductord.v1.CarryResponse.answers:type_name -> conductord.v1.StreamedAnswer
-	117, // 67: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
-	118, // 68: conductord.v1.ActivityResponse.since:type_name -> google.protobuf.Timestamp
-	119, // 69: conductord.v1.ActivityResponse.slot:type_name -> google.protobuf.Duration
+	118, // 67: conductord.v1.StreamedAnswer.error:type_name -> conductord.v1.Error
+	119, // 68: conductord.v1.ActivityResponse.since:type_name -> google.protobuf.Timestamp
+	120, // 69: conductord.v1.ActivityResponse.slot:type_name -> google.protobuf.Duration
 	80,  // 70: conductord.v1.ActivityResponse.slots:type_name -> conductord.v1.ActivitySlot
 	85,  // 71: conductord.v1.VerifyResponse.members:type_name -> conductord.v1.MemberCheck
-	142, // 72: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
-	102, // 73: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
-	102, // 74: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
-	102, // 75: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
-	102, // 76: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
-	102, // 77: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
-	118, // 78: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
-	113, // 79: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
-	119, // 80: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
-	119, // 81: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
-	119, // 82: conductord.v1.StatusResponse.backup_age:type_name -> google.protobuf.Duration
-	105, // 83: conductord.v1.ListWorkersResponse.workers:type_name -> conductord.v1.LiveWorker
-	131, // 84: conductord.v1.LiveWorker.entity:type_name -> conductord.v1.Entity
-	118, // 85: conductord.v1.LiveWorker.heard:type_name -> google.protobuf.Timestamp
-	118, // 86: conductord.v1.LiveWorker.aside:type_name -> google.protobuf.Timestamp
-	118, // 87: conductord.v1.LiveWorker.trial:type_name -> google.protobuf.Timestamp
-	107, // 88: conductord.v1.PullStepsRequest.holds:type_name -> conductord.v1.HeldStep
-	119, // 89: conductord.v1.PullStepsRequest.wait:type_name -> google.protobuf.Duration
-	143, // 90: conductord.v1.HeldStep.id:type_name -> conductord.v1.StepAttempt
-	144, // 91: conductord.v1.PullStepsResponse.work:type_name -> conductord.v1.StepWork
-	143, // 92: conductord.v1.PullStepsResponse.stop:type_name -> conductord.v1.StepAttempt
-	145, // 93: conductord.v1.ReportStepRequest.outcome:type_name -> conductord.v1.StepOutcome
-	119, // 94: conductord.v1.ReportStepRequest.wait:type_name -> google.protobuf.Duration
-	144, // 95: conductord.v1.OfferStepRequest.work:type_name -> conductord.v1.StepWork
-	118, // 96: conductord.v1.OfferStepRequest.since:type_name -> google.protobuf.Timestamp
-	119, // 97: conductord.v1.OfferStepRequest.wait:type_name -> google.protobuf.Duration
-	145, // 98: conductord.v1.OfferStepResponse.outcome:type_name -> conductord.v1.StepOutcome
-	6,   // 99: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
-	9,   // 100: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
-	11,  // 101: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
-	13,  // 102: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
-	15,  // 103: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
-	18,  // 104: conductord.v1.BoardService.ReadLogs:input_type -> conductord.v1.ReadLogsRequest
-	21,  // 105: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
-	146, // 106: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
-	24,  // 107: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
-	147, // 108: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
-	26,  // 109: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
-	148, // 110: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
-	148, // 111: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
-	148, // 112: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
-	149, // 113: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
-	149, // 114: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
-	149, // 115: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
-	149, // 116: conductord.v1.BoardService.Transfer:input_type -> conductord.v1.JobCommand
-	150, // 117: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
-	151, // 118: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
-	149, // 119: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
-	149, // 120: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
-	28,  // 121: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
-	0,   // 122: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
-	30,  // 123: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
-	33,  // 124: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
-	152, // 125: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
-	2,   // 126: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
-	4,   // 127: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
-	153, // 128: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
-	154, // 129: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
-	152, // 130: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
-	152, // 131: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
-	152, // 132: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
-	37,  // 133: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
-	39,  // 134: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
-	155, // 135: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
-	156, // 136: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
-	40,  // 137: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
-	42,  // 138: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
-	157, // 139: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
-	157, // 140: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
-	35,  // 141: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
-	132, // 142: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
-	44,  // 143: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
-	46,  // 144: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
-	48,  // 145: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
-	50,  // 146: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
-	158, // 147: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
-	53,  // 148: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
-	159, // 149: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
-	55,  // 150: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
-	57,  // 151: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
-	160, // 152: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
-	59,  // 153: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
-	60,  // 154: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
-	62,  // 155: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
-	161, // 156: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
-	162, // 157: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
-	163, // 158: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
-	164, // 159: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
-	165, // 160: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
-	64,  // 161: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
-	166, // 162: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
-	167, // 163: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
-	66,  // 164: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
-	68,  // 165: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
-	70,  // 166: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
-	139, // 167: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
-	72,  // 168: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
-	74,  // 169: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
-	100, // 170: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
-	98,  // 171: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
-	96,  // 172: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
-	81,  // 173: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
-	78,  // 174: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
-	83,  // 175: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
-	86,  // 176: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
-	88,  // 177: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
-	90,  // 178: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
-	92,  // 179: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
-	94,  // 180: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
-	106, // 181: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
-	109, // 182: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
-	111, // 183: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
-	103, // 184: conductord.v1.WorkerService.List:input_type -> conductord.v1.ListWorkersRequest
-	7,   // 185: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
-	10,  // 186: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
-	12,  // 187: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
-	14,  // 188: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
-	17,  // 189: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
-	20,  // 190: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
-	22,  // 191: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
-	23,  // 192: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
-	25,  // 193: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
-	168, // 194: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
-	27,  // 195: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
-	168, // 196: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
-	168, // 197: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
-	168, // 198: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
-	168, // 199: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
-	168, // 200: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
-	168, // 201: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
-	168, // 202: conductord.v1.BoardService.Transfer:output_type -> conductord.v1.Done
-	168, // 203: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
-	169, // 204: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
-	168, // 205: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
-	168, // 206: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
-	29,  // 207: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
-	1,   // 208: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
-	31,  // 209: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
-	34,  // 210: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
-	168, // 211: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
-	3,   // 212: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
-	5,   // 213: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
-	168, // 214: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
-	168, // 215: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
-	168, // 216: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
-	168, // 217: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
-	168, // 218: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
-	38,  // 219: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
-	168, // 220: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
-	168, // 221: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
-	168, // 222: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
-	41,  // 223: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
-	43,  // 224: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
-	168, // 225: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
-	168, // 226: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
-	36,  // 227: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
-	168, // 228: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
-	45,  // 229: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
-	47,  // 230: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
-	49,  // 231: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
-	51,  // 232: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
-	168, // 233: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
-	54,  // 234: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
-	168, // 235: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
-	56,  // 236: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
-	58,  // 237: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
-	168, // 238: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
-	168, // 239: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
-	61,  // 240: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
-	63,  // 241: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
-	168, // 242: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
-	168, // 243: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
-	168, // 244: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
-	168, // 245: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
-	168, // 246: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
-	65,  // 247: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
-	168, // 248: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
-	168, // 249: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
-	67,  // 250: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
-	69,  // 251: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
-	71,  // 252: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
-	168, // 253: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
-	73,  // 254: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
-	76,  // 255: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
-	101, // 256: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
-	99,  // 257: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
-	97,  // 258: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
-	82,  // 259: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
-	79,  // 260: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
-	84,  // 261: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
-	87,  // 262: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
-	89,  // 263: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
-	91,  // 264: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
-	93,  // 265: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
-	95,  // 266: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
-	108, // 267: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
-	110, // 268: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
-	112, // 269: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
-	104, // 270: conductord.v1.WorkerService.List:output_type -> conductord.v1.ListWorkersResponse
-	185, // [185:271] is the sub-list for method output_type
-	99,  // [99:185] is the sub-list for method input_type
-	99,  // [99:99] is the sub-list for extension type_name
-	99,  // [99:99] is the sub-list for extension extendee
-	0,   // [0:99] is the sub-list for field type_name
+	143, // 72: conductord.v1.TableSumsResponse.sums:type_name -> conductord.v1.TableSum
+	103, // 73: conductord.v1.AddMemberResponse.founders:type_name -> conductord.v1.Member
+	103, // 74: conductord.v1.RemoveMemberResponse.members:type_name -> conductord.v1.Member
+	103, // 75: conductord.v1.SetVoteResponse.members:type_name -> conductord.v1.Member
+	103, // 76: conductord.v1.MoveMemberResponse.members:type_name -> conductord.v1.Member
+	103, // 77: conductord.v1.StatusResponse.members:type_name -> conductord.v1.Member
+	119, // 78: conductord.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	114, // 79: conductord.v1.StatusResponse.jobs:type_name -> conductord.v1.StatusResponse.JobsEntry
+	120, // 80: conductord.v1.StatusResponse.last_contact:type_name -> google.protobuf.Duration
+	120, // 81: conductord.v1.StatusResponse.clock_offset:type_name -> google.protobuf.Duration
+	120, // 82: conductord.v1.StatusResponse.backup_age:type_name -> google.protobuf.Duration
+	120, // 83: conductord.v1.StatusResponse.backup_interval:type_name -> google.protobuf.Duration
+	102, // 84: conductord.v1.StatusResponse.backups:type_name -> conductord.v1.ScheduledBackup
+	119, // 85: conductord.v1.ScheduledBackup.made_at:type_name -> google.protobuf.Timestamp
+	106, // 86: conductord.v1.ListWorkersResponse.workers:type_name -> conductord.v1.LiveWorker
+	132, // 87: conductord.v1.LiveWorker.entity:type_name -> conductord.v1.Entity
+	119, // 88: conductord.v1.LiveWorker.heard:type_name -> google.protobuf.Timestamp
+	119, // 89: conductord.v1.LiveWorker.aside:type_name -> google.protobuf.Timestamp
+	119, // 90: conductord.v1.LiveWorker.trial:type_name -> google.protobuf.Timestamp
+	108, // 91: conductord.v1.PullStepsRequest.holds:type_name -> conductord.v1.HeldStep
+	120, // 92: conductord.v1.PullStepsRequest.wait:type_name -> google.protobuf.Duration
+	144, // 93: conductord.v1.HeldStep.id:type_name -> conductord.v1.StepAttempt
+	145, // 94: conductord.v1.PullStepsResponse.work:type_name -> conductord.v1.StepWork
+	144, // 95: conductord.v1.PullStepsResponse.stop:type_name -> conductord.v1.StepAttempt
+	146, // 96: conductord.v1.ReportStepRequest.outcome:type_name -> conductord.v1.StepOutcome
+	120, // 97: conductord.v1.ReportStepRequest.wait:type_name -> google.protobuf.Duration
+	145, // 98: conductord.v1.OfferStepRequest.work:type_name -> conductord.v1.StepWork
+	119, // 99: conductord.v1.OfferStepRequest.since:type_name -> google.protobuf.Timestamp
+	120, // 100: conductord.v1.OfferStepRequest.wait:type_name -> google.protobuf.Duration
+	146, // 101: conductord.v1.OfferStepResponse.outcome:type_name -> conductord.v1.StepOutcome
+	6,   // 102: conductord.v1.BoardService.Post:input_type -> conductord.v1.PostRequest
+	9,   // 103: conductord.v1.BoardService.GetJob:input_type -> conductord.v1.GetJobRequest
+	11,  // 104: conductord.v1.BoardService.ListJobs:input_type -> conductord.v1.ListJobsRequest
+	13,  // 105: conductord.v1.BoardService.WaitJob:input_type -> conductord.v1.WaitJobRequest
+	15,  // 106: conductord.v1.BoardService.Explain:input_type -> conductord.v1.ExplainRequest
+	18,  // 107: conductord.v1.BoardService.ReadLogs:input_type -> conductord.v1.ReadLogsRequest
+	21,  // 108: conductord.v1.BoardService.Watch:input_type -> conductord.v1.WatchRequest
+	147, // 109: conductord.v1.BoardService.Claim:input_type -> conductord.v1.ClaimCommand
+	24,  // 110: conductord.v1.BoardService.ClaimNext:input_type -> conductord.v1.ClaimNextRequest
+	148, // 111: conductord.v1.BoardService.Extend:input_type -> conductord.v1.ExtendClaimCommand
+	26,  // 112: conductord.v1.BoardService.ListClaims:input_type -> conductord.v1.ListClaimsRequest
+	149, // 113: conductord.v1.BoardService.Consume:input_type -> conductord.v1.Ending
+	149, // 114: conductord.v1.BoardService.Abandon:input_type -> conductord.v1.Ending
+	149, // 115: conductord.v1.BoardService.Trash:input_type -> conductord.v1.Ending
+	150, // 116: conductord.v1.BoardService.Suspend:input_type -> conductord.v1.JobCommand
+	150, // 117: conductord.v1.BoardService.Resume:input_type -> conductord.v1.JobCommand
+	150, // 118: conductord.v1.BoardService.Cancel:input_type -> conductord.v1.JobCommand
+	150, // 119: conductord.v1.BoardService.Transfer:input_type -> conductord.v1.JobCommand
+	151, // 120: conductord.v1.BoardService.Change:input_type -> conductord.v1.Change
+	152, // 121: conductord.v1.BoardService.Intervene:input_type -> conductord.v1.Intervention
+	150, // 122: conductord.v1.BoardService.Retry:input_type -> conductord.v1.JobCommand
+	150, // 123: conductord.v1.BoardService.Purge:input_type -> conductord.v1.JobCommand
+	28,  // 124: conductord.v1.BoardService.ListErrors:input_type -> conductord.v1.ListErrorsRequest
+	0,   // 125: conductord.v1.BoardService.FindIDs:input_type -> conductord.v1.FindIDsRequest
+	30,  // 126: conductord.v1.BoardService.Bulk:input_type -> conductord.v1.BulkRequest
+	33,  // 127: conductord.v1.BoardService.Execute:input_type -> conductord.v1.ExecuteRequest
+	153, // 128: conductord.v1.BoardService.CreateBoard:input_type -> conductord.v1.BoardCommand
+	2,   // 129: conductord.v1.BoardService.GetBoard:input_type -> conductord.v1.GetBoardRequest
+	4,   // 130: conductord.v1.BoardService.ListBoards:input_type -> conductord.v1.ListBoardsRequest
+	154, // 131: conductord.v1.BoardService.LimitBoard:input_type -> conductord.v1.LimitBoardCommand
+	155, // 132: conductord.v1.BoardService.AgeBoard:input_type -> conductord.v1.AgeBoardCommand
+	153, // 133: conductord.v1.BoardService.PauseBoard:input_type -> conductord.v1.BoardCommand
+	153, // 134: conductord.v1.BoardService.ResumeBoard:input_type -> conductord.v1.BoardCommand
+	153, // 135: conductord.v1.BoardService.DeleteBoard:input_type -> conductord.v1.BoardCommand
+	37,  // 136: conductord.v1.SessionService.Open:input_type -> conductord.v1.OpenRequest
+	39,  // 137: conductord.v1.SessionService.KeepAlive:input_type -> conductord.v1.KeepAliveRequest
+	156, // 138: conductord.v1.SessionService.Close:input_type -> conductord.v1.CloseSessionCommand
+	157, // 139: conductord.v1.SessionService.Register:input_type -> conductord.v1.RegisterCommand
+	40,  // 140: conductord.v1.SessionService.ListSessions:input_type -> conductord.v1.ListSessionsRequest
+	42,  // 141: conductord.v1.SessionService.ListEntities:input_type -> conductord.v1.ListEntitiesRequest
+	158, // 142: conductord.v1.SessionService.DrainConductor:input_type -> conductord.v1.DrainCommand
+	158, // 143: conductord.v1.SessionService.UndrainConductor:input_type -> conductord.v1.DrainCommand
+	35,  // 144: conductord.v1.SessionService.ListDrains:input_type -> conductord.v1.ListDrainsRequest
+	133, // 145: conductord.v1.LogbookService.SaveBook:input_type -> conductord.v1.Book
+	44,  // 146: conductord.v1.LogbookService.GetBook:input_type -> conductord.v1.GetBookRequest
+	46,  // 147: conductord.v1.LogbookService.ListBooks:input_type -> conductord.v1.ListBooksRequest
+	48,  // 148: conductord.v1.LogbookService.GetFlow:input_type -> conductord.v1.GetFlowRequest
+	50,  // 149: conductord.v1.LogbookService.UpdateFlows:input_type -> conductord.v1.UpdateFlowsRequest
+	159, // 150: conductord.v1.LogbookService.DestroyBook:input_type -> conductord.v1.DestroyBookCommand
+	53,  // 151: conductord.v1.ScheduleService.Save:input_type -> conductord.v1.SaveScheduleRequest
+	160, // 152: conductord.v1.ScheduleService.Delete:input_type -> conductord.v1.DeleteScheduleCommand
+	55,  // 153: conductord.v1.ScheduleService.Get:input_type -> conductord.v1.GetScheduleRequest
+	57,  // 154: conductord.v1.ScheduleService.List:input_type -> conductord.v1.ListSchedulesRequest
+	161, // 155: conductord.v1.ScheduleService.Pause:input_type -> conductord.v1.PauseScheduleCommand
+	59,  // 156: conductord.v1.ScheduleService.Resume:input_type -> conductord.v1.ResumeScheduleRequest
+	60,  // 157: conductord.v1.ScheduleService.Run:input_type -> conductord.v1.RunScheduleRequest
+	62,  // 158: conductord.v1.ScheduleService.Backfill:input_type -> conductord.v1.BackfillScheduleRequest
+	162, // 159: conductord.v1.AccessService.SavePrincipal:input_type -> conductord.v1.SavePrincipalCommand
+	163, // 160: conductord.v1.AccessService.DeletePrincipal:input_type -> conductord.v1.DeletePrincipalCommand
+	164, // 161: conductord.v1.AccessService.AddAccessToken:input_type -> conductord.v1.AddAccessTokenCommand
+	165, // 162: conductord.v1.AccessService.RevokeAccessToken:input_type -> conductord.v1.RevokeAccessTokenCommand
+	166, // 163: conductord.v1.AccessService.NoteTokenUses:input_type -> conductord.v1.NoteTokenUsesCommand
+	64,  // 164: conductord.v1.AccessService.ListPrincipals:input_type -> conductord.v1.ListPrincipalsRequest
+	167, // 165: conductord.v1.AccessService.SaveQuota:input_type -> conductord.v1.SaveQuotaCommand
+	168, // 166: conductord.v1.AccessService.DeleteQuota:input_type -> conductord.v1.DeleteQuotaCommand
+	66,  // 167: conductord.v1.AccessService.ListQuotas:input_type -> conductord.v1.ListQuotasRequest
+	68,  // 168: conductord.v1.AccessService.ListAudit:input_type -> conductord.v1.ListAuditRequest
+	70,  // 169: conductord.v1.AccessService.ListRefusals:input_type -> conductord.v1.ListRefusalsRequest
+	140, // 170: conductord.v1.AccessService.RecordAct:input_type -> conductord.v1.AuditRecord
+	72,  // 171: conductord.v1.AccessService.WhoAmI:input_type -> conductord.v1.WhoAmIRequest
+	74,  // 172: conductord.v1.StreamService.Carry:input_type -> conductord.v1.CarryRequest
+	100, // 173: conductord.v1.ClusterService.Status:input_type -> conductord.v1.StatusRequest
+	98,  // 174: conductord.v1.ClusterService.Backup:input_type -> conductord.v1.BackupRequest
+	96,  // 175: conductord.v1.ClusterService.TransferLeader:input_type -> conductord.v1.TransferLeaderRequest
+	81,  // 176: conductord.v1.ClusterService.Upgrade:input_type -> conductord.v1.UpgradeRequest
+	78,  // 177: conductord.v1.ClusterService.Activity:input_type -> conductord.v1.ActivityRequest
+	83,  // 178: conductord.v1.ClusterService.Verify:input_type -> conductord.v1.VerifyRequest
+	86,  // 179: conductord.v1.ClusterService.TableSums:input_type -> conductord.v1.TableSumsRequest
+	88,  // 180: conductord.v1.ClusterService.AddMember:input_type -> conductord.v1.AddMemberRequest
+	90,  // 181: conductord.v1.ClusterService.RemoveMember:input_type -> conductord.v1.RemoveMemberRequest
+	92,  // 182: conductord.v1.ClusterService.SetVote:input_type -> conductord.v1.SetVoteRequest
+	94,  // 183: conductord.v1.ClusterService.MoveMember:input_type -> conductord.v1.MoveMemberRequest
+	107, // 184: conductord.v1.WorkerService.Pull:input_type -> conductord.v1.PullStepsRequest
+	110, // 185: conductord.v1.WorkerService.Report:input_type -> conductord.v1.ReportStepRequest
+	112, // 186: conductord.v1.WorkerService.Offer:input_type -> conductord.v1.OfferStepRequest
+	104, // 187: conductord.v1.WorkerService.List:input_type -> conductord.v1.ListWorkersRequest
+	7,   // 188: conductord.v1.BoardService.Post:output_type -> conductord.v1.PostResponse
+	10,  // 189: conductord.v1.BoardService.GetJob:output_type -> conductord.v1.GetJobResponse
+	12,  // 190: conductord.v1.BoardService.ListJobs:output_type -> conductord.v1.ListJobsResponse
+	14,  // 191: conductord.v1.BoardService.WaitJob:output_type -> conductord.v1.WaitJobResponse
+	17,  // 192: conductord.v1.BoardService.Explain:output_type -> conductord.v1.ExplainResponse
+	20,  // 193: conductord.v1.BoardService.ReadLogs:output_type -> conductord.v1.ReadLogsResponse
+	22,  // 194: conductord.v1.BoardService.Watch:output_type -> conductord.v1.WatchResponse
+	23,  // 195: conductord.v1.BoardService.Claim:output_type -> conductord.v1.ClaimResponse
+	25,  // 196: conductord.v1.BoardService.ClaimNext:output_type -> conductord.v1.ClaimNextResponse
+	169, // 197: conductord.v1.BoardService.Extend:output_type -> conductord.v1.Done
+	27,  // 198: conductord.v1.BoardService.ListClaims:output_type -> conductord.v1.ListClaimsResponse
+	169, // 199: conductord.v1.BoardService.Consume:output_type -> conductord.v1.Done
+	169, // 200: conductord.v1.BoardService.Abandon:output_type -> conductord.v1.Done
+	169, // 201: conductord.v1.BoardService.Trash:output_type -> conductord.v1.Done
+	169, // 202: conductord.v1.BoardService.Suspend:output_type -> conductord.v1.Done
+	169, // 203: conductord.v1.BoardService.Resume:output_type -> conductord.v1.Done
+	169, // 204: conductord.v1.BoardService.Cancel:output_type -> conductord.v1.Done
+	169, // 205: conductord.v1.BoardService.Transfer:output_type -> conductord.v1.Done
+	169, // 206: conductord.v1.BoardService.Change:output_type -> conductord.v1.Done
+	170, // 207: conductord.v1.BoardService.Intervene:output_type -> conductord.v1.InterveneResult
+	169, // 208: conductord.v1.BoardService.Retry:output_type -> conductord.v1.Done
+	169, // 209: conductord.v1.BoardService.Purge:output_type -> conductord.v1.Done
+	29,  // 210: conductord.v1.BoardService.ListErrors:output_type -> conductord.v1.ListErrorsResponse
+	1,   // 211: conductord.v1.BoardService.FindIDs:output_type -> conductord.v1.FindIDsResponse
+	31,  // 212: conductord.v1.BoardService.Bulk:output_type -> conductord.v1.BulkResponse
+	34,  // 213: conductord.v1.BoardService.Execute:output_type -> conductord.v1.ExecuteResponse
+	169, // 214: conductord.v1.BoardService.CreateBoard:output_type -> conductord.v1.Done
+	3,   // 215: conductord.v1.BoardService.GetBoard:output_type -> conductord.v1.GetBoardResponse
+	5,   // 216: conductord.v1.BoardService.ListBoards:output_type -> conductord.v1.ListBoardsResponse
+	169, // 217: conductord.v1.BoardService.LimitBoard:output_type -> conductord.v1.Done
+	169, // 218: conductord.v1.BoardService.AgeBoard:output_type -> conductord.v1.Done
+	169, // 219: conductord.v1.BoardService.PauseBoard:output_type -> conductord.v1.Done
+	169, // 220: conductord.v1.BoardService.ResumeBoard:output_type -> conductord.v1.Done
+	169, // 221: conductord.v1.BoardService.DeleteBoard:output_type -> conductord.v1.Done
+	38,  // 222: conductord.v1.SessionService.Open:output_type -> conductord.v1.OpenResponse
+	169, // 223: conductord.v1.SessionService.KeepAlive:output_type -> conductord.v1.Done
+	169, // 224: conductord.v1.SessionService.Close:output_type -> conductord.v1.Done
+	169, // 225: conductord.v1.SessionService.Register:output_type -> conductord.v1.Done
+	41,  // 226: conductord.v1.SessionService.ListSessions:output_type -> conductord.v1.ListSessionsResponse
+	43,  // 227: conductord.v1.SessionService.ListEntities:output_type -> conductord.v1.ListEntitiesResponse
+	169, // 228: conductord.v1.SessionService.DrainConductor:output_type -> conductord.v1.Done
+	169, // 229: conductord.v1.SessionService.UndrainConductor:output_type -> conductord.v1.Done
+	36,  // 230: conductord.v1.SessionService.ListDrains:output_type -> conductord.v1.ListDrainsResponse
+	169, // 231: conductord.v1.LogbookService.SaveBook:output_type -> conductord.v1.Done
+	45,  // 232: conductord.v1.LogbookService.GetBook:output_type -> conductord.v1.GetBookResponse
+	47,  // 233: conductord.v1.LogbookService.ListBooks:output_type -> conductord.v1.ListBooksResponse
+	49,  // 234: conductord.v1.LogbookService.GetFlow:output_type -> conductord.v1.GetFlowResponse
+	51,  // 235: conductord.v1.LogbookService.UpdateFlows:output_type -> conductord.v1.UpdateFlowsResponse
+	169, // 236: conductord.v1.LogbookService.DestroyBook:output_type -> conductord.v1.Done
+	54,  // 237: conductord.v1.ScheduleService.Save:output_type -> conductord.v1.SaveScheduleResponse
+	169, // 238: conductord.v1.ScheduleService.Delete:output_type -> conductord.v1.Done
+	56,  // 239: conductord.v1.ScheduleService.Get:output_type -> conductord.v1.GetScheduleResponse
+	58,  // 240: conductord.v1.ScheduleService.List:output_type -> conductord.v1.ListSchedulesResponse
+	169, // 241: conductord.v1.ScheduleService.Pause:output_type -> conductord.v1.Done
+	169, // 242: conductord.v1.ScheduleService.Resume:output_type -> conductord.v1.Done
+	61,  // 243: conductord.v1.ScheduleService.Run:output_type -> conductord.v1.RunScheduleResponse
+	63,  // 244: conductord.v1.ScheduleService.Backfill:output_type -> conductord.v1.BackfillScheduleResponse
+	169, // 245: conductord.v1.AccessService.SavePrincipal:output_type -> conductord.v1.Done
+	169, // 246: conductord.v1.AccessService.DeletePrincipal:output_type -> conductord.v1.Done
+	169, // 247: conductord.v1.AccessService.AddAccessToken:output_type -> conductord.v1.Done
+	169, // 248: conductord.v1.AccessService.RevokeAccessToken:output_type -> conductord.v1.Done
+	169, // 249: conductord.v1.AccessService.NoteTokenUses:output_type -> conductord.v1.Done
+	65,  // 250: conductord.v1.AccessService.ListPrincipals:output_type -> conductord.v1.ListPrincipalsResponse
+	169, // 251: conductord.v1.AccessService.SaveQuota:output_type -> conductord.v1.Done
+	169, // 252: conductord.v1.AccessService.DeleteQuota:output_type -> conductord.v1.Done
+	67,  // 253: conductord.v1.AccessService.ListQuotas:output_type -> conductord.v1.ListQuotasResponse
+	69,  // 254: conductord.v1.AccessService.ListAudit:output_type -> conductord.v1.ListAuditResponse
+	71,  // 255: conductord.v1.AccessService.ListRefusals:output_type -> conductord.v1.ListRefusalsResponse
+	169, // 256: conductord.v1.AccessService.RecordAct:output_type -> conductord.v1.Done
+	73,  // 257: conductord.v1.AccessService.WhoAmI:output_type -> conductord.v1.WhoAmIResponse
+	76,  // 258: conductord.v1.StreamService.Carry:output_type -> conductord.v1.CarryResponse
+	101, // 259: conductord.v1.ClusterService.Status:output_type -> conductord.v1.StatusResponse
+	99,  // 260: conductord.v1.ClusterService.Backup:output_type -> conductord.v1.BackupResponse
+	97,  // 261: conductord.v1.ClusterService.TransferLeader:output_type -> conductord.v1.TransferLeaderResponse
+	82,  // 262: conductord.v1.ClusterService.Upgrade:output_type -> conductord.v1.UpgradeResponse
+	79,  // 263: conductord.v1.ClusterService.Activity:output_type -> conductord.v1.ActivityResponse
+	84,  // 264: conductord.v1.ClusterService.Verify:output_type -> conductord.v1.VerifyResponse
+	87,  // 265: conductord.v1.ClusterService.TableSums:output_type -> conductord.v1.TableSumsResponse
+	89,  // 266: conductord.v1.ClusterService.AddMember:output_type -> conductord.v1.AddMemberResponse
+	91,  // 267: conductord.v1.ClusterService.RemoveMember:output_type -> conductord.v1.RemoveMemberResponse
+	93,  // 268: conductord.v1.ClusterService.SetVote:output_type -> conductord.v1.SetVoteResponse
+	95,  // 269: conductord.v1.ClusterService.MoveMember:output_type -> conductord.v1.MoveMemberResponse
+	109, // 270: conductord.v1.WorkerService.Pull:output_type -> conductord.v1.PullStepsResponse
+	111, // 271: conductord.v1.WorkerService.Report:output_type -> conductord.v1.ReportStepResponse
+	113, // 272: conductord.v1.WorkerService.Offer:output_type -> conductord.v1.OfferStepResponse
+	105, // 273: conductord.v1.WorkerService.List:output_type -> conductord.v1.ListWorkersResponse
+	188, // [188:274] is the sub-list for method output_type
+	102, // [102:188] is the sub-list for method input_type
+	102, // [102:102] is the sub-list for extension type_name
+	102, // [102:102] is the sub-list for extension extendee
+	0,   // [0:102] is the sub-list for field type_name
 }
 
 func init() { file_conductord_v1_service_proto_init() }
@@ -7969,7 +8083,7 @@ func file_conductord_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_conductord_v1_service_proto_rawDesc), len(file_conductord_v1_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   114,
+			NumMessages:   115,
 			NumExtensions: 0,
 			NumServices:   8,
 		},

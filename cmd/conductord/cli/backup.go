@@ -12,6 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node/backup"
 )
 
@@ -51,6 +54,53 @@ func (p *Program) BackupInspectCommand() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE:  func(_ *cobra.Command, args []string) error { return p.InspectBackup(args[0]) },
 	}
+}
+
+// BackupListCommand makes the command that lists the backups that the nodes have made.
+func (p *Program) BackupListCommand() *cobra.Command {
+	cmd := p.nodesCommand("list", "List the scheduled backups of all nodes: time, index, size, verified", p.writeBackups)
+	cmd.Long = "List the backups that the nodes have made in their backup.directory, the newest first. A node reads each file once\n" +
+		"after it was made, and again after a start: VERIFIED is yes if the checksums fit. `conductord cluster health` reports\na backup that is overdue."
+	return cmd
+}
+
+// nodeBackup is a row of backup list.
+type nodeBackup struct {
+	Node   string `json:"node"`
+	Backup part   `json:"backup"`
+}
+
+func backupMessage(b raftboard.ScheduledBackup) *v1.ScheduledBackup {
+	return &v1.ScheduledBackup{File: b.File, MadeAt: command.TimeToProto(b.MadeAt), Bytes: b.Bytes, Index: b.Index, Verified: b.Verified, Fault: b.Fault}
+}
+
+func (p *Program) writeBackups(nodes []raftboard.NodeStatus) error {
+	rows, shown, scheduled := [][]string(nil), []nodeBackup{}, false
+	for i := range nodes {
+		s := &nodes[i].Status
+		scheduled = scheduled || s.BackupInterval > 0
+		for _, b := range s.Backups {
+			verified := "not yet"
+			switch {
+			case b.Fault != "":
+				verified = "no: " + b.Fault
+			case b.Verified:
+				verified = "yes"
+			}
+			rows = append(rows, []string{s.Node, p.timeText(b.MadeAt), numberText(b.Index), numberText(b.Bytes), verified, b.File})
+			shown = append(shown, nodeBackup{s.Node, part{backupMessage(b)}})
+		}
+	}
+	for _, line := range silent(nodes) {
+		p.Note("%s", line)
+	}
+	if !scheduled {
+		p.Note("no node that answers makes backups: set backup.directory on one node")
+	}
+	if p.JSON() {
+		return p.WriteJSON(map[string][]nodeBackup{"backups": shown})
+	}
+	return p.WriteTable([]string{"node", "time", "index", "bytes", "verified", "file"}, rows)
 }
 
 // InspectBackup reads a backup and shows it.

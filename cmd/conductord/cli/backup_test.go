@@ -6,9 +6,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard"
 )
 
 // TestBackupFiles: a backup appears under its name when it is whole, and replaces
@@ -78,6 +80,29 @@ func TestWrongBackupCommands(t *testing.T) {
 	} {
 		if got := run(t, nil, strings.Fields(row.line)...); got.code != cli.ExitUsage || !strings.Contains(got.err, row.want) {
 			t.Errorf("%s: %+v", row.line, got)
+		}
+	}
+}
+
+// TestBackupList holds that the backups of all nodes are listed, with whether each was read back.
+func TestBackupList(t *testing.T) {
+	cluster := openCluster(t)
+	cluster.nodes = []raftboard.NodeStatus{{Status: raftboard.Status{Node: "n1"}}}
+	expect(t, run(t, cluster, "backup", "list"), 0, "NODE TIME INDEX BYTES VERIFIED FILE\n", "conductord: no node that answers makes backups: set backup.directory on one node\n")
+	made := time.Date(2026, 11, 26, 3, 4, 5, 0, time.UTC)
+	cluster.nodes = append(cluster.nodes, raftboard.NodeStatus{Status: raftboard.Status{Node: "n2", BackupInterval: time.Hour, Backups: []raftboard.ScheduledBackup{
+		{File: "c-n2-3.tar", MadeAt: made, Bytes: 2048}, {File: "c-n2-2.tar", MadeAt: made, Bytes: 1024, Index: 7, Verified: true},
+		{File: "c-n2-1.tar", MadeAt: made, Bytes: 10, Fault: "bad backup: it is cut off"},
+	}}}, raftboard.NodeStatus{Endpoint: "c:1", Err: jobs.ErrUnavailable})
+	got := run(t, cluster, "backup", "list", "-o", "json")
+	if got.code != 0 || strings.Count(got.out, `"node": "n2"`) != 3 || !strings.Contains(got.out, `"verified": true`) || !strings.Contains(got.err, "c:1 does not answer") {
+		t.Errorf("%+v", got)
+	}
+	got = run(t, cluster, "backup", "list")
+	for _, row := range []string{"n2 TIME 0 2048 not yet c-n2-3.tar", "n2 TIME 7 1024 yes c-n2-2.tar", "n2 TIME 0 10 no: bad backup: it is cut off c-n2-1.tar"} {
+		want := strings.Replace(row, "TIME", "2026-11-26T03:04:05Z", 1)
+		if !strings.Contains(strings.Join(strings.Fields(got.out), " "), want) {
+			t.Errorf("no %q in\n%s", want, got.out)
 		}
 	}
 }

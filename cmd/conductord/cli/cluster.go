@@ -148,6 +148,12 @@ func statusMessage(s *raftboard.Status) *v1.StatusResponse {
 		Jobs: map[string]uint64{}, MembersDiffer: s.MembersDiffer, ClusterVersion: uint32(s.ClusterVersion), ProgramVersion: uint32(s.ProgramVersion),
 		LogBytes: s.LogBytes, LogFreeBytes: s.LogFreeBytes, SnapshotIndex: s.SnapshotIndex, SnapshotBytes: s.SnapshotBytes,
 	}
+	if s.BackupInterval > 0 {
+		message.BackupAge, message.BackupInterval = durationpb.New(s.BackupAge), durationpb.New(s.BackupInterval)
+	}
+	for _, b := range s.Backups {
+		message.Backups = append(message.Backups, backupMessage(b))
+	}
 	if s.ClockOffset != nil {
 		message.ClockOffset = durationpb.New(*s.ClockOffset)
 	}

@@ -129,6 +129,8 @@ func (p *Program) moveMemberCommand() *cobra.Command {
 const (
 	usualLag   = 10_000 // entries that a member is behind
 	usualClock = time.Second
+
+	usualBackup = 2 // intervals between backups
 )
 
 // Health is what cluster health says.
@@ -198,6 +200,13 @@ func problemsOf(s *raftboard.Status, commit uint64) (problems []string) {
 	}
 	if s.ClockOffset != nil && s.ClockOffset.Abs() > usualClock {
 		problems = append(problems, fmt.Sprintf("the clock of %s is off by %s: check its time service", s.Node, offsetText(s.ClockOffset)))
+	}
+	if s.BackupInterval > 0 && s.BackupAge > usualBackup*s.BackupInterval {
+		problems = append(problems, fmt.Sprintf("the newest scheduled backup of %s is overdue: none for %s, and one is due every %s: see its log",
+			s.Node, s.BackupAge.Round(time.Second), s.BackupInterval))
+	}
+	if len(s.Backups) > 0 && s.Backups[0].Fault != "" {
+		problems = append(problems, fmt.Sprintf("the newest scheduled backup of %s cannot be used: %s", s.Node, s.Backups[0].Fault))
 	}
 	return problems
 }

@@ -871,6 +871,13 @@ func TestClusterHealth(t *testing.T) {
 			"1 more voter can be lost\n", "conductord: the cluster needs attention: n3 is 49990 entries behind\n", cli.ExitFailed}},
 		{"a wrong clock", func(n []raftboard.NodeStatus) { n[2].Status.ClockOffset = &offset }, said{
 			"1 more voter can be lost\n", "conductord: the cluster needs attention: the clock of n3 is off by +2.000s: check its time service\n", cli.ExitFailed}},
+		{"an old backup", func(n []raftboard.NodeStatus) {
+			n[1].Status.BackupInterval, n[1].Status.BackupAge = 24*time.Hour, 24*time.Hour
+			n[2].Status.BackupInterval, n[2].Status.BackupAge = time.Hour, 3*time.Hour
+			n[2].Status.Backups = []raftboard.ScheduledBackup{{File: "c-n3.tar", Fault: "it is cut off"}}
+		}, said{
+			"1 more voter can be lost\n", "conductord: the cluster needs attention: the newest scheduled backup of n3 is overdue: none for 3h0m0s, and one is due every 1h0m0s: see its log; " +
+				"the newest scheduled backup of n3 cannot be used: it is cut off\n", cli.ExitFailed}},
 		{"notes", func(n []raftboard.NodeStatus) { n[2].Status.Version, n[2].Status.MembersDiffer = "v2", "they differ" }, said{
 			"1 more voter can be lost\nnote: the file of n3 is out of date: they differ\nnote: the nodes run different versions: v1, v2\n", "", 0}},
 	} {

@@ -18,7 +18,7 @@ import (
 
 func backupCommand(p *cli.Program) *cobra.Command {
 	return cli.Noun("backup", "Make backups, check them, and begin a new cluster with one",
-		p.BackupCreateCommand(), p.BackupInspectCommand(), verifyBackupCommand(p), restoreBackupCommand(p), extractBackupCommand(p))
+		p.BackupCreateCommand(), p.BackupListCommand(), p.BackupInspectCommand(), verifyBackupCommand(p), restoreBackupCommand(p), extractBackupCommand(p))
 }
 
 func extractBackupCommand(p *cli.Program) *cobra.Command {
