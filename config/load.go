@@ -25,8 +25,9 @@ const maxFile = 1 << 20
 // Load brings a file, environment variables ("NAME=value", as os.Environ gives
 // them) and flags (by their names without dashes, only those that were given)
 // together over the defaults. An empty path stands for no file. Variables that
-// are set to nothing count as not set, and those that are not in Settings are
-// left alone, since the environment is not ours. The error is Faults, or another one
+// are set to nothing count as not set. A variable that is spelt nearly as one of
+// Settings is a fault; others are left alone, since programs and service links of
+// Kubernetes set variables with the same prefix. The error is Faults, or another one
 // for a file that cannot be read.
 func Load(path string, env []string, flags map[string]string) (Config, error) {
 	return loadRows(table(), path, env, flags)
@@ -200,12 +201,32 @@ func (l *loader) loadEnv(env []string) {
 		name, value, _ := strings.Cut(item, "=")
 		values[name] = value
 	}
+	known := make([]string, 0, len(l.rows))
 	for _, row := range l.rows {
+		known = append(known, strings.TrimPrefix(row.env(), envPrefix))
 		if value := values[row.env()]; value != "" {
 			l.setText(row, value, origin{place: "environment", key: row.env()})
 		}
+		delete(values, row.env())
+	}
+	for _, row := range table() { // of nodes, where only some rows are read
+		delete(values, row.env())
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		short, ours := strings.CutPrefix(name, envPrefix)
+		if !ours || slices.Contains(otherVariables[:], short) {
+			continue
+		}
+		if best := meant.Word(short, known); best != "" {
+			l.faults = append(l.faults, Fault{Place: "environment", Key: name, Message: "there is no such variable; did you mean " + envPrefix + best + "?"})
+		}
 	}
 }
+
+// otherVariables are names behind envPrefix that are no settings: those of the client's commands, and
+// those that handlers get, which a handler that starts a node passes on.
+var otherVariables = [...]string{"CA_FILE", "CERT_FILE", "KEY_FILE", "TOKEN", "TOKEN_FILE", "VALUE_KEYS", "PROFILE", "SERVER", "TOPOLOGY",
+	"ACTION", "ASKED", "ATTEMPT", "FLOW", "HANDLER", "JOB", "KEY", "STEP"}
 
 func (l *loader) loadFlags(flags map[string]string) {
 	known := make(map[string]bool, len(flags))

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,5 +43,34 @@ value_keys = "keys"
 		filepath.Join(dir, "handlers"), "/usr/lib/steps"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// A variable that is spelt nearly as a setting's is refused, like a key or a flag. Variables of
+// clients, handlers, Kubernetes and other programs are left alone.
+func TestVariableNames(t *testing.T) {
+	flags := map[string]string{"node": "n1", "data-dir": "/data", "cluster-id": "shop", "cluster-members": "n1=127.0.0.1:7071,127.0.0.1:7070"}
+	for variable, want := range map[string]string{
+		"CONDUCTORD_CONDUCTOR_MAXJOBS":      "environment: CONDUCTORD_CONDUCTOR_MAXJOBS: there is no such variable; did you mean CONDUCTORD_CONDUCTOR_MAX_JOBS?",
+		"CONDUCTORD_RAFT_HEARTBEATS":        "environment: CONDUCTORD_RAFT_HEARTBEATS: there is no such variable; did you mean CONDUCTORD_RAFT_HEARTBEAT?",
+		"CONDUCTORD_BACKUP_DIR":             "environment: CONDUCTORD_BACKUP_DIR: there is no such variable; did you mean CONDUCTORD_BACKUP_DIRECTORY?",
+		"CONDUCTORD_SERVER":                 "",
+		"CONDUCTORD_TOPOLOGY":               "",
+		"CONDUCTORD_VALUE_KEYS":             "",
+		"CONDUCTORD_TOKEN_FILE":             "",
+		"CONDUCTORD_KEY":                    "",
+		"CONDUCTORD_STEP":                   "",
+		"CONDUCTORD_HANDLER":                "",
+		"CONDUCTORD_SERVICE_HOST":           "",
+		"CONDUCTORD_PORT_7070_TCP_ADDR":     "",
+		"CONDUCTORD_CONDUCTOR_MAX_JOBS":     "",
+		"CONDUCTORD_RAFT_SERVICE_PORT_RAFT": "",
+		"CONDUCTORX_CONDUCTOR_MAXJOBS":      "",
+		"OTHER":                             "",
+	} {
+		_, err := config.Load("", []string{variable + "=4"}, flags)
+		if got := fmt.Sprint(err); got != want && !(err == nil && want == "") {
+			t.Errorf("%s: %v, want %s", variable, err, want)
+		}
 	}
 }

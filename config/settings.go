@@ -306,8 +306,11 @@ func (s setting) flag() string {
 	return flagNames.Replace(s.key)
 }
 
+// envPrefix begins the variables of settings.
+const envPrefix = "CONDUCTORD_"
+
 func (s setting) env() string {
-	return "CONDUCTORD_" + strings.ToUpper(strings.ReplaceAll(s.key, ".", "_"))
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(s.key, ".", "_"))
 }
 
 // textOf writes a value as a flag takes it.
