@@ -3,6 +3,7 @@ package meant
 
 import (
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -37,6 +38,14 @@ func Word(word string, known []string) string {
 		differing := distance([]rune(word), []rune(candidate))
 		if differing < least && differing*share <= utf8.RuneCountInString(candidate) {
 			best, least = candidate, differing
+		}
+	}
+	if best == "" { // a word that others begin with, such as backoff of backoff_percent
+		const fewest = 3 // letters
+		for _, candidate := range known {
+			if len(word) >= fewest && len(candidate) > len(word) && strings.HasPrefix(candidate, word) && (best == "" || len(candidate) < len(best)) {
+				best = candidate
+			}
 		}
 	}
 	if best == "" || best == word {

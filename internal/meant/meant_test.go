@@ -1,0 +1,19 @@
+package meant_test
+
+import (
+	"testing"
+
+	"github.com/conductord/conductord/internal/meant"
+)
+
+// TestWord holds that a misspelt word, and the beginning of a word, find the known one.
+func TestWord(t *testing.T) {
+	known := []string{"attempts", "delay", "backoff_percent", "jitter_percent", "deadline"}
+	for word, want := range map[string]string{
+		"backoff": "backoff_percent", "atempts": "attempts", "delya": "delay", "de": "", "jitter": "jitter_percent", "dead": "deadline", "percent": "", "delay": "", "": "",
+	} {
+		if got := meant.Word(word, known); got != want {
+			t.Errorf("%q: %q, want %q", word, got, want)
+		}
+	}
+}
