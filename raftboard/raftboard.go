@@ -98,7 +98,7 @@ func (o Options) withDefaults() Options {
 func (o Options) validate() error {
 	var faults []error
 	if len(o.Endpoints) == 0 {
-		faults = append(faults, &logbook.InvalidError{Field: "endpoints", Reason: "none; name at least one node"})
+		faults = append(faults, fmt.Errorf("%w: no endpoint given: name at least one node", jobs.ErrInvalid))
 	}
 	if o.TLS != nil && o.Credentials != nil {
 		faults = append(faults, &logbook.InvalidError{Field: "credentials", Reason: "set beside TLS: one of the two decides"})

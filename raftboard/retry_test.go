@@ -389,7 +389,7 @@ func TestOptions(t *testing.T) {
 		kind      error
 		says      string
 	}{
-		{"none", nil, jobs.ErrInvalid, "none"},
+		{"none", nil, jobs.ErrInvalid, "no endpoint given"},
 		{"too many", many, jobs.ErrLimit, "65"},
 		{"no port", []string{"host"}, jobs.ErrInvalid, "host:port"},
 		{"no host", []string{":7070"}, jobs.ErrInvalid, "host:port"},

@@ -230,7 +230,7 @@ func (p *Program) conductorDrainCommand() *cobra.Command {
 				if err := cluster.DrainConductor(ctx, request); err != nil {
 					err = because(err, "drain conductor %s", args[0])
 					if errors.Is(err, jobs.ErrNotFound) {
-						err = advisedError{err, fmt.Sprintf("`conductord conductor drain %s --absent` drains the name before one comes", quoted(args[0]))}
+						err = advisedError{err, fmt.Sprintf("`conductord conductor drain --absent %s` drains the name before one comes", operand(args[0]))}
 					}
 					return err
 				}
@@ -248,6 +248,13 @@ func (p *Program) conductorDrainCommand() *cobra.Command {
 	flags.BoolVar(&request.Finish, "finish", false, "let them complete what they hold, instead of handing it over")
 	flags.BoolVar(&request.Absent, "absent", false, "drain the name even if no conductor has it now")
 	flags.BoolVar(&wait, "wait", false, "wait until they hold nothing")
+	return cmd
+}
+
+// drainCommand is conductor drain, in one word.
+func (p *Program) drainCommand() *cobra.Command {
+	cmd := p.conductorDrainCommand()
+	cmd.Short, cmd.Long = "Drain conductors by name: the same as conductor drain", "The same as `conductord conductor drain`.\n\n"+cmd.Long
 	return cmd
 }
 

@@ -27,7 +27,7 @@ func TestConductors(t *testing.T) {
 		{"get", "conductor get c1", 0, "1 of at most 2 jobs", ""},
 		{"what it holds", "conductor get c1", 0, held, ""},
 		{"nobody", "conductor get c2", cli.ExitNotFound, "", "conductord conductor list"},
-		{"drain nobody", "conductor drain c2", cli.ExitNotFound, "", "`conductord conductor drain c2 --absent` drains the name before one comes"},
+		{"drain nobody", "conductor drain c2", cli.ExitNotFound, "", "`conductord conductor drain --absent c2` drains the name before one comes"},
 		{"drain who is absent", "conductor drain c2 --absent --reason broken", 0, "", `"c2" lives; one that comes is drained since`},
 		{"who is absent is noted", "conductor list", 0, "c1", "broken"},
 		{"undrain who is absent", "conductor undrain c2", 0, "", "not drained any more"},

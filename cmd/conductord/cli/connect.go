@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -175,7 +176,7 @@ func (p *Program) within(ctx context.Context, usual, patience time.Duration, do 
 	}
 	defer cluster.Close()
 	if !p.stale {
-		return do(ctx, cluster)
+		return p.adviseTopology(ctx, cluster, do(ctx, cluster))
 	}
 	if err := do(ctx, cluster.Stale()); err != nil {
 		return err
@@ -238,4 +239,17 @@ func (p *Program) options(patience time.Duration) (options raftboard.Options, er
 		}
 	}
 	return options, nil
+}
+
+// adviseTopology adds to "not found" of an id that the node uses a topology: it has posted jobs of
+// other clusters, which only a client with the topology finds.
+func (p *Program) adviseTopology(ctx context.Context, cluster Cluster, err error) error {
+	if !errors.Is(err, jobs.ErrNotFound) || len(p.ids) == 0 || p.Value("CONDUCTORD_TOPOLOGY") != "" || p.topology != "" {
+		return err
+	}
+	nodes, unread := cluster.Nodes(ctx)
+	if unread != nil || !slices.ContainsFunc(nodes, func(n raftboard.NodeStatus) bool { return n.Status.TopologyDigest != "" }) {
+		return err
+	}
+	return advisedError{err, "this node uses a topology, and another cluster may have it: use --topology FILE"}
 }

@@ -18,7 +18,7 @@ func (p *Program) errorCommand() *cobra.Command {
 		Use:   "error [CODE]",
 		Short: "Explain the code of an error: whether it happened, causes, and what to do",
 		Long: "Explain the code of an error, without a server. Without CODE, list the codes. The code of an error is in the\n" +
-			"field \"code\" with -o json; a message without other advice names it.",
+			"field \"code\" with -o json; a message at a terminal without other advice names it.",
 		Args:      cobra.MaximumNArgs(1),
 		ValidArgs: errorCodes(),
 		RunE: func(_ *cobra.Command, args []string) error {

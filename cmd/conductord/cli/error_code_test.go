@@ -69,7 +69,7 @@ func TestErrorCommand(t *testing.T) {
 		out  string // a part
 		err  string // the end
 	}{
-		{"job get 01890000-0000-7000-8000-000000000001", cli.ExitNotFound, "", ": not found\nconductord: `conductord error not_found` explains this error\n"},
+		{"job get 01890000-0000-7000-8000-000000000001", cli.ExitNotFound, "", ": not found\n"},
 		{"board create x --no-such-flag", cli.ExitUsage, "", "--help` says more\n"},
 		{"error not_found", cli.ExitOK, "not_found\n\nWhat is named does not exist", ""},
 		{"error", cli.ExitOK, "unclaimable", ""},

@@ -115,11 +115,11 @@ func TestErrorsAreSaidOnce(t *testing.T) {
 		want string // all of stderr
 	}{
 		{"job get --server a:1", cli.ExitUsage, "`conductord job get --help` says more\n"},
-		{"job cancel " + absent, cli.ExitNotFound, "cannot cancel job " + absent + ": job " + absent + ": not found\nconductord: `conductord error not_found` explains this error\n"},
+		{"job cancel " + absent, cli.ExitNotFound, "cannot cancel job " + absent + ": job " + absent + ": not found\n"},
 		{"job wait --timeout 20ms " + job, cli.ExitTimeout,
-			"job " + job + " is not finished: the time is over (--timeout 20ms)\nconductord: `conductord job explain " + job + "` tells what it waits for\n"},
+			"job " + job + " is not finished: timed out after 20ms\nconductord: `conductord job explain " + job + "` tells what it waits for\n"},
 		{"job wait --timeout 20ms " + job + " " + done, cli.ExitTimeout,
-			"1 jobs are not finished: the time is over (--timeout 20ms)\nconductord: `conductord job list` shows them\n"},
+			"1 jobs are not finished: timed out after 20ms\nconductord: `conductord job list` shows them\n"},
 		{"job consume --token 1-1 " + done, cli.ExitConflict, "conductord: `conductord job get " + done + "` shows the job's state, and the token of its claim if there is one\n"},
 		{"job retry " + done, cli.ExitConflict, "only a new job can do its work again\nconductord: to do its work again with a new job: `conductord job repost " + done + "`\n"},
 		{"job move " + claimed + " other", cli.ExitConflict, "\nconductord: first `conductord job suspend " + claimed + "`, and when its steps have ended `conductord job move " + claimed + " other`; then `conductord job resume " + claimed + "`\n"},
@@ -131,12 +131,12 @@ func TestErrorsAreSaidOnce(t *testing.T) {
 	}
 	for _, verb := range []string{"abandon", "consume", "trash"} {
 		got := run(t, unclaimed{cluster}, "job", verb, absent)
-		if want := "conductord: cannot " + verb + " job " + absent + ": not found\nconductord: `conductord error not_found` explains this error\n"; got.code != cli.ExitNotFound || got.err != want {
+		if want := "conductord: cannot " + verb + " job " + absent + ": not found\n"; got.code != cli.ExitNotFound || got.err != want {
 			t.Errorf("%s: %+v", verb, got)
 		}
 	}
 	got := run(t, cluster, "job", "wait", "-o", "json", "--timeout", "20ms", job)
-	if !strings.Contains(got.err, `the time is over (--timeout 20ms)`) {
+	if !strings.Contains(got.err, `timed out after 20ms`) {
 		t.Errorf("%+v", got)
 	}
 }

@@ -465,11 +465,15 @@ func waysOn(detail *logbook.FlowDetail) []string {
 	lines = append(lines, fmt.Sprintf("conductord flow retry-revert %s   # undo further, after you have mended the cause", id))
 	stuck := stuckSteps(detail)
 	for _, step := range stuck[:min(len(stuck), most)] {
-		lines = append(lines, fmt.Sprintf("conductord flow skip %s %s   # nothing of it is left to undo", id, quoted(step)))
+		lines = append(lines, fmt.Sprintf("conductord flow skip %s %s   # nothing of it is left to undo", id, operand(step)))
 	}
 	if step := unfinishedStep(detail); step != "" {
+		result := quoted(step) + " --result JSON"
+		if strings.HasPrefix(step, "-") {
+			result = "--result JSON " + operand(step)
+		}
 		lines = append(lines,
-			fmt.Sprintf("conductord flow complete %s %s --result JSON   # its work is done; go on forwards", id, quoted(step)),
+			fmt.Sprintf("conductord flow complete %s %s   # its work is done; go on forwards", id, result),
 			fmt.Sprintf("conductord flow rerun %s --from %s   # run it and all behind it again", id, quoted(step)))
 	}
 	return append(lines, again)
@@ -511,6 +515,14 @@ func deepestStep(failure *logbook.Failure, counts func(name string) bool) string
 		return failure.Step
 	}
 	return ""
+}
+
+// operand is a name as the last word of a command, after all flags.
+func operand(name string) string {
+	if strings.HasPrefix(name, "-") {
+		return "-- " + quoted(name)
+	}
+	return quoted(name)
 }
 
 // quoted makes a name one word of a shell.

@@ -296,7 +296,6 @@ func TestJobListByOutcome(t *testing.T) {
 		{"--outcome failed --limit 2 --reverse", []string{first.String(), second.String()}, ""},
 		{"--outcome failed --limit 1", []string{second.String()}, "there are more"},
 		{"--outcome Reverted", nil, ""},
-		{"--outcome failed --state claimable", nil, ""},
 	} {
 		got := run(t, cluster, append([]string{"job", "list", "-o", "json"}, strings.Fields(row.args)...)...)
 		listed := readJobs(t, got.out)

@@ -44,8 +44,23 @@ func (p *Program) jobListCommand() *cobra.Command {
 	var filter jobFilter
 	var query jobs.Query
 	var order listOrder
-	cmd := jobList(&query).command(p, &cobra.Command{Use: "list", Short: "List jobs, the newest first",
-		Long: "List jobs, the newest first. Lists leave out the store and the details of a job, which job get shows.",
+	attend := false
+	listed := jobList(&query)
+	selected := listed.read
+	var attended attention
+	listed.read = func(ctx context.Context, cluster Cluster, after string, limit int) ([]jobs.Job, string, error) {
+		if !attend {
+			return selected(ctx, cluster, after, limit)
+		}
+		if err := attended.look(ctx, cluster, query); err != nil {
+			return nil, "", err
+		}
+		return attended.page(ctx, cluster, after, limit)
+	}
+	cmd := listed.command(p, &cobra.Command{Use: "list", Short: "List jobs, the newest first",
+		Long: "List jobs, the newest first. Lists leave out the store and the details of a job, which job get shows.\n" +
+			"--needs-attention lists failed, trashed and parked jobs, and jobs that have waited for a minute on a board without\n" +
+			"a claim, in this order.",
 	}, func([]string) (err error) {
 		if query, err = filter.read(time.Now()); err == nil {
 			query.Order, err = order.read()
@@ -53,8 +68,12 @@ func (p *Program) jobListCommand() *cobra.Command {
 		return err
 	})
 	filter.flags(cmd)
+	cmd.Flags().BoolVar(&attend, "needs-attention", false, "only jobs that wait for an operator")
 	cmd.Flags().StringVar(&order.by, "order", "posted", "posted, or claim: the claimable jobs of one board (default, or --board) as they are claimed next")
 	order.flag(cmd)
+	for _, other := range []string{"state", "outcome", "order"} {
+		cmd.MarkFlagsMutuallyExclusive("needs-attention", other)
+	}
 	return cmd
 }
 

@@ -72,5 +72,19 @@ func (f *jobFilter) read(now time.Time) (query jobs.Query, err error) {
 			return query, err
 		}
 	}
-	return query, nil
+	return query, excluding(&query)
+}
+
+// excluding refuses filters that no job fits together, which would list nothing without a word.
+func excluding(query *jobs.Query) error {
+	if len(query.States) == 0 {
+		return nil
+	}
+	if len(query.Outcomes) > 0 && !slices.Contains(query.States, jobs.StateCompleted) {
+		return usageError{fmt.Errorf("--outcome and --state exclude each other: only completed jobs have an outcome, and --state is %s", strings.Join(texts(query.States), ","))}
+	}
+	if !(query.FinishedFrom.IsZero() && query.FinishedTo.IsZero()) && !slices.ContainsFunc(query.States, jobs.State.Finished) {
+		return usageError{fmt.Errorf("--finished-since or --finished-until and --state exclude each other: no job that is %s has finished", strings.Join(texts(query.States), " or "))}
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/wire"
 	"github.com/conductord/conductord/traceparent"
 )
 
@@ -120,11 +122,11 @@ func (p *Program) jobPostCommand() *cobra.Command {
 			"{\"name\": \"a\", \"kind\": \"mail\", \"key\": \"order 7\"}, or with a flow document as an object:\n" +
 			"{\"key\": \"order 8\", \"flow\": {\"name\": \"hello\", \"inputs\": [\"guest\"], \"steps\": […]}, \"store\": {\"guest\": \"Grace\"}}.\n" +
 			"A job without a name is named after its flow or kind. With ids or keys in the lines, posting the file again is\n" +
-			"harmless.",
+			"harmless. Other flags, such as --board, are defaults for lines without that field.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if from != "" {
-				return p.postFile(cmd, from)
+				return p.postFile(cmd, from, &f, work.kind)
 			}
 			posting, err := p.posting(&f)
 			if err != nil {
@@ -142,25 +144,57 @@ func (p *Program) jobPostCommand() *cobra.Command {
 	return cmd
 }
 
-// postFile posts what a file says, and nothing else: a flag beside --from would
-// be lost, and is refused.
-func (p *Program) postFile(cmd *cobra.Command, path string) error {
+// lineFields are the fields of a line for which a flag is the default.
+var lineFields = map[string]string{
+	"board": "board", "priority": "priority", "details": "details", "set": "store", "hold": "hold", "front": "front", "tag": "tags",
+	"label": "labels", "max-crashes": "max_crashes", "retention": "retention", "not-before": "not_before", "deadline": "deadline", "kind": "kind",
+}
+
+// postFile posts what a file says. A flag that cannot be a default for its lines would be lost, and
+// is refused.
+func (p *Program) postFile(cmd *cobra.Command, path string, f *postFlags, kind string) error {
 	var beside error
+	given := map[string]bool{}
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
-		if flag.Name != "from" && beside == nil && cmd.InheritedFlags().Lookup(flag.Name) == nil {
-			beside = usageError{fmt.Errorf("--%s cannot stand beside --from: the lines say it", flag.Name)}
+		field := lineFields[flag.Name]
+		if given[field] = true; field == "" && flag.Name != "from" && beside == nil && cmd.InheritedFlags().Lookup(flag.Name) == nil {
+			beside = usageError{fmt.Errorf("--%s cannot be a default for the lines of --from: write it into the lines", flag.Name)}
 		}
 	})
 	if beside != nil {
 		return beside
 	}
-	postings, err := p.readPostings(path)
+	defaults, err := p.lineDefaults(f, kind, given)
+	if err != nil {
+		return err
+	}
+	postings, err := p.readPostings(path, defaults)
 	if err != nil {
 		return err
 	}
 	return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 		return p.postLines(ctx, cluster, postings)
 	})
+}
+
+// lineDefaults are the fields that flags give, as a line writes them.
+func (p *Program) lineDefaults(f *postFlags, kind string, given map[string]bool) (map[string]json.RawMessage, error) {
+	posting, err := p.posting(f)
+	if err != nil {
+		return nil, err
+	}
+	posting.Kind = kind
+	text, err := wire.JSONCodec{}.Marshal(command.PostingToProto(&posting))
+	fields, defaults := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	if err == nil {
+		err = json.Unmarshal(text, &fields)
+	}
+	for name, value := range fields {
+		if given[name] {
+			defaults[name] = value
+		}
+	}
+	return defaults, err
 }
 
 // workFlags say what the job is to do.
@@ -242,7 +276,7 @@ func (p *Program) postJob(ctx context.Context, cluster Cluster, posting jobs.Pos
 	}
 	switch {
 	case posted[0].Existed && posted[0].Job.ID != posting.ID:
-		p.Note("job %s has the key %q and is not finished: there is no second one", posted[0].Job.ID, posting.Key)
+		p.Note("job %s has the key %q and is not finished: there is no second one, and its priority is %s", posted[0].Job.ID, posting.Key, posted[0].Job.Priority)
 	case posted[0].Existed:
 		p.Note("job %s had been posted before: nothing has changed", posting.ID)
 	}

@@ -110,8 +110,8 @@ type linePosting struct {
 }
 
 // readPostings reads a file, or stdin for "-", with a posting on each line, as
-// the API takes them.
-func (p *Program) readPostings(path string) ([]linePosting, error) {
+// the API takes them. defaults are fields for lines that lack them.
+func (p *Program) readPostings(path string, defaults map[string]json.RawMessage) ([]linePosting, error) {
 	source, err := p.openInput(path)
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (p *Program) readPostings(path string) ([]linePosting, error) {
 		if len(text) == 0 {
 			continue
 		}
-		posting, handlers, err := p.parsePosting(text, fmt.Sprintf("line %d", number))
+		posting, handlers, err := p.parsePosting(text, defaults, fmt.Sprintf("line %d", number))
 		if err == nil && len(postings) == maxFilePostings {
 			err = &logbook.LimitError{Field: "file", Limit: maxFilePostings, Size: maxFilePostings + 1, Unit: "postings or more"}
 		}
@@ -146,12 +146,23 @@ func (p *Program) readPostings(path string) ([]linePosting, error) {
 
 // parsePosting reads a line: a posting as the API takes it, or one whose flow is a document, which
 // names handlers.
-func (p *Program) parsePosting(text []byte, flowName string) (posting jobs.Posting, handlers []string, err error) {
+func (p *Program) parsePosting(text []byte, defaults map[string]json.RawMessage, flowName string) (posting jobs.Posting, handlers []string, err error) {
 	var document json.RawMessage
 	fields := map[string]json.RawMessage{}
-	if json.Unmarshal(text, &fields) == nil && bytes.HasPrefix(fields["flow"], []byte("{")) {
-		document = fields["flow"]
-		delete(fields, "flow")
+	if json.Unmarshal(text, &fields) == nil && (len(defaults) > 0 || bytes.HasPrefix(fields["flow"], []byte("{"))) {
+		if bytes.HasPrefix(fields["flow"], []byte("{")) {
+			document = fields["flow"]
+			delete(fields, "flow")
+		}
+		for name, value := range defaults {
+			_, said := fields[name]
+			if name == "kind" && (document != nil || fields["book"] != nil || fields["book_id"] != nil) {
+				said = true // the line has other work
+			}
+			if !said {
+				fields[name] = value
+			}
+		}
 		if text, err = json.Marshal(fields); err != nil {
 			return posting, nil, err
 		}

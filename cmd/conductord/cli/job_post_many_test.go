@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,8 +52,8 @@ func TestJobPostFrom(t *testing.T) {
 			t.Errorf("%q: %+v", lines, got)
 		}
 	}
-	if got := run(t, cluster, "job", "post", "--from", path, "--kind", "k"); got.code != cli.ExitUsage || !strings.Contains(got.err, "--kind cannot stand beside --from") {
-		t.Errorf("two ways to say it: %+v", got)
+	if got := run(t, cluster, "job", "post", "--from", path, "--key", "k"); got.code != cli.ExitUsage || !strings.Contains(got.err, "--key cannot be a default for the lines of --from") {
+		t.Errorf("one key for all lines: %+v", got)
 	}
 	if got := run(t, cluster, "job", "list", "--limit", "0", "-o", "json"); strings.Count(got.out, `"name": "c"`) != 0 || strings.Count(got.out, `"sequence"`) != 2_502 {
 		t.Errorf("%d jobs are there", strings.Count(got.out, `"sequence"`))
@@ -108,5 +109,38 @@ func TestJobPostFlowsFrom(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Flags beside --from are defaults for the lines that do not have the field.
+func TestJobPostFromWithDefaults(t *testing.T) {
+	cluster := openCluster(t)
+	path := filepath.Join(t.TempDir(), "postings.jsonl")
+	lines := `{"name": "a"}
+{"name": "b", "kind": "own", "priority": -1, "tags": ["x"], "store": {"n": 1}}
+{"name": "c", "flow": {"name": "c", "steps": [{"name": "s"}]}}`
+	if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := run(t, cluster, "job", "post", "--from", path, "--kind", "mail", "--priority", "high", "--tag", "night", "--set", "n=7", "--hold")
+	ids := strings.Fields(got.out)
+	if got.code != 0 || len(ids) != 3 {
+		t.Fatalf("%+v", got)
+	}
+	high, err := jobs.ParsePriority("high")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []jobs.Job{
+		{Kind: "mail", Priority: high, Tags: []string{"night"}}, {Kind: "own", Priority: -1, Tags: []string{"x"}}, {Kind: "document", Priority: high, Tags: []string{"night"}},
+	} {
+		id, err := jobs.ParseJobID(ids[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		job, err := cluster.Job(t.Context(), id)
+		if err != nil || job.Kind != want.Kind || job.State != jobs.StateHeld || job.Priority != want.Priority || !slices.Equal(job.Tags, want.Tags) {
+			t.Errorf("line %d: %v, %+v", i+1, err, job)
+		}
 	}
 }

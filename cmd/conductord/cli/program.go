@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/conductord/conductord/internal/meant"
 	"github.com/conductord/conductord/raftboard"
@@ -129,7 +130,7 @@ func (p *Program) report(err error, usage string) {
 	for _, line := range strings.Split(p.plain(err.Error()), "\n") {
 		fmt.Fprintln(p.Err, "conductord: "+Clean(line))
 	}
-	if advice == "" {
+	if advice == "" && p.Terminal {
 		advice = codeHint(err)
 	}
 	if advice != "" {
@@ -137,11 +138,11 @@ func (p *Program) report(err error, usage string) {
 	}
 }
 
-// plain says in plain words that the time is over.
+// plain says in plain words that a call has timed out.
 func (p *Program) plain(text string) string {
-	over := "the time is over"
+	over := "timed out"
 	if p.timeout > 0 {
-		over += fmt.Sprintf(" (--timeout %s)", p.timeout)
+		over += " after " + p.timeout.String()
 	}
 	return strings.ReplaceAll(text, context.DeadlineExceeded.Error(), over)
 }
@@ -164,6 +165,9 @@ func (p *Program) runnable(advice string) string {
 			return strings.TrimSuffix(command, "`") + " --topology " + quoted(p.topology) + "`"
 		case strings.HasPrefix(command, "`conductord topology"):
 			return command
+		}
+		if words, name, found := strings.Cut(command, " -- "); found {
+			return words + flags + " -- " + name
 		}
 		return strings.TrimSuffix(command, "`") + flags + "`"
 	})
@@ -222,12 +226,13 @@ func (p *Program) Root() *cobra.Command {
 	root.AddCommand(
 		p.boardCommand(), p.jobCommand(), p.trashCommand(), p.bulkCommand(), p.flowCommand(), p.bookCommand(), p.scheduleCommand(), p.conductorCommand(),
 		p.sessionCommand(), p.claimCommand(), p.eventsCommand(), p.topologyCommand(),
-		p.selftestCommand(), p.certCommand(), p.valueKeyCommand(), p.accessCommand(), p.tokenCommand(), p.quotaCommand(), p.auditCommand(), p.benchCommand(), p.errorCommand(), p.versionCommand(),
+		p.drainCommand(), p.selftestCommand(), p.certCommand(), p.valueKeyCommand(), p.accessCommand(), p.tokenCommand(), p.quotaCommand(), p.auditCommand(), p.benchCommand(), p.errorCommand(), p.versionCommand(),
 	)
 	p.addStale(root)
 	root.AddCommand(p.Commands...)
 	addExamples(root)
 	root.SetFlagErrorFunc(flagFault)
+	root.SetUsageTemplate(shortGlobals(root))
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		if cmd.HasSubCommands() {
@@ -240,6 +245,15 @@ func (p *Program) Root() *cobra.Command {
 	explainArguments(root)
 	p.completeNames(root)
 	return root
+}
+
+// shortGlobals is the library's text of a command's help, with the global flags in one line: those of
+// conductord explain them.
+func shortGlobals(root *cobra.Command) string {
+	const long = "Global Flags:\n{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}"
+	var names []string
+	root.PersistentFlags().VisitAll(func(flag *pflag.Flag) { names = append(names, "--"+flag.Name) })
+	return strings.Replace(root.UsageTemplate(), long, "Global flags (see conductord --help): "+strings.Join(names, " "), 1)
 }
 
 // checkGlobals is the last check of the command line.

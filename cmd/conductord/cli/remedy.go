@@ -7,7 +7,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// remedyCommands are the command lines of remedies, below conductord.
+// remedyCommands are the command lines of remedies, below conductord. OPERAND is a name as the last
+// word; TARGET is an id, or the value of a flag.
 var remedyCommands = map[jobs.RemedyVerb]string{
 	jobs.RemedyRetry:        "job retry TARGET",
 	jobs.RemedyCancel:       "job cancel TARGET",
@@ -17,8 +18,8 @@ var remedyCommands = map[jobs.RemedyVerb]string{
 	jobs.RemedyReprioritise: "job change TARGET --priority VALUE",
 	jobs.RemedyShowFlow:     "flow show TARGET",
 	jobs.RemedyRerunFlow:    "flow rerun TARGET",
-	jobs.RemedyResumeBoard:  "board resume TARGET",
-	jobs.RemedyUndrain:      "conductor undrain TARGET",
+	jobs.RemedyResumeBoard:  "board resume OPERAND",
+	jobs.RemedyUndrain:      "conductor undrain OPERAND",
 	jobs.RemedyStartWorker:  "worker --handlers DIRECTORY --types TARGET",
 }
 
@@ -41,7 +42,7 @@ func RemedyText(remedy jobs.Remedy) string {
 	if remedy.Verb == jobs.RemedyStartWorker && remedy.Name != "" {
 		line += " --name NAME"
 	}
-	words := strings.NewReplacer("TARGET", quoted(remedy.Target), "VALUE", quoted(remedy.Value), "NAME", quoted(remedy.Name))
+	words := strings.NewReplacer("OPERAND", operand(remedy.Target), "TARGET", quoted(remedy.Target), "VALUE", quoted(remedy.Value), "NAME", quoted(remedy.Name))
 	return "conductord " + words.Replace(line)
 }
 

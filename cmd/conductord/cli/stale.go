@@ -28,8 +28,8 @@ func (p *Program) addStale(root *cobra.Command) {
 // noteAge says how old a stale answer may be.
 func (p *Program) noteAge(age time.Duration, known bool) {
 	if !known {
-		p.Note("a stale answer of unknown age: the node that gave it has heard no leader since it started")
+		p.Note("stale: of unknown age, as the node has heard no leader since it started")
 		return
 	}
-	p.Note("a stale answer: the node that gave it had heard the leader %s before", durationText(age))
+	p.Note("stale: up to %s old", durationText(age))
 }

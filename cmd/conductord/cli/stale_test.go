@@ -17,21 +17,21 @@ func TestStale(t *testing.T) {
 		age  time.Duration // negative: unknown
 		want string        // part of what stderr says
 	}{
-		{"job get " + job, 2 * time.Minute, "a stale answer: the node that gave it had heard the leader 2m0s before"},
-		{"job list", 0, "had heard the leader 0s before"},
-		{"job list", -1, "of unknown age: the node that gave it has heard no leader since it started"},
-		{"job explain " + job, 0, "a stale answer"},
-		{"job errors", 0, "a stale answer"},
-		{"trash list", 0, "a stale answer"},
-		{"flow show " + job, 0, "a stale answer"},
-		{"book get " + read.Book.String(), 0, "a stale answer"},
-		{"book list", 0, "a stale answer"},
-		{"board list", 0, "a stale answer"},
-		{"board show default", 0, "a stale answer"},
-		{"board count", 0, "a stale answer"},
-		{"schedule list", 0, "a stale answer"},
-		{"session list", 0, "a stale answer"},
-		{"conductor list", 0, "a stale answer"},
+		{"job get " + job, 2 * time.Minute, "stale: up to 2m0s old"},
+		{"job list", 0, "stale: up to 0s old"},
+		{"job list", -1, "stale: of unknown age, as the node has heard no leader since it started"},
+		{"job explain " + job, 0, "stale: up to "},
+		{"job errors", 0, "stale: up to "},
+		{"trash list", 0, "stale: up to "},
+		{"flow show " + job, 0, "stale: up to "},
+		{"book get " + read.Book.String(), 0, "stale: up to "},
+		{"book list", 0, "stale: up to "},
+		{"board list", 0, "stale: up to "},
+		{"board show default", 0, "stale: up to "},
+		{"board count", 0, "stale: up to "},
+		{"schedule list", 0, "stale: up to "},
+		{"session list", 0, "stale: up to "},
+		{"conductor list", 0, "stale: up to "},
 	} {
 		cluster.age, cluster.stale = row.age, 0
 		got := run(t, cluster, append(strings.Fields(row.args), "--stale")...)

@@ -39,7 +39,7 @@ func showConfigCommand(p *cli.Program) *cobra.Command {
 			return p.WriteTable([]string{"key", "value", "origin"}, rows)
 		},
 	}
-	flags = addConfigFlags(cmd)
+	flags = addHiddenConfigFlags(cmd)
 	return cmd
 }
 
@@ -66,7 +66,7 @@ func checkConfigCommand(p *cli.Program) *cobra.Command {
 			return checkConfigs(p, flags, args...)
 		},
 	}
-	flags = addConfigFlags(cmd)
+	flags = addHiddenConfigFlags(cmd)
 	return cmd
 }
 

@@ -31,8 +31,19 @@ func (f *settingFlag) Set(text string) error {
 	return nil
 }
 
-// addConfigFlags gives a command the flags of a configuration.
+// addConfigFlags gives a command the flags of a configuration. Only server and config init list them
+// all in their help.
 func addConfigFlags(cmd *cobra.Command) *configFlags { return addSettingFlags(cmd, config.Settings()) }
+
+// addHiddenConfigFlags is addConfigFlags for the other commands: their help names the list.
+func addHiddenConfigFlags(cmd *cobra.Command) *configFlags {
+	c := addConfigFlags(cmd)
+	for _, setting := range c.settings {
+		c.flags.Lookup(setting.Flag).Hidden = true
+	}
+	c.flags.Lookup("config").Usage += "; this command takes the settings of conductord server as well"
+	return c
+}
 
 func addSettingFlags(cmd *cobra.Command, settings []config.Setting) *configFlags {
 	c := &configFlags{flags: cmd.Flags(), settings: settings}
@@ -64,7 +75,11 @@ func (c *configFlags) load(env []string) (config.Config, error) {
 
 // configured completes a command that does something with one configuration.
 func configured(p *cli.Program, cmd *cobra.Command, do func(ctx context.Context, loaded config.Config, args []string) error) *cobra.Command {
-	flags := addConfigFlags(cmd)
+	add := addHiddenConfigFlags
+	if cmd.Name() == "server" {
+		add = addConfigFlags
+	}
+	flags := add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		loaded, err := flags.load(p.Env)
 		if err != nil && flags.path == "" {
