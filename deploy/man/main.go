@@ -9,10 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/cmd/conductord/daemon"
@@ -48,10 +50,35 @@ func write(dir string) error {
 		}
 	}
 	header := doc.GenManHeader{Section: "1", Date: &date, Source: "conductord", Manual: "conductord"}
+	defaultsOnce(root)
 	if err := doc.GenManTree(root, &header, filepath.Join(dir, "man")); err != nil {
 		return err
 	}
 	return writeCompletions(root, filepath.Join(dir, "completions"))
+}
+
+// defaultsOnce makes the pages show a flag as its help does: the kind of its value behind the name, and
+// a default that is not empty behind the text.
+func defaultsOnce(cmd *cobra.Command) {
+	for _, below := range cmd.Commands() {
+		defaultsOnce(below)
+	}
+	change := func(flag *pflag.Flag) {
+		kind, usage := pflag.UnquoteUsage(flag)
+		switch flag.DefValue {
+		case "", "0", "false", "[]", "0s", kind:
+		default:
+			if !strings.Contains(usage, "(default") {
+				usage += " (default " + flag.DefValue + ")"
+			}
+		}
+		flag.Usage, flag.DefValue = usage, kind
+		if flag.Value.Type() == "bool" {
+			flag.DefValue = "true"
+		}
+	}
+	cmd.LocalNonPersistentFlags().VisitAll(change)
+	cmd.PersistentFlags().VisitAll(change)
 }
 
 func writeCompletions(root *cobra.Command, dir string) error {
