@@ -28,6 +28,7 @@ type api struct {
 	cluster   conductordv1connect.ClusterServiceClient
 	workers   conductordv1connect.WorkerServiceClient
 	index     uint64 // the highest log index of an answer: later reads are at least as new
+	first     uint64 // the log index of the first answer of a load; see visit.whole
 }
 
 // newAPI makes the clients for one request of a browser.
@@ -57,6 +58,9 @@ func (a *api) follow(next connect.UnaryFunc) connect.UnaryFunc {
 		}
 		if index, err := strconv.ParseUint(answer.Header().Get(wire.HeaderIndex), 10, 64); err == nil {
 			a.index = max(a.index, index)
+			if a.first == 0 {
+				a.first = index
+			}
 		}
 		return answer, nil
 	}
@@ -164,15 +168,15 @@ func (w *answerWriter) Flush() { w.WriteHeader(http.StatusOK) }
 // errNoEvents: the API's watch of events has ended.
 var errNoEvents = errors.New("the events of this node have ended")
 
-// events calls woken for each batch of events that a watch sends, until the context ends.
+// events calls woken when a watch begins and for each batch of events that it sends, until the context ends.
 func (a *api) events(ctx context.Context, wanted *v1.WatchRequest, woken func()) error {
 	stream, err := a.board.Watch(ctx, connect.NewRequest(wanted))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = stream.Close() }()
-	for stream.Receive() {
-		if len(stream.Msg().GetEvents()) > 0 {
+	for first := true; stream.Receive(); first = false {
+		if first || len(stream.Msg().GetEvents()) > 0 { // the first message has none: it follows what the watch missed
 			woken()
 		}
 	}

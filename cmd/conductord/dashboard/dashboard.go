@@ -193,7 +193,7 @@ func (d *Dashboard) page(p page) http.Handler {
 		}
 		var shown view
 		if err == nil {
-			shown, err = p.load(r.Context(), v)
+			shown, err = v.whole(r.Context(), p)
 		}
 		if err != nil {
 			d.fail(w, r, v, err)
@@ -224,6 +224,7 @@ func (d *Dashboard) action(a action) http.Handler {
 			return
 		}
 		v.catchUp(r.Context())
+		d.setIndex(w, r, v.api.index)
 		http.Redirect(w, r, d.options.Path+next, http.StatusSeeOther)
 	})
 }

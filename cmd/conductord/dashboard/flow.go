@@ -68,6 +68,7 @@ func loadFlow(ctx context.Context, v *visit) (view, error) {
 	if err := v.findFlow(ctx, data); err != nil {
 		return view{}, err
 	}
+	v.same = func(ctx context.Context) bool { return v.sameFlow(ctx, data) }
 	if v.plan == nil { // or a live page has made it: to compile a large document takes a while
 		v.plan = spec.PlanOf(&data.Flow)
 	}
@@ -164,6 +165,12 @@ func (v *visit) readFlow(ctx context.Context, id string) (flow logbook.FlowDetai
 			return flow, true, nil
 		}
 	}
+}
+
+func (v *visit) sameFlow(ctx context.Context, data *flowData) bool {
+	now, err := ask(ctx, v.api.logbook.GetFlow, &v1.GetFlowRequest{Id: data.Flow.ID.String(), Skip: uint32(len(data.Flow.Atoms)), AtomsOnly: true, Stale: true})
+	return err == nil && now.GetFlow().GetSequence() == data.Flow.Sequence && command.TokenFromProto(now.GetFlow().GetFence()) == data.Flow.Fence &&
+		(data.Job == nil || v.sameJob(ctx, data.message))
 }
 
 // reverting reports whether the flow goes backwards, or last went.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
@@ -47,6 +49,7 @@ func loadJob(ctx context.Context, v *visit) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
+	v.same = func(ctx context.Context) bool { return v.sameJob(ctx, got.GetJob()) }
 	data := jobData{Job: got.GetJob(), Hidden: v.who.GetHideValues()}
 	if data.Why, err = v.explain(ctx, data.Job); err != nil {
 		return view{}, err
@@ -77,6 +80,11 @@ func loadJob(ctx context.Context, v *visit) (view, error) {
 	data.Operations = v.offered(jobOperations(id, data), data.Job.GetBoard(), "jobs", id)
 	title := cmp.Or(data.Job.GetName(), data.Job.GetKind(), "Job") + " …" + short(id)
 	return view{Title: title, Command: "conductord job get " + id, Data: data, Watch: &v1.WatchRequest{Job: id, Flows: true}}, nil
+}
+
+func (v *visit) sameJob(ctx context.Context, job *v1.Job) bool {
+	now, err := ask(ctx, v.api.board.GetJob, &v1.GetJobRequest{Id: job.GetId(), Stale: true})
+	return err == nil && proto.Equal(now.GetJob(), job)
 }
 
 func finished(job *v1.Job) bool { return jobs.State(job.GetState()).Finished() }

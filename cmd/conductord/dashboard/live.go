@@ -20,9 +20,13 @@ const (
 	// maxOwnLive bounds those of one person, or of one address where callers are not known.
 	maxOwnLive = 16
 	// lookEvery is how often a page is looked at without an event that wakes its stream, and
-	// lookSoonest the shortest time between two looks, however many events there are.
+	// lookSoonest the shortest time between two looks, however many events there are. The first
+	// promptLooks after the page was opened or quiet follow after lookPrompt each: an action
+	// has opened the page or wakes it, and its effects come soon.
 	lookEvery   = 2 * time.Second
 	lookSoonest = 500 * time.Millisecond
+	lookPrompt  = 50 * time.Millisecond
+	promptLooks = 6
 	// lookShare bounds what a page costs that takes long to look at: one part in so many of a
 	// processor while nothing wakes it, and four times that at most.
 	lookShare = 100
@@ -119,6 +123,7 @@ type stream struct {
 	woken chan struct{}
 	known time.Time     // when the person was authenticated last
 	took  time.Duration // the last look
+	quick int           // looks since the page was opened or quiet, up to promptLooks
 
 	// Constant:
 	request *http.Request
@@ -133,7 +138,6 @@ func (s *stream) watch(ctx context.Context, calls *api, wanted *v1.WatchRequest)
 		_ = calls.events(ctx, wanted, s.wake)
 		select {
 		case <-time.After(watchPause):
-			s.wake() // for events of the pause
 		case <-ctx.Done():
 		}
 	}
@@ -171,7 +175,7 @@ func (s *stream) look(ctx context.Context) (view, error) {
 	bounded, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	d := s.visit.dashboard
-	content, err := s.page.load(bounded, s.visit)
+	content, err := s.visit.whole(bounded, s.page)
 	if err != nil {
 		s.last = "" // the page is sent again when the problem is over, to take the message away
 		return content, s.send("problem", "", []byte(err.Error()))
@@ -218,7 +222,11 @@ func (s *stream) send(kind, id string, text []byte) error {
 
 // wait returns when an event may have changed the page, or it is time to look again.
 func (s *stream) wait(ctx context.Context) {
-	pause := time.NewTimer(max(lookSoonest, lookShare*s.took/4))
+	soonest := max(lookSoonest, lookShare*s.took/4)
+	if s.quick < promptLooks {
+		s.quick, soonest = s.quick+1, max(lookPrompt, s.took)
+	}
+	pause := time.NewTimer(soonest)
 	defer pause.Stop()
 	select {
 	case <-pause.C:
@@ -229,6 +237,7 @@ func (s *stream) wait(ctx context.Context) {
 	select {
 	case <-s.woken:
 	case <-pause.C:
+		s.quick = 0
 	case <-ctx.Done():
 	}
 }

@@ -16,14 +16,20 @@ import (
 // claimed posts a job of a board and claims it in a session of its own.
 func (s *site) claimed(board, name string, retry *jobs.RetryPolicy) jobs.Job {
 	s.t.Helper()
+	return s.claim(jobs.Posting{Board: board, Name: name, Kind: "work", Retry: retry})
+}
+
+// claim posts a job of kind "work" and claims it in a session of its own.
+func (s *site) claim(posting jobs.Posting) jobs.Job {
+	s.t.Helper()
 	ctx, session := s.t.Context(), jobs.NewSessionID()
 	if _, err := s.operator.OpenSession(ctx, jobs.Opening{ID: session, Name: "worker", TTL: time.Minute}); err != nil {
 		s.t.Fatal(err)
 	}
-	if _, err := jobs.PostOne(ctx, s.operator, jobs.Posting{Board: board, Name: name, Kind: "work", Retry: retry}); err != nil {
+	if _, err := jobs.PostOne(ctx, s.operator, posting); err != nil {
 		s.t.Fatal(err)
 	}
-	claimed, err := s.operator.ClaimNext(ctx, jobs.ClaimRequest{Session: session, Nonce: jobs.NewNonce(), Boards: []string{board}, Kinds: []string{"work"}, Max: 1})
+	claimed, err := s.operator.ClaimNext(ctx, jobs.ClaimRequest{Session: session, Nonce: jobs.NewNonce(), Boards: []string{posting.Board}, Kinds: []string{"work"}, Max: 1})
 	if err != nil || len(claimed) != 1 {
 		s.t.Fatal(err, claimed)
 	}

@@ -2,8 +2,10 @@ package dashboard
 
 import (
 	"errors"
+	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -25,6 +27,22 @@ func tokenOf(r *http.Request) string {
 		return ""
 	}
 	return cookie.Value
+}
+
+// indexAge is how long, in seconds, a browser keeps the log index of its last action. A page that it opens
+// meanwhile is at least as new, also on another node behind the same address.
+const indexAge = 10
+
+// indexCookie is the name of that cookie. It has the port: browsers send a cookie to all ports of a host,
+// and another one may be of another cluster.
+func indexCookie(r *http.Request) string {
+	_, port, _ := net.SplitHostPort(r.Host)
+	return "conductord-index-" + port
+}
+
+// setIndex has the browser keep the log index of an action.
+func (d *Dashboard) setIndex(w http.ResponseWriter, r *http.Request, index uint64) {
+	http.SetCookie(w, &http.Cookie{Name: indexCookie(r), Value: strconv.FormatUint(index, 10), Path: d.options.Path, MaxAge: indexAge, HttpOnly: true, SameSite: http.SameSiteStrictMode})
 }
 
 // setToken has the browser keep a token until it ends; an empty one: forget it.

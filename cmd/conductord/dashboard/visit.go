@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
@@ -22,6 +23,8 @@ type visit struct {
 	who       *v1.WhoAmIResponse
 	dashboard *Dashboard
 	plan      *flow.Plan // of the flow that a live page shows; nil: not made yet, or unknown here
+	// same reads the subject of the page again, and reports whether it has not changed; nil: the page has none.
+	same func(ctx context.Context) bool
 }
 
 // visit reads the caller of a request. Its error is errSignIn if nobody has signed in.
@@ -30,6 +33,9 @@ func (d *Dashboard) visit(r *http.Request) (*visit, error) {
 		return nil, errSignIn
 	}
 	v := &visit{api: newAPI(&d.options, r), request: r, dashboard: d}
+	if acted, err := r.Cookie(indexCookie(r)); err == nil {
+		v.api.index, _ = strconv.ParseUint(acted.Value, 10, 64)
+	}
 	var err error
 	v.who, err = ask(r.Context(), v.api.access.WhoAmI, &v1.WhoAmIRequest{})
 	if errors.Is(err, jobs.ErrNotAllowed) { // only callers that the node does not know are refused this
@@ -97,8 +103,26 @@ func (v *visit) with(pairs ...string) string {
 	return (&url.URL{Path: v.request.URL.Path, RawQuery: query.Encode()}).String()
 }
 
-// catchUp waits until this node shows what an action of the visit has changed, so that the next
-// page is not older. It need not succeed.
+// maxLoads bounds the loads of a page whose parts do not agree.
+const maxLoads = 4
+
+// whole loads a page whose parts agree: no entry was applied between its reads, or none that changed its
+// subject. Otherwise it loads the page again, with reads that are at least as new.
+func (v *visit) whole(ctx context.Context, p page) (content view, err error) {
+	for range maxLoads {
+		v.api.first, v.same = 0, nil
+		if content, err = p.load(ctx, v); err != nil || p.still {
+			return content, err
+		}
+		if v.catchUp(ctx); v.api.index == v.api.first || v.same != nil && v.same(ctx) {
+			return content, nil
+		}
+	}
+	return content, nil
+}
+
+// catchUp reads from this node's state, which waits until the node has applied all that the visit has seen,
+// such as its action. It need not succeed.
 func (v *visit) catchUp(ctx context.Context) {
 	_, _ = ask(ctx, v.api.board.ListBoards, &v1.ListBoardsRequest{Limit: 1, Stale: true})
 }
