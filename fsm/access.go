@@ -221,3 +221,16 @@ func (m *Machine) BoardOfFlow(id logbook.FlowID) (board string, found bool, err 
 	})
 	return board, found, err
 }
+
+// JobOfFlow is the last job that referred to the flow; zero: there is none.
+func (m *Machine) JobOfFlow(id logbook.FlowID) (job jobs.JobID, err error) {
+	err = m.read(func(v *view) error {
+		if record := v.flow(id); record != nil {
+			if j := v.lastJob(record); j != nil {
+				job = j.ID
+			}
+		}
+		return nil
+	})
+	return job, err
+}

@@ -43,7 +43,11 @@ func (s *logbookService) getFlow(message *conductordv1.GetFlowRequest) (*conduct
 	if err != nil {
 		return nil, err
 	}
-	return &conductordv1.GetFlowResponse{Flow: command.FlowDetailToProto(&flow), More: more}, nil
+	answer := &conductordv1.GetFlowResponse{Flow: command.FlowDetailToProto(&flow), More: more}
+	if job, err := s.machine.JobOfFlow(id); err == nil && !message.AtomsOnly && !job.IsZero() {
+		answer.Job = job.String()
+	}
+	return answer, nil
 }
 
 func (s *logbookService) updateFlows(ctx context.Context, message *conductordv1.UpdateFlowsRequest) (*conductordv1.UpdateFlowsResponse, uint64, error) {

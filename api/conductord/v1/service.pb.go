@@ -3081,6 +3081,7 @@ type GetFlowResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Flow          *FlowDetail            `protobuf:"bytes,1,opt,name=flow,proto3" json:"flow,omitempty"`
 	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	Job           string                 `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"` // the last job of the flow; empty: it has none, or atoms_only
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3127,6 +3128,13 @@ func (x *GetFlowResponse) GetMore() bool {
 		return x.More
 	}
 	return false
+}
+
+func (x *GetFlowResponse) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
 }
 
 type UpdateFlowsRequest struct {
@@ -7213,10 +7221,11 @@ const file_conductord_v1_service_proto_rawDesc = "" +
 	"\x04skip\x18\x02 \x01(\rR\x04skip\x12\x14\n" +
 	"\x05stale\x18\x03 \x01(\bR\x05stale\x12\x1d\n" +
 	"\n" +
-	"atoms_only\x18\x04 \x01(\bR\tatomsOnly\"T\n" +
+	"atoms_only\x18\x04 \x01(\bR\tatomsOnly\"f\n" +
 	"\x0fGetFlowResponse\x12-\n" +
 	"\x04flow\x18\x01 \x01(\v2\x19.conductord.v1.FlowDetailR\x04flow\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"E\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12\x10\n" +
+	"\x03job\x18\x03 \x01(\tR\x03job\"E\n" +
 	"\x12UpdateFlowsRequest\x12/\n" +
 	"\aupdates\x18\x01 \x03(\v2\x15.conductord.v1.UpdateR\aupdates\"I\n" +
 	"\x13UpdateFlowsResponse\x122\n" +

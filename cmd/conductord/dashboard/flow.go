@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"maps"
+	"math"
 	"net/url"
 	"slices"
 	"strings"
@@ -23,8 +24,8 @@ import (
 
 // flowData is what the page of a flow shows: its picture, its steps, and one of them.
 type flowData struct {
-	ID         string    // as in the page's address: of the job, or of the flow
-	Job        *jobs.Job // nil: the page is that of a flow by its own id
+	ID         string    // of the job; or of the flow, if no job of it is kept
+	Job        *jobs.Job // nil: none is kept
 	Flow       logbook.FlowDetail
 	Why        *v1.ExplainResponse // what else than this page explains; nil: nothing
 	Steps      string              // how many, by state
@@ -115,6 +116,12 @@ func (v *visit) flowAddress(name string, values ...string) string {
 func (v *visit) findFlow(ctx context.Context, data *flowData) error {
 	id := data.ID
 	answer, err := ask(ctx, v.api.board.GetJob, &v1.GetJobRequest{Id: id, Stale: true})
+	if errors.Is(err, jobs.ErrNotFound) {
+		if own, _ := ask(ctx, v.api.logbook.GetFlow, &v1.GetFlowRequest{Id: id, Skip: math.MaxInt32, Stale: true}); own.GetJob() != "" {
+			data.ID = own.GetJob()
+			answer, err = ask(ctx, v.api.board.GetJob, &v1.GetJobRequest{Id: data.ID, Stale: true})
+		}
+	}
 	switch {
 	case errors.Is(err, jobs.ErrNotFound):
 	case err != nil:

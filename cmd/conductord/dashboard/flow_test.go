@@ -188,6 +188,25 @@ func TestManyAttempts(t *testing.T) {
 	p.wants(event.String(), "event: main", "data: event: problem", "no \r")
 }
 
+// TestFlowByItsOwnID opens the page of a flow by the id that job get and flow show print.
+func TestFlowByItsOwnID(t *testing.T) {
+	p := newFlowPages(t, map[string]string{"slow": "sleep 60"})
+	job := p.run(`
+		name = "place"
+		[[steps]]
+		name = "slow"
+	`)
+	var page string
+	for end := time.Now().Add(time.Minute); !strings.Contains(page, "execute 1: running"); {
+		if page = p.get("flows/" + job.Flow.String() + "?step=slow"); time.Now().After(end) {
+			t.Fatalf("the step does not run:\n%s", page)
+		}
+	}
+	p.wants(page, "<h3>Log</h3>", "conductord job logs "+job.ID.String(), `href="/dashboard/jobs/`+job.ID.String()+`"`, "</span> claimed", `value="suspend"`, `value="cancel"`, "data-live", "conductord flow show "+job.ID.String())
+	p.wants(p.press(p.get("flows/"+job.Flow.String()), "cancel"), "/dashboard/jobs/"+job.ID.String())
+	p.wait(job.ID)
+}
+
 // TestFailedFlow looks at a flow whose undo fails, and skips that undo.
 func TestFailedFlow(t *testing.T) {
 	p := newFlowPages(t, map[string]string{
