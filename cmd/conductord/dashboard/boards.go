@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -53,8 +54,15 @@ func countStates(counts map[string]uint64) (all []stateCount) {
 
 // loadBoard shows a board.
 func loadBoard(ctx context.Context, v *visit) (view, error) {
-	name := v.request.PathValue("name")
+	name := v.part("name")
 	answer, err := ask(ctx, v.api.board.GetBoard, &v1.GetBoardRequest{Board: name, Stale: true})
+	made := err == nil
+	if errors.Is(err, jobs.ErrNotFound) { // its first job makes it; its schedules may come before
+		planned, _ := ask(ctx, v.api.schedules.List, &v1.ListSchedulesRequest{Board: name, Limit: 1, Stale: true})
+		if len(planned.GetSchedules()) > 0 {
+			answer, err = &v1.GetBoardResponse{Board: &v1.Board{Name: name, Counts: &v1.BoardCounts{}}}, nil
+		}
+	}
 	if err != nil {
 		return view{}, err
 	}
@@ -73,7 +81,9 @@ func loadBoard(ctx context.Context, v *visit) (view, error) {
 			}
 		}
 	}
-	data.Operations = v.offered(boardOperations(name, data.Board), name, "boards", name)
+	if made {
+		data.Operations = v.offered(boardOperations(name, data.Board), name, "boards", name)
+	}
 	return view{Title: "Board " + name, Command: "conductord board show " + cli.Quoted(name), Data: data, Watch: &v1.WatchRequest{Board: name}}, nil
 }
 

@@ -87,7 +87,7 @@ func loadConductors(ctx context.Context, v *visit) (view, error) {
 
 // loadConductor shows the conductors of a name. A drain may stand for one that does not live.
 func loadConductor(ctx context.Context, v *visit) (view, error) {
-	name := v.request.PathValue("name")
+	name := v.part("name")
 	data, err := v.conductors(ctx, name)
 	if err != nil {
 		return view{}, err

@@ -32,7 +32,7 @@ type codePart struct {
 
 // loadCode shows the section of docs/errors.md about a code.
 func loadCode(_ context.Context, v *visit) (view, error) {
-	code := v.request.PathValue("code")
+	code := v.part("code")
 	text := docs.ErrorSection(code)
 	if text == "" {
 		return view{}, fmt.Errorf("%w: there is no error code %.64q", jobs.ErrNotFound, code)

@@ -65,7 +65,7 @@ type bar struct {
 
 // loadFlow shows a flow, by its own id or by that of its job.
 func loadFlow(ctx context.Context, v *visit) (view, error) {
-	data := &flowData{ID: v.request.PathValue("id")}
+	data := &flowData{ID: v.part("id")}
 	if err := v.findFlow(ctx, data); err != nil {
 		return view{}, err
 	}

@@ -263,7 +263,7 @@ func (d *flowData) board() string {
 
 // changeFlow does what a button of the page offers.
 func changeFlow(ctx context.Context, v *visit) (next string, err error) {
-	data := &flowData{ID: v.request.PathValue("id")}
+	data := &flowData{ID: v.part("id")}
 	if err := v.findFlow(ctx, data); err != nil {
 		return "", err
 	}

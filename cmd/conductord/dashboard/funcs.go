@@ -91,10 +91,14 @@ func (t *templates) funcs() template.FuncMap {
 // address is the address of a page: the parts of its path below the dashboard's.
 func (t *templates) address(parts ...string) string { return t.path + addressBelow(parts...) }
 
-// addressBelow is a path of escaped parts: a name may hold a slash.
+// addressBelow is a path of escaped parts: a name may hold a slash. Browsers and net/http take parts that are
+// dots out of a path, escaped or not: such a name has a tilde before it, as one that begins with a tilde. See visit.part.
 func addressBelow(parts ...string) string {
 	escaped := make([]string, len(parts))
 	for i, part := range parts {
+		if strings.HasPrefix(part, "~") || part == "." || part == ".." {
+			part = "~" + part
+		}
 		escaped[i] = url.PathEscape(part)
 	}
 	return strings.Join(escaped, "/")

@@ -44,7 +44,7 @@ type happening struct {
 
 // loadJob shows a job: why it does not run, what has become of it, and what can be done.
 func loadJob(ctx context.Context, v *visit) (view, error) {
-	id := v.request.PathValue("id")
+	id := v.part("id")
 	got, err := ask(ctx, v.api.board.GetJob, &v1.GetJobRequest{Id: id, Stale: true})
 	if err != nil {
 		return view{}, err
@@ -183,7 +183,7 @@ func failureText(reason string, failure *v1.Failure) string {
 
 // changeJob sets what the form of a job's page says: priority, due time, board and front.
 func changeJob(ctx context.Context, v *visit) (string, error) {
-	id := v.request.PathValue("name")
+	id := v.part("name")
 	change := &v1.Change{Job: id, Board: v.form("board"), Front: v.form("front") != "", By: dashboardName, Reason: v.form("reason")}
 	if text := v.form("priority"); text != "" {
 		priority, err := jobs.ParsePriority(text)
@@ -206,7 +206,7 @@ func changeJob(ctx context.Context, v *visit) (string, error) {
 
 // repost posts a new job with the same work as a finished one.
 func repost(ctx context.Context, v *visit) (string, error) {
-	id := v.request.PathValue("name")
+	id := v.part("name")
 	got, err := ask(ctx, v.api.board.GetJob, &v1.GetJobRequest{Id: id})
 	if err != nil {
 		return "", err

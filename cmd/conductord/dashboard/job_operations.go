@@ -79,7 +79,7 @@ type jobCall func(context.Context, *connect.Request[v1.JobCommand]) (*connect.Re
 // onJob makes an action of a call.
 func onJob(id string, of func(*api) jobCall) func(context.Context, *visit) (string, error) {
 	return func(ctx context.Context, v *visit) (string, error) {
-		verb := v.request.PathValue("verb")
+		verb := v.part("verb")
 		request := &v1.JobCommand{Job: id, By: dashboardName, Reason: v.form("reason"), Revert: verb == "cancel" && v.form("keep") == "", To: v.form("to")}
 		next := "jobs/" + id
 		if verb == "purge" {

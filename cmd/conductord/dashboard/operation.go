@@ -63,7 +63,7 @@ func (v *visit) offered(all []operation, board string, address ...string) (offer
 func operate[T any](table func(name string, of T) []operation) func(context.Context, *visit) (string, error) {
 	return func(ctx context.Context, v *visit) (string, error) {
 		var unknown T // the API decides whether it means something
-		o, err := v.chosen(table(v.request.PathValue("name"), unknown))
+		o, err := v.chosen(table(v.part("name"), unknown))
 		if err != nil {
 			return "", err
 		}
@@ -73,7 +73,7 @@ func operate[T any](table func(name string, of T) []operation) func(context.Cont
 
 // chosen is the row that the address names.
 func (v *visit) chosen(all []operation) (operation, error) {
-	verb := v.request.PathValue("verb")
+	verb := v.part("verb")
 	if i := slices.IndexFunc(all, func(o operation) bool { return o.Verb == verb }); i >= 0 {
 		return all[i], nil
 	}

@@ -59,7 +59,7 @@ var slotStates = map[schedules.SlotState]badge{
 
 // loadSchedule shows a schedule: its next slots, and what has become of the latest ones.
 func loadSchedule(ctx context.Context, v *visit) (view, error) {
-	board, name := v.request.PathValue("board"), v.request.PathValue("name")
+	board, name := v.part("board"), v.part("name")
 	answer, err := ask(ctx, v.api.schedules.Get, &v1.GetScheduleRequest{Board: board, Name: name, Upcoming: shownSlots, History: shownRecords, Stale: true})
 	if err != nil {
 		return view{}, err
@@ -97,7 +97,7 @@ func scheduleOperations(name string, s *v1.Schedule) []operation {
 	}
 	on := func(call func(ctx context.Context, v *visit, board string) error) func(context.Context, *visit) (string, error) {
 		return func(ctx context.Context, v *visit) (string, error) {
-			board := v.request.PathValue("board")
+			board := v.part("board")
 			return addressBelow("schedules", board, name), call(ctx, v, board)
 		}
 	}
@@ -132,7 +132,7 @@ func scheduleOperations(name string, s *v1.Schedule) []operation {
 		{
 			Verb: "delete", Text: "Delete", Command: said("delete"), Help: "It is removed with the record of its slots. Its jobs stay.", Danger: true,
 			permission: command.Operate, do: func(ctx context.Context, v *visit) (string, error) {
-				_, err := ask(ctx, v.api.schedules.Delete, &v1.DeleteScheduleCommand{Board: v.request.PathValue("board"), Name: name})
+				_, err := ask(ctx, v.api.schedules.Delete, &v1.DeleteScheduleCommand{Board: v.part("board"), Name: name})
 				return "schedules", err
 			},
 		},
@@ -141,7 +141,7 @@ func scheduleOperations(name string, s *v1.Schedule) []operation {
 
 // backfill posts the slots of a time that have no job. One call posts as many as fit into one write.
 func backfill(ctx context.Context, v *visit, board string) error {
-	request := &v1.BackfillScheduleRequest{Board: board, Name: v.request.PathValue("name"), By: dashboardName, Nonce: jobs.NewNonce().String()}
+	request := &v1.BackfillScheduleRequest{Board: board, Name: v.part("name"), By: dashboardName, Nonce: jobs.NewNonce().String()}
 	var err error
 	if request.From, err = parseDate("from", v.form("from")); err != nil {
 		return err

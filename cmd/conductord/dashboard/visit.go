@@ -75,6 +75,9 @@ func (v *visit) allowed(needed command.Permission, board string) bool {
 // query is a field of the page's address.
 func (v *visit) query(name string) string { return strings.TrimSpace(v.request.URL.Query().Get(name)) }
 
+// part is a part of the page's path, as it was before addressBelow.
+func (v *visit) part(name string) string { return strings.TrimPrefix(v.request.PathValue(name), "~") }
+
 // form is a field of the form of an action.
 func (v *visit) form(name string) string { return strings.TrimSpace(v.request.PostForm.Get(name)) }
 
