@@ -29,7 +29,7 @@ type flowData struct {
 	Flow       logbook.FlowDetail
 	Why        *v1.ExplainResponse // what else than this page explains; nil: nothing
 	Steps      string              // how many, by state
-	Cause      string
+	Causes     []string            // what failed first at the start; see causesOf
 	Picture    template.HTML
 	Planned    bool // the picture knows what each step waits for
 	Rows       []flowRow
@@ -87,7 +87,7 @@ func loadFlow(ctx context.Context, v *visit) (view, error) {
 	}
 	data.Picture = template.HTML(picture.SVG(&look)) // escaped there
 	data.timeline(picture, &look)
-	data.Steps, data.Cause = fmt.Sprintf("%d: %s", data.root.Steps(), data.root.Counted()), causeText(data.Flow.Cause)
+	data.Steps, data.Causes = fmt.Sprintf("%d: %s", data.root.Steps(), data.root.Counted()), causesOf(data.Flow.Cause)
 	if v.query("step") != "" {
 		if err := v.loadStep(ctx, data, v.query("step")); err != nil {
 			return view{}, err

@@ -120,6 +120,34 @@ func causeText(f *logbook.Failure) string {
 	return cut(text, maxResult)
 }
 
+// causesOf are the failures of a flow in their order. The last cause of an undo that fails, or of an intervention
+// that is refused, is the failure before it.
+func causesOf(f *logbook.Failure) (texts []string) {
+	for last := -1; f != nil; f = &f.Causes[last] {
+		text := causeText(f)
+		last = len(f.Causes) - 1
+		first := last < 0 || f.Causes[last].Step == "" && f.Causes[last].Kind != logbook.FailureOperator
+		if !first && f.Kind != logbook.FailureIntervention {
+			text = "undo of " + text
+		}
+		if texts = slices.Insert(texts, 0, text); first {
+			break
+		}
+	}
+	return texts
+}
+
+// ran are the steps that have run: without a step, a rerun runs them a second time.
+func (d *flowData) ran() string {
+	var names []string
+	for i := range d.Flow.Atoms {
+		if a := &d.Flow.Atoms[i]; a.Kind == logbook.KindTask && a.Number(logbook.ActionExecute) > 0 {
+			names = append(names, a.Name)
+		}
+	}
+	return cut(strings.Join(names, ", "), maxLine)
+}
+
 // instances are links to the instances of a step, the most urgent first.
 func (v *visit) instances(s *stepData) {
 	atoms := slices.Clone(s.Part.Atoms)
@@ -214,11 +242,11 @@ func (v *visit) interventions(d *flowData, step string, kinds ...logbook.Interve
 				Text: "Complete it by hand", Help: "Its work is done; the flow goes on forwards.", Command: "complete " + d.ID + " " + cli.Quoted(step) + " --result JSON",
 				Inputs: []input{{Name: "result", Label: "Result, as JSON", Kind: "lines"}},
 			},
-			logbook.InterveneRerun:    {Text: "Run all of it again", Help: "Nothing is undone first.", Command: "rerun " + d.ID},
+			logbook.InterveneRerun:    {Text: "Run all of it again", Help: "Nothing is undone first. These steps run a second time: " + d.ran() + ".", Command: "rerun " + d.ID},
 			logbook.InterveneTakeBack: {Text: "Take back what waits", Help: "Interventions that no conductor has carried out yet are dropped.", Command: "take-back " + d.ID},
 		}[kind]
 		if kind == logbook.InterveneRerun && step != "" {
-			o.Text, o.Help, o.Command = "Run again from here", "It runs again, and all steps that wait for it. Nothing is undone first.", o.Command+" --from "+cli.Quoted(step)
+			o.Text, o.Help, o.Command = "Run again from here", "It runs again, and so do all steps that wait for it and all that have not succeeded. Nothing is undone first.", o.Command+" --from "+cli.Quoted(step)
 		}
 		o.Verb, o.Of, o.Command, o.Inputs = string(kind), step, "conductord flow "+o.Command, append(o.Inputs, why)
 		offered = append(offered, v.onFlow(o, said.ID.String()))

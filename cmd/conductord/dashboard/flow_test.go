@@ -234,7 +234,8 @@ func TestFailedFlow(t *testing.T) {
 	p.wants(p.get("jobs/"+job.ID.String()), `href="/dashboard/`+page+`"`)
 	p.wants(p.get(page),
 		`marker-start="url(#arrow)"`, `aria-label="reserve, revert-failure"`, `aria-label="start, reverted after failure"`, `aria-label="announce, pending"`,
-		`<td>reserve</td>`, "conductord flow retry-revert "+job.ID.String(), "conductord flow rerun", "no conductord flow skip", "no job suspend", "no style=")
+		`<td>reserve</td>`, "conductord flow retry-revert "+job.ID.String(), "conductord flow rerun", "no conductord flow skip", "no job suspend", "no style=",
+		"<dt>Cause</dt><dd>step start: handler.exit: ", "which forbids another try: no route", "<dt>Then</dt><dd>undo of step reserve: handler.exit: ", "Nothing is undone first. These steps run a second time: reserve, start.")
 	step := p.get(page + "?step=reserve")
 	p.wants(step, "conductord flow skip "+job.ID.String()+" reserve", "conductord flow complete", "--from reserve", "cannot give &lt;it&gt; back",
 		"<td>store</td>", "&#34;eu&#34;", "&#34;address&#34;", `class="box revert-failure selected"`)
