@@ -49,7 +49,7 @@ func principalOperations(name string, p *v1.Principal) []operation {
 			},
 		},
 		{
-			Verb: "delete", Of: name, Text: "Delete", Command: "conductord access delete " + quoted, Help: "It may do nothing any more, and its tokens are gone.", Danger: true,
+			Verb: "delete", Of: name, Text: "Delete", Command: "conductord access delete " + quoted, Help: "It and its tokens are removed. Its calls are refused.", Danger: true,
 			permission: command.Administer, do: func(ctx context.Context, v *visit) (string, error) {
 				_, err := ask(ctx, v.api.access.DeletePrincipal, &v1.DeletePrincipalCommand{Name: name})
 				return "access", err

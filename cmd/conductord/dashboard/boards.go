@@ -107,11 +107,11 @@ func boardOperations(name string, of *v1.Board) []operation {
 	shown := addressBelow("boards", name)
 	return []operation{
 		{
-			Verb: "pause", Text: "Pause", Command: "conductord board pause " + quoted, Help: "Its jobs cannot be claimed. What runs goes on, and jobs can be posted.", Inputs: []input{why},
+			Verb: "pause", Text: "Pause", Command: "conductord board pause " + quoted, Help: "Its jobs cannot be claimed. Running jobs continue, and jobs can be posted.", Inputs: []input{why},
 			permission: command.Operate, unfit: of.GetPause() != nil, do: onBoard(func(a *api) boardCall { return a.board.PauseBoard }, shown),
 		},
 		{
-			Verb: "resume", Text: "Resume", Command: "conductord board resume " + quoted, Help: "Its jobs can be claimed again at once.", Inputs: []input{why},
+			Verb: "resume", Text: "Resume", Command: "conductord board resume " + quoted, Help: "Its jobs can be claimed again.", Inputs: []input{why},
 			permission: command.Operate, unfit: of.GetPause() == nil, do: onBoard(func(a *api) boardCall { return a.board.ResumeBoard }, shown),
 		},
 		{

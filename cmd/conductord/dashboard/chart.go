@@ -25,7 +25,7 @@ type chart struct {
 	Most             uint64 // in one slot
 	Sums             [3]uint64
 	From             time.Time // what was before is not known
-	Slot             string
+	Slot, Span       string    // how long a slot and all of them are
 }
 
 // mark is a failed slot.
@@ -37,6 +37,7 @@ func newChart(a *v1.ActivityResponse) *chart {
 	slots := a.GetSlots()
 	slots = slots[max(0, len(slots)-maxChartWidth):]
 	c.Width = max(len(slots), minChartWidth)
+	c.Span = durationText(time.Duration(c.Width) * a.GetSlot().AsDuration())
 	for _, s := range slots {
 		c.Most = max(c.Most, s.GetPosted(), s.GetFinished())
 		c.Sums[0], c.Sums[1], c.Sums[2] = c.Sums[0]+s.GetPosted(), c.Sums[1]+s.GetFinished(), c.Sums[2]+s.GetFailed()

@@ -70,6 +70,26 @@ func loadFlow(ctx context.Context, v *visit) (view, error) {
 		return view{}, err
 	}
 	v.same = func(ctx context.Context) bool { return v.sameFlow(ctx, data) }
+	v.draw(data)
+	if v.query("step") != "" {
+		if err := v.loadStep(ctx, data, v.query("step")); err != nil {
+			return view{}, err
+		}
+	}
+	if data.Undo = v.flowAddress("undo", "1") + "#undo"; v.query("undo") != "" {
+		data.Undo = v.flowAddress("undo") + "#undo"
+		data.planRevert()
+	}
+	data.Operations = append(v.interventions(data, "", logbook.InterveneRetryRevert, logbook.InterveneRerun, logbook.InterveneTakeBack), v.stops(data)...)
+	var watch *v1.WatchRequest
+	if data.Job != nil {
+		watch = &v1.WatchRequest{Flows: true, Job: data.ID}
+	}
+	return view{Title: "Flow " + data.Flow.Name, Command: "conductord flow show " + data.ID, Data: data, Watch: watch}, nil
+}
+
+// draw makes the picture and the timeline of a flow.
+func (v *visit) draw(data *flowData) {
 	if v.plan == nil { // or a live page has made it: to compile a large document takes a while
 		v.plan = spec.PlanOf(&data.Flow)
 	}
@@ -88,28 +108,14 @@ func loadFlow(ctx context.Context, v *visit) (view, error) {
 	data.Picture = template.HTML(picture.SVG(&look)) // escaped there
 	data.timeline(picture, &look)
 	data.Steps, data.Causes = fmt.Sprintf("%d: %s", data.root.Steps(), data.root.Counted()), causesOf(data.Flow.Cause)
-	if v.query("step") != "" {
-		if err := v.loadStep(ctx, data, v.query("step")); err != nil {
-			return view{}, err
-		}
-	}
-	if data.Undo = v.flowAddress("undo", "1") + "#undo"; v.query("undo") != "" {
-		data.Undo = v.flowAddress("undo") + "#undo"
-		data.planRevert()
-	}
-	data.Operations = append(v.interventions(data, "", logbook.InterveneRetryRevert, logbook.InterveneRerun, logbook.InterveneTakeBack), v.stops(data)...)
-	var watch *v1.WatchRequest
-	if data.Job != nil {
-		watch = &v1.WatchRequest{Flows: true, Job: data.ID}
-	}
-	return view{Title: "Flow " + data.Flow.Name, Command: "conductord flow show " + data.ID, Data: data, Watch: watch}, nil
 }
 
-// flowAddress is the page's address with other values of one field.
+// flowAddress is the flow's page with other values of one field.
 func (v *visit) flowAddress(name string, values ...string) string {
 	query := v.request.URL.Query()
 	query[name] = values
-	return (&url.URL{Path: v.request.URL.Path, RawQuery: query.Encode()}).String()
+	jobs, flows := v.dashboard.options.Path+"jobs/", v.dashboard.options.Path+"flows/" // the page of a job shows the picture too
+	return (&url.URL{Path: strings.Replace(v.request.URL.Path, jobs, flows, 1), RawQuery: query.Encode()}).String()
 }
 
 // findFlow reads the flow of the page, and its job if that is what the id is of.

@@ -236,14 +236,14 @@ func (v *visit) interventions(d *flowData, step string, kinds ...logbook.Interve
 			continue
 		}
 		o := map[logbook.InterventionKind]operation{
-			logbook.InterveneRetryRevert: {Text: "Retry the failed undos", Help: "Each is tried again as if for the first time.", Command: "retry-revert " + d.ID},
-			logbook.InterveneSkip:        {Text: "Skip its undo", Help: "Nothing of it is left to undo; the flow undoes the rest.", Command: "skip " + d.ID + " " + cli.Quoted(step)},
+			logbook.InterveneRetryRevert: {Text: "Retry the failed undos", Help: "Each failed undo runs again, with all attempts of its policy.", Command: "retry-revert " + d.ID},
+			logbook.InterveneSkip:        {Text: "Skip its undo", Help: "The step counts as undone. The flow undoes the rest.", Command: "skip " + d.ID + " " + cli.Quoted(step)},
 			logbook.InterveneComplete: {
-				Text: "Complete it by hand", Help: "Its work is done; the flow goes on forwards.", Command: "complete " + d.ID + " " + cli.Quoted(step) + " --result JSON",
+				Text: "Complete it by hand", Help: "The step counts as done, with this result. The flow continues.", Command: "complete " + d.ID + " " + cli.Quoted(step) + " --result JSON",
 				Inputs: []input{{Name: "result", Label: "Result, as JSON", Kind: "lines"}},
 			},
 			logbook.InterveneRerun:    {Text: "Run all of it again", Help: "Nothing is undone first. These steps run a second time: " + d.ran() + ".", Command: "rerun " + d.ID},
-			logbook.InterveneTakeBack: {Text: "Take back what waits", Help: "Interventions that no conductor has carried out yet are dropped.", Command: "take-back " + d.ID},
+			logbook.InterveneTakeBack: {Text: "Withdraw interventions", Help: "Interventions that no conductor has carried out yet are dropped.", Command: "take-back " + d.ID},
 		}[kind]
 		if kind == logbook.InterveneRerun && step != "" {
 			o.Text, o.Help, o.Command = "Run again from here", "It runs again, and so do all steps that wait for it and all that have not succeeded. Nothing is undone first.", o.Command+" --from "+cli.Quoted(step)

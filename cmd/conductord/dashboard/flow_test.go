@@ -203,6 +203,8 @@ func TestFlowByItsOwnID(t *testing.T) {
 		}
 	}
 	p.wants(page, "<h3>Log</h3>", "conductord job logs "+job.ID.String(), `href="/dashboard/jobs/`+job.ID.String()+`"`, "</span> claimed", `value="suspend"`, `value="cancel"`, "data-live", "conductord flow show "+job.ID.String())
+	p.wants(p.get("jobs/"+job.ID.String()), `class="graph"`, `href="/dashboard/flows/`+job.ID.String()+`?step=slow#step"`, "▶ running", "Show its steps", "no conductord flow show")
+	p.wants(p.get("jobs?state=claimed"), job.ID.String()[28:], `<td class="n"><time datetime=`, `data-as="since"`)
 	p.wants(p.press(p.get("flows/"+job.Flow.String()), "cancel"), "/dashboard/jobs/"+job.ID.String())
 	p.wait(job.ID)
 }

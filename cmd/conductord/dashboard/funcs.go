@@ -67,6 +67,7 @@ func (t *templates) funcs() template.FuncMap {
 		"file":    func(name string) string { return t.path + "static/" + name + "?" + t.hash },
 		"time":    func(stamp any) moment { return moment{timeOf(stamp), "time"} },
 		"ago":     func(stamp any) moment { return moment{timeOf(stamp), "ago"} },
+		"since":   func(stamp any) moment { return moment{timeOf(stamp), "since"} },
 		"prose":   prose,
 		"marked":  textParts,
 		"took":    took,
@@ -110,7 +111,7 @@ type button struct{ Text, Address, Class string }
 // moment is a time as template "moment" shows it.
 type moment struct {
 	At   time.Time
-	Kind string // time or ago: how the script shows it
+	Kind string // time, ago or since: how the script shows it
 }
 
 // passage is a part of a text for people, and the time that follows it; zero: none does.

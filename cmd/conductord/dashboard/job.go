@@ -32,6 +32,8 @@ type jobData struct {
 	Boards     []string // to which it could be moved
 	Conductors []string // beside its owner
 	Operations []operation
+	Flow       *flowData // nil: it has none, or none any more
+	Log        stepData  // the last lines of all steps, while it is claimed
 }
 
 // happening is a line in the story of a job.
@@ -49,8 +51,10 @@ func loadJob(ctx context.Context, v *visit) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	v.same = func(ctx context.Context) bool { return v.sameJob(ctx, got.GetJob()) }
 	data := jobData{Job: got.GetJob(), Hidden: v.who.GetHideValues()}
+	v.same = func(ctx context.Context) bool {
+		return v.sameJob(ctx, data.Job) && (data.Flow == nil || v.sameFlow(ctx, data.Flow))
+	}
 	if data.Why, err = v.explain(ctx, data.Job); err != nil {
 		return view{}, err
 	}
@@ -76,6 +80,12 @@ func loadJob(ctx context.Context, v *visit) (view, error) {
 			}
 		}
 		data.Conductors = slices.Compact(data.Conductors) // they are by name
+	}
+	if flow := (&flowData{ID: id}); data.Job.GetFlow() != "" && v.findFlow(ctx, flow) == nil {
+		if v.draw(flow); flow.Job != nil && flow.Job.Claim != nil {
+			_ = v.loadLog(ctx, flow, &data.Log)
+		}
+		data.Flow = flow
 	}
 	data.Operations = v.offered(jobOperations(id, data), data.Job.GetBoard(), "jobs", id)
 	title := cmp.Or(data.Job.GetName(), data.Job.GetKind(), "Job") + " …" + short(id)
@@ -115,7 +125,7 @@ func storyOf(job *v1.Job, failed []*v1.JobError) []happening {
 	}
 	for _, e := range failed {
 		what := map[jobs.How]string{
-			jobs.HowAbandoned: "Handed back by " + e.GetOwner(), jobs.HowCrashed: "Lost: " + e.GetOwner() + " vanished", jobs.HowTrashed: "Put aside by " + e.GetOwner(),
+			jobs.HowAbandoned: "Released by " + e.GetOwner(), jobs.HowCrashed: "Conductor " + e.GetOwner() + " was lost", jobs.HowTrashed: "Trashed by " + e.GetOwner(),
 			jobs.HowReverted: "Failed and undone by " + e.GetOwner(), jobs.HowFailed: "Failed, and not undone, by " + e.GetOwner(),
 		}[jobs.How(e.GetHow())]
 		add(e.GetAt(), stateOf(e.GetHow()), cmp.Or(what, e.GetHow()), cut(failureText(e.GetReason(), e.GetFailure()), maxResult))

@@ -21,49 +21,56 @@ const dashboardName = "dashboard"
 func jobOperations(id string, of jobData) []operation {
 	job, state, said := of.Job, jobs.State(of.Job.GetState()), func(command string) string { return "conductord " + command + " " + id }
 	done, stop, outcome := finished(job), jobs.RequestKind(job.GetStopRequest().GetKind()), jobs.Outcome(job.GetOutcome())
+	again := "All of it runs again. Nothing is undone first."
+	switch {
+	case state == jobs.StateTrashed:
+		again = "It can be claimed again, and goes on where it stopped: finished steps do not run again."
+	case job.GetParked():
+		again = "It can be claimed again, with all attempts of its retry policy."
+	}
 	failed := state == jobs.StateTrashed || job.GetParked() || outcome == jobs.OutcomeFailed || outcome == jobs.OutcomeReverted
 	return []operation{
 		{
-			Verb: "retry", Text: "Retry", Command: said("job retry"), Help: "It begins again: what was recorded is kept or done anew, as its state needs.",
+			Verb: "retry", Text: "Retry", Command: said("job retry"), Help: again,
 			permission: command.Operate, unfit: !failed, do: onJob(id, func(a *api) jobCall { return a.board.Retry }),
 		},
 		{
-			Verb: "release", Text: "Release", Command: said("job release"), Help: "It may be claimed.",
+			Verb: "release", Text: "Release", Command: said("job release"), Help: "It can be claimed.",
 			permission: command.Operate, unfit: !job.GetHeld() || job.GetParked() || done, do: func(ctx context.Context, v *visit) (string, error) {
 				_, err := ask(ctx, v.api.board.Change, &v1.Change{Job: id, Release: true, By: dashboardName})
 				return "jobs/" + id, err
 			},
 		},
 		{
-			Verb: "resume", Text: "Resume", Command: said("job resume"), Help: "It goes on where it stands.",
+			Verb: "resume", Text: "Resume", Command: said("job resume"), Help: "It continues where it stopped.",
 			permission: command.Operate, unfit: done || stop != jobs.RequestSuspend, do: onJob(id, func(a *api) jobCall { return a.board.Resume }),
 		},
 		{
-			Verb: "suspend", Text: "Suspend", Sure: "Suspend this job", Command: said("job suspend"), Help: "Running steps finish, and no more begin until it is resumed.", Danger: true,
+			Verb: "suspend", Text: "Suspend", Sure: "Suspend this job", Command: said("job suspend"), Help: "Running steps finish. No step starts until the job is resumed.", Danger: true,
 			Inputs: []input{why}, permission: command.Operate, unfit: done || stop != "", do: onJob(id, func(a *api) jobCall { return a.board.Suspend }),
 		},
 		{
-			Verb: "cancel", Text: "Cancel", Sure: "Cancel this job", Command: said("job cancel"), Help: "Running steps are interrupted, and what it has done is undone.", Danger: true,
+			Verb: "cancel", Text: "Cancel", Sure: "Cancel this job", Command: said("job cancel"), Help: "Running steps are interrupted, and finished steps are undone.", Danger: true,
 			Inputs: []input{why, keep}, permission: command.Operate, unfit: done || stop == jobs.RequestCancel, do: onJob(id, func(a *api) jobCall { return a.board.Cancel }),
 		},
 		{
-			Verb: "transfer", Text: "Hand over", Command: said("claim transfer") + " --to CONDUCTOR", Help: "Its owner lets go of it as at a drain. For 30 s, only the chosen conductor can claim it.",
+			Verb: "transfer", Text: "Hand over", Command: said("claim transfer") + " --to CONDUCTOR", Help: "Its owner releases it as at a drain. For 30 s, only the chosen conductor can claim it.",
 			Inputs:     []input{{Name: "to", Label: "Conductor", Choices: of.Conductors}, why},
 			permission: command.Operate, unfit: state != jobs.StateClaimed && state != jobs.StateClaimable, do: onJob(id, func(a *api) jobCall { return a.board.Transfer }),
 		},
 		{
-			Verb: "repost", Text: "Post again", Command: said("job repost"), Help: "A new job does the same work from its beginning. This one stays.",
+			Verb: "repost", Text: "Post again", Command: said("job repost"), Help: "A new job does the same work from the start. This job stays.",
 			permission: command.Post, unfit: !done, do: repost,
 		},
 		{
-			Verb: "purge", Text: "Purge", Sure: "Purge this job", Command: said("trash purge"), Help: "It is removed for ever, with its book.", Danger: true,
+			Verb: "purge", Text: "Purge", Sure: "Purge this job", Command: said("trash purge"), Help: "The job and its book are removed permanently.", Danger: true,
 			permission: command.Operate, unfit: !done, do: onJob(id, func(a *api) jobCall { return a.board.Purge }),
 		},
 		{
-			Verb: "change", Text: "Change", Command: said("job change"), Help: "Its priority, when it is due, its board.",
+			Verb: "change", Text: "Change", Command: said("job change"), Help: "Set its priority, due time or board.",
 			Inputs: []input{
 				{Name: "priority", Label: fmt.Sprintf("Priority (now %d): very-low, low, normal, high, very-high, or a number", job.GetPriority())},
-				{Name: "delay", Label: "Due in, such as 10m; 0s: at once"},
+				{Name: "delay", Label: "Due in, such as 10m; 0s: now"},
 				{Name: "board", Label: "Board", Choices: of.Boards, Unchosen: "stays on " + job.GetBoard()},
 				{Name: "front", Label: "before the others of its priority", Kind: "check"},
 				why,

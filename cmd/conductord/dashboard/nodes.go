@@ -131,7 +131,7 @@ func (d *nodesData) judge() {
 		case n.Status == nil:
 			d.advise(fmt.Sprintf("Node %s does not answer", name), "Show the nodes", "#nodes")
 		case n.Status.GetDiskShort():
-			d.advise(fmt.Sprintf("The disk of node %s is short of space: nothing new is accepted", name), "Show the nodes", "#nodes")
+			d.advise(fmt.Sprintf("The disk of node %s is short of space: the cluster rejects new jobs", name), "Show the nodes", "#nodes")
 		case n.Clock != "":
 			d.advise(fmt.Sprintf("The clock of node %s is off by %s", name, n.Clock), "Show the nodes", "#nodes")
 		case n.Status.GetMembersDiffer() != "":
@@ -144,6 +144,6 @@ func (d *nodesData) judge() {
 	if d.Status.GetLeader() == "" {
 		d.Advice = append([]advice{{"The cluster has no leader: a majority of its nodes must run", "Show the nodes", "#nodes"}}, d.Advice...)
 	} else if d.Answering < d.Voters && d.Survives == 0 {
-		d.advise("No other node may fail: just a majority answers", "Show the nodes", "#nodes")
+		d.advise("No further node can be lost: only a majority answers", "Show the nodes", "#nodes")
 	}
 }

@@ -44,8 +44,8 @@ type input struct {
 
 // why asks for the reason of an operation, and keep whether a cancellation undoes nothing.
 var (
-	why  = input{Name: "reason", Label: "Reason, for those who ask later"}
-	keep = input{Name: "keep", Label: "leave what was done as it is", Kind: "check"}
+	why  = input{Name: "reason", Label: "Reason"}
+	keep = input{Name: "keep", Label: "keep finished steps: undo nothing", Kind: "check"}
 )
 
 // offered are the operations that mean something and that the person may do.

@@ -74,14 +74,14 @@ func (v *visit) addBoards(ctx context.Context, data *overviewData) error {
 	}
 	data.States = countStates(counts)
 	if n := counts[parked]; n > 0 {
-		data.advise("Parked jobs, which wait for a person: "+countText(n), "Show them", v.dashboard.views.address("parked"))
+		data.advise("Parked jobs: "+countText(n)+", which wait for an operator", "Show them", v.dashboard.views.address("parked"))
 	}
 	if n := counts[string(jobs.StateTrashed)]; n > 0 {
-		data.advise("Trashed jobs, which no conductor could do: "+countText(n), "Show them", v.dashboard.views.address("jobs")+"?state=trashed")
+		data.advise("Trashed jobs: "+countText(n)+", which no conductor could run", "Show them", v.dashboard.views.address("jobs")+"?state=trashed")
 	}
 	for _, board := range idleBoards(data.Boards, time.Now()) {
 		query := url.Values{"board": {board}, "state": {string(jobs.StateClaimable)}}
-		data.advise("Jobs wait on board "+board+", and none of its jobs is claimed", "Show them", v.dashboard.views.address("jobs")+"?"+query.Encode())
+		data.advise("Jobs wait on board "+board+", and none is claimed", "Show them", v.dashboard.views.address("jobs")+"?"+query.Encode())
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func (v *visit) addActivity(ctx context.Context, data *overviewData) error {
 		return err
 	}
 	if len(unresolved.GetJobs()) > 0 {
-		data.advise("Flows have failed and could not be undone", "Show them", v.dashboard.views.address("jobs")+"?state=failed")
+		data.advise("Flows have failed, and their undo too", "Show them", v.dashboard.views.address("jobs")+"?state=failed")
 	}
 	planned, err := ask(ctx, v.api.schedules.List, &v1.ListSchedulesRequest{Limit: shownSchedules, Stale: true})
 	if err != nil {

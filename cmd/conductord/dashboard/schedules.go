@@ -103,14 +103,14 @@ func scheduleOperations(name string, s *v1.Schedule) []operation {
 	}
 	return []operation{
 		{
-			Verb: "run", Text: "Run now", Command: said("run"), Help: "A job is posted for this moment, whatever its rule, its overlap policy and a pause say.",
+			Verb: "run", Text: "Run now", Command: said("run"), Help: "Post a job now, regardless of rule, overlap policy and pause.",
 			permission: command.Operate, do: on(func(ctx context.Context, v *visit, board string) error {
 				_, err := ask(ctx, v.api.schedules.Run, &v1.RunScheduleRequest{Board: board, Name: name, By: dashboardName})
 				return err
 			}),
 		},
 		{
-			Verb: "pause", Text: "Pause", Command: said("pause"), Help: "It posts nothing until it is resumed. Jobs that it has posted go on.", Inputs: []input{why},
+			Verb: "pause", Text: "Pause", Command: said("pause"), Help: "It posts nothing until it is resumed. Jobs that it has posted continue.", Inputs: []input{why},
 			permission: command.Operate, unfit: s.GetPause() != nil, do: on(func(ctx context.Context, v *visit, board string) error {
 				_, err := ask(ctx, v.api.schedules.Pause, &v1.PauseScheduleCommand{Board: board, Name: name, By: dashboardName, Reason: v.form("reason")})
 				return err
@@ -126,7 +126,7 @@ func scheduleOperations(name string, s *v1.Schedule) []operation {
 		{
 			Verb: "backfill", Text: "Backfill", Command: said("backfill") + " --since TIME --until TIME", Danger: true,
 			Help:       fmt.Sprintf("Jobs are posted for slots of the past that have none, at most %d.", schedules.MaxBackfill),
-			Inputs:     []input{{Name: "from", Label: "From (UTC)", Kind: "datetime-local"}, {Name: "to", Label: "To (UTC), not included", Kind: "datetime-local"}},
+			Inputs:     []input{{Name: "from", Label: "From", Kind: "datetime-local"}, {Name: "to", Label: "To, exclusive", Kind: "datetime-local"}},
 			permission: command.Operate, do: on(backfill),
 		},
 		{

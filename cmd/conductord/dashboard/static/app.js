@@ -10,7 +10,8 @@ const ago = (seconds) => {
 const showTimes = () => {
   for (const time of document.querySelectorAll("time[data-as]")) {
     const at = new Date(time.dateTime);
-    const text = time.dataset.as === "ago" ? ago((Date.now() - at) / 1000)
+    const seconds = (Date.now() - at) / 1000;
+    const text = time.dataset.as === "ago" ? ago(seconds) : time.dataset.as === "since" ? ago(seconds).replace(/^in .*|ago$/, "so far")
       : at.toLocaleString(undefined, { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit" });
     if (time.textContent !== text) time.textContent = text;
   }
@@ -79,7 +80,30 @@ const morph = (old, fresh) => {
   }
 };
 
-const refresh = () => { showTimes(); addCopies(); };
+// Rows of tables are cards in a narrow window: each cell shows the heading of its column, and an empty one nothing.
+document.documentElement.classList.add("script");
+const labelCells = () => {
+  for (const table of document.querySelectorAll(".scroll table")) {
+    const labels = [...table.querySelectorAll("thead th")].map((th) => th.textContent);
+    for (const row of table.querySelectorAll("tbody tr")) {
+      [...row.cells].forEach((cell, i) => { if (cell.textContent.trim() || cell.querySelector("svg")) cell.dataset.label = labels[i] || ""; });
+    }
+  }
+};
+
+// Times of forms: UTC for the node, and local for the person.
+const offset = (at) => new Date(at).getTimezoneOffset() * 60000;
+const moved = (text, by) => { const at = Date.parse(`${text}Z`); return at ? new Date(at + by(at)).toISOString().slice(0, 16) : text; };
+for (const input of document.querySelectorAll("input[data-utc]")) {
+  if (input.defaultValue) input.value = moved(input.defaultValue, (at) => -offset(at));
+}
+document.addEventListener("formdata", (event) => {
+  for (const input of event.target.querySelectorAll("input[data-utc]")) {
+    event.formData.set(input.name, input.value && moved(input.value, () => offset(input.value)));
+  }
+});
+
+const refresh = () => { showTimes(); addCopies(); labelCells(); };
 refresh();
 setInterval(showTimes, 1000);
 
