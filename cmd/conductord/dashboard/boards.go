@@ -56,11 +56,12 @@ func countStates(counts map[string]uint64) (all []stateCount) {
 func loadBoard(ctx context.Context, v *visit) (view, error) {
 	name := v.part("name")
 	answer, err := ask(ctx, v.api.board.GetBoard, &v1.GetBoardRequest{Board: name, Stale: true})
-	made := err == nil
+	shown := view{Title: "Board " + name, Command: "conductord board show " + cli.Quoted(name), Watch: &v1.WatchRequest{Board: name}}
 	if errors.Is(err, jobs.ErrNotFound) { // its first job makes it; its schedules may come before
 		planned, _ := ask(ctx, v.api.schedules.List, &v1.ListSchedulesRequest{Board: name, Limit: 1, Stale: true})
 		if len(planned.GetSchedules()) > 0 {
-			answer, err = &v1.GetBoardResponse{Board: &v1.Board{Name: name, Counts: &v1.BoardCounts{}}}, nil
+			shown.Data = boardData{Board: &v1.Board{Name: name, Counts: &v1.BoardCounts{}}, States: countStates(nil)}
+			return shown, nil
 		}
 	}
 	if err != nil {
@@ -81,10 +82,9 @@ func loadBoard(ctx context.Context, v *visit) (view, error) {
 			}
 		}
 	}
-	if made {
-		data.Operations = v.offered(boardOperations(name, data.Board), name, "boards", name)
-	}
-	return view{Title: "Board " + name, Command: "conductord board show " + cli.Quoted(name), Data: data, Watch: &v1.WatchRequest{Board: name}}, nil
+	data.Operations = v.offered(boardOperations(name, data.Board), name, "boards", name)
+	shown.Data = data
+	return shown, nil
 }
 
 // boardOperations is the table of what can be done to a board; of is nil when it is done.

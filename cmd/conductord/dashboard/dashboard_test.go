@@ -190,6 +190,8 @@ func TestPagesShowWhatThePrincipalMay(t *testing.T) {
 	}{
 		{"viewer", "/dashboard/", 200, []string{"Cluster test", ">one<", "Nothing needs attention", "Leader: n1 · 1 of 1 voters ready · tolerates 0 failures"}, []string{">two<", `id="day"`}},
 		{"viewer", "/dashboard/jobs", 200, []string{"mine"}, []string{"theirs", "<script>alert"}},
+		{"viewer", "/dashboard/jobs?id=" + one.String()[:35], 200, []string{"mine", "conductord job get " + one.String()[:35]}, []string{"theirs"}},
+		{"viewer", "/dashboard/jobs?id=" + two.String(), 200, []string{"No job matches"}, []string{"theirs"}},
 		{"viewer", "/dashboard/jobs?board=two", 403, []string{"may not read on board"}, []string{"theirs"}},
 		{"viewer", "/dashboard/jobs/" + one.String(), 200, []string{"mine", escaped, "Why it does not run", "no live conductor"}, []string{"<script>alert", "method=\"post\" action=\"/dashboard/jobs"}},
 		{"viewer", "/dashboard/jobs/" + two.String(), 404, []string{"not found"}, []string{"theirs"}},

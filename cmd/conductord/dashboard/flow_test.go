@@ -233,7 +233,7 @@ func TestFailedFlow(t *testing.T) {
 		t.Fatalf("the job ended as %+v", job)
 	}
 	page := "flows/" + job.ID.String()
-	p.wants(p.get("jobs/"+job.ID.String()), `href="/dashboard/`+page+`"`)
+	p.wants(p.get("jobs/"+job.ID.String()), `href="/dashboard/`+page+`"`, "Nothing is undone first. These steps run a second time: reserve, start.")
 	p.wants(p.get(page),
 		`marker-start="url(#arrow)"`, `aria-label="reserve, revert-failure"`, `aria-label="start, reverted after failure"`, `aria-label="announce, pending"`,
 		`<td>reserve</td>`, "conductord flow retry-revert "+job.ID.String(), "conductord flow rerun", "no conductord flow skip", "no job suspend", "no style=",

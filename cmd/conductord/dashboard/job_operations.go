@@ -27,6 +27,8 @@ func jobOperations(id string, of jobData) []operation {
 		again = "It can be claimed again, and goes on where it stopped: finished steps do not run again."
 	case job.GetParked():
 		again = "It can be claimed again, with all attempts of its retry policy."
+	case of.Flow != nil:
+		again = "Nothing is undone first. These steps run a second time: " + of.Flow.ran() + "."
 	}
 	failed := state == jobs.StateTrashed || job.GetParked() || outcome == jobs.OutcomeFailed || outcome == jobs.OutcomeReverted
 	return []operation{

@@ -32,8 +32,8 @@ type jobsData struct {
 
 // jobFilter is the filter in the page's address.
 type jobFilter struct {
-	Board, Kind, Name, Key, Tag, Error, State, From, To string
-	States                                              []string // to choose from; State may have several, by commas
+	Board, Kind, Name, Key, Tag, Error, State, From, To, ID string
+	States                                                  []string // to choose from; State may have several, by commas
 }
 
 // stateChoices are what the filter offers: states and, of completed jobs, outcomes.
@@ -56,7 +56,7 @@ const dateForm = "2006-01-02T15:04"
 func (v *visit) jobQuery() (jobFilter, *v1.ListJobsRequest, error) {
 	f := jobFilter{
 		Board: v.query("board"), Kind: v.query("kind"), Name: v.query("name"), Key: v.query("key"), Tag: v.query("tag"),
-		Error: v.query("error"), State: v.query("state"), From: v.query("from"), To: v.query("to"), States: stateChoices(),
+		Error: v.query("error"), State: v.query("state"), From: v.query("from"), To: v.query("to"), ID: v.query("id"), States: stateChoices(),
 	}
 	q := &v1.ListJobsRequest{
 		Board: f.Board, Kind: f.Kind, Name: f.Name, Key: f.Key, ErrorType: f.Error, Order: string(jobs.OrderNewest),
@@ -125,6 +125,9 @@ func loadJobs(ctx context.Context, v *visit) (view, error) {
 	}
 	filter.Board = query.Board
 	data.Filter = filter
+	if filter.ID != "" {
+		return view{Title: "Jobs", Command: "conductord job get " + cli.Quoted(filter.ID), Data: data}, v.byID(ctx, &data)
+	}
 	answer, err := ask(ctx, v.api.board.ListJobs, query)
 	if err != nil {
 		return view{}, err
@@ -137,6 +140,17 @@ func loadJobs(ctx context.Context, v *visit) (view, error) {
 	return view{
 		Title: "Jobs", Command: "conductord job list" + filter.flags(), Data: data, Watch: &v1.WatchRequest{Board: query.Board},
 	}, nil
+}
+
+// byID finds the jobs whose ids begin so.
+func (v *visit) byID(ctx context.Context, data *jobsData) error {
+	found, err := ask(ctx, v.api.board.FindIDs, &v1.FindIDsRequest{Noun: string(jobs.IDOfJob), Prefix: data.Filter.ID, Stale: true})
+	for _, id := range found.GetIds() {
+		if got, err := ask(ctx, v.api.board.GetJob, &v1.GetJobRequest{Id: id, Stale: true}); err == nil {
+			data.Jobs = append(data.Jobs, got.GetJob())
+		}
+	}
+	return err
 }
 
 // flags is the filter as flags of the command line.
