@@ -3,6 +3,7 @@ package browser_test
 import (
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
 
@@ -25,4 +26,36 @@ func TestNoPageScrollsSideways(t *testing.T) {
 	if p.text("document.documentElement.scrollWidth") == p.text("window.innerWidth") {
 		t.Error("a page of 1,300 pixels was not found")
 	}
+}
+
+// TestNarrowTablesAreCards holds that in a narrow window no table scrolls sideways, and each cell shows its heading.
+func TestNarrowTablesAreCards(t *testing.T) {
+	s, idle, flowing := seeded(t)
+	p := s.browse()
+	p.do(chromedp.EmulateViewport(400, 900))
+	for name, path := range everyPage(idle, flowing) {
+		p.visit(path)
+		if wide := p.text(`[...document.querySelectorAll(".scroll")].filter(e => e.scrollWidth > e.clientWidth).length`); wide != "0" {
+			t.Errorf("page %s has %s tables that are wider than the window", name, wide)
+		}
+	}
+	p.visit("jobs")
+	p.want(`getComputedStyle(document.querySelector("tbody td"), "::before").content`, `"State"`)
+}
+
+// TestFilterTimesAreLocal holds that a person enters times as the rows show them, and that addresses hold UTC.
+func TestFilterTimesAreLocal(t *testing.T) {
+	s, _, _ := seeded(t)
+	p := s.browse()
+	if _, err := chromedp.Call(p.ctx, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Tokyo"}); err != nil {
+		t.Fatal(err)
+	}
+	p.visit("jobs?from=2026-01-31T18%3A30")
+	p.want(`document.querySelector("[name=from]").value`, "2026-02-01T03:30")
+	p.want(`document.querySelector(".utc").offsetWidth`, "0")
+	p.click(".filters button.primary")
+	p.wait(`location.search.includes("board=")`)
+	p.want(`new URLSearchParams(location.search).get("from")`, "2026-01-31T18:30")
+	p.want(`new URLSearchParams(location.search).get("to")`, "")
+	p.want(`document.querySelector("[name=from]").value`, "2026-02-01T03:30")
 }

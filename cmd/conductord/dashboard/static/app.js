@@ -94,16 +94,20 @@ const labelCells = () => {
 // Times of forms: UTC for the node, and local for the person.
 const offset = (at) => new Date(at).getTimezoneOffset() * 60000;
 const moved = (text, by) => { const at = Date.parse(`${text}Z`); return at ? new Date(at + by(at)).toISOString().slice(0, 16) : text; };
-for (const input of document.querySelectorAll("input[data-utc]")) {
-  if (input.defaultValue) input.value = moved(input.defaultValue, (at) => -offset(at));
-}
+const local = new WeakSet(); // the inputs whose values are moved
+const moveInputs = () => {
+  for (const input of document.querySelectorAll("input[data-utc]")) {
+    if (!local.has(input) && input.defaultValue) input.value = moved(input.defaultValue, (at) => -offset(at));
+    local.add(input);
+  }
+};
 document.addEventListener("formdata", (event) => {
   for (const input of event.target.querySelectorAll("input[data-utc]")) {
     event.formData.set(input.name, input.value && moved(input.value, () => offset(input.value)));
   }
 });
 
-const refresh = () => { showTimes(); addCopies(); labelCells(); };
+const refresh = () => { showTimes(); addCopies(); labelCells(); moveInputs(); };
 refresh();
 setInterval(showTimes, 1000);
 
