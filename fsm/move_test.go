@@ -94,6 +94,12 @@ func TestMovesTakeTheirKeyAndBook(t *testing.T) {
 	if board, found, err := r.BoardOfFlow(flowID("flow of a")); err != nil || !found || board != "night" {
 		t.Errorf("its flow is on board %q, %t, %v", board, found, err)
 	}
+	if job, err := r.JobOfFlow(flowID("flow of a")); err != nil || job.String() != id("a") {
+		t.Errorf("its flow is of job %s, %v", job, err)
+	}
+	if job, err := r.JobOfFlow(flowID("flow of e")); err != nil || !job.IsZero() {
+		t.Errorf("a flow that no job refers to is of job %s, %v", job, err)
+	}
 	if existed := r.ok(post(&v1.Posting{Id: id("c"), Name: "c", Kind: "k", Board: "night", Key: "k"})).GetPost().Posted[0]; existed.Job != id("a") {
 		t.Errorf("posted under its key: %v", existed)
 	}

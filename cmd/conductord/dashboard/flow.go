@@ -124,8 +124,9 @@ func (v *visit) findFlow(ctx context.Context, data *flowData) error {
 	answer, err := ask(ctx, v.api.board.GetJob, &v1.GetJobRequest{Id: id, Stale: true})
 	if errors.Is(err, jobs.ErrNotFound) {
 		if own, _ := ask(ctx, v.api.logbook.GetFlow, &v1.GetFlowRequest{Id: id, Skip: math.MaxInt32, Stale: true}); own.GetJob() != "" {
-			data.ID = own.GetJob()
-			answer, err = ask(ctx, v.api.board.GetJob, &v1.GetJobRequest{Id: data.ID, Stale: true})
+			if answer, err = ask(ctx, v.api.board.GetJob, &v1.GetJobRequest{Id: own.GetJob(), Stale: true}); err == nil {
+				data.ID = own.GetJob()
+			}
 		}
 	}
 	switch {

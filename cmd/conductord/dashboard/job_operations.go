@@ -24,7 +24,7 @@ func jobOperations(id string, of jobData) []operation {
 	again := "All of it runs again. Nothing is undone first."
 	switch {
 	case state == jobs.StateTrashed:
-		again = "It can be claimed again, and goes on where it stopped: finished steps do not run again."
+		again = "It can be claimed again, and continues where it stopped: finished steps do not run again."
 	case job.GetParked():
 		again = "It can be claimed again, with all attempts of its retry policy."
 	case of.Flow != nil:
