@@ -312,7 +312,9 @@ func TestBigFlow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		page := "flows/" + p.run(string(text)).ID.String()
+		id := p.run(string(text)).ID.String()
+		p.wants(p.get("jobs/"+id), "4000 pending", `href="/dashboard/flows/`+id+`"`)
+		page := "flows/" + id
 		link := regexp.MustCompile(`href="/dashboard/([^"]*open=[^"#]*)[^"]*" aria-label="s`)
 		for range 5 {
 			began := time.Now()

@@ -84,6 +84,10 @@ func loadJob(ctx context.Context, v *visit) (view, error) {
 	if flow := (&flowData{ID: id}); data.Job.GetFlow() != "" && v.findFlow(ctx, flow) == nil {
 		if v.draw(flow); flow.Job != nil && flow.Job.Claim != nil {
 			_ = v.loadLog(ctx, flow, &data.Log)
+			data.Log.Log = strings.ToValidUTF8(data.Log.Log[max(0, len(data.Log.Log)-2*maxResult):], "")
+		}
+		if len(flow.Picture) > maxValueSum { // the flow's page has room for it
+			flow.Picture = ""
 		}
 		data.Flow = flow
 	}
