@@ -24,7 +24,8 @@ type Task interface {
 type Reverter interface {
 	Task
 	// Revert undoes what Execute did, however far it came: also after a failure, and when nobody
-	// knows whether Execute did anything. It may be called again after a crash.
+	// knows whether Execute did anything, because its conductor has died. Without a crash, Revert
+	// is called only after Execute. It may be called again after a crash.
 	Revert(ctx context.Context, call *Call) error
 }
 
@@ -59,6 +60,7 @@ type Call struct {
 
 	stderr          string
 	stderrTruncated bool
+	unbegun         bool
 	reporter        Reporter // of its progress; nil: nobody hears it
 	taken           func(ctx context.Context, worker WorkerID) error
 	bound           func() context.Context
@@ -86,6 +88,13 @@ func (c *Call) KeepStderr(end string, truncated bool) {
 
 // Stderr is what KeepStderr set.
 func (c *Call) Stderr() (end string, truncated bool) { return c.stderr, c.stderrTruncated }
+
+// KeepUnbegun sets whether the task returns without having begun, as when a handler cannot be started.
+// Then there is nothing to revert. It is for code that makes tasks.
+func (c *Call) KeepUnbegun(unbegun bool) { c.unbegun = unbegun }
+
+// Unbegun is what KeepUnbegun set.
+func (c *Call) Unbegun() bool { return c.unbegun }
 
 // Backoff is how often a step is tried and how long it pauses between, or how long a retry pauses
 // between rounds.

@@ -190,6 +190,8 @@ type Attempt struct {
 	Offered    bool   `json:"offered,omitempty"`
 	Worker     string `json:"worker,omitempty"`
 	WorkerName string `json:"worker_name,omitempty"`
+	// Unbegun: the execution ended before its function or handler was called. See NeverBegan.
+	Unbegun bool `json:"unbegun,omitempty"`
 	// Result is the JSON value of a successful attempt.
 	Result  json.RawMessage `json:"result,omitempty"`
 	Failure *Failure        `json:"failure,omitempty"`
@@ -207,6 +209,12 @@ type Attempt struct {
 
 // Ended reports whether the outcome of the attempt is known.
 func (a *Attempt) Ended() bool { return !a.EndedAt.IsZero() }
+
+// NeverBegan reports whether an execution has certainly done nothing, so that its revert must not be
+// called: it ended before its function or handler was called, or no worker has had it.
+func (a *Attempt) NeverBegan() bool {
+	return a.Unbegun || a.Offered && a.Worker == "" && a.Asked == 0 && (a.Failure != nil || !a.Ended())
+}
 
 // Len is how many attempts are folded.
 func (f *Folded) Len() int { return f.Executions + f.Reverts + f.Resets }

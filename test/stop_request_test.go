@@ -1,6 +1,7 @@
 package test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -265,3 +266,30 @@ func TestWaitingJobIsUndoneAtOnce(t *testing.T) {
 
 // squeezed has one blank where there were several.
 func squeezed(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// TestNothingIsUndoneThatNeverBegan cancels a flow of many quick steps. The undo of a step refuses what was
+// not done, and no conductor has died: so none is called for a step whose handler was never started.
+func TestNothingIsUndoneThatNeverBegan(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	handlers, done := filepath.Join(dir, "handlers"), filepath.Join(dir, "done")
+	if err := os.Mkdir(done, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writeHandler(t, handlers, "pay", `touch '`+done+`/'"$CONDUCTORD_STEP"; sleep 0.05`)
+	writeHandler(t, handlers, "refund", `[ -e '`+done+`/'"$CONDUCTORD_STEP" ] || exit 65`)
+	document := "name = \"payments\"\npattern = \"unordered\"\n"
+	for i := range 200 {
+		document += fmt.Sprintf("[[steps]]\nname = \"pay-%d\"\nhandler = \"pay\"\nrevert = \"refund\"\n", i)
+	}
+	d := atDesk(t, handlers)
+	id := d.says(document, "flow", "run", "-")
+	eventually(t, "some steps are done", func() bool {
+		files, err := os.ReadDir(done)
+		return err == nil && len(files) > 30
+	})
+	d.says("", "job", "cancel", id)
+	if job := d.waits(id); job.Outcome != jobs.OutcomeCancelled {
+		t.Errorf("the job is %s, %q:\n%s", job.State, job.Outcome, d.shows(id))
+	}
+}

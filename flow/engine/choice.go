@@ -116,5 +116,5 @@ func (c *core) decisionFailed(step int, decider string, err error, now time.Time
 	v.attempt = &logbook.Attempt{Action: logbook.ActionExecute, Number: v.executions, Token: c.call.Token, Owner: c.owner, StartedAt: now}
 	c.change(step, logbook.AtomChange{State: logbook.AtomRunning, Attempts: []logbook.Attempt{*v.attempt}}, now)
 	c.running++
-	c.finish(outcome{step: step, failure: failure, ended: now}, now)
+	c.finish(outcome{step: step, failure: failure, unbegun: true, ended: now}, now)
 }

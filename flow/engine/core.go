@@ -77,7 +77,7 @@ type vertex struct {
 	undone    bool  // the last attempt is a revert: an execution begins another round
 	undoing   bool  // a takeover undoes it: see undoLast
 	spared    bool  // its last execution is older than the last intervention
-	given     bool  // a worker may have had an execution of this round
+	touched   bool  // an execution of this round may have begun: if none has, its revert is not called
 	untaken   bool  // its open attempt is offered, and no worker has it
 	before    int32 // the counts are int32 because each step has one of each
 	after     int32
@@ -115,6 +115,7 @@ type outcome struct {
 	result          []byte
 	failure         *logbook.Failure
 	notYet          *flow.NotYetError // instead of result and failure
+	unbegun         bool              // it failed before its function or handler was called
 	progress        *logbook.Progress // its last report, if that is not recorded yet; else nil
 	stderr          string
 	stderrTruncated bool
@@ -229,16 +230,13 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 	if action == logbook.ActionExecute && v.intention == logbook.IntendRevert {
 		c.interrupt(step) // the worker has it since before the flow was to be undone
 	}
-	if action == logbook.ActionRevert && v.isUntouched() {
+	if action == logbook.ActionRevert && !v.touched {
 		c.finish(outcome{step: step, ended: now}, now)
 		return start{}, false
 	}
 	arguments, failure := c.arguments(step, action)
 	if failure != nil {
-		if action == logbook.ActionRevert && v.failure != nil && v.failure.Kind == logbook.FailureArgument {
-			failure = nil // for want of the same argument it never executed: there is nothing to undo
-		}
-		c.finish(outcome{step: step, failure: failure, ended: now}, now)
+		c.finish(outcome{step: step, failure: failure, unbegun: true, ended: now}, now)
 		return start{}, false
 	}
 	call.Arguments = arguments
@@ -252,7 +250,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 // execute notes that an execution begins. After a revert it begins another round.
 func (v *vertex) execute() {
 	if v.undone {
-		v.round, v.undone, v.given, v.since = v.round+1, false, false, time.Time{}
+		v.round, v.undone, v.touched, v.since = v.round+1, false, false, time.Time{}
 	}
 }
 
@@ -287,7 +285,9 @@ func (c *core) finish(o outcome, now time.Time) {
 	c.setUntaken(v, false)
 	attempt := *v.attempt
 	v.progress = o.progress
+	attempt.Unbegun = o.unbegun && attempt.Action == logbook.ActionExecute && attempt.Asked == 0 && attempt.Worker == ""
 	if o.notYet != nil {
+		v.touched = true
 		if o.failure = c.refusal(o.step, &attempt, now); o.failure == nil {
 			c.askLater(o.step, attempt, o.notYet, now)
 			return
@@ -296,6 +296,7 @@ func (c *core) finish(o outcome, now time.Time) {
 	attempt.EndedAt, attempt.Result, attempt.Failure = o.ended, o.result, o.failure
 	attempt.Stderr, attempt.StderrTruncated = o.stderr, o.stderrTruncated
 	v.attempt = nil
+	v.touched = v.touched || attempt.Action == logbook.ActionExecute && !attempt.NeverBegan()
 	switch {
 	case attempt.Action == logbook.ActionExecute && o.failure == nil:
 		c.executed(o.step, attempt, now)

@@ -85,6 +85,7 @@ type world struct {
 	journal *journal // of the run
 	faults  []error
 	begun   map[string]int  // by step: its executions, in all runs of the series
+	seen    map[string]bool // executions that have begun: see executionOf
 	effects map[string]bool // by step: it has done something that is not undone
 	early   map[string]bool // steps that may begin before their mark
 }
@@ -93,7 +94,7 @@ type world struct {
 func (w *world) fresh() {
 	w.journal, w.interrupted, w.event = newJournal(newDetail()), false, func() {}
 	w.cancelled.Store(false)
-	w.begun, w.effects = make(map[string]int), make(map[string]bool)
+	w.begun, w.effects, w.seen = make(map[string]int), make(map[string]bool), make(map[string]bool)
 }
 
 // draw makes a flow of up to three levels.
@@ -423,19 +424,22 @@ func (w *world) weather(claim uint64, crash int, lose, suspend, gate, revert int
 	o := w.options(claim)
 	o.Journal = late
 	suspended, reverted := make(chan struct{}), make(chan struct{})
-	o.Suspend, o.Revert = suspended, reverted
+	interrupt := make(chan time.Duration, 2)
+	o.Suspend, o.Revert, o.Interrupt = suspended, reverted, interrupt
 	var moments, gates atomic.Int64
 	w.event = func() {
 		moment := moments.Add(1)
 		if moment == revert {
 			w.cancelled.Store(true)
 			close(reverted)
+			interrupt <- 0
 		}
 		switch moment {
 		case lose:
 			cancel(errLost)
 		case suspend:
 			close(suspended)
+			interrupt <- 0
 		}
 	}
 	if lose == suspend {
@@ -544,6 +548,30 @@ func setBack(atom *logbook.AtomDetail) bool {
 	return atom.State == logbook.AtomPending && (n == 0 || atom.Attempts[n-1].Action == logbook.ActionRevert)
 }
 
+// executionOf names an execution that a world has seen.
+func executionOf(step string, number int) string { return fmt.Sprintf("%s/%d", step, number) }
+
+// neverBegan reports whether no execution has begun of the round that a revert undoes: the record has
+// the end of each, and the world has seen none. An execution that a crash has cut off has no end in the
+// record, or is at most once. Where attempts are folded, the conductor does not know.
+func neverBegan(atom *logbook.AtomDetail, seen map[string]bool) bool {
+	executions := 0
+	for i := len(atom.Attempts) - 1; i >= 0; i-- {
+		attempt := &atom.Attempts[i]
+		if attempt.Action == logbook.ActionReset || attempt.Action == logbook.ActionRevert && executions > 0 {
+			break
+		}
+		if attempt.Action == logbook.ActionRevert {
+			continue
+		}
+		if !attempt.Ended() || seen[executionOf(atom.Name, attempt.Number)] || attempt.Failure != nil && attempt.Failure.Kind == logbook.FailureAtMostOnce {
+			return false
+		}
+		executions++
+	}
+	return executions > 0 && len(atom.Attempts) <= few
+}
+
 // allow holds a call against the record: marks are durable before steps start,
 // so the record knows of it, also if the conductor has died since.
 func (w *world) allow(call *flow.Call) {
@@ -554,6 +582,13 @@ func (w *world) allow(call *flow.Call) {
 			return atom.State
 		}
 		return ""
+	}
+	if call.Action == logbook.ActionRevert {
+		w.mu.Lock()
+		if atom, ok := detail.Atom(call.Step); ok && neverBegan(atom, w.seen) {
+			w.faults = append(w.faults, fmt.Errorf("step %s is reverted, and no execution of it has begun:\n%s", call.Step, dump(detail)))
+		}
+		w.mu.Unlock()
 	}
 	number, found := plan.Find(call.Step)
 	if step, ok := plan.Instantiated(call.Step); !found && ok && step.Repeatable() && call.Attempt == 1 {
@@ -604,10 +639,11 @@ type drawnTask struct {
 }
 
 // began notes what the world sees of an execution before it ends.
-func (d *drawnTask) began(step string) {
-	w := d.world
+func (d *drawnTask) began(call *flow.Call) {
+	w, step := d.world, call.Step
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.seen[executionOf(step, call.Attempt)] = true
 	if w.begun[step]++; d.once && w.begun[step] > 1 {
 		w.faults = append(w.faults, fmt.Errorf("step %s has begun %d times", step, w.begun[step]))
 	}
@@ -624,7 +660,7 @@ func (d *drawnTask) undone(step string) {
 
 func (d *drawnTask) Execute(_ context.Context, call *flow.Call) (any, error) {
 	d.world.allow(call)
-	d.began(call.Step)
+	d.began(call)
 	d.world.event()
 	if d.says {
 		_ = call.Progress(int64(call.Asked), 0, nil)

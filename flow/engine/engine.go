@@ -26,6 +26,8 @@
 //   - A step that was offered to workers (flow.OnWorker) and is found running on a resume
 //     is adopted: the same attempt goes on, with the worker that has it. It is over only
 //     when Options.Offer reports that the worker is lost.
+//   - A revert is called only if an execution of its round has begun, or may have: an
+//     execution without a recorded end, and executions that are folded, count as begun.
 //   - Steps revert in the reverse of the order in which they had to run, each
 //     when all that follow it are undone, the failed step included.
 //   - A failure reverts the flow unless a retry around the step decides to try

@@ -399,6 +399,7 @@ type actors struct {
 	journal *journal // of the present run
 	event   func()   // called when a step begins
 	begun   map[string]int
+	seen    map[string]bool // executions that have begun: see executionOf
 	effects map[string]bool // by step: it has done something that is not undone
 	running map[string]int  // by key
 	early   map[string]bool // steps that may begin before their mark
@@ -502,7 +503,10 @@ func (a *actor) begin(call *flow.Call, want logbook.AtomState) *logbook.AtomDeta
 	defer w.mu.Unlock()
 	if call.Action == logbook.ActionExecute {
 		w.begun[call.Step]++
+		w.seen[executionOf(call.Step, call.Attempt)] = true
 		w.effects[call.Step] = a.undo
+	} else if neverBegan(atom, w.seen) {
+		w.faults = append(w.faults, fmt.Errorf("step %s is reverted, and no execution of it has begun:\n%s", call.Step, dump(detail)))
 	}
 	if a.once && w.begun[call.Step] > 1 {
 		w.faults = append(w.faults, fmt.Errorf("step %s is at most once, and has begun %d times", call.Step, w.begun[call.Step]))
@@ -546,14 +550,14 @@ func isOf(value json.RawMessage, symbol string) bool {
 }
 
 // failuresIn counts those of one action in the present round, from the record:
-// an attempt that a crash has cut off counts for nothing.
+// an attempt that was interrupted, or that a crash has cut off, counts for nothing.
 func failuresIn(atom *logbook.AtomDetail, action logbook.Action) (count int) {
 	for i := range atom.Attempts {
 		attempt := &atom.Attempts[i]
 		switch {
 		case attempt.Action != action:
 			count = 0
-		case attempt.Ended() && attempt.Failure != nil:
+		case attempt.Ended() && attempt.Failure != nil && attempt.Failure.Kind != logbook.FailureInterrupted:
 			count++
 		}
 	}

@@ -224,7 +224,7 @@ type finish struct {
 func (c *trial) series(rt *rapid.T, mishaps []mishap) finish {
 	w := c.world
 	w.journal, w.begun, w.effects, w.running = newJournal(newDetail()), make(map[string]int), make(map[string]bool), make(map[string]int)
-	w.early = nil
+	w.early, w.seen = nil, make(map[string]bool)
 	if c.begins {
 		w.early = firstSteps(c.plan)
 	}
@@ -298,23 +298,25 @@ func (c *trial) tookOver(rt *rapid.T, f *finish) {
 func (c *trial) run(claim uint64, m mishap, f *finish) (engine.End, error) {
 	w := c.world
 	w.journal.left = m.crash
-	suspend, cancel := make(chan struct{}), make(chan struct{})
+	suspend, cancel, interrupt := make(chan struct{}), make(chan struct{}), make(chan time.Duration, 2)
 	moments := 0
 	w.event = func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if moments == m.suspend {
 			close(suspend)
+			interrupt <- 0
 		}
 		if moments == m.cancel {
 			f.cancelled = true
 			close(cancel)
+			interrupt <- 0
 		}
 		moments++
 	}
 	w.event()
 	end, err := engine.Run(context.Background(), engine.Options{Plan: c.plan, Detail: w.journal.folded(few), Journal: w.journal, Store: drawnStore,
-		Token: logbook.Token{Index: claim}, Owner: "o", Begins: c.begins, Workers: c.workers, Suspend: suspend, Revert: cancel, Limits: drawnLimits, MaxIdle: c.maxIdle})
+		Token: logbook.Token{Index: claim}, Owner: "o", Begins: c.begins, Workers: c.workers, Suspend: suspend, Revert: cancel, Interrupt: interrupt, Limits: drawnLimits, MaxIdle: c.maxIdle})
 	if err == nil && end.Update != nil {
 		err = w.journal.apply(*end.Update)
 	}

@@ -156,7 +156,7 @@ type attemptSummary struct {
 func (c *core) loadAttempts(v *vertex, atom *logbook.AtomDetail) (past attemptSummary, err error) {
 	folded := &atom.Folded
 	v.executions, v.reverts, v.round, v.undone = folded.Executions, folded.Reverts, int32(folded.Rounds), folded.Undone
-	past.resets, past.undone, v.given = folded.Resets, folded.Undone, folded.Len() > 0
+	past.resets, past.undone, v.touched = folded.Resets, folded.Undone, folded.Len() > 0
 	for i := range atom.Attempts {
 		if err := v.loadAttempt(&atom.Attempts[i], &past, c.intervened.counts(&atom.Attempts[i])); err != nil {
 			return past, err
@@ -174,7 +174,7 @@ func (v *vertex) loadAttempt(attempt *logbook.Attempt, past *attemptSummary, cou
 		past.runs++
 		v.begun++
 		v.execute()
-		v.given = v.given || attempt.Worker != "" || attempt.Asked > 0
+		v.touched = v.touched || !attempt.NeverBegan()
 		if counts && v.since.IsZero() {
 			v.since = attempt.StartedAt
 		}
@@ -191,7 +191,7 @@ func (v *vertex) loadAttempt(attempt *logbook.Attempt, past *attemptSummary, cou
 	}
 	if attempt.Action == logbook.ActionReset {
 		v.since, v.failedExecutions, v.failedUndo, v.begun, v.lost = time.Time{}, 0, 0, 0, 0
-		v.round, v.undone, v.given = v.round+1, false, false
+		v.round, v.undone, v.touched = v.round+1, false, false
 		*past = attemptSummary{resets: past.resets + 1}
 		return nil
 	}

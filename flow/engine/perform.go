@@ -69,8 +69,9 @@ func (l *loop) perform(ctx context.Context, s start) {
 	if s.call.Worker == "" && (isTimeUp(ctx) || flow.InterruptionOf(ctx) != nil) {
 		err = context.Cause(ctx) // before it began; a worker that has begun must be told to stop
 	}
-	if err == nil {
+	if r.unbegun = err != nil; err == nil {
 		r.result, err = l.act(ctx, step, s.call)
+		r.unbegun = s.call.Unbegun()
 	}
 	if err != nil {
 		r.result = nil

@@ -13,8 +13,8 @@ type Undo struct {
 	// first if it is Uninterruptible.
 	State           logbook.AtomState
 	Uninterruptible bool
-	// Reverts: the step has a revert. Without one there is nothing to undo, and it counts as
-	// undone at once.
+	// Reverts: the revert of the step is called. Otherwise it has none, or no execution has begun,
+	// and it counts as undone at once.
 	Reverts bool
 }
 
@@ -81,6 +81,7 @@ func (c *core) undos(detail *logbook.FlowDetail, order []string) []Undo {
 		}
 		s := c.plan.Step(step)
 		_, reverts := s.Reverter()
+		reverts = reverts && c.vertices[step].touched
 		atom, _ := detail.Atom(name)
 		undos = append(undos, Undo{Step: name, State: atom.State, Uninterruptible: s.Uninterruptible(), Reverts: reverts})
 	}

@@ -84,12 +84,6 @@ func (c *core) afterLoss(step int, failure *logbook.Failure) *logbook.Failure {
 		Message: "its worker was lost while it ran, and it must not be started twice"}
 }
 
-// isUntouched reports whether no worker has ever had the step, so that there is nothing to undo.
-// It would wait in vain for the same worker again.
-func (v *vertex) isUntouched() bool {
-	return v.failure != nil && v.failure.Kind == logbook.FailureNoWorker && !v.given
-}
-
 // spent is for how long a worker has had the attempt that this run adopts. An attempt that has said
 // "not yet" began before its worker got it, so its time begins anew.
 func (v *vertex) spent(now time.Time) time.Duration {
@@ -114,7 +108,7 @@ func (c *core) assign(m *workerMark, now time.Time) bool {
 	attempt := *v.attempt
 	attempt.Worker, attempt.WorkerName = m.worker.Session, m.worker.Name
 	c.setUntaken(v, false)
-	v.given = v.given || attempt.Action == logbook.ActionExecute
+	v.touched = v.touched || attempt.Action == logbook.ActionExecute
 	if attempt.Asked == 0 {
 		attempt.StartedAt = now
 	}

@@ -41,7 +41,7 @@ func TestAdoption(t *testing.T) {
 			"execute 1 of w, execute 2 of none, execute 3 of none, execute 4 of none, execute 5 of none, execute 6 of none, revert 1 of none",
 			"a reverted e1-gone e2-gone e3-gone e4-gone e5-gone e6-gone r1\n"},
 		{"a worker has it, and it is to be undone", true, nil, true, []*logbook.Failure{lost, nil}, "execute 1 of w, interrupted, revert 1 of none", "a reverted e1-it was interrupted: the flow is undone r1\n"},
-		{"no worker has it, and it is to be undone", false, nil, true, []*logbook.Failure{nil}, "revert 1 of none", "a reverted e1 r1\n"},
+		{"no worker has it, and it is to be undone", false, nil, true, nil, "", "a reverted e1 r1\n"},
 	} {
 		for _, policy := range flow.TakeoverPolicies { // they make no difference: no attempt is cut off
 			t.Run(row.name+", "+string(policy), func(t *testing.T) {

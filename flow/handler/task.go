@@ -137,6 +137,7 @@ func revertInput(call *flow.Call) map[string]any {
 
 // run is one run of one handler, from its name to its result.
 func (t *task) run(ctx context.Context, call *flow.Call, name string, values map[string]any) (json.RawMessage, error) {
+	call.KeepUnbegun(true)
 	if err := ctx.Err(); err != nil {
 		return nil, t.stopped(ctx, name)
 	}
@@ -181,6 +182,7 @@ func (t *task) run(ctx context.Context, call *flow.Call, name string, values map
 	if err != nil {
 		return nil, unrunnable(err)
 	}
+	call.KeepUnbegun(false)
 	call.KeepStderr(process.stderr.text())
 	return t.outcome(ctx, name, process, end)
 }

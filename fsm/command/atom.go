@@ -81,6 +81,7 @@ func FillAttempt(message *v1.Attempt, a *logbook.Attempt) {
 		Offered:         a.Offered,
 		Worker:          a.Worker,
 		WorkerName:      a.WorkerName,
+		Unbegun:         a.Unbegun,
 	}
 }
 
@@ -104,6 +105,7 @@ func AttemptFromProto(message *v1.Attempt) (logbook.Attempt, error) {
 		Offered:         message.GetOffered(),
 		Worker:          message.GetWorker(),
 		WorkerName:      message.GetWorkerName(),
+		Unbegun:         message.GetUnbegun(),
 	}
 	if r.err != nil {
 		return logbook.Attempt{}, r.err

@@ -110,6 +110,7 @@ var attempts = rapid.Custom(func(t *rapid.T) logbook.Attempt {
 		StderrTruncated: rapid.Bool().Draw(t, "truncated"),
 		Failures:        list(failuresOfDepth(1)).Draw(t, "failures"),
 		Asked:           counts.Draw(t, "asked"),
+		Unbegun:         rapid.Bool().Draw(t, "unbegun"),
 		Offered:         rapid.Bool().Draw(t, "offered"),
 		Worker:          rapid.String().Draw(t, "worker"),
 		WorkerName:      rapid.String().Draw(t, "worker name"),

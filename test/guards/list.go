@@ -67,6 +67,11 @@ var guards = []guard{
 		pkg: "flow/engine", test: "TestStepsWaitForTheirMarks",
 	},
 	{
+		name: "unbegun", holds: "a revert is called only after its step has begun",
+		file: "flow/engine/core.go", keep: "if action == logbook.ActionRevert && !v.touched {", remove: "if false {",
+		pkg: "flow/engine", test: "TestNothingIsUndoneThatNeverBegan",
+	},
+	{
 		name: "run ahead", holds: "no step uses what a crash can lose, unless it is repeatable",
 		file: "flow/engine/ahead.go", keep: "if !step.Repeatable() || offered ||", remove: "if offered ||",
 		pkg: "test/cluster", test: "TestOnlyRepeatableStepsRunAhead",

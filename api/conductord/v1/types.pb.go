@@ -1639,6 +1639,7 @@ type Attempt struct {
 	Offered       bool   `protobuf:"varint,14,opt,name=offered,proto3" json:"offered,omitempty"` // to step workers
 	Worker        string `protobuf:"bytes,15,opt,name=worker,proto3" json:"worker,omitempty"`    // the session of the worker that has it; empty: none yet
 	WorkerName    string `protobuf:"bytes,16,opt,name=worker_name,json=workerName,proto3" json:"worker_name,omitempty"`
+	Unbegun       bool   `protobuf:"varint,17,opt,name=unbegun,proto3" json:"unbegun,omitempty"` // it ended before its function or handler was called
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1783,6 +1784,13 @@ func (x *Attempt) GetWorkerName() string {
 		return x.WorkerName
 	}
 	return ""
+}
+
+func (x *Attempt) GetUnbegun() bool {
+	if x != nil {
+		return x.Unbegun
+	}
+	return false
 }
 
 // StepAttempt names one attempt at a step.
@@ -5830,7 +5838,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04done\x18\x01 \x01(\x03R\x04done\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12.\n" +
 	"\adetails\x18\x03 \x01(\v2\x14.conductord.v1.ValueR\adetails\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xcb\x04\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xe5\x04\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x12*\n" +
@@ -5850,7 +5858,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\aoffered\x18\x0e \x01(\bR\aoffered\x12\x16\n" +
 	"\x06worker\x18\x0f \x01(\tR\x06worker\x12\x1f\n" +
 	"\vworker_name\x18\x10 \x01(\tR\n" +
-	"workerName\"}\n" +
+	"workerName\x12\x18\n" +
+	"\aunbegun\x18\x11 \x01(\bR\aunbegun\"}\n" +
 	"\vStepAttempt\x12\x12\n" +
 	"\x04flow\x18\x01 \x01(\tR\x04flow\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\tR\x04step\x12\x16\n" +
