@@ -309,6 +309,15 @@ func (a *AtomDetail) Result() (json.RawMessage, bool) {
 	return last.Result, true
 }
 
+// IsKept reports whether the result of a task holds although its flow was reverted: its last execution
+// has succeeded, and since then no revert has succeeded or was cut off.
+func (a *AtomDetail) IsKept() bool {
+	execution, ok := a.Last(ActionExecute)
+	last := len(a.Attempts) - 1
+	return ok && a.Kind == KindTask && execution.Ended() && execution.Failure == nil &&
+		(a.Attempts[last].Action == ActionExecute || a.Attempts[last].Failure != nil)
+}
+
 // Failure is why the atom's last execution failed, if it did.
 func (a *AtomDetail) Failure() *Failure {
 	if last, ok := a.Last(ActionExecute); ok {

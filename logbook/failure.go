@@ -42,6 +42,17 @@ func (f *Failure) Matches(kind string) bool {
 	return f.Kind == kind
 }
 
+// Origin is why a flow was reverting before one of its reverts failed for good: the failure of that revert
+// has it as its last cause. Other failures are returned unchanged.
+func (f *Failure) Origin() *Failure {
+	if f != nil && f.Kind != FailureIntervention && len(f.Causes) > 0 {
+		if below := &f.Causes[len(f.Causes)-1]; below.Step != "" || below.Kind == FailureOperator {
+			return below
+		}
+	}
+	return f
+}
+
 // The kinds of failure that conductord itself records. Programs add their own.
 const (
 	FailureError    = "error"          // a step returned an error of no registered kind

@@ -59,6 +59,7 @@ func (s FlowState) Move(to FlowState) error { return checkMove("flow", flowMoves
 //	 ignore ──► pending               success ──► retrying ──► running   (retries only)
 //
 //	by an Intervention only:  pending, failure, reverted, revert_failure, ignore ──► success
+//	                          (completed by hand; or reverted, revert_failure: it keeps its result)
 //	                          revert_failure ──► reverted    revert_failure, success ──► pending
 //
 // From pending to success, without an intervention, is an execution whose mark and

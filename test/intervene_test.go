@@ -161,6 +161,10 @@ func TestPersonGetsAFailedFlowOn(t *testing.T) {
 			jobs.OutcomeSuccess, logbook.FlowSuccess, map[string]int{"reserve execute": 1, "ship execute": 1}, map[string]string{"ship": `"done by a handler"`},
 		},
 		{
+			"go on from the step that failed", []string{"shut"}, []string{"rerun JOB --from ship --wait"},
+			jobs.OutcomeSuccess, logbook.FlowSuccess, map[string]int{"ship execute": 1}, map[string]string{"ship": `"done by a handler"`},
+		},
+		{
 			"complete one and run the other", []string{"shut"}, []string{"complete JOB reserve --hold --result 7", "rerun JOB --from ship --wait"},
 			jobs.OutcomeSuccess, logbook.FlowSuccess, map[string]int{"ship execute": 1}, map[string]string{"reserve": "7", "ship": `"done by a handler"`},
 		},
@@ -196,6 +200,57 @@ func TestPersonGetsAFailedFlowOn(t *testing.T) {
 				t.Errorf("%d interventions are recorded, %d of them pending", n, len(detail.Pending()))
 			}
 		})
+	}
+}
+
+// TestIrreversibleStepIsNotRepeated brings a flow forwards that stopped at a step which cannot be undone:
+// the step, and one beside it that has no undo, keep their results. Each command that is proposed lists the
+// steps that it runs, and so does its dry run.
+func TestIrreversibleStepIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	handlers, ledger, mended := filepath.Join(dir, "handlers"), filepath.Join(dir, "done"), filepath.Join(dir, "mended")
+	writeHandler(t, handlers, "work", `echo "$CONDUCTORD_STEP" >> '`+ledger+`'`)
+	writeHandler(t, handlers, "refuse", "echo 'the old table is gone' >&2; exit 65")
+	writeHandler(t, handlers, "tell", `sleep 0.5; [ -e '`+mended+`' ] || { echo 'the cache does not answer' >&2; exit 1; }; echo tell >> '`+ledger+`'`)
+	step := func(text string) string { return "[[steps]]\n" + text + "\n" }
+	document := "name = \"switch-over\"\n" + step("name = \"copy\"\nhandler = \"work\"\nrevert = \"work\"") +
+		step("name = \"switch\"\nhandler = \"work\"\nrevert = \"refuse\"\nafter = [\"copy\"]") +
+		step("name = \"tell\"\nafter = [\"switch\"]") + step("name = \"count\"\nhandler = \"work\"\nafter = [\"switch\"]") +
+		step("name = \"sweep\"\nhandler = \"work\"\nafter = [\"tell\"]")
+	d := atDesk(t, handlers)
+	id := d.says(document, "flow", "run", "-")
+	d.waits(id)
+	shown := squeezed(d.shows(id))
+	for _, want := range []string{
+		"failed step: tell", "failure: handler.exit: handler tell ended with status 1: the cache does not answer", "undo failed: step switch: handler.exit: handler refuse",
+		"# after you have mended the cause of the failed undo: undoes: switch, copy", "switch # nothing of it is left to undo: undoes: copy",
+		"tell --result JSON # its work is done: runs: sweep", "--from tell # runs again: tell; runs: sweep", " # runs again: copy, switch, tell, count; runs: sweep",
+	} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("no %q in\n%s", want, shown)
+		}
+	}
+	for arguments, want := range map[string]string{
+		"rerun ID --from tell": "runs again: tell runs: sweep", "rerun ID": "runs again: copy switch tell count runs: sweep", "complete ID tell": "runs: sweep",
+		"retry-revert ID": "undoes: switch copy", "skip ID switch": "undoes: copy",
+	} {
+		args := strings.Fields("flow " + strings.ReplaceAll(arguments, "ID", id) + " --dry-run")
+		if said := strings.Join(strings.Fields(d.says("", args...)), " "); said != want {
+			t.Errorf("%s --dry-run says %q, want %q", arguments, said, want)
+		}
+	}
+	for _, file := range []string{mended, ledger} {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.says("", "flow", "rerun", id, "--from", "tell")
+	if job := d.waits(id); job.Outcome != jobs.OutcomeSuccess {
+		t.Errorf("the job is %s, %q", job.State, job.Outcome)
+	}
+	if done, _ := os.ReadFile(ledger); string(done) != "tell\nsweep\n" {
+		t.Errorf("it has done:\n%s", done)
 	}
 }
 

@@ -205,7 +205,7 @@ func (w *correction) copy(detail *logbook.FlowDetail) {
 	if w.from.Finished() {
 		copied.Cause = nil
 		if w.to == logbook.FlowReverting {
-			w.cause = originOf(detail.Cause)
+			w.cause = unrefused(detail.Cause).Origin()
 			copied.Cause = w.cause
 		}
 	}
@@ -216,19 +216,6 @@ func (w *correction) copy(detail *logbook.FlowDetail) {
 		w.index[copied.Atoms[i].Name] = i
 	}
 	w.detail = &copied
-}
-
-// originOf is why a flow was reverting before a revert failed for good or an
-// intervention was refused: see breakOff and endRefused. If the cause does not hold
-// that, it is returned unchanged.
-func originOf(cause *logbook.Failure) *logbook.Failure {
-	if cause = unrefused(cause); cause == nil || len(cause.Causes) == 0 {
-		return cause
-	}
-	if below := &cause.Causes[len(cause.Causes)-1]; below.Step != "" || below.Kind == logbook.FailureOperator {
-		return below
-	}
-	return cause
 }
 
 // unrefused is the cause of a flow before an intervention was refused.
@@ -269,7 +256,8 @@ func (w *correction) correctRevert() error {
 
 // correctForward resets every step that has not succeeded or must rerun, and
 // completes the steps that operators have given results for. Completing wins over
-// rerunning.
+// rerunning. A step that was not undone keeps its result (IsKept), unless it must rerun or
+// follows a step that runs again.
 func (w *correction) correctForward() error {
 	completed, rerun := make(map[string]*logbook.Intervention), make([]bool, w.plan.Vertices())
 	for i := range w.batch {
@@ -280,11 +268,11 @@ func (w *correction) correctForward() error {
 			w.markRerun(rerun, w.batch[i].Step)
 		}
 	}
-	anew := w.decidesAnew(rerun)
+	again, anew := w.runAgain(rerun)
 	// From last to first: an opening keeps its list until its instances are reset,
 	// because the list says which instances there are.
 	for i := len(w.detail.Atoms) - 1; i >= 0; i-- {
-		if err := w.correctAtom(&w.detail.Atoms[i], completed, rerun, anew); err != nil {
+		if err := w.correctAtom(&w.detail.Atoms[i], completed, rerun, again, anew); err != nil {
 			return err
 		}
 	}
@@ -330,16 +318,16 @@ func (w *correction) markSuccessors(marked []bool, stack []int) {
 	}
 }
 
-// decidesAnew reports whether an ignored step follows one that runs again. Then all
-// deciders that have said no are asked again, because the record does not say which
-// of them ignored a step. Those that see the same results give the same answer.
-func (w *correction) decidesAnew(rerun []bool) bool {
-	again := slices.Clone(rerun)
+// runAgain returns the steps that run again, and reports whether an ignored step is among those that
+// follow them. Then all deciders that have said no are asked again, because the record does not say
+// which of them ignored a step. Those that see the same results give the same answer.
+func (w *correction) runAgain(rerun []bool) (again []bool, anew bool) {
+	again = slices.Clone(rerun)
 	var stack []int
 	for i := range w.detail.Atoms {
 		atom := &w.detail.Atoms[i]
 		step, ok := w.plan.Find(atom.Name)
-		if !ok || len(atom.Attempts) == 0 || atom.State == logbook.AtomSuccess || atom.State == logbook.AtomIgnored || again[step] {
+		if !ok || len(atom.Attempts) == 0 || atom.State == logbook.AtomSuccess || atom.State == logbook.AtomIgnored || again[step] || atom.IsKept() {
 			continue
 		}
 		again[step] = true
@@ -348,14 +336,14 @@ func (w *correction) decidesAnew(rerun []bool) bool {
 	w.markSuccessors(again, stack)
 	for i := range w.detail.Atoms {
 		if step, ok := w.plan.Find(w.detail.Atoms[i].Name); ok && again[step] && w.detail.Atoms[i].State == logbook.AtomIgnored {
-			return true
+			return again, true
 		}
 	}
-	return false
+	return again, false
 }
 
 // correctAtom completes, resets or keeps one atom.
-func (w *correction) correctAtom(atom *logbook.AtomDetail, completed map[string]*logbook.Intervention, rerun []bool, anew bool) error {
+func (w *correction) correctAtom(atom *logbook.AtomDetail, completed map[string]*logbook.Intervention, rerun, again []bool, anew bool) error {
 	step, ok := w.plan.Find(atom.Name)
 	switch {
 	case !ok: // load passes over it, or refuses it
@@ -371,6 +359,11 @@ func (w *correction) correctAtom(atom *logbook.AtomDetail, completed map[string]
 			return nil
 		}
 		return w.change(atom, logbook.AtomChange{Intention: logbook.IntendExecute})
+	case atom.IsKept() && !again[step]:
+		if err := w.makeResettable(atom); err != nil {
+			return err
+		}
+		return w.change(atom, logbook.AtomChange{State: logbook.AtomSuccess, Intention: logbook.IntendExecute})
 	}
 	return w.reset(atom)
 }

@@ -243,7 +243,7 @@ func (c *core) checkState(step int, last *logbook.Attempt, past attemptSummary) 
 	}
 	executing := v.state == logbook.AtomPending || v.state == logbook.AtomRunning || v.state == logbook.AtomSuccess ||
 		v.state == logbook.AtomFailure
-	again := last == nil || !past.undone
+	again := last == nil || !past.undone || v.state == logbook.AtomSuccess && past.undoFailed && c.intervened.any // it kept its result
 	if !possible || executing && past.undoings > 0 && !again {
 		return fmt.Errorf("it is %s after %d executions and %d reverts, which do not lead there", v.state, v.executions, v.reverts)
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/conductord/conductord/logbook"
 )
@@ -28,27 +29,96 @@ func PlanRevert(o Options) ([]Undo, error) {
 	if o.Detail.State.Finished() {
 		return nil, nil
 	}
-	revision, err := revise(&o)
+	_, undos, err := o.foresee()
 	if err != nil {
 		return nil, fmt.Errorf("cannot plan the revert of flow %s: %w", o.Detail.ID, err)
 	}
-	if err := o.grow(); err != nil {
-		return nil, fmt.Errorf("cannot plan the revert of flow %s: %w", o.Detail.ID, revision.explain(err))
+	return undos, nil
+}
+
+// Execution is a step that a flow executes when it goes forwards.
+type Execution struct {
+	Step  string
+	Again bool // it has been executed before
+}
+
+// PlanIntervention returns what a flow does after an intervention, carried out with those that are
+// pending: the steps that it executes, in the order of the plan, or the steps that it undoes. Deciders
+// may still leave out some of these executions. Otherwise it is as PlanRevert; an intervention that
+// cannot be carried out is an error.
+func PlanIntervention(o Options, i logbook.Intervention) ([]Execution, []Undo, error) {
+	o = o.withDefaults()
+	_, err := o.Detail.Admit(&i)
+	if err == nil {
+		i.Hold, i.Token = false, o.Detail.Fence
+		for _, pending := range o.Detail.Pending() {
+			i.Token = pending.Token
+		}
+		i.Token.Index++
+		o.Detail.Interventions = append(slices.Clip(o.Detail.Interventions), i)
+		var executions []Execution
+		var undos []Undo
+		if executions, undos, err = o.foresee(); err == nil {
+			return executions, undos, nil
+		}
 	}
-	missing := addMissingMarks(&o, o.Now())
+	return nil, nil, fmt.Errorf("cannot plan an intervention in flow %s: %w", o.Detail.ID, err)
+}
+
+// foresee returns what Run would do to a flow if everything succeeded: executions, after interventions
+// that send the flow forwards, and otherwise undos.
+func (o *Options) foresee() ([]Execution, []Undo, error) {
+	revision, err := revise(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := o.grow(); err != nil {
+		return nil, nil, revision.explain(err)
+	}
+	work, refusal, err := intervene(o, o.Now())
+	if refusal != nil {
+		return nil, nil, refusal
+	}
+	if err != nil {
+		return nil, nil, revision.explain(err)
+	}
+	if work != nil && work.to == logbook.FlowRunning {
+		if err := o.grow(); err != nil { // an opening may run again, without its instances
+			return nil, nil, revision.explain(err)
+		}
+		return o.executions(), nil, nil
+	}
+	missing := addMissingMarks(o, o.Now())
 	var order []string
 	o.Observe = func(e Event) {
 		if e.State == logbook.AtomReverted {
 			order = append(order, e.Step)
 		}
 	}
-	c, err := newCore(&o, revision, nil)
+	c, err := newCore(o, revision, work)
 	if err != nil {
-		return nil, fmt.Errorf("cannot plan the revert of flow %s: %w", o.Detail.ID, err)
+		return nil, nil, err
 	}
 	missing.write(c.out)
-	c.revertAll(&o)
-	return c.undos(&o.Detail, order), nil
+	order = nil // without what an operator has skipped
+	c.revertAll(o)
+	return nil, c.undos(&o.Detail, order), nil
+}
+
+// executions are the steps without a valid result.
+func (o *Options) executions() (executions []Execution) {
+	atoms := make(map[string]*logbook.AtomDetail, len(o.Detail.Atoms))
+	for i := range o.Detail.Atoms {
+		atoms[o.Detail.Atoms[i].Name] = &o.Detail.Atoms[i]
+	}
+	for _, step := range o.Plan.Steps() {
+		atom := atoms[step.Name()]
+		if step.IsRetry() || atom != nil && (atom.State == logbook.AtomSuccess || atom.State == logbook.AtomIgnored) {
+			continue
+		}
+		executions = append(executions, Execution{Step: step.Name(), Again: atom != nil && atom.Number(logbook.ActionExecute) > 0})
+	}
+	return executions
 }
 
 // revertAll reverts the flow as if every revert succeeded at once.

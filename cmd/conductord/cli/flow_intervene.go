@@ -23,6 +23,7 @@ type interveneFlags struct {
 	word logbook.Intervention
 	id   string
 	wait bool
+	dry  bool // list the steps that would run, and change nothing
 }
 
 // interveneCommand completes such a command. Its first argument names a flow, and a second one a step.
@@ -45,6 +46,7 @@ func (p *Program) interveneCommand(f *interveneFlags, cmd *cobra.Command, prepar
 	flags.StringVar(&f.id, "id", "", "id of this intervention, which makes it safe to repeat the command (default a new one)")
 	if f.word.Kind != logbook.InterveneTakeBack {
 		cmd.Long += interventionHelp
+		flags.BoolVar(&f.dry, "dry-run", false, "list the steps that would run, run again or be undone, and change nothing")
 		flags.BoolVar(&f.wait, "wait", false, "show the steps as they go, until the job has ended; exit 1 unless the flow ended as intended")
 	}
 	if f.word.Kind == logbook.InterveneSkip || f.word.Kind == logbook.InterveneComplete {
@@ -202,12 +204,27 @@ func (p *Program) intervene(ctx context.Context, target string, f *interveneFlag
 			return err
 		}
 		f.word.Flow = detail.ID
+		if f.dry {
+			return p.foresee(ctx, cluster, id, &detail, &f.word)
+		}
 		job, err := cluster.Intervene(ctx, f.word)
 		if err != nil {
 			return advised(ctx, cluster, because(err, "intervene in flow %s", detail.ID), &detail, &f.word)
 		}
 		return p.tellIntervened(ctx, cluster, f, job, goesBackwards(&detail, &f.word))
 	})
+}
+
+// foresee shows what would follow from an intervention.
+func (p *Program) foresee(ctx context.Context, cluster Cluster, id uuid.UUID, detail *logbook.FlowDetail, word *logbook.Intervention) error {
+	if _, err := detail.Admit(word); err != nil {
+		return advised(ctx, cluster, err, detail, word)
+	}
+	c, err := ConsequenceOf(detail, spec.PlanOf(detail), storeOf(ctx, cluster, id, detail), *word)
+	if err != nil {
+		return err
+	}
+	return p.writeConsequence(&c)
 }
 
 // tellIntervened reads what was recorded, and tells what comes next. The flow
@@ -443,40 +460,46 @@ func few(names []string) string {
 	return strings.Join(shown, ", ")
 }
 
-// waysOn are the commands that would get a flow on that has failed or is undone.
-func waysOn(detail *logbook.FlowDetail) []string {
+// waysOn are the commands that would get a flow on that has failed or is undone, each with the steps that
+// it runs, runs again or undoes.
+func waysOn(detail *logbook.FlowDetail) (lines []string) {
 	if detail.State != logbook.FlowFailure && detail.State != logbook.FlowReverted {
 		return nil
 	}
 	if detail.Resumable() {
-		return []string{"nothing is needed: what was said last is carried out when its job is claimed",
-			"conductord flow take-back " + detail.ID.String() + "   # if it is not to be"}
+		return []string{"nothing is needed: the recorded intervention is carried out when the job is claimed",
+			"conductord flow take-back " + detail.ID.String() + "   # withdraw it"}
 	}
-	id := detail.ID.String()
-	var lines []string
+	id, plan := detail.ID.String(), spec.PlanOf(detail)
 	if len(detail.Pending()) > 0 {
-		lines = append(lines, fmt.Sprintf("conductord flow take-back %s   # what was said and holds", id))
+		lines = append(lines, fmt.Sprintf("conductord flow take-back %s   # withdraw held interventions", id))
 	}
-	again := fmt.Sprintf("conductord flow rerun %s   # run all of it again", id)
-	if detail.State == logbook.FlowReverted {
-		return append(lines, again)
+	add := func(kind logbook.InterventionKind, step, arguments, when string) {
+		i := logbook.Intervention{Kind: kind, Step: step}
+		c, err := ConsequenceOf(detail, plan, detail.Store, i)
+		if err != nil { // such as a value of the job's store that is not known here
+			c = recordedConsequence(detail, i)
+		}
+		lines = append(lines, fmt.Sprintf("conductord flow %s %s%s   # %s%s", kind, id, arguments, when, c))
 	}
 	const most = 3 // steps to skip; of more, the steps above tell
-	lines = append(lines, fmt.Sprintf("conductord flow retry-revert %s   # undo further, after you have mended the cause", id))
-	stuck := stuckSteps(detail)
-	for _, step := range stuck[:min(len(stuck), most)] {
-		lines = append(lines, fmt.Sprintf("conductord flow skip %s %s   # nothing of it is left to undo", id, operand(step)))
-	}
-	if step := unfinishedStep(detail); step != "" {
-		result := quoted(step) + " --result JSON"
-		if strings.HasPrefix(step, "-") {
-			result = "--result JSON " + operand(step)
+	if detail.State == logbook.FlowFailure {
+		add(logbook.InterveneRetryRevert, "", "", "after you have mended the cause of the failed undo: ")
+		stuck := stuckSteps(detail)
+		for _, step := range stuck[:min(len(stuck), most)] {
+			add(logbook.InterveneSkip, step, " "+operand(step), "nothing of it is left to undo: ")
 		}
-		lines = append(lines,
-			fmt.Sprintf("conductord flow complete %s %s   # its work is done; go on forwards", id, result),
-			fmt.Sprintf("conductord flow rerun %s --from %s   # run it and all behind it again", id, quoted(step)))
+		if step := unfinishedStep(detail); step != "" {
+			result := quoted(step) + " --result JSON"
+			if strings.HasPrefix(step, "-") {
+				result = "--result JSON " + operand(step)
+			}
+			add(logbook.InterveneComplete, step, " "+result, "its work is done: ")
+			add(logbook.InterveneRerun, step, " --from "+quoted(step), "")
+		}
 	}
-	return append(lines, again)
+	add(logbook.InterveneRerun, "", "", "")
+	return lines
 }
 
 // unfinishedStep is the step for whose sake the flow reverts, or else one that

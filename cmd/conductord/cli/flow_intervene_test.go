@@ -96,6 +96,12 @@ func TestFlowInterventions(t *testing.T) {
 		{"take back nothing", "take-back ID", cli.ExitConflict, "", "nothing waits to be carried out\n"},
 		{"take back what was not said", "skip ID make-greeting; take-back ID wave", cli.ExitConflict, "", `nothing that was said of step "wave" waits to be carried out`},
 		{"hold what cannot be held", "rerun ID --hold", cli.ExitUsage, "", "there is no flag --hold\n"},
+		{"dry run of a rerun", "rerun ID --from say-greeting --dry-run", 0, "runs again: say-greeting\n", ""},
+		{"dry run of all", "rerun ID --dry-run", 0, "runs again: make-greeting\n say-greeting\n", ""},
+		{"dry run of a completion", "complete ID say-greeting --dry-run", 0, "", "no step would run or be undone"},
+		{"dry run with what is held", "complete ID say-greeting --hold; skip ID make-greeting --dry-run", 0, "", "no step would run or be undone"},
+		{"dry run of what cannot be done", "skip ID say-greeting --dry-run", cli.ExitConflict, "", "steps whose undo has failed or was cut off: make-greeting\n"},
+		{"dry run changes nothing", "rerun ID --dry-run; take-back ID", cli.ExitConflict, "", "nothing waits to be carried out\n"},
 		{"no step", "skip ID", cli.ExitUsage, "", "STEP is missing\nconductord: usage: conductord flow skip FLOW|JOB STEP [flags]"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -211,11 +217,11 @@ func TestFailedFlowSaysHowToGoOn(t *testing.T) {
 		shown := run(t, cluster, "flow", "show", "--attempts", id.String())
 		for _, want := range []string{
 			"definition: hash-of-hello\n", "state: failure\n",
-			"to go on: conductord flow retry-revert ID # undo further, after you have mended the cause\n",
-			"conductord flow skip ID make-greeting # nothing of it is left to undo\n",
-			"conductord flow complete ID say-greeting --result JSON # its work is done; go on forwards\n",
-			"conductord flow rerun ID --from say-greeting # run it and all behind it again\n",
-			"conductord flow rerun ID # run all of it again\n",
+			"to go on: conductord flow retry-revert ID # after you have mended the cause of the failed undo: undoes: make-greeting\n",
+			"conductord flow skip ID make-greeting # nothing of it is left to undo: runs nothing\n",
+			"conductord flow complete ID say-greeting --result JSON # its work is done: runs nothing\n",
+			"conductord flow rerun ID --from say-greeting # runs again: say-greeting\n",
+			"conductord flow rerun ID # runs again: make-greeting, say-greeting\n",
 			"make-greeting revert 1 TIME TOOK w1 1-",
 			"handler.exit: no way back\n",
 		} {
@@ -233,7 +239,7 @@ func TestFailedFlowSaysHowToGoOn(t *testing.T) {
 		shown = run(t, cluster, "flow", "show", id.String())
 		for _, want := range []string{
 			"interventions: retry-revert, at TIME by ann: mended [to be carried out]\n",
-			"to go on: nothing is needed: what was said last is carried out when its job is claimed\n",
+			"to go on: nothing is needed: the recorded intervention is carried out when the job is claimed\n",
 		} {
 			if !strings.Contains(steady(shown.out), want) {
 				t.Errorf("no %q in\n%s", want, steady(shown.out))

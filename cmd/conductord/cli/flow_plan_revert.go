@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/google/uuid"
+
 	"github.com/conductord/conductord/flow/engine"
 	"github.com/conductord/conductord/flow/spec"
 	"github.com/conductord/conductord/jobs"
@@ -40,19 +42,22 @@ func (p *Program) planRevert(ctx context.Context, argument string) error {
 		if plan == nil {
 			return fmt.Errorf("cannot plan the revert of flow %s: only flow documents can be read here, in plain text: its factory is %s", detail.ID, quoted(detail.Factory.Name))
 		}
-		store := maps.Clone(detail.Store)
-		if job, err := cluster.Job(ctx, jobs.JobID{UUID: id}); err == nil && len(job.Store) > 0 {
-			if store == nil {
-				store = make(logbook.Values)
-			}
-			maps.Copy(store, job.Store)
-		}
-		undos, err := engine.PlanRevert(engine.Options{Plan: plan, Detail: detail, Store: store})
+		undos, err := engine.PlanRevert(engine.Options{Plan: plan, Detail: detail, Store: storeOf(ctx, cluster, id, &detail)})
 		if err != nil {
 			return err
 		}
 		return p.writeRevertPlan(&detail, undos)
 	})
+}
+
+// storeOf is the store of a flow, overlaid by that of the job whose id was given, if it was a job's.
+func storeOf(ctx context.Context, cluster Cluster, id uuid.UUID, detail *logbook.FlowDetail) logbook.Values {
+	store := make(logbook.Values)
+	maps.Copy(store, detail.Store)
+	if job, err := cluster.Job(ctx, jobs.JobID{UUID: id}); err == nil {
+		maps.Copy(store, job.Store)
+	}
+	return store
 }
 
 func (p *Program) writeRevertPlan(detail *logbook.FlowDetail, undos []engine.Undo) error {

@@ -301,6 +301,10 @@ func failureFields(failure *logbook.Failure) []field {
 	if failure == nil {
 		return nil
 	}
+	if origin := failure.Origin(); origin != failure {
+		undo := logbook.Failure{Step: failure.Step, Message: failure.Kind + ": " + failure.Message}
+		return append(failureFields(origin), field{"undo failed", undo.Error()})
+	}
 	fields := []field{
 		{"failed step", failure.Step},
 		{"failure", failure.Kind + ": " + failure.Message},
@@ -351,7 +355,7 @@ func flowEvidence(cause *logbook.Failure, detail *logbook.FlowDetail) (fields []
 		}
 		name, action := "stderr", logbook.ActionExecute
 		if i == 0 && atom.State == logbook.AtomRevertFailure {
-			action = logbook.ActionRevert
+			name, action = "stderr of the undo", logbook.ActionRevert
 		} else if failure.Step != cause.Step {
 			name += " of " + failure.Step
 		}

@@ -17,7 +17,7 @@ var remedyCommands = map[jobs.RemedyVerb]string{
 	jobs.RemedyMakeDue:      "job change TARGET --not-before 0s",
 	jobs.RemedyReprioritise: "job change TARGET --priority VALUE",
 	jobs.RemedyShowFlow:     "flow show TARGET",
-	jobs.RemedyRerunFlow:    "flow rerun TARGET",
+	jobs.RemedyRerunFlow:    "flow rerun TARGET   # runs all of its steps again; --dry-run lists them",
 	jobs.RemedyResumeBoard:  "board resume OPERAND",
 	jobs.RemedyUndrain:      "conductor undrain OPERAND",
 	jobs.RemedyStartWorker:  "worker --handlers DIRECTORY --types TARGET",
