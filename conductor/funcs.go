@@ -149,7 +149,7 @@ func callFunc(ctx context.Context, do Func, job jobs.Job, ended chan<- result) {
 	}()
 	if err := do(ctx, job); err == nil {
 		got.outcome = jobs.OutcomeSuccess
-	} else if got.failure = flow.FailureOf(err); errors.As(err, &got.said) {
+	} else if got.failure = flow.FailureOf(err).Foreign(); errors.As(err, &got.said) {
 		got.outcome = ""
 	}
 	returned = true

@@ -201,8 +201,7 @@ func (o *offering) tell(ctx context.Context, outcome *steps.Outcome) {
 	}
 }
 
-// ending is what a Task returns for the outcome of a worker. Some kinds of failure are the
-// conductor's word alone.
+// ending is what a Task returns for the outcome of a worker.
 func ending(outcome *steps.Outcome) (json.RawMessage, error) {
 	switch {
 	case outcome.NotYet > 0:
@@ -211,12 +210,7 @@ func ending(outcome *steps.Outcome) (json.RawMessage, error) {
 		}
 		return nil, flow.NotYet(outcome.NotYet)
 	case outcome.Failure != nil:
-		failure := *outcome.Failure
-		switch failure.Kind {
-		case "", logbook.FailureWorkerLost, logbook.FailureNoWorker, logbook.FailureInterrupted, logbook.FailureAtMostOnce:
-			failure.Kind = logbook.FailureError
-		}
-		return nil, &failure
+		return nil, outcome.Failure.Foreign()
 	}
 	return outcome.Result, nil
 }

@@ -81,3 +81,31 @@ const (
 	// whether it has happened; or it has said "not yet", which would start it twice.
 	FailureAtMostOnce = "at_most_once"
 )
+
+// IsReserved reports whether only a conductor may record a failure of this kind, because decisions about
+// steps, flows and jobs depend on it. Where a step says it, the kind becomes FailureError: see Foreign.
+func IsReserved(kind string) bool {
+	switch kind {
+	case FailureBuild, FailureChanged, FailureInterrupted, FailureWorkerLost, FailureNoWorker, FailureCrash,
+		FailureOperator, FailureIntervention, FailureAtMostOnce:
+		return true
+	}
+	return false
+}
+
+// Foreign is a copy of a failure from outside of the conductor, such as a step's, or one that a step
+// passes on from another flow: without reserved kinds, and with the steps that it names in its messages.
+func (f *Failure) Foreign() *Failure {
+	if f == nil {
+		return nil
+	}
+	own := *f
+	if own.Message, own.Step = f.Error(), ""; own.Kind == "" || IsReserved(own.Kind) {
+		own.Kind = FailureError
+	}
+	own.Causes = nil
+	for i := range f.Causes {
+		own.Causes = append(own.Causes, *f.Causes[i].Foreign())
+	}
+	return &own
+}

@@ -105,7 +105,7 @@ func (c *core) ignore(steps []int, now time.Time) {
 // its arguments, in one update with the mark of its attempt. The failure is
 // permanent, because a retry would repeat the step and not the decider.
 func (c *core) decisionFailed(step int, decider string, err error, now time.Time) {
-	failure := own(flow.FailureOf(err))
+	failure := flow.FailureOf(err).Foreign()
 	failure.Permanent = true
 	failure.Message = "decider " + decider + " cannot decide: " + failure.Message
 	v := &c.vertices[step]

@@ -107,7 +107,7 @@ func (l *loop) interruptSteps() {
 func interrupted(i *flow.Interruption, err error) *logbook.Failure {
 	failure := &logbook.Failure{Kind: logbook.FailureInterrupted, Message: fmt.Sprintf("it was interrupted: %s", i.Reason)}
 	// A step may be interrupted any number of times, so little is kept of each.
-	if caused := flow.FitFailure(flow.FailureOf(err), logbook.Limits{Name: logbook.MaxLimits.Name, Value: 8 * maxInterrupted, Command: logbook.MaxLimits.Command}); caused != nil {
+	if caused := flow.FitFailure(flow.FailureOf(err).Foreign(), logbook.Limits{Name: logbook.MaxLimits.Name, Value: 8 * maxInterrupted, Command: logbook.MaxLimits.Command}); caused != nil {
 		failure.Causes = []logbook.Failure{*caused}
 	}
 	return failure
@@ -115,12 +115,3 @@ func interrupted(i *flow.Interruption, err error) *logbook.Failure {
 
 // maxInterrupted is how many bytes of stderr are kept of an interrupted attempt.
 const maxInterrupted = 2 << 10
-
-// own is a failure that is not the engine's word: user code may not say that it was
-// interrupted, or it would be tried for ever.
-func own(failure *logbook.Failure) *logbook.Failure {
-	if wasInterrupted(failure) {
-		failure.Kind = logbook.FailureError
-	}
-	return failure
-}

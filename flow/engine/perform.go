@@ -76,7 +76,8 @@ func (l *loop) perform(ctx context.Context, s start) {
 	if err != nil {
 		r.result = nil
 		if r.notYet, err = notYet(ctx, &l.options.Limits, err); r.notYet == nil {
-			r.failure = failureOf(ctx, err)
+			_, offered := step.WorkerStep()
+			r.failure = failureOf(ctx, err, offered)
 		}
 	}
 	r.stderr, r.stderrTruncated = s.call.Stderr()
@@ -172,7 +173,7 @@ func notYet(ctx context.Context, limits *logbook.Limits, err error) (*flow.NotYe
 
 // failureOf makes a failure of an error. After the step's timeout, or an interruption, it
 // says so.
-func failureOf(ctx context.Context, err error) *logbook.Failure {
+func failureOf(ctx context.Context, err error, offered bool) *logbook.Failure {
 	if i := flow.InterruptionOf(ctx); i != nil {
 		return interrupted(i, err)
 	}
@@ -182,7 +183,11 @@ func failureOf(ctx context.Context, err error) *logbook.Failure {
 		}
 		err = flow.Fail(logbook.FailureTimeout, err)
 	}
-	return own(flow.FailureOf(err))
+	failure := flow.FailureOf(err)
+	if !offered { // the conductor has done that with the report of a worker
+		failure = failure.Foreign()
+	}
+	return failure
 }
 
 // keepEnd cuts a handler's stderr to its last bytes, at most limit.

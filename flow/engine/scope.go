@@ -97,7 +97,7 @@ func (c *core) ask(s int) (flow.Decision, *logbook.Failure) {
 		history.Rounds[n-1].Failures = c.roundFailures(s)
 	}
 	decision, err := c.plan.Step(retry).Decide(history)
-	return decision, own(flow.FailureOf(err))
+	return decision, flow.FailureOf(err).Foreign()
 }
 
 // history is passed to the retry of a scope, which may keep and change it.
@@ -255,7 +255,7 @@ func (c *core) nextValue(s int) (json.RawMessage, *logbook.Failure) {
 	}
 	value, err := c.plan.Step(c.plan.Scopes()[s].Retry).Next(history)
 	if err != nil {
-		return nil, own(flow.FailureOf(err))
+		return nil, flow.FailureOf(err).Foreign()
 	}
 	limits := c.limits
 	limits.Value = min(limits.Value, maxRetryValue)

@@ -259,7 +259,7 @@ func TestWordsOfSteps(t *testing.T) {
 	id, flow := stuckFlow(t, cluster)
 	shown := run(t, cluster, "flow", "show", "--attempts", flow)
 	for _, want := range []string{
-		"\nstderr: no key\n for the room\n",
+		"\nstderr of the undo: no key\n for the room\n",
 		"\nmake-greeting revert 1\n handler.exit: no way back\n stderr: no key\n stderr: for the room\n",
 		"\nsay-greeting execute 1\n handler.exit: exit status 3\n stderr: connecting\n stderr: no such guest\\u001b[31m\n",
 	} {
