@@ -252,7 +252,7 @@ func (w *workLoop) unwanted() error {
 	return nil
 }
 
-// spent reports whether a limit is reached.
+// limitReached reports whether a limit is reached.
 func (w *workLoop) limitReached() bool { return w.left == 0 || w.over.Err() != nil }
 
 // finish waits, if a limit is reached, until all claimed jobs have ended, or ctx ends.

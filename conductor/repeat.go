@@ -34,7 +34,7 @@ func newBackoff(p pace) *backoff.ExponentialBackOff {
 	return b
 }
 
-// pause waits, or returns early when ctx ends.
+// sleep waits, or returns early when ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

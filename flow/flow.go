@@ -30,7 +30,7 @@
 // # When a step fails
 //
 // A flow may have a Retrier: Times, ForEach and others, or one with a Controller
-// of your own. When a step has failed for good (its own RetryPolicy is used up),
+// of your own. When a step has failed for good (the attempts of its Retry option are used up),
 // the innermost retry around it decides: undo its flow and begin it again,
 // perhaps after a pause and with another value; leave the decision to the retry
 // around it; or revert everything. Without a retry that tries again, everything
