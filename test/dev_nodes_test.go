@@ -26,9 +26,9 @@ type devGreeting struct {
 }
 
 // startDevNodes runs `conductord dev --nodes 3`, and returns what it says once it is ready.
-func startDevNodes(t *testing.T, address, data string) (*exec.Cmd, devGreeting) {
+func startDevNodes(t *testing.T, address, data string, more ...string) (*exec.Cmd, devGreeting) {
 	t.Helper()
-	dev := exec.Command(binary, "dev", "--nodes", "3", "--api-listen", address, "--data-dir", data, "-o", "json")
+	dev := exec.Command(binary, append([]string{"dev", "--nodes", "3", "--api-listen", address, "--data-dir", data, "-o", "json"}, more...)...)
 	var said bytes.Buffer
 	dev.Stderr = &said
 	out, err := dev.StdoutPipe()

@@ -7,6 +7,8 @@ import (
 	"os/user"
 	"slices"
 	"strconv"
+
+	"github.com/conductord/conductord/flow/handler/guardian"
 )
 
 // Confinement is what handlers may not do, although the program that runs them
@@ -112,7 +114,7 @@ func Confine(c Confinement, directory string) (Option, error) {
 		}
 		killCgroups(resolved.cgroups)
 	}
-	killAtHome(directory)
+	guardian.KillAtHome(directory + "/")
 	if resolved.user != nil {
 		if err := os.Chmod(directory, traversable); err != nil {
 			return nil, err

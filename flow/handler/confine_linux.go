@@ -12,19 +12,13 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/conductord/conductord/flow/handler/guardian"
 )
 
 const confines = true
-
-const (
-	// endTries and endPause bound the wait for the end of killed processes. One
-	// that hangs in the kernel stays; the next start tries again.
-	endTries = 2000
-	endPause = time.Millisecond
-)
 
 func mayLimitOthers() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -180,36 +174,13 @@ func (c *confined) makeCgroup(run string) (*os.File, error) {
 	return os.Open(path)
 }
 
-// killCgroup kills what is in a cgroup, and removes it when that has ended.
-func killCgroup(path string) {
-	_ = os.WriteFile(filepath.Join(path, "cgroup.kill"), []byte("1"), 0)
-	for range endTries {
-		if err := os.Remove(path); !errors.Is(err, unix.EBUSY) {
-			return
-		}
-		time.Sleep(endPause)
-	}
-}
-
 func killCgroups(runs string) {
 	left, _ := os.ReadDir(runs)
 	for _, entry := range left {
 		if entry.IsDir() {
-			killCgroup(filepath.Join(runs, entry.Name()))
+			guardian.KillCgroup(filepath.Join(runs, entry.Name()))
 		}
 	}
-}
-
-// killAtHome kills all processes whose home is in directory.
-func killAtHome(directory string) {
-	killUntilGone(func() (found bool) {
-		processes, _ := os.ReadDir("/proc")
-		for _, process := range processes {
-			pid, err := strconv.Atoi(process.Name())
-			found = err == nil && pid != os.Getpid() && killIfAtHome(pid, directory+"/") || found
-		}
-		return found
-	})
 }
 
 // killAdopted kills the orphans of a run, which this process has adopted: they
@@ -218,7 +189,7 @@ func killAtHome(directory string) {
 // while an orphan is about to, and once after it has.
 func (c *children) killAdopted(home string) {
 	zombies := make(map[int]bool) // of an earlier look
-	killUntilGone(func() (again bool) {
+	guardian.KillUntilGone(func() (again bool) {
 		c.starting.RLock() // no process id is used again meanwhile
 		defer c.starting.RUnlock()
 		lists, _ := filepath.Glob("/proc/self/task/*/children")
@@ -233,7 +204,7 @@ func (c *children) killAdopted(home string) {
 				case state == zombie:
 					again = again || !zombies[pid]
 					zombies[pid] = true
-				case killIfAtHome(pid, home+"\x00"), memory == 0:
+				case guardian.KillIfAtHome(pid, home+"\x00"), memory == 0:
 					again = true
 				}
 			}
@@ -256,25 +227,4 @@ func statusOf(pid int) (state string, memory int) {
 	}
 	memory, _ = strconv.Atoi(fields[vsize])
 	return fields[0], memory
-}
-
-func killUntilGone(kill func() (found bool)) {
-	if self, _ := os.Readlink("/proc/self"); self != strconv.Itoa(os.Getpid()) {
-		return // /proc shows the process ids of another namespace
-	}
-	for range endTries {
-		if !kill() {
-			return
-		}
-		time.Sleep(endPause)
-	}
-}
-
-// killIfAtHome kills a process if its environment names a home that begins with
-// prefix. A process that has ended has no environment.
-func killIfAtHome(pid int, prefix string) bool {
-	environment, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	variables := bytes.SplitAfter(environment, []byte{0})
-	return slices.ContainsFunc(variables, func(variable []byte) bool { return bytes.HasPrefix(variable, []byte("HOME="+prefix)) }) &&
-		syscall.Kill(pid, syscall.SIGKILL) == nil
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/conductord/conductord/flow/handler"
@@ -156,7 +157,7 @@ func isConfinedDaemon(t *testing.T) bool {
 }
 
 // TestLeftByAKilledDaemon: what its handlers have left, outside of their groups,
-// ends when the next one starts.
+// ends by its guardian, or when the next daemon starts if the guardian was killed, too.
 func TestLeftByAKilledDaemon(t *testing.T) {
 	if isConfinedDaemon(t) {
 		return
@@ -165,9 +166,12 @@ func TestLeftByAKilledDaemon(t *testing.T) {
 		name        string
 		confinement handler.Confinement
 		environment string
+		guarded     bool
 	}{
-		{"known by its home", handler.Confinement{}, ""},
-		{"known by its cgroup", handler.Confinement{Cgroups: true}, "env -i"},
+		{"known by its home", handler.Confinement{}, "", false},
+		{"known by its cgroup", handler.Confinement{Cgroups: true}, "env -i", false},
+		{"known by its home to the guardian", handler.Confinement{}, "", true},
+		{"known by its cgroup to the guardian", handler.Confinement{Cgroups: true}, "env -i", true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if err := row.confinement.Check(); err != nil {
@@ -181,15 +185,23 @@ func TestLeftByAKilledDaemon(t *testing.T) {
 				t.Fatal(err)
 			}
 			waitFor(t, "the handler has begun", func() bool { return len(numbers(pid)) > 0 && isSleep(numbers(pid)[0]) })
+			if !row.guarded {
+				if err := daemon.Process.Signal(syscall.SIGSTOP); err != nil { // so that it starts no other guardian
+					t.Fatal(err)
+				}
+				end(t, guardianOf(daemon.Process.Pid))
+			}
 			if err := daemon.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
 			_ = daemon.Wait()
 			left := numbers(pid)[0]
-			if dead(left) {
-				t.Fatal("it left nothing")
+			if !row.guarded {
+				if dead(left) {
+					t.Fatal("it left nothing")
+				}
+				confine(t, row.confinement, d.Workings)
 			}
-			confine(t, row.confinement, d.Workings)
 			waitFor(t, "what it left ends", func() bool { return dead(left) }) // once killed, it takes a moment
 		})
 	}

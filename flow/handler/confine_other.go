@@ -17,7 +17,5 @@ func (c *confined) start(command *exec.Cmd, _ *os.File) error { return command.S
 func ownCgroup() (string, error)                        { return "", errors.ErrUnsupported }
 func makeCgroups(string, bool, bool) (string, error)    { return "", errors.ErrUnsupported }
 func (c *confined) makeCgroup(string) (*os.File, error) { return nil, nil }
-func killCgroup(string)                                 {}
 func killCgroups(string)                                {}
-func killAtHome(string)                                 {}
 func (c *children) killAdopted(string)                  {}

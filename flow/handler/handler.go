@@ -69,14 +69,17 @@
 // group is sent SIGTERM, and SIGKILL after a grace; it is also killed when the
 // handler writes more than a result may hold, and what is left of the group
 // when the handler itself has ended. Memory is bounded whatever it writes.
-// If the daemon dies, the handler is killed by the kernel (Linux).
 //
-// What a handler has left outside of its group, by setsid, is killed when the handler
-// has ended, where the program calls ReapOrphans; and what a killed daemon's handlers
-// have left is killed by the next daemon's Confine. Such processes are known by their
+// If the program dies, also by SIGKILL, package guardian kills the groups of all handlers,
+// and what they have left outside of their groups. Where no guardian can start, no handler does.
+// If the guardian is killed with the program, the kernel kills the handlers' own processes
+// (Linux), and the next program's Confine kills the rest.
+//
+// What a handler has left outside of its group, by setsid, is also killed when the handler
+// has ended, where the program calls ReapOrphans. Such processes are known by their
 // cgroup, if Confine is told to make cgroups, and otherwise by HOME in their environment:
 // one that removes it lives on. They leave no zombies where the program calls ReapOrphans,
-// which the first process of a container must.
+// which the first process of a container must. Other systems than Linux find no such process.
 //
 // Confine can also take privileges away: another user, no new privileges, limits.
 package handler
@@ -87,11 +90,13 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/conductord/conductord/flow/handler/guardian"
 	"github.com/conductord/conductord/flow/handler/scratch"
 	"github.com/conductord/conductord/logbook"
 )
@@ -138,6 +143,7 @@ func Open(directories ...string) (*Set, error) {
 	sealDescriptors()
 	_ = scratch.Sweep("", stepPrefix) // what cannot be removed is in nobody's way
 	set := &Set{children: children{removed: make(chan struct{}, 1)}}
+	set.children.guardian = guardian.New(func(command *exec.Cmd) error { return set.children.start(command, command.Start) }, set.children.remove)
 	var faults []error
 	for _, directory := range directories {
 		absolute, err := filepath.Abs(directory)

@@ -3,6 +3,8 @@ package handler
 import (
 	"os/exec"
 	"sync"
+
+	"github.com/conductord/conductord/flow/handler/guardian"
 )
 
 // children are the processes that a set has started and not yet waited for, and
@@ -14,6 +16,7 @@ type children struct {
 	starting sync.RWMutex
 	pids     sync.Map      // of int
 	removed  chan struct{} // a process has been removed; holds one
+	guardian *guardian.Guardian
 }
 
 func (c *children) start(command *exec.Cmd, start func() error) error {

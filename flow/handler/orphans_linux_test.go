@@ -132,7 +132,7 @@ func leaveOrphans(t *testing.T, directory string) {
 	}
 }
 
-// childrenOf lists the children of a process that are in one of the states.
+// childrenOf lists the children of a process that are in one of the states, without its guardian.
 func childrenOf(t *testing.T, parent int, states string) []int {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -149,7 +149,7 @@ func childrenOf(t *testing.T, parent int, states string) []int {
 		var state string
 		name := strings.LastIndexByte(string(stat), ')')
 		_, _ = fmt.Sscan(string(stat), &pid)
-		if _, err := fmt.Sscan(string(stat[name+1:]), &state, &of); err == nil && of == parent && strings.Contains(states, state) {
+		if _, err := fmt.Sscan(string(stat[name+1:]), &state, &of); err == nil && of == parent && strings.Contains(states, state) && !strings.Contains(string(stat), "("+guardianName+")") {
 			pids = append(pids, pid)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/handler/guardian"
 )
 
 // drainTime bounds the wait for the pipes of a handler that has ended. Its
@@ -97,18 +98,28 @@ func environment(path, directory string, call *flow.Call) []string {
 // and stderr.
 func (p *process) run(ctx context.Context) (ending, error) {
 	defer p.progress.close()
-	cgroup, err := p.confined.makeCgroup(filepath.Base(filepath.Dir(p.command.Dir)))
+	guarded := guardian.Run{Directory: filepath.Dir(p.command.Dir)}
+	cgroup, err := p.confined.makeCgroup(filepath.Base(guarded.Directory))
 	if err != nil {
 		return ending{}, fmt.Errorf("cannot make a cgroup for the handler %s: %w", p.name, err)
 	}
+	defer func() { _ = p.children.guardian.Tell(guardian.Run{Directory: guarded.Directory, Group: guardian.Over}) }()
 	if cgroup != nil {
-		defer killCgroup(cgroup.Name())
+		guarded.Cgroup = cgroup.Name()
+		defer guardian.KillCgroup(guarded.Cgroup)
 		defer cgroup.Close()
+	}
+	if err := p.children.guardian.Tell(guarded); err != nil {
+		return ending{}, fmt.Errorf("cannot run the handler %s: %w", p.name, err)
 	}
 	go p.begin(cgroup)
 	if err := <-p.started; err != nil {
 		return ending{}, fmt.Errorf("cannot start the handler %s: %w", p.name, explained(err))
 	}
+	// If the daemon dies before this, the parent-death signal ends the handler, and the guardian
+	// knows the rest by its home (Linux). A failure needs no answer: the next guardian hears of all runs.
+	guarded.Group = p.command.Process.Pid
+	_ = p.children.guardian.Tell(guarded)
 	p.progress.begin()
 	var end ending
 	select {
@@ -124,6 +135,8 @@ func (p *process) run(ctx context.Context) (ending, error) {
 	// escapes by forking, which the kernel orders before or after the signal.
 	signalGroup(p.command.Process.Pid, syscall.SIGKILL)
 	<-p.exited
+	guarded.Group = 0 // the number is given out again after the leader is reaped
+	_ = p.children.guardian.Tell(guarded)
 	// The error says again what the state says, or that the pipes had to be
 	// torn from a process outside the group.
 	_ = p.child.reap(p.command)

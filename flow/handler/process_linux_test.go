@@ -2,10 +2,14 @@ package handler_test
 
 import (
 	"bufio"
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -16,37 +20,86 @@ import (
 // the directory that it names.
 const daemonVariable = "HANDLER_TEST_DAEMON"
 
-// TestDaemonKilled: a handler does not outlive a daemon that dies without a word.
+// guardianName is the name of a daemon's guardian, which ends what its handlers have started.
+const guardianName = "handler-guard"
+
+// guardianOf is the guardian of a daemon; 0: none runs.
+func guardianOf(daemon int) (pid int) {
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range files {
+		stat, _ := os.ReadFile(file)
+		if regexp.MustCompile(fmt.Sprintf(`\(%s\) [^Z] %d `, guardianName, daemon)).Match(stat) {
+			_, _ = fmt.Sscan(string(stat), &pid)
+		}
+	}
+	return pid
+}
+
+// TestDaemonKilled: neither a handler nor what it has started outlives a daemon that dies without a word, also
+// when its guardian was killed before, and when a signal ends the whole group of the daemon.
 func TestDaemonKilled(t *testing.T) {
 	if directory := os.Getenv(daemonVariable); directory != "" {
 		_, err := open(t, directory).Task("waits", "").Execute(t.Context(), call(nil))
 		t.Fatalf("the handler has ended: %v", err)
 	}
-	daemon, pid := startDaemon(t, os.TempDir())
-	if dead(numbers(pid)[0]) {
-		t.Fatal("the handler is dead before the daemon")
+	for name, kill := range map[string]func(t *testing.T, daemon int){
+		"alone": func(t *testing.T, daemon int) { end(t, daemon) },
+		"with its group": func(t *testing.T, daemon int) {
+			for _, signal := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGPIPE} {
+				if err := syscall.Kill(guardianOf(daemon), signal); err != nil {
+					t.Fatal(err)
+				}
+			}
+			end(t, -daemon)
+		},
+		"after its guardian": func(t *testing.T, daemon int) {
+			first := guardianOf(daemon)
+			end(t, first)
+			waitFor(t, "there is another guardian", func() bool { next := guardianOf(daemon); return next != 0 && next != first })
+			end(t, daemon)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			daemon, pids := startDaemon(t, os.TempDir())
+			for _, pid := range numbers(pids) {
+				if dead(pid) {
+					t.Fatalf("process %d is dead before the daemon", pid)
+				}
+			}
+			guardian := guardianOf(daemon.Process.Pid)
+			kill(t, daemon.Process.Pid)
+			_ = daemon.Wait()
+			for _, pid := range append(numbers(pids), guardian) {
+				waitFor(t, fmt.Sprintf("process %d is dead, of %v and the guardian %d", pid, numbers(pids), guardian), func() bool { return dead(pid) })
+			}
+		})
 	}
-	if err := daemon.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = daemon.Wait()
-	waitFor(t, "the handler is dead", func() bool { return dead(numbers(pid)[0]) })
 }
 
-// startDaemon runs a daemon with one handler that waits, and gives the file with
-// the handler's process id.
+func end(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startDaemon runs a daemon, in a group of its own, with one handler that waits, and gives the file with the process
+// ids of the handler and of what it has started: in its group, also with an empty environment, and outside.
 func startDaemon(t *testing.T, temporary string) (daemon *exec.Cmd, pid string) {
 	t.Helper()
 	directory := t.TempDir()
 	pid = filepath.Join(directory, "pid")
-	install(t, directory, "waits", `echo secret >file; echo $$ >`+pid+`; exec sleep 600`)
+	install(t, directory, "waits", `echo secret >file; sleep 600 & echo $! >`+pid+`; env -i sleep 600 & echo $! >>`+pid+`
+		(sleep 600 & echo $! >>`+pid+`); setsid sh -c 'echo $$ >>`+pid+`; exec sleep 600' & echo $$ >>`+pid+`; exec sleep 600`)
+	const processes = 5
 	daemon = exec.Command(os.Args[0], "-test.run=^TestDaemonKilled$")
 	daemon.Env = append(os.Environ(), daemonVariable+"="+directory, "TMPDIR="+temporary)
+	daemon.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := daemon.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = daemon.Process.Kill() })
-	waitFor(t, "the handler has begun", func() bool { return len(numbers(pid)) > 0 })
+	waitFor(t, "the handler has begun", func() bool { return len(numbers(pid)) == processes })
 	return daemon, pid
 }
 
@@ -101,6 +154,15 @@ func TestDescriptors(t *testing.T) {
 		text, _ := c.Stderr()
 		return text
 	}
+	// Another handler keeps the guardian, and its pipes, until the end.
+	begun := filepath.Join(directory, "begun")
+	install(t, directory, "stays", `echo >`+begun+`; exec sleep 600`)
+	ctx, cancel := context.WithCancel(t.Context())
+	var staying sync.WaitGroup
+	staying.Go(func() { _, _ = set.Task("stays", "").Execute(ctx, call(nil)) })
+	defer staying.Wait()
+	defer cancel()
+	waitFor(t, "the other handler has begun", func() bool { _, err := os.Stat(begun); return err == nil })
 	run()
 	before := descriptors(t)
 	lines := bufio.NewScanner(strings.NewReader(run()))

@@ -1,0 +1,148 @@
+// Package guardian ends what handlers have started when the program that runs them dies, also by SIGKILL.
+//
+// A guardian is a process: the program itself, started again under another name. It hears by a pipe of each run of a
+// handler, before the run starts. When the pipe closes, the program is dead. The guardian then kills, for each run,
+// the process group of the handler, the cgroup, and, on Linux, all processes with a HOME in the run's directory.
+//
+// A guardian has a session of its own and ignores all signals but SIGKILL. It has no file of the program, so it keeps
+// no port and no lock. init makes the process a guardian, before main: so a program needs nothing in its main.
+package guardian
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+)
+
+const (
+	// patience bounds the wait for a guardian that does not start, or that does not read.
+	patience = 5 * time.Second
+	// pulse is how often the program looks whether its guardian lives, while there are runs.
+	pulse = 250 * time.Millisecond
+	// linger is how long a guardian waits for the next run: to start one takes longer than a small handler.
+	linger = time.Minute
+)
+
+// Run is one run of a handler.
+type Run struct {
+	Directory string // its HOME is below; no other run has the same
+	Cgroup    string // empty: none
+	Group     int    // the process group; 0: not started yet, or ended
+}
+
+// Over is the group of a run that is over, also of one that could not start.
+const Over = -1
+
+// Guardian is the program's side. Its methods may be called concurrently. Its process runs while there are runs, and
+// for linger after the last.
+type Guardian struct {
+	start func(*exec.Cmd) error
+	ended func(*exec.Cmd)
+
+	mutex   sync.Mutex     // guards what follows
+	runs    map[string]Run // by directory
+	pipe    *os.File       // nil: no process runs
+	command *exec.Cmd
+	timer   *time.Timer // calls look
+}
+
+// New makes a Guardian. It starts its process by start, when there is a run, and calls ended after the wait for it.
+func New(start func(*exec.Cmd) error, ended func(*exec.Cmd)) *Guardian {
+	g := &Guardian{start: start, ended: ended, runs: map[string]Run{}}
+	g.timer = time.AfterFunc(linger, g.look)
+	return g
+}
+
+// Tell tells the guardian of a run, or of a change in it. After an error the run must not start.
+func (g *Guardian) Tell(run Run) error {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	g.runs[run.Directory] = run
+	if run.Group == Over {
+		delete(g.runs, run.Directory)
+	}
+	told := g.pipe != nil && g.tellLocked(run) == nil
+	if len(g.runs) == 0 {
+		g.timer.Reset(linger)
+		return nil
+	}
+	g.timer.Reset(pulse)
+	if told {
+		return nil
+	}
+	return g.openLocked()
+}
+
+func (g *Guardian) tellLocked(run Run) error {
+	_ = g.pipe.SetWriteDeadline(time.Now().Add(patience)) // pipes have deadlines
+	_, err := fmt.Fprintf(g.pipe, "%d %q %q\n", run.Group, run.Directory, run.Cgroup)
+	if err != nil {
+		g.closeLocked()
+	}
+	return err
+}
+
+// openLocked starts a process, and tells it of all runs.
+func (g *Guardian) openLocked() error {
+	command, err := command()
+	if err != nil {
+		return err
+	}
+	in, pipe, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	command.Stdin = in
+	ready, err := command.StdoutPipe()
+	if err == nil {
+		err = g.start(command)
+	}
+	if err != nil {
+		_ = pipe.Close()
+		return fmt.Errorf("cannot start the guardian of handlers: %w", err)
+	}
+	g.pipe, g.command = pipe, command
+	late := time.AfterFunc(patience, func() { _ = command.Process.Kill() })
+	defer late.Stop()
+	if _, err := ready.Read(make([]byte, 1)); err != nil {
+		g.closeLocked()
+		return fmt.Errorf("the guardian of handlers has ended at its start: %w", err)
+	}
+	for _, run := range g.runs {
+		if err := g.tellLocked(run); err != nil {
+			return fmt.Errorf("the guardian of handlers does not read: %w", err)
+		}
+	}
+	return nil
+}
+
+// closeLocked kills the process before it closes the pipe, or the process would kill the runs.
+func (g *Guardian) closeLocked() {
+	if g.pipe == nil {
+		return
+	}
+	command := g.command
+	_ = command.Process.Kill()
+	_ = g.pipe.Close()
+	g.pipe = nil
+	go func() { // ends with the process
+		_ = command.Wait()
+		g.ended(command)
+	}()
+}
+
+// look has another process take the place of one that has ended, and ends one that has no runs.
+func (g *Guardian) look() {
+	g.mutex.Lock()
+	idle := len(g.runs) == 0
+	if idle {
+		g.closeLocked()
+	}
+	g.mutex.Unlock()
+	if !idle {
+		_ = g.Tell(Run{Group: Over}) // of no run; if no process can start, the next run does not
+	}
+}
