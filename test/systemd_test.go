@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -69,4 +70,13 @@ func TestSystemd(t *testing.T) {
 		t.Fatal("the daemon does not stop")
 	}
 	eventually(t, "systemd is told that the daemon is stopping", func() bool { return count("STOPPING=1") == 1 })
+}
+
+// TestUnit holds that systemd starts a node again that a signal has ended: it takes SIGHUP, SIGINT, SIGPIPE and
+// SIGTERM for no failure.
+func TestUnit(t *testing.T) {
+	unit, err := os.ReadFile(filepath.Join("..", "deploy", "conductord.service"))
+	if err != nil || !strings.Contains(string(unit), "\nRestart=always\n") {
+		t.Errorf("the unit restarts nodes by another rule (%v):\n%s", err, unit)
+	}
 }

@@ -41,6 +41,11 @@ func main() {
 func run(program *cli.Program, args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if !signal.Ignored(syscall.SIGHUP) { // nohup has it ignored
+		var stay context.CancelFunc
+		ctx, stay = signal.NotifyContext(ctx, syscall.SIGHUP)
+		defer stay() // not before the end: a closed terminal sends the signal more than once
+	}
 	// A second signal finds the default behaviour, so that a command that is
 	// slow to end can still be ended.
 	defer context.AfterFunc(ctx, stop)()

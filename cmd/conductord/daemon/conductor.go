@@ -90,7 +90,7 @@ func runConductorCommand(p *cli.Program) *cobra.Command {
 		Short: "Run the flows of jobs on this machine, beside the cluster",
 		Long: "Run the flows of jobs with the handlers of this machine, which need not be a node, and which nothing needs to reach.\n" +
 			"It is what a node's conductor is: it claims jobs, and when it dies others go on with their flows.\n\n" +
-			"SIGTERM and ctrl-C hand its jobs over within a second, or after --drain-timeout. It ends with exit code 0 also\n" +
+			"SIGTERM, SIGHUP and ctrl-C hand its jobs over within a second, or after --drain-timeout. It ends with exit code 0 also\n" +
 			"when --max-dispatches or --max-duration is reached. The file of --config has the settings of the flags, in the\n" +
 			"sections that the file of a node has: [conductor], [handlers], [secrets] and so on.\n\n" +
 			"What its steps write can be read with job logs when they have ended, not while they run.",
@@ -119,6 +119,7 @@ func addStepsFlag(cmd *cobra.Command, steps *string) {
 
 // runConductor runs a conductor that is in no node until ctx ends, or it reaches a limit.
 func runConductor(ctx context.Context, c config.Config, steps string, cluster cli.Cluster, logger hclog.Logger) error {
+	outliveReaders()
 	tightenUmask()
 	if c.Conductor.Name == "" {
 		host, _ := os.Hostname() // the process id is a name too

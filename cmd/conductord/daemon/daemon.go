@@ -11,8 +11,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -340,6 +342,10 @@ func (d *daemon) stop() error {
 
 // alone reports whether the configuration begins a cluster of one.
 func alone(c config.Config) bool { return len(c.Cluster.Members) == 1 }
+
+// outliveReaders has this process live on when the reader of its output ends: what it writes then is lost. A signal
+// that is caught, unlike one that is ignored, is as usual in handlers.
+func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // daemonLogger makes the one stream of log lines.
 func daemonLogger(c config.Config, to io.Writer) hclog.Logger {

@@ -111,6 +111,7 @@ func (o devOptions) checkData() error {
 
 // devCluster runs a process for each node until ctx ends.
 func devCluster(ctx context.Context, p *cli.Program, o devOptions, g greeting) error {
+	outliveReaders()
 	binary, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("cannot find this program's file: %w", err)

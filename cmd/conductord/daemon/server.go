@@ -16,8 +16,8 @@ func serverCommand(p *cli.Program) *cobra.Command {
 	cmd := configured(p, &cobra.Command{
 		Use:   "server --config FILE",
 		Short: "Run one node of a cluster",
-		Long: "Run one node of a cluster until SIGTERM or SIGINT, or a limit of its conductor; then hand over its jobs and the\n" +
-			"leadership, and end with exit code 0.\n\n" +
+		Long: "Run one node of a cluster until SIGTERM, SIGINT or SIGHUP, or a limit of its conductor; then hand over its jobs and\n" +
+			"the leadership, and end with exit code 0.\n\n" +
 			"The configurations of all nodes list the same members. Pass --init at the first start of each node: an\n" +
 			"empty data directory is refused otherwise, since its disk may be missing. Start the nodes in any order; the first\n" +
 			"election waits until every member has answered with the same list.",
@@ -31,6 +31,7 @@ func serverCommand(p *cli.Program) *cobra.Command {
 
 // serve runs a daemon until ctx ends. It calls started once the daemon serves.
 func serve(ctx context.Context, p *cli.Program, c config.Config, first bool, started func(*daemon) error) error {
+	outliveReaders()
 	logger := daemonLogger(c, p.Err)
 	ballast := limitMemory(p, int64(c.Memory))
 	defer runtime.KeepAlive(ballast)

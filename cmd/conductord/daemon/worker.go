@@ -36,9 +36,9 @@ func workerCommand(p *cli.Program) *cobra.Command {
 		Short: "Do steps of flows with the handlers of this machine, beside the cluster",
 		Long: "Do steps of flows with the handlers of this machine, which need not be a node, and which nothing needs to reach.\n" +
 			"It does the steps with worker = true whose handler it has. A step goes on when its conductor or a node dies.\n\n" +
-			"SIGTERM and ctrl-C end it when its running steps have finished; a second one ends it at once, and other workers\n" +
-			"get the steps. Without a node that answers for 0.8 of --ttl it stops its steps, for the same reason. It also ends\n" +
-			"with exit code 0 when --max-steps or --max-duration is reached and its running steps have finished.\n\n" +
+			"SIGTERM, SIGHUP and ctrl-C end it when its running steps have finished; a second one ends it at once, and other\n" +
+			"workers get the steps. Without a node that answers for 0.8 of --ttl it stops its steps, for the same reason. It also\n" +
+			"ends with exit code 0 when --max-steps or --max-duration is reached and its running steps have finished.\n\n" +
 			"The --handlers-… flags confine handlers as the settings [handlers] of a node do, which --config reads from a file.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -74,6 +74,7 @@ func (f *workerFlags) run(ctx context.Context, p *cli.Program, confined config.H
 	if err != nil {
 		return err
 	}
+	outliveReaders()
 	tightenUmask()
 	logger := hclog.New(&hclog.LoggerOptions{Name: "worker", Level: hclog.LevelFromString(f.level), Output: cli.CleanLog(p.Err, false)})
 	held, release, err := holdSteps(f.steps)
