@@ -93,6 +93,9 @@ func checkConfigs(p *cli.Program, flags *configFlags, paths ...string) error {
 		for _, member := range loaded.Cluster.Members {
 			good.Members = append(good.Members, member.Name)
 		}
+		if err := checkSocket(loaded); err != nil {
+			p.Note("%s: %v", cli.OrDash(path), err)
+		}
 		checked = append(checked, good)
 	}
 	if err := writeCheckedConfigs(p, checked); err != nil {

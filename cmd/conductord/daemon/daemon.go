@@ -179,15 +179,24 @@ const socketName = "api.sock"
 // socketPath is where the node listens for the operators of this machine; empty: nowhere,
 // where everybody may do everything.
 func socketPath(c config.Config, logger hclog.Logger) string {
-	path := filepath.Join(c.DataDir, socketName)
-	switch {
-	case filesOf(c).Empty() || !c.AccessControl:
-		return ""
-	case len(path) > node.MaxSocketPath:
-		logger.Warn("there is no socket for this machine's operators: its path would be too long", "path", path, "bytes", len(path), "limit", node.MaxSocketPath)
+	if err := checkSocket(c); err != nil {
+		logger.Warn("there is no socket for this machine's operators", "error", err)
 		return ""
 	}
-	return path
+	if filesOf(c).Empty() || !c.AccessControl {
+		return ""
+	}
+	return filepath.Join(c.DataDir, socketName)
+}
+
+// checkSocket refuses a data directory whose path leaves no room for the socket, where one is wanted.
+func checkSocket(c config.Config) error {
+	const most = node.MaxSocketPath - len("/"+socketName)
+	dir, err := filepath.Abs(c.DataDir)
+	if err != nil || filesOf(c).Empty() || !c.AccessControl || len(dir) <= most {
+		return nil
+	}
+	return fmt.Errorf("data_dir has %d bytes, and may have %d with %s, the socket for this machine's operators: choose a shorter path, such as a link", len(dir), most, socketName)
 }
 
 // issuerOf is the issuer of the configuration; zero: there is none.

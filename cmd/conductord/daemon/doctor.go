@@ -75,6 +75,7 @@ func doctorCommand(p *cli.Program) *cobra.Command {
 		e.add("configuration", "good", "node "+loaded.Node+" of cluster "+loaded.Cluster.ID, "")
 		e.certificates()
 		e.directory()
+		e.socket()
 		e.limits()
 		e.handlers()
 		e.valueKeys()
@@ -153,6 +154,13 @@ func (e *examination) directory() {
 		return
 	}
 	e.disk(dir)
+}
+
+// socket reports only what is wrong: not every node has one.
+func (e *examination) socket() {
+	if err := checkSocket(e.config); err != nil {
+		e.say("socket", err, "", "set data_dir to a shorter path, such as a link to it")
+	}
 }
 
 // disk checks the space on a disk, and times it.
