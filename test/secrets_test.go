@@ -1,13 +1,22 @@
 package test
 
 import (
+	"context"
+	"encoding/json"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/conductord/conductord/config"
+	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/flow/handler"
+	"github.com/conductord/conductord/logbook"
 )
 
 // TestSecretsStayOutOfTheCluster is the section "Secrets" of docs/security.md: handlers are given
@@ -91,4 +100,77 @@ requires = ["account"]
 			t.Errorf("a command shows the secret %s", name)
 		}
 	}
+}
+
+// TestHandlersThatPrintTheirSecrets holds that whatever form a handler prints its secret in, no part
+// of eight bytes is recorded: as a result, in failures, progress, stderr and lines. The secrets are
+// documents and texts that quoting changes.
+func TestHandlersThatPrintTheirSecrets(t *testing.T) {
+	t.Parallel()
+	const document, odd = `{"user":"joe-of-shop","pass":"hunter2hunter2"}`, "k\"9\\x\"7\\q\"5\\z\"3\t\u200b\\w\"1"
+	quoted, lines := strconv.Quote(odd), "AAAA\"BBB\nCC\\DDD\nEE\tFFFF\"G"
+	for _, row := range []struct{ name, secret, stdout, stderr, want string }{
+		{"a document", document, document, "", `"[secret db]"`},
+		{"a document in another", document, `{"credentials": [` + document + `]}`, document, `{"credentials":["[secret db]"]}`},
+		{"a document in lines", document, "{\n \"pass\": \"hunter2hunter2\",\n \"user\": \"joe-of-shop\"\n}", "", `"[secret db]"`},
+		{"a list", `["tok-1-of-shop","tok-2-of-shop"]`, `["tok-1-of-shop","tok-2-of-shop"]`, "", `"[secret db]"`},
+		{"a quoted text", `"hunter2hunter2"`, `"hunter2hunter2"`, "", `"[secret db]"`},
+		{"a document that is no answer", document, document + "x", "", ""},
+		{"quotation marks", odd, odd, odd, ""},
+		{"quotation marks, quoted", odd, quoted, quoted + strconv.Quote(quoted), `"[secret db]"`},
+		{"lines", lines, lines, lines, ""},
+		{"an unknown field", odd, `{"failure":{` + strconv.QuoteToASCII(odd) + `:1}}`, odd[:12], `{"failure":{"[secret db]":1}}`},
+		{"a key twice", `aaaa"bbbb\cccc`, `{"aaaa\"bbbb\\cccc":1,"aaaa\"bbbb\\cccc":2}`, "", ""},
+		{"no time", odd, `{"not_yet":` + strconv.QuoteToASCII(odd) + `}`, "", `{"not_yet":"[secret db]"}`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for name, text := range map[string]string{"stdout": row.stdout, "stderr": row.stderr, "progress": `{"done":1,"details":` + strings.ReplaceAll(row.stdout, "\n", " ") + "}\n"} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			writeHandler(t, dir, "print", "cd "+dir+"; cat stderr >&2; cat progress >&3; cat stdout; exit $((CONDUCTORD_ATTEMPT == 1 ? 1 : CONDUCTORD_ATTEMPT == 2 ? 75 : 0))\n")
+			set, err := handler.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var record strings.Builder
+			local := engine.Local{
+				Secrets: func(context.Context, string) (string, error) { return row.secret, nil },
+				Output:  func(_ *flow.Call, line string) { record.WriteString(line + "\n") },
+			}
+			step := flow.NewStep("s", set.Task("print", ""), flow.Requires("in"), flow.Provides("r"), flow.Retry(flow.Backoff{Attempts: 3}))
+			result, _ := local.Run(t.Context(), flow.Linear("f", step), logbook.Values{"in": json.RawMessage(`{"secret":"db"}`)})
+			detail, err := json.Marshal(result.Detail)
+			if err != nil || len(result.Detail.Atoms) != 1 || string(result.Values["r"]) != row.want {
+				t.Fatalf("%s, want %s: %v %s", result.Values["r"], row.want, err, detail)
+			}
+			record.Write(detail)
+			shown := strings.ReplaceAll(record.String(), "[secret db]", "\xff")
+			if !strings.Contains(record.String(), "[secret db]") {
+				t.Errorf("it shows no secret: %s", record.String())
+			}
+			for depth := range 5 { // the record is JSON, and so may be the texts in it
+				for at := range len(row.secret) - 8 + 1 {
+					if part := row.secret[at : at+8]; utf8.ValidString(part) && strings.Contains(shown, part) {
+						t.Fatalf("quoted %d times, the record has %q: %s", depth, part, record.String())
+					}
+				}
+				shown = unescaped(shown)
+			}
+		})
+	}
+}
+
+var escaped = regexp.MustCompile(`\\(u[0-9a-fA-F]{4}|.)`)
+
+// unescaped is a text with one level of escapes less.
+func unescaped(text string) string {
+	return escaped.ReplaceAllStringFunc(text, func(s string) string {
+		if plain, err := strconv.Unquote(`"` + s + `"`); err == nil {
+			return plain
+		}
+		return s[1:]
+	})
 }

@@ -65,7 +65,7 @@ func (o *output) close() {
 func (o *output) flushLocked() {
 	text := string(o.pending)
 	if o.pending = o.pending[:0]; o.hidden != nil {
-		text = o.hidden.text(text)
+		text = o.hidden.text(text, false)
 	}
 	for _, line := range strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
 		line = strings.ToValidUTF8(line, "\uFFFD")
