@@ -11,17 +11,9 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/wire"
 	"github.com/conductord/conductord/valuekeys"
 )
-
-// valueTexts are the fields with texts of programs: encrypted texts, or texts that nodes make from them.
-// All fields with JSON are of type Value or NamedValue.
-var valueTexts = map[protoreflect.FullName]bool{
-	"conductord.v1.Failure.message": true, "conductord.v1.Failure.stack": true, "conductord.v1.Attempt.stderr": true,
-	"conductord.v1.Ending.reason": true, "conductord.v1.Job.reason": true, "conductord.v1.JobError.reason": true,
-	"conductord.v1.Event.reason": true, "conductord.v1.ExplainResponse.text": true, "conductord.v1.LogLine.text": true,
-	"conductord.v1.StepOutcome.output": true, "conductord.v1.StepOutcome.stderr": true,
-}
 
 // EncryptText encrypts a text for people; without ValueKeys it stays as it is.
 func (c *Client) EncryptText(text string) string {
@@ -106,7 +98,7 @@ func (w valueWalk) message(message protoreflect.Message, at valuekeys.Place) {
 	at = inside(message.Interface(), at)
 	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
-		case valueTexts[field.FullName()]:
+		case wire.TextOf(field) != wire.NoText:
 			message.Set(field, protoreflect.ValueOfString(w.text(message.Interface(), value.String())))
 		case field.Message() == nil || field.IsMap():
 		case field.IsList():

@@ -77,6 +77,9 @@ func (s *backupService) write(ctx context.Context, header http.Header, to io.Wri
 	if err := s.guard.allow(ctx, backupCall, command.Administer, nil); err != nil {
 		return err
 	}
+	if p := s.guard.hidesValuesFrom(ctx); p != "" {
+		return fmt.Errorf("%w: principal %q may not see values, and a backup has all of them", jobs.ErrNotAllowed, p)
+	}
 	if err := s.access.recordSoon(ctx, backupCall, "node="+s.node); err != nil && !errors.Is(err, jobs.ErrUnavailable) {
 		return err // without a leader, a backup is what is needed most
 	}

@@ -15,6 +15,7 @@ import (
 
 // boardService answers calls about jobs and boards.
 type boardService struct {
+	guard   *guard
 	machine *fsm.Machine
 	clock   *clock
 	leader  *leaderState
@@ -36,7 +37,7 @@ func (s *boardService) getJob(message *conductordv1.GetJobRequest) (*conductordv
 	return &conductordv1.GetJobResponse{Job: command.JobToProto(&job)}, nil
 }
 
-func (s *boardService) explain(message *conductordv1.ExplainRequest) (*conductordv1.ExplainResponse, error) {
+func (s *boardService) explain(ctx context.Context, message *conductordv1.ExplainRequest) (*conductordv1.ExplainResponse, error) {
 	id, err := jobs.ParseJobID(message.Id)
 	if err != nil {
 		return nil, err
@@ -53,6 +54,9 @@ func (s *boardService) explain(message *conductordv1.ExplainRequest) (*conductor
 				return nil, err
 			}
 		}
+	}
+	if situation.Job.Reason != "" && s.guard.hidesValuesFrom(ctx) != "" {
+		situation.Job.Reason = "the reason is hidden from you"
 	}
 	explanation := explain.Job(&situation)
 	return command.ExplanationToProto(&explanation), nil

@@ -60,7 +60,7 @@ func (s *services) calls() []call {
 		streamed("BoardService/Execute", command.Work, leading(r, board.execute)),
 		plain("BoardService/ListJobs", command.Read, reading(r, board.list)),
 		plain("BoardService/ReadLogs", command.Read, s.logs.read),
-		plain("BoardService/Explain", command.Read, reading(r, board.explain)),
+		plain("BoardService/Explain", command.Read, readingFor(r, board.explain)),
 		plain("BoardService/ListClaims", command.Read, reading(r, claims.listClaims)),
 		plain("BoardService/ListErrors", command.Read, reading(r, board.listErrors)),
 		plain("BoardService/FindIDs", command.Read, readingFor(r, board.findIDs)),

@@ -97,7 +97,7 @@ func newGuard(o Options, machine *fsm.Machine, now func() time.Time, applied fun
 		refused: newRefusals(o.Metrics), uses: newTokenUses(), watchers: watchers{count: make(map[string]uint64)}, applied: applied,
 		elsewhere: newElsewhere(o, machine),
 	}
-	g.elsewhere.allow = g.allow
+	g.elsewhere.allow, g.elsewhere.hide = g.allow, g.hide
 	return g
 }
 

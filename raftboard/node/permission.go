@@ -15,6 +15,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // may reports whether a principal has a permission on a board; on access.AllBoards: for all
@@ -372,6 +373,9 @@ func (g *guard) hide(ctx context.Context, answer any) {
 		return
 	}
 	if box, ok := answer.(*boxed); ok {
+		if box == nil {
+			return // the call was refused
+		}
 		answer = box.Message
 	}
 	if message, ok := answer.(proto.Message); ok {
@@ -391,23 +395,13 @@ func (g *guard) hidesValuesFrom(ctx context.Context) string {
 	return who.name
 }
 
-// hidden are the fields that hold what programs have put into jobs, flows and steps, or have
-// printed.
-var hidden = map[protoreflect.FullName]bool{
-	"conductord.v1.Attempt.stderr": true, "conductord.v1.Failure.message": true, "conductord.v1.Failure.stack": true,
-	"conductord.v1.Definition.packed": true, "conductord.v1.Job.reason": true, "conductord.v1.JobError.reason": true, "conductord.v1.Event.reason": true, "conductord.v1.LogLine.text": true,
-	"conductord.v1.StepOutcome.output": true, "conductord.v1.StepOutcome.stderr": true,
-}
-
 // withoutValues clears all values in a message.
 func withoutValues(message protoreflect.Message) {
 	message.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
-		case hidden[field.FullName()]:
+		case wire.TextOf(field) == wire.Cleared, wire.HasValues(field):
 			message.Clear(field)
 		case field.Message() == nil || field.IsMap():
-		case field.Message().FullName() == "conductord.v1.Value", field.Message().FullName() == "conductord.v1.NamedValue":
-			message.Clear(field)
 		case field.IsList():
 			for i := range value.List().Len() {
 				withoutValues(value.List().Get(i).Message())

@@ -55,6 +55,7 @@ type elsewhere struct {
 	// allow authorizes a posting here too, before it is forwarded. Otherwise any known caller
 	// could reach a cluster that trusts this node's network, and learn the topology from errors.
 	allow func(ctx context.Context, verb string, needed command.Permission, message any) error
+	hide  func(ctx context.Context, answer any) // what another cluster shows to this one's caller
 }
 
 // otherCluster is another cluster.
@@ -157,6 +158,7 @@ func (e *elsewhere) routed(answers func(call) unary[conductordv1.PostRequest, co
 				})
 			}
 			e.post(ctx, now, request, parts, local, answer)
+			e.hide(ctx, answer.Msg)
 			return answer, nil
 		}
 	}

@@ -1,0 +1,314 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/jobs/schedules"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// shownTexts are the fields of answers that every caller may see: names, ids, states, kinds, codes,
+// addresses, places in lists, and what operators and nodes say. No program writes its values there.
+var shownTexts = map[string]string{
+	"AccessToken":            "id hash by",
+	"AddMemberResponse":      "origin",
+	"AtomDetail":             "name kind version state intention",
+	"Attempt":                "action owner worker worker_name",
+	"AuditRecord":            "principal from verb target error",
+	"AuditRefusal":           "node principal from verb error",
+	"BackupResponse":         "part", // the call is refused
+	"Board":                  "name",
+	"BoardCounts":            "jobs",
+	"BoardHolder":            "session owner",
+	"BoardKind":              "kind jobs",
+	"BoardPause":             "by reason",
+	"Book":                   "id name board",
+	"BulkRefusal":            "job",
+	"BulkResponse":           "next",
+	"CarryResponse":          "procedures leader",
+	"Claim":                  "session owner",
+	"Drain":                  "conductor by reason",
+	"Entity":                 "kind name boards job_kinds host session labels",
+	"Error":                  "code message field unit", // names, limits and sizes
+	"Event":                  "kind board job name state owner outcome flow_state session entity_kind entity job_kind key tags by",
+	"ExplainResponse":        "job state cause",
+	"Factory":                "name",
+	"Failure":                "kind step",
+	"FindIDsResponse":        "ids",
+	"FlowDetail":             "id book name state targets on_change",
+	"Grant":                  "role boards",
+	"Granted":                "job",
+	"HeldClaim":              "job board name kind",
+	"InterveneResult":        "job",
+	"Intervention":           "id flow kind step by reason",
+	"Job":                    "id board name kind state book book_name flow outcome key tags labels attempted posted_by traceparent last_owner",
+	"JobError":               "job board name kind key flow how owner",
+	"ListAuditResponse":      "next",
+	"ListBoardsResponse":     "next",
+	"ListBooksResponse":      "next",
+	"ListClaimsResponse":     "next",
+	"ListDrainsResponse":     "next",
+	"ListEntitiesResponse":   "next",
+	"ListErrorsResponse":     "next",
+	"ListJobsResponse":       "next",
+	"ListPrincipalsResponse": "next",
+	"ListQuotasResponse":     "next",
+	"ListSchedulesResponse":  "next",
+	"ListSessionsResponse":   "next",
+	"ListWorkersResponse":    "next",
+	"LogLine":                "step action",
+	"Member":                 "name id raft_address api_address",
+	"MemberCheck":            "name differs error",
+	"OfferStepResponse":      "worker worker_name",
+	"OperatorRequest":        "kind by reason steps to",
+	"Posted":                 "job",
+	"Posting":                "id board name book_id flow kind key tags labels traceparent",
+	"Principal":              "name by",
+	"Quota":                  "principal boards by",
+	"ReadLogsResponse":       "next node",
+	"Remedy":                 "verb target value name",
+	"Reservation":            "conductor",
+	"RetryPolicy":            "never on_failure",
+	"Schedule":               "board name rule zone overlap missed id saved_by",
+	"SchedulePause":          "by reason",
+	"Session":                "id name host principal",
+	"SlotRecord":             "state job reason trigger by request",
+	"StatusResponse":         "cluster node state leader leader_address version jobs not_ready log_store members_differ topology_digest topology_cluster",
+	"StepAttempt":            "flow step action",
+	"StepEvent":              "name state",
+	"StepWork":               "job type labels key",
+	"StreamedAnswer":         "message text age", // an answer of another call
+	"TableSum":               "table",
+	"TransferLeaderResponse": "leader",
+	"WhoAmIResponse":         "name",
+}
+
+// methods are the calls of the API, by name, with their answers.
+func methods() map[string]protoreflect.MessageDescriptor {
+	all := map[string]protoreflect.MessageDescriptor{}
+	services := conductordv1.File_conductord_v1_service_proto.Services()
+	for i := range services.Len() {
+		service := services.Get(i)
+		for j := range service.Methods().Len() {
+			method := service.Methods().Get(j)
+			all[string(service.Name())+"/"+string(method.Name())] = method.Output()
+		}
+	}
+	return all
+}
+
+// TestTextsAreClassified holds that somebody has decided of each text in each answer whether callers
+// that may not see values get it.
+func TestTextsAreClassified(t *testing.T) {
+	shown, seen := map[string]bool{}, map[protoreflect.FullName]bool{}
+	for message, fields := range shownTexts {
+		for _, field := range strings.Fields(fields) {
+			shown[message+"."+field] = true
+		}
+	}
+	var walk func(message protoreflect.MessageDescriptor)
+	walk = func(message protoreflect.MessageDescriptor) {
+		if seen[message.FullName()] || message.ParentFile().Package() != "conductord.v1" {
+			return
+		}
+		seen[message.FullName()] = true
+		for i := range message.Fields().Len() {
+			field := message.Fields().Get(i)
+			name := string(message.Name()) + "." + string(field.Name())
+			kept := wire.HasValues(field) || wire.TextOf(field) != wire.NoText
+			isText := field.IsMap() || field.Kind() == protoreflect.StringKind || field.Kind() == protoreflect.BytesKind
+			switch {
+			case kept && shown[name]:
+				t.Errorf("%s is both hidden and shown", name)
+			case isText && !kept && !shown[name]:
+				t.Errorf("%s is not classified: add it to texts in raftboard/wire, or to shownTexts", name)
+			case field.Message() != nil && !field.IsMap() && !wire.HasValues(field):
+				walk(field.Message())
+			}
+			delete(shown, name)
+		}
+	}
+	for _, answer := range methods() {
+		walk(answer)
+	}
+	for name := range shown {
+		t.Errorf("shownTexts has %s, which no answer has", name)
+	}
+}
+
+// marked is a cluster in which every value and every text of a program has a canary.
+type marked struct {
+	*tenants
+	own  tenant
+	made canaries
+}
+
+// hide makes support an administrator, with or without values.
+func (m *marked) hide(hide bool) {
+	m.t.Helper()
+	grants := []access.Grant{{Role: access.Administrator, Boards: access.AllBoards}}
+	if err := m.operator.SavePrincipal(m.t.Context(), access.Principal{Name: "support", HideValues: hide, Grants: grants}); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func newMarked(t *testing.T) (*marked, *raftboard.Client, string) {
+	t.Helper()
+	m := &marked{tenants: newTenants(t, 1), own: tenant{board: "orders", mark: "schedule"}}
+	ctx := t.Context()
+	text, _ := m.token("support", time.Time{}, access.Grant{Role: access.Administrator, Boards: access.AllBoards})
+	support := m.as(text)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	flow := logbook.FlowDetail{ID: logbook.NewFlowID(), Name: "flow", Factory: logbook.Factory{Name: "factory", Args: m.made.value()},
+		Store: logbook.Values{"s": m.made.value()}, Meta: logbook.Values{"m": m.made.value()}}
+	book := logbook.Book{ID: logbook.NewBookID(), Name: "book", Meta: logbook.Values{"m": m.made.value()}, Flows: []logbook.FlowDetail{flow}}
+	job := m.post(jobs.Posting{Name: "job", Book: &book})
+	m.own.session = opened(t, support, time.Minute)
+	must(support.Register(ctx, m.own.session, jobs.Entity{Kind: jobs.EntityConductor, Name: "c", Boards: []string{"orders"}, Metadata: logbook.Values{"m": m.made.value()}}))
+	claimed, err := support.Claim(ctx, m.own.session, job, jobs.NewNonce())
+	must(err)
+	token, at := claimed.Job.Claim.Token, claimed.Job.ModifiedAt
+	update := logbook.Update{Flow: flow.ID, Token: token, Sequence: 1, State: logbook.FlowRunning,
+		Definition: &logbook.Definition{Hash: m.made.text(), Packed: []byte(m.made.text())},
+		Atoms: []logbook.AtomChange{{Name: "step", Kind: logbook.KindTask, State: logbook.AtomRunning,
+			Progress: &logbook.Progress{Done: 1, Details: m.made.value(), At: at},
+			Attempts: []logbook.Attempt{
+				{Action: logbook.ActionExecute, Number: 1, Token: token, StartedAt: at, EndedAt: at, Result: m.made.value(), Stderr: m.made.text()},
+				{Action: logbook.ActionRevert, Number: 1, Token: token, StartedAt: at, EndedAt: at, Failure: m.made.failure(), Failures: []logbook.Failure{*m.made.failure()}},
+			}}}}
+	verdicts, err := support.Update(ctx, update)
+	must(errors.Join(append(verdicts, err)...))
+	last := logbook.Update{Flow: flow.ID, Token: token, Sequence: 2, State: logbook.FlowFailure, Cause: m.made.failure()}
+	must(support.Trash(ctx, jobs.Ending{Job: job, Token: token, Update: &last, Reason: m.made.text(), Failure: m.made.failure()}))
+	_, err = support.Intervene(ctx, logbook.Intervention{ID: uuid.New(), Flow: flow.ID, Kind: logbook.InterveneComplete, Step: "step", By: "ann", Hold: true, Result: m.made.value()})
+	must(err)
+	_, err = support.SaveSchedule(ctx, schedules.Schedule{Board: "orders", Name: "schedule", Rule: "@yearly", Posting: jobs.Posting{Name: "slot", Kind: "k", Details: m.made.value(), Store: logbook.Values{"s": m.made.value()}}})
+	must(err)
+	m.own.job, m.own.book, m.own.flow = job, book.ID, flow.ID
+	m.own.claimed, m.own.token = job, token
+	m.post(jobs.Posting{Name: "keyed", Kind: "k", Key: "the-key", Hold: true})
+	return m, support, text
+}
+
+// post posts a job to the board, with canaries.
+func (m *marked) post(posting jobs.Posting) jobs.JobID {
+	m.t.Helper()
+	posting.Board, posting.Details, posting.Store = "orders", m.made.value(), logbook.Values{"s": m.made.value()}
+	job, err := jobs.PostOne(m.t.Context(), m.operator, posting)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return job.ID
+}
+
+// everyCall returns a request of each call whose answer can have something, those that change
+// something last.
+func (m *marked) everyCall() (names []string, requests map[string]string) {
+	m.t.Helper()
+	requests = m.own.requests()
+	maps.Copy(requests, ofCluster)
+	maps.Copy(requests, ofAll)
+	free := m.post(jobs.Posting{Name: "free", Kind: "k"})
+	m.post(jobs.Posting{Name: "next", Kind: "k"})
+	nonce := jobs.NewNonce()
+	maps.Copy(requests, map[string]string{
+		"BoardService/Post":      `{"postings": [{"board": "orders", "name": "n", "kind": "k", "key": "the-key"}]}`,
+		"BoardService/Claim":     fmt.Sprintf(`{"session": %q, "job": %q, "nonce": %q}`, m.own.session, free, nonce),
+		"BoardService/ClaimNext": fmt.Sprintf(`{"claim": {"session": %q, "boards": ["orders"], "kinds": ["k"], "nonce": %q}}`, m.own.session, jobs.NewNonce()),
+		"BoardService/Execute":   fmt.Sprintf(`{"commands": [{"claim": {"session": %q, "job": %q, "nonce": %q}}, {"post": {"postings": [{"board": "orders", "name": "n", "kind": "k", "key": "the-key"}]}}]}`, m.own.session, free, nonce),
+		"BoardService/Bulk":      `{"action": "suspend", "query": {"board": "orders"}, "dryRun": true}`,
+		"SessionService/Open":    fmt.Sprintf(`{"opening": {"id": %q, "name": "s"}}`, jobs.NewSessionID()),
+		"ScheduleService/Save":   `{"schedule": {"board": "orders", "name": "other", "rule": "@daily", "posting": {"name": "n", "kind": "k"}}}`,
+		"BoardService/FindIDs":   fmt.Sprintf(`{"noun": "job", "prefix": %q}`, m.own.job.String()[:8]),
+		"ScheduleService/Get":    `{"board": "orders", "name": "schedule", "upcoming": 1, "history": 10}`,
+	})
+	changing := []string{"BoardService/Post", "BoardService/Claim", "BoardService/Execute", "BoardService/ClaimNext", "BoardService/Intervene"}
+	for name, answer := range methods() {
+		if name == "StreamService/Carry" || name == "BoardService/Watch" || answer.Name() == "Done" || slices.Contains(changing, name) {
+			continue // streams are watched below, and Done has no fields
+		}
+		if requests[name] == "" {
+			m.t.Errorf("there is no request of %s: add one", name)
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return append(names, changing...), requests
+}
+
+// withValues are the calls whose answers have canaries for a caller that may see values.
+var withValues = []string{
+	"BoardService/GetJob", "BoardService/WaitJob", "BoardService/ListJobs", "BoardService/Explain", "BoardService/ListErrors", "BoardService/Post",
+	"BoardService/Claim", "BoardService/ClaimNext", "LogbookService/GetFlow", "LogbookService/GetBook", "LogbookService/ListBooks", "SessionService/ListEntities", "ScheduleService/Get",
+	"ClusterService/Backup",
+}
+
+// TestValuesAreHidden makes every call as a principal that may not see values: no answer, unary or on
+// a stream, has a value or a text of a program. The same calls of one that may see them show that
+// they are there.
+func TestValuesAreHidden(t *testing.T) {
+	t.Parallel()
+	m, support, token := newMarked(t)
+	for _, hide := range []bool{false, true} {
+		m.hide(hide)
+		names, requests := m.everyCall()
+		for _, name := range names {
+			for _, stale := range []bool{false, true} {
+				request := requests[name]
+				if stale && request != `{}` {
+					request = strings.TrimSuffix(request, "}") + `, "stale": true}`
+				}
+				status, answer := m.call(0, token, name, request)
+				has := strings.Contains(answer, "canary")
+				if want := slices.Contains(withValues, name) && !hide; !stale && has != want || stale && has && hide {
+					t.Errorf("%s, hidden %t, stale %t: %d %.300q", name, hide, stale, status, answer)
+				}
+			}
+		}
+		if streamed := m.streamed(support); strings.Contains(streamed, "canary") == hide {
+			t.Errorf("streams, hidden %t: %s", hide, streamed)
+		}
+	}
+}
+
+// streamed is what the calls say that are carried by streams.
+func (m *marked) streamed(client *raftboard.Client) string {
+	m.t.Helper()
+	ctx, cancel := context.WithTimeout(m.t.Context(), patience)
+	defer cancel()
+	job, jobErr := client.Job(ctx, m.own.job)
+	flow, flowErr := client.FlowDetail(ctx, m.own.flow)
+	if err := errors.Join(jobErr, flowErr); err != nil {
+		m.t.Fatal(err)
+	}
+	said := fmt.Sprintf("%s %s %s %v", job.Reason, job.Details, flow.Store, flow.Cause)
+	for event, err := range client.Watch(ctx, jobs.Watch{After: &jobs.Position{}, Job: m.own.job}) {
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if said += " " + event.Reason; event.Kind == jobs.EventTrashed {
+			break
+		}
+	}
+	return said
+}
