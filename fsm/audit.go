@@ -20,10 +20,10 @@ func (t *txn) audit(c *v1.Command, refused error) {
 	}
 	record := access.Record{
 		At: t.now, Principal: t.by, From: c.GetFrom(), Verb: verb.Name, Target: command.Target(verb.Message(c)),
-		Error: command.ErrorToProto(refused).GetCode(),
+		Change: command.ChangeOf(verb.Message(c)), Error: command.ErrorToProto(refused).GetCode(),
 	}
 	if act := c.GetRecordAct(); act != nil {
-		record.Verb, record.Target = act.GetVerb(), act.GetTarget()
+		record.Verb, record.Target, record.Change = act.GetVerb(), act.GetTarget(), act.GetChange()
 	}
 	t.records++
 	key := positionKey(jobs.Position{Index: t.Index, Item: t.records})

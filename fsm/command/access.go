@@ -3,10 +3,6 @@ package command
 import (
 	"crypto/sha256"
 	"fmt"
-	"strings"
-
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs/access"
@@ -217,7 +213,7 @@ func RecordToProto(r *access.Record) *v1.AuditRecord {
 	}
 	return &v1.AuditRecord{
 		Position: PositionToProto(r.Position), At: TimeToProto(r.At), Principal: r.Principal, From: r.From, Verb: r.Verb,
-		Target: text(r.Target), Error: r.Error,
+		Target: text(r.Target), Error: r.Error, Change: text(r.Change),
 	}
 }
 
@@ -227,6 +223,7 @@ func RecordFromProto(message *v1.AuditRecord) (access.Record, error) {
 	record := access.Record{
 		Position: PositionFromProto(message.GetPosition()), At: r.time("audit at", message.GetAt()), Principal: message.GetPrincipal(),
 		From: message.GetFrom(), Verb: message.GetVerb(), Target: message.GetTarget(), Error: message.GetError(),
+		Change: message.GetChange(),
 	}
 	return record, r.err
 }
@@ -273,40 +270,6 @@ func RefusalToProto(refusal *access.Refusal) *v1.AuditRefusal {
 	}
 }
 
-// maxTarget bounds the target of a record, in bytes.
-const maxTarget = 1 << 10
-
-// Target is what a message acts on, as the audit log shows it.
-func Target(message proto.Message) string {
-	var target []byte
-	add := func(name, value string) {
-		if value != "" && len(target) < maxTarget {
-			target = fmt.Appendf(target, "%s=%s ", name, value)
-		}
-	}
-	if book, ok := message.(*v1.Book); ok {
-		add("book", book.GetId())
-	}
-	reflected := message.ProtoReflect()
-	fields := reflected.Descriptor().Fields()
-	for _, name := range []protoreflect.Name{"board", "name", "job", "flow", "book", "step", "kind", "conductor", "principal", "boards", "to", "node", "version"} {
-		if field := fields.ByName(name); field != nil && field.Message() == nil && !field.IsList() && reflected.Has(field) {
-			add(string(name), reflected.Get(field).String())
-		}
-	}
-	if schedule := fields.ByName("schedule"); schedule != nil && schedule.Message() != nil {
-		target = append(target, Target(reflected.Get(schedule).Message().Interface())...)
-		target = append(target, ' ')
-	}
-	return text(strings.TrimRight(string(target[:min(len(target), maxTarget)]), " "))
-}
-
-// Audited reports whether what the verb does stands in the audit log: all that no event of
-// a job tells.
-func (v *Verb) Audited() bool {
-	return v.Permission != Work && v.Name != "post" && v.Name != "note_token_uses"
-}
-
 // TokenUseOf is the id of a token that was used.
 func TokenUseOf(use *v1.TokenUse) (access.TokenID, error) {
 	var r reader
@@ -335,6 +298,9 @@ func checkRecordAct(limits logbook.Limits, r *v1.AuditRecord) error {
 	}
 	if size := len(r.GetTarget()); size > maxTarget {
 		return &logbook.LimitError{Field: "target", Limit: maxTarget, Size: int64(size), Unit: "bytes"}
+	}
+	if size := len(r.GetChange()); size > maxChange {
+		return &logbook.LimitError{Field: "change", Limit: maxChange, Size: int64(size), Unit: "bytes"}
 	}
 	return nil
 }

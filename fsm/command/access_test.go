@@ -53,6 +53,7 @@ var auditRecords = rapid.Custom(func(t *rapid.T) access.Record {
 		Position: jobs.Position{Index: rapid.Uint64().Draw(t, "index"), Item: rapid.Uint32().Draw(t, "item")}, At: times.Draw(t, "at"),
 		Principal: rapid.String().Draw(t, "principal"), From: rapid.String().Draw(t, "from"), Verb: rapid.String().Draw(t, "verb"),
 		Target: rapid.String().Draw(t, "target"), Error: rapid.String().Draw(t, "error"),
+		Change: rapid.String().Draw(t, "change"),
 	}
 })
 

@@ -24,6 +24,7 @@ type Record struct {
 	From      string // the host that called, or "socket"
 	Verb      string // of a command, or the name of a call
 	Target    string // what it was done to: NAME=VALUE, separated by spaces
+	Change    string // what was given or asked for, such as grants, limits and the reason: NAME=VALUE, separated by spaces
 	Error     string // the code of the error with which it was refused; empty: it was done, or begun
 }
 

@@ -69,11 +69,11 @@ func (s *accessService) listRefusals(context.Context, *connect.Request[conductor
 
 // record puts on record what the caller is about to do that is no command. Without a caller
 // there is nothing to record.
-func (s *accessService) record(ctx context.Context, verb, target string) error {
+func (s *accessService) record(ctx context.Context, verb, target, change string) error {
 	if callerOf(ctx) == nil {
 		return nil
 	}
-	act := connect.NewRequest(&conductordv1.AuditRecord{Verb: verb, Target: target})
+	act := connect.NewRequest(&conductordv1.AuditRecord{Verb: verb, Target: target, Change: change})
 	_, err := lead(ctx, s.router, "AccessService/RecordAct", act, s.recordAct)
 	if err != nil {
 		return wire.ErrorFromConnect(err)
@@ -85,7 +85,7 @@ func (s *accessService) record(ctx context.Context, verb, target string) error {
 func (s *accessService) recordSoon(ctx context.Context, verb, target string) error {
 	ctx, cancel := context.WithTimeout(ctx, recordPatience)
 	defer cancel()
-	err := s.record(ctx, verb, target)
+	err := s.record(ctx, verb, target, "")
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w: %w", jobs.ErrUnavailable, err)
 	}
@@ -94,7 +94,7 @@ func (s *accessService) recordSoon(ctx context.Context, verb, target string) err
 
 // recordAct writes a record under the name of the caller.
 func (s *accessService) recordAct(ctx context.Context, message *conductordv1.AuditRecord) (*conductordv1.Done, uint64, error) {
-	act := &conductordv1.AuditRecord{Verb: message.Verb, Target: message.Target}
+	act := &conductordv1.AuditRecord{Verb: message.Verb, Target: message.Target, Change: message.Change}
 	index, _, err := s.submit.one(ctx, &conductordv1.Command{Kind: &conductordv1.Command_RecordAct{RecordAct: act}})
 	return &conductordv1.Done{}, index, err
 }

@@ -160,7 +160,8 @@ func leading[Req, Res any](
 func recorded[Req, Res any](r *router, a *accessService, local func(context.Context, *Req) (*Res, uint64, error)) func(call) unary[Req, Res] {
 	return func(row call) unary[Req, Res] {
 		return leading(r, func(ctx context.Context, message *Req) (*Res, uint64, error) {
-			if err := a.record(ctx, row.name, command.Target(any(message).(proto.Message))); err != nil {
+			asked := any(message).(proto.Message)
+			if err := a.record(ctx, row.name, command.Target(asked), command.ChangeOf(asked)); err != nil {
 				return nil, 0, err
 			}
 			return local(ctx, message)

@@ -579,14 +579,18 @@ func TestAuditLog(t *testing.T) {
 	for i, verb := range []string{"suspend", "cancel"} {
 		record := page.Items[i]
 		want := access.Record{
-			Position: record.Position, At: record.At, Principal: "ops", From: "127.0.0.1", Verb: verb, Target: "job=" + job.ID.String(),
+			Position: record.Position, At: record.At, Principal: "ops", From: "127.0.0.1", Verb: verb, Target: "job=" + job.ID.String(), Change: "reason=r",
 		}
 		if verb == "suspend" {
-			want.Error = command.CodeConflict
+			want.Change, want.Error = "", command.CodeConflict
 		}
 		if record != want || record.Position.Index == 0 || time.Since(record.At) > time.Minute {
 			t.Errorf("%+v, want %+v", record, want)
 		}
+	}
+	granted, err := c.operator.Audit(ctx, access.RecordQuery{Verb: "save_principal", Target: "name=ops"})
+	if err != nil || len(granted.Items) != 1 || !strings.Contains(granted.Items[0].Change, "grants=[operator:") {
+		t.Errorf("what was granted: %+v, %v", granted, err)
 	}
 	for verb, target := range map[string]string{"save_principal": "name=ops", "add_access_token": "principal=ops", "ClusterService/RemoveMember": "name=nobody"} {
 		page, err := c.operator.Audit(ctx, access.RecordQuery{Verb: verb, Target: target})

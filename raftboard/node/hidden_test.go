@@ -29,7 +29,7 @@ var shownTexts = map[string]string{
 	"AddMemberResponse":      "origin",
 	"AtomDetail":             "name kind version state intention",
 	"Attempt":                "action owner worker worker_name",
-	"AuditRecord":            "principal from verb target error",
+	"AuditRecord":            "principal from verb target error change",
 	"AuditRefusal":           "node principal from verb error",
 	"BackupResponse":         "part", // the call is refused
 	"Board":                  "name",

@@ -639,6 +639,7 @@ type AuditRecord struct {
 	Verb          string                 `protobuf:"bytes,5,opt,name=verb,proto3" json:"verb,omitempty"`     // of a command, or the name of a call
 	Target        string                 `protobuf:"bytes,6,opt,name=target,proto3" json:"target,omitempty"` // what it was done to: NAME=VALUE, separated by spaces
 	Error         string                 `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`   // the code of the error with which it was refused; empty: it was done, or begun
+	Change        string                 `protobuf:"bytes,8,opt,name=change,proto3" json:"change,omitempty"` // what was given or asked for, such as grants, limits and the reason: as target
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -718,6 +719,13 @@ func (x *AuditRecord) GetTarget() string {
 func (x *AuditRecord) GetError() string {
 	if x != nil {
 		return x.Error
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetChange() string {
+	if x != nil {
+		return x.Change
 	}
 	return ""
 }
@@ -5740,7 +5748,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x12.\n" +
 	"\x13postings_per_second\x18\x03 \x01(\x04R\x11postingsPerSecond\x12\x1a\n" +
 	"\bsessions\x18\x04 \x01(\x04R\bsessions\x12\x18\n" +
-	"\awatches\x18\x05 \x01(\x04R\awatches\"\xe2\x01\n" +
+	"\awatches\x18\x05 \x01(\x04R\awatches\"\xfa\x01\n" +
 	"\vAuditRecord\x123\n" +
 	"\bposition\x18\x01 \x01(\v2\x17.conductord.v1.PositionR\bposition\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x1c\n" +
@@ -5748,7 +5756,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04from\x18\x04 \x01(\tR\x04from\x12\x12\n" +
 	"\x04verb\x18\x05 \x01(\tR\x04verb\x12\x16\n" +
 	"\x06target\x18\x06 \x01(\tR\x06target\x12\x14\n" +
-	"\x05error\x18\a \x01(\tR\x05error\"\xc4\x01\n" +
+	"\x05error\x18\a \x01(\tR\x05error\x12\x16\n" +
+	"\x06change\x18\b \x01(\tR\x06change\"\xc4\x01\n" +
 	"\fAuditRefusal\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x12\n" +

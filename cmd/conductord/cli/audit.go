@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,10 +21,10 @@ func (p *Program) auditCommand() *cobra.Command {
 	return Noun("audit", "Show what principals have done, and what they were refused", p.auditSearchCommand(), p.auditTailCommand(), p.auditRefusalsCommand())
 }
 
-var recordHeader = []string{"AT", "POSITION", "PRINCIPAL", "FROM", "VERB", "TARGET", "REFUSED"}
+var recordHeader = []string{"AT", "POSITION", "PRINCIPAL", "FROM", "VERB", "TARGET", "CHANGE", "REFUSED"}
 
 func (p *Program) recordRow(r *access.Record) []string {
-	return []string{p.timeText(r.At), r.Position.String(), r.Principal, r.From, r.Verb, r.Target, r.Error}
+	return []string{p.timeText(r.At), r.Position.String(), r.Principal, r.From, r.Verb, r.Target, r.Change, r.Error}
 }
 
 func recordList(records []access.Record, next string) proto.Message {
@@ -49,6 +50,9 @@ func (p *Program) auditSearchCommand() *cobra.Command {
 		read: func(ctx context.Context, cluster Cluster, after string, limit int) ([]access.Record, string, error) {
 			query.After, query.Limit = after, limit
 			page, err := cluster.Audit(ctx, query)
+			if err == nil && len(page.Items) == 0 && page.Next == "" {
+				p.noteNoPrincipals(ctx, cluster)
+			}
 			return page.Items, page.Next, err
 		},
 	}.command(p, cmd, func([]string) (err error) {
@@ -59,6 +63,13 @@ func (p *Program) auditSearchCommand() *cobra.Command {
 		query.To, err = parsePast("--until", until, now)
 		return err
 	})
+}
+
+// noteNoPrincipals says why the audit log of a cluster without access control is empty.
+func (p *Program) noteNoPrincipals(ctx context.Context, cluster Cluster) {
+	if who, err := cluster.WhoAmI(ctx); err == nil && !who.Enforced {
+		p.Note("access control is off, so no call has a principal and none is on record; for what happened to a job: `conductord events --job ID --after 0-0`")
+	}
 }
 
 // tailPause is how often audit tail looks for more.
@@ -89,6 +100,9 @@ func (p *Program) tailAudit(ctx context.Context, cluster Cluster, last int, foll
 		records, err := recordsAfter(ctx, cluster, shown, last)
 		if err != nil {
 			return because(err, "read the audit log")
+		}
+		if len(records) == 0 && shown == (jobs.Position{}) && !follow {
+			p.noteNoPrincipals(ctx, cluster)
 		}
 		for i := range records {
 			if err := p.writeRecord(&records[i]); err != nil {
@@ -143,7 +157,8 @@ func (p *Program) writeRecord(r *access.Record) error {
 	if r.Error != "" {
 		done = "refused: " + r.Error
 	}
-	return p.WriteLines([]string{Clean(fmt.Sprintf("%s %s %s from %s: %s %s: %s", p.timeText(r.At), r.Position, r.Principal, r.From, r.Verb, r.Target, done))})
+	return p.WriteLines([]string{Clean(fmt.Sprintf("%s %s %s from %s: %s: %s", p.timeText(r.At), r.Position, r.Principal, r.From,
+		strings.Join(strings.Fields(r.Verb+" "+r.Target+" "+r.Change), " "), done))})
 }
 
 func (p *Program) auditRefusalsCommand() *cobra.Command {

@@ -1,0 +1,159 @@
+package command
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+)
+
+const (
+	// maxTarget bounds the target of a record, in bytes.
+	maxTarget = 1 << 10
+	// enoughChange ends the change of a record, in bytes; only grants are always whole.
+	enoughChange = 2 << 10
+	// maxAuditText bounds one text in a record, such as a reason, in bytes.
+	maxAuditText = 512
+	// maxChange holds the grants of a principal, as many and as long as they may be.
+	maxChange = 128 << 10
+)
+
+// targetFields name what a message acts on.
+var targetFields = []protoreflect.Name{"board", "name", "job", "flow", "book", "step", "kind", "conductor", "principal", "boards", "to", "node", "version"}
+
+// untold are the fields that no record has: the caller, which has a place of its own, and what
+// programs make for each other.
+var untold = []protoreflect.Name{"by", "hash", "nonce", "token", "at", "revision", "skipped", "next"}
+
+// Audited reports whether what the verb does stands in the audit log: all that no event of
+// a job tells.
+func (v *Verb) Audited() bool {
+	return v.Permission != Work && v.Name != "post" && v.Name != "note_token_uses"
+}
+
+// Target is what a message acts on, as the audit log shows it.
+func Target(message proto.Message) string {
+	var target []byte
+	add := func(name, value string) {
+		if value != "" && len(target) < maxTarget {
+			target = fmt.Appendf(target, "%s=%s ", name, auditText(value))
+		}
+	}
+	if book, ok := message.(*v1.Book); ok {
+		add("book", book.GetId())
+	}
+	reflected := message.ProtoReflect()
+	fields := reflected.Descriptor().Fields()
+	for _, name := range targetFields {
+		if field := fields.ByName(name); field != nil && field.Message() == nil && !field.IsList() && reflected.Has(field) {
+			add(string(name), reflected.Get(field).String())
+		}
+	}
+	if schedule := fields.ByName("schedule"); schedule != nil && schedule.Message() != nil {
+		target = append(target, Target(reflected.Get(schedule).Message().Interface())...)
+		target = append(target, ' ')
+	}
+	return text(strings.TrimRight(string(target[:min(len(target), maxTarget)]), " "))
+}
+
+// ChangeOf is what a message gives or asks for, as the audit log shows it: the fields beside the
+// target, in their order, without values of programs. It depends on nothing but the message, so
+// all nodes record the same.
+func ChangeOf(message proto.Message) string {
+	reflected := message.ProtoReflect()
+	return strings.Join(changes(reflected, func(field protoreflect.FieldDescriptor) bool {
+		return slices.Contains(targetFields, field.Name()) && field.Message() == nil && !field.IsList()
+	}), " ")
+}
+
+func changes(message protoreflect.Message, leaveOut func(protoreflect.FieldDescriptor) bool) (told []string) {
+	size := 0
+	for i := range message.Descriptor().Fields().Len() {
+		field := message.Descriptor().Fields().Get(i)
+		if leaveOut(field) || slices.Contains(untold, field.Name()) || !field.IsList() && !message.Has(field) {
+			continue
+		}
+		value := changed(field, message.Get(field))
+		if value == "" {
+			continue
+		}
+		if size > enoughChange {
+			return append(told, "…")
+		}
+		told = append(told, string(field.Name())+"="+value)
+		size += len(value)
+	}
+	return told
+}
+
+// changed is the text of a field; empty: it is not told.
+func changed(field protoreflect.FieldDescriptor, value protoreflect.Value) string {
+	switch {
+	case field.IsMap(), field.Kind() == protoreflect.BytesKind:
+		return ""
+	case field.IsList() && (field.Message() == nil || field.Message().Name() == "Grant"):
+		items := make([]string, value.List().Len())
+		for i := range items {
+			items[i] = changedItem(field, value.List().Get(i))
+		}
+		return "[" + strings.Join(items, ",") + "]"
+	case field.IsList() && (field.Message().Name() == "NamedValue" || value.List().Len() == 0):
+		return ""
+	case field.IsList():
+		return fmt.Sprint(value.List().Len())
+	}
+	return changedItem(field, value)
+}
+
+func changedItem(field protoreflect.FieldDescriptor, value protoreflect.Value) string {
+	if field.Message() == nil {
+		return auditText(value.String())
+	}
+	switch m := value.Message().Interface().(type) {
+	case *v1.Value:
+		return ""
+	case *v1.Grant:
+		return auditText(m.GetRole()) + ":" + auditText(m.GetBoards())
+	case *durationpb.Duration:
+		return m.AsDuration().String()
+	case *timestamppb.Timestamp:
+		return m.AsTime().Format(time.RFC3339)
+	}
+	return "{" + strings.Join(changes(value.Message(), func(protoreflect.FieldDescriptor) bool { return false }), " ") + "}"
+}
+
+// auditText is a text that cannot be taken for another field: quoted, unless it has only
+// characters of ids and names.
+func auditText(said string) string {
+	if len(said) > maxAuditText {
+		said = strings.ToValidUTF8(said[:maxAuditText], "") + "…"
+	}
+	isPlain := func(r rune) bool {
+		return r > 0x7f || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("._-:/@+*", r)
+	}
+	if said != "" && strings.IndexFunc(said, func(r rune) bool { return !isPlain(r) }) < 0 {
+		return said
+	}
+	var quoted strings.Builder
+	quoted.WriteByte('"')
+	for _, r := range said {
+		switch {
+		case r == '"' || r == '\\':
+			quoted.WriteByte('\\')
+			quoted.WriteRune(r)
+		case r < ' ' || r == 0x7f:
+			fmt.Fprintf(&quoted, `\x%02x`, r)
+		default:
+			quoted.WriteRune(r)
+		}
+	}
+	quoted.WriteByte('"')
+	return quoted.String()
+}

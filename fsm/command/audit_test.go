@@ -1,0 +1,61 @@
+package command_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+)
+
+// TestRecordsSayWhatWasDone is what the audit log has of a command: what it was done to, and what was
+// given or asked for. No name and no reason can pass for a field.
+func TestRecordsSayWhatWasDone(t *testing.T) {
+	steps := &v1.Value{Json: []byte(`"a value"`)}
+	many := &v1.SavePrincipalCommand{Name: "ann"}
+	for i := range 64 {
+		many.Grants = append(many.Grants, &v1.Grant{Role: "viewer", Boards: fmt.Sprintf("board-%d-%s", i, strings.Repeat("b", 200))})
+	}
+	many.Grants[63] = &v1.Grant{Role: "administrator", Boards: "*"}
+	for _, row := range []struct {
+		message        proto.Message
+		target, change string
+	}{
+		{&v1.SavePrincipalCommand{Name: "ann", HideValues: true, Grants: []*v1.Grant{{Role: "administrator", Boards: "*"}, {Role: "viewer", Boards: "orders/*"}}},
+			"name=ann", "grants=[administrator:*,viewer:orders/*] hide_values=true"},
+		{&v1.SavePrincipalCommand{Name: "ann"}, "name=ann", "grants=[]"},
+		{many, "name=ann", ",administrator:*]"},
+		{&v1.SavePrincipalCommand{Name: "ann", Grants: []*v1.Grant{{Role: "viewer", Boards: "a,administrator:*"}}}, "name=ann", `grants=[viewer:"a,administrator:*"]`},
+		{&v1.AddAccessTokenCommand{Principal: "ann", Id: "id-1", Hash: []byte("hash"), Expires: timestamppb.New(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))}, "principal=ann", "id=id-1 expires=2030-01-02T03:04:05Z"},
+		{&v1.RevokeAccessTokenCommand{Principal: "ann", Id: "id-1"}, "principal=ann", "id=id-1"},
+		{&v1.SaveQuotaCommand{Principal: "ann", Limits: &v1.Amounts{Jobs: 10, PostingsPerSecond: 5}}, "principal=ann", "limits={jobs=10 postings_per_second=5}"},
+		{&v1.SaveQuotaCommand{Boards: "orders/*", Limits: &v1.Amounts{}}, "boards=orders/*", "limits={}"},
+		{&v1.LimitBoardCommand{Board: "orders", Limits: &v1.BoardLimits{Bytes: 1}}, "board=orders", "limits={bytes=1}"},
+		{&v1.AgeBoardCommand{Board: "orders", Step: durationpb.New(90e9)}, "board=orders", "step=1m30s"},
+		{&v1.BoardCommand{Board: "orders", By: "ann", Reason: `stock"s out` + "\n"}, "board=orders", `reason="stock\"s out\x0a"`},
+		{&v1.JobCommand{Job: "id-2", Reason: "x role=administrator", Revert: true, Steps: "finish"}, "job=id-2", `reason="x role=administrator" revert=true steps=finish`},
+		{&v1.JobCommand{Job: "id-2", Reason: strings.Repeat("r", 4096)}, "job=id-2", "reason=" + strings.Repeat("r", 512) + "…"},
+		{&v1.BoardCommand{Board: `orders name=ann grants=[administrator:*]`}, `board="orders name=ann grants=[administrator:*]"`, ""},
+		{&v1.BoardCommand{Board: "büro\u00a0name=x"}, "board=\"büro\u00a0name=x\"", ""},
+		{&v1.Change{Job: "id-2", Priority: proto.Int32(-3), Board: "slow", NoDeadline: true}, "board=slow job=id-2", "priority=-3 no_deadline=true"},
+		{&v1.Intervention{Id: "id-3", Flow: "id-4", Kind: "complete", Step: "pay", Result: steps, Reason: "paid by hand"}, "flow=id-4 step=pay kind=complete", `id=id-3 reason="paid by hand"`},
+		{&v1.SaveScheduleCommand{Schedule: &v1.Schedule{Board: "orders", Name: "nightly", Rule: "0 3 * * *", Posting: &v1.Posting{Name: "n", Kind: "k", Details: steps, Store: []*v1.NamedValue{{Name: "a", Value: steps}}, Tags: []string{"x", "y z"}}}},
+			"board=orders name=nightly", `schedule={board=orders name=nightly rule="0 3 * * *" posting={name=n kind=k tags=[x,"y z"] labels=[]}}`},
+		{&v1.DrainCommand{Conductor: "c", Finish: true}, "conductor=c", "finish=true"},
+		{&v1.AddMemberRequest{Name: "n4", RaftAddress: "10.0.0.4:7071", Replaces: "n1"}, "name=n4", "raft_address=10.0.0.4:7071 replaces=n1"},
+	} {
+		target, change := command.Target(row.message), command.ChangeOf(row.message)
+		if target != row.target || change != row.change && !(row.message == proto.Message(many) && strings.HasSuffix(change, row.change)) {
+			t.Errorf("%T: %s | %s, want %s | %s", row.message, target, change, row.target, row.change)
+		}
+		if strings.Contains(change, "a value") || strings.Contains(change, "hash") {
+			t.Errorf("%T: it tells a value: %s", row.message, change)
+		}
+	}
+}
