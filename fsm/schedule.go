@@ -217,8 +217,9 @@ func (m *Machine) Schedule(name schedules.Ref, records int) (schedules.Schedule,
 }
 
 // Schedules reads a page of schedules without their postings, board by board,
-// and those of a board by name. A shorter name of a board comes first.
-func (m *Machine) Schedules(query schedules.Query) (page jobs.Page[schedules.Schedule], err error) {
+// and those of a board by name. A shorter name of a board comes first. Those of boards that
+// the caller may not see are left out.
+func (m *Machine) Schedules(query schedules.Query, shows ...func(board string) bool) (page jobs.Page[schedules.Schedule], err error) {
 	limit := pageSize(query.Limit)
 	var prefix []byte
 	if query.Board != "" {
@@ -247,12 +248,15 @@ func (m *Machine) Schedules(query schedules.Query) (page jobs.Page[schedules.Sch
 				page.Next = hex.EncodeToString(last)
 				return nil
 			}
-			size += len(v.get(tableSchedule, value))
 			id, err := uuid.FromBytes(value)
 			if err != nil {
 				panic(corrupt("a schedule has no id: %w", err))
 			}
 			s := v.storedSchedule(schedules.ID{UUID: id})
+			if len(shows) > 0 && !shows[0](s.Board) {
+				continue // without a trace in the cursor, which has names
+			}
+			size += len(v.get(tableSchedule, value))
 			page.Items = append(page.Items, s.Schedule)
 			last = append(last[:0], key...)
 		}

@@ -15,7 +15,6 @@ import (
 
 // boardService answers calls about jobs and boards.
 type boardService struct {
-	guard   *guard
 	machine *fsm.Machine
 	clock   *clock
 	leader  *leaderState
@@ -55,23 +54,31 @@ func (s *boardService) explain(ctx context.Context, message *conductordv1.Explai
 			}
 		}
 	}
-	if situation.Job.Reason != "" && s.guard.hidesValuesFrom(ctx) != "" {
+	if situation.Job.Reason != "" && s.submit.guard.hidesValuesFrom(ctx) != "" {
 		situation.Job.Reason = "the reason is hidden from you"
 	}
 	explanation := explain.Job(&situation)
 	return command.ExplanationToProto(&explanation), nil
 }
 
-func (s *boardService) list(message *conductordv1.ListJobsRequest) (*conductordv1.ListJobsResponse, error) {
+func (s *boardService) list(ctx context.Context, message *conductordv1.ListJobsRequest) (*conductordv1.ListJobsResponse, error) {
 	query, err := command.QueryFromProto(message)
 	if err != nil {
 		return nil, err
 	}
-	page, err := s.machine.Jobs(query)
+	shows, err := s.submit.guard.shownBoards(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &conductordv1.ListJobsResponse{Next: page.Next, Scans: page.Scans, Jobs: toProto(page.Items, command.JobToProto)}, nil
+	answer := &conductordv1.ListJobsResponse{}
+	found, next, err := shown(query.After, func(after string) ([]jobs.Job, string, error) {
+		query.After = after
+		page, err := s.machine.Jobs(query)
+		answer.Scans = page.Scans
+		return page.Items, page.Next, err
+	}, func(job *jobs.Job) bool { return shows(job.Board) })
+	answer.Next, answer.Jobs = next, toProto(found, command.JobToProto)
+	return answer, err
 }
 
 func (s *boardService) wait(ctx context.Context, message *conductordv1.WaitJobRequest) (*conductordv1.WaitJobResponse, uint64, error) {
@@ -159,16 +166,24 @@ func checkExecutable(commands []*conductordv1.Command) error {
 	return nil
 }
 
-func (s *boardService) listErrors(message *conductordv1.ListErrorsRequest) (*conductordv1.ListErrorsResponse, error) {
+func (s *boardService) listErrors(ctx context.Context, message *conductordv1.ListErrorsRequest) (*conductordv1.ListErrorsResponse, error) {
 	query, err := command.ErrorQueryFromProto(message)
 	if err != nil {
 		return nil, err
 	}
-	page, err := s.machine.Errors(query)
+	shows, err := s.submit.guard.shownBoards(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &conductordv1.ListErrorsResponse{Next: page.Next, Scans: page.Scans, Errors: toProto(page.Items, command.JobErrorToProto)}, nil
+	answer := &conductordv1.ListErrorsResponse{}
+	found, next, err := shown(message.After, func(after string) ([]jobs.JobError, string, error) {
+		query.After = after
+		page, err := s.machine.Errors(query)
+		answer.Scans = page.Scans
+		return page.Items, page.Next, err
+	}, func(e *jobs.JobError) bool { return shows(e.Board) })
+	answer.Next, answer.Errors = next, toProto(found, command.JobErrorToProto)
+	return answer, err
 }
 
 // bulk lists a page of jobs, and applies the same command to each in one entry. If a

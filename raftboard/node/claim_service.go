@@ -260,7 +260,7 @@ func pollTime(field string, given *durationpb.Duration) (time.Duration, error) {
 }
 
 // listClaims has no stale form: only the leader knows the times.
-func (s *claimService) listClaims(message *conductordv1.ListClaimsRequest) (*conductordv1.ListClaimsResponse, error) {
+func (s *claimService) listClaims(ctx context.Context, message *conductordv1.ListClaimsRequest) (*conductordv1.ListClaimsResponse, error) {
 	query := jobs.ClaimQuery{Owner: message.Owner, Board: message.Board, After: message.After, Limit: int(min(message.Limit, logbook.MaxPage))}
 	if message.Job != "" {
 		job, err := jobs.ParseJobID(message.Job)
@@ -276,14 +276,17 @@ func (s *claimService) listClaims(message *conductordv1.ListClaimsRequest) (*con
 		}
 		query.Session = session
 	}
-	page, err := s.machine.Claims(query)
+	shows, err := s.submit.guard.shownBoards(ctx)
 	if err != nil {
 		return nil, err
 	}
-	answer := &conductordv1.ListClaimsResponse{Next: page.Next}
-	for i := range page.Items {
-		s.leader.timeHolder(&page.Items[i])
-		answer.Claims = append(answer.Claims, command.HeldClaimToProto(&page.Items[i]))
+	found, next, err := shown(query.After, func(after string) ([]jobs.HeldClaim, string, error) {
+		query.After = after
+		page, err := s.machine.Claims(query)
+		return page.Items, page.Next, err
+	}, func(claim *jobs.HeldClaim) bool { return shows(claim.Board) })
+	for i := range found {
+		s.leader.timeHolder(&found[i])
 	}
-	return answer, nil
+	return &conductordv1.ListClaimsResponse{Next: next, Claims: toProto(found, command.HeldClaimToProto)}, err
 }

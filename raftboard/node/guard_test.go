@@ -259,7 +259,6 @@ var ofCluster = map[string]string{
 	"ClusterService/Backup":           `{}`,
 	"SessionService/DrainConductor":   `{"conductor": "nobody"}`,
 	"SessionService/UndrainConductor": `{"conductor": "nobody"}`,
-	"LogbookService/ListBooks":        `{}`,
 	"AccessService/ListPrincipals":    `{}`,
 	"AccessService/ListQuotas":        `{}`,
 	"AccessService/SaveQuota":         `{"principal": "nobody"}`,
@@ -278,6 +277,7 @@ var ofCluster = map[string]string{
 var ofAll = map[string]string{
 	"ClusterService/Status":       `{}`,
 	"BoardService/ListBoards":     `{}`,
+	"LogbookService/ListBooks":    `{}`,
 	"BoardService/FindIDs":        `{"noun": "job", "prefix": "0000"}`,
 	"AccessService/WhoAmI":        `{}`,
 	"SessionService/ListSessions": `{}`,
@@ -687,6 +687,75 @@ func TestTenantsDoNotMeet(t *testing.T) {
 	if err != nil || job.State != jobs.StateClaimed || job.Token != other.token {
 		t.Errorf("%+v, %v", job, err)
 	}
+}
+
+// TestListsShowOwnBoards holds that a list without a board shows what is on the boards that the caller
+// may read, however many rows of other tenants are between, and nothing else.
+func TestListsShowOwnBoards(t *testing.T) {
+	t.Parallel()
+	c := newTenants(t, 1)
+	ctx := t.Context()
+	own := c.newTenant("mine/a", "own-mark")
+	foreign := make([]jobs.Posting, 100)
+	for i := range foreign {
+		foreign[i] = jobs.Posting{Board: "other", Name: "foreign", Kind: "foreign"}
+	}
+	if _, err := c.operator.Post(ctx, foreign...); err != nil {
+		t.Fatal(err)
+	}
+	c.newTenant("other", "foreign")
+	last := c.newTenant("mine/b", "last-mark")
+	token, _ := c.token("mine", time.Time{}, access.Grant{Role: access.Viewer, Boards: "mine/*"})
+	if err := last.trash(c); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"BoardService/ListJobs": "own-mark last-mark", "BoardService/ListClaims": "own-mark", "BoardService/ListErrors": "last-mark",
+		"ScheduleService/List": "own-mark last-mark", "LogbookService/ListBooks": "own-mark last-mark",
+	} {
+		for _, stale := range []string{`{}`, `{"stale": true}`} {
+			if stale != `{}` && name == "BoardService/ListClaims" {
+				continue // the leader alone knows for how long
+			}
+			status, answer := c.call(0, token, name, stale)
+			if status != http.StatusOK || strings.Contains(answer, "foreign") {
+				t.Errorf("%s: %d %s", name, status, answer)
+			}
+			for mark := range strings.FieldsSeq(want) {
+				if !strings.Contains(answer, mark) {
+					t.Errorf("%s lacks %s: %s", name, mark, answer)
+				}
+			}
+		}
+	}
+	var found []jobs.JobID
+	client, empty := c.as(token), 0
+	for query := (jobs.Query{Limit: 1}); ; {
+		page, err := client.Jobs(ctx, query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range page.Items {
+			found = append(found, page.Items[i].ID)
+		}
+		if len(page.Items) == 0 {
+			empty++
+		}
+		if query.After = page.Next; query.After == "" {
+			break
+		}
+	}
+	if want := []jobs.JobID{own.job, own.claimed, last.job, last.claimed}; !slices.Equal(found, want) || empty > 10 {
+		t.Errorf("page by page: %v, want %v, with %d empty pages", found, want, empty)
+	}
+	if _, answer := c.call(0, token, "BoardService/ListJobs", `{"board": "other"}`); !refused(answer, notAllowed) {
+		t.Errorf("another tenant's board: %s", answer)
+	}
+}
+
+// trash puts the claimed job of a tenant aside.
+func (o *tenant) trash(c *tenants) error {
+	return c.as(o.workerToken).Trash(c.t.Context(), jobs.Ending{Job: o.claimed, Token: o.token, Reason: o.mark, Failure: &logbook.Failure{Kind: "k", Message: o.mark}})
 }
 
 // withoutDetails is the code and the message of an error, without an id.

@@ -28,9 +28,16 @@ func (s *logbookService) getBook(message *conductordv1.GetBookRequest) (*conduct
 	return &conductordv1.GetBookResponse{Book: command.BookToProto(&book), More: more}, nil
 }
 
-func (s *logbookService) listBooks(message *conductordv1.ListBooksRequest) (*conductordv1.ListBooksResponse, error) {
-	page, err := s.machine.Books(message.After, int(min(message.Limit, logbook.MaxPage)))
-	return &conductordv1.ListBooksResponse{Books: toProto(page.Items, command.BookToProto), Next: page.Next}, err
+func (s *logbookService) listBooks(ctx context.Context, message *conductordv1.ListBooksRequest) (*conductordv1.ListBooksResponse, error) {
+	shows, err := s.submit.guard.shownBoards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, next, err := shown(message.After, func(after string) ([]logbook.Book, string, error) {
+		page, err := s.machine.Books(after, int(min(message.Limit, logbook.MaxPage)))
+		return page.Items, page.Next, err
+	}, func(book *logbook.Book) bool { return shows(book.Board) })
+	return &conductordv1.ListBooksResponse{Books: toProto(found, command.BookToProto), Next: next}, err
 }
 
 func (s *logbookService) getFlow(message *conductordv1.GetFlowRequest) (*conductordv1.GetFlowResponse, error) {

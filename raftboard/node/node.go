@@ -367,7 +367,7 @@ func (n *Node) newServices() *services {
 		},
 		claims:    &claimService{limits: o.Limits, machine: n.machine, leader: n.leader, polls: n.polls, proposer: n.proposer, submit: submit},
 		workers:   &workerService{limits: o.Limits, machine: n.machine, leader: n.leader, reads: n.reads, offers: n.offers, router: router, clock: n.clock},
-		board:     &boardService{guard: guard, machine: n.machine, clock: n.clock, leader: n.leader, reads: n.reads, polls: n.polls, submit: submit, offers: n.offers},
+		board:     &boardService{machine: n.machine, clock: n.clock, leader: n.leader, reads: n.reads, polls: n.polls, submit: submit, offers: n.offers},
 		watches:   &watchService{machine: n.machine, polls: n.polls, leader: n.leader, ready: n.ready, guard: guard},
 		sessions:  &sessionService{machine: n.machine, leader: n.leader, reads: n.reads, submit: submit},
 		books:     &logbookService{machine: n.machine, submit: submit},

@@ -150,7 +150,7 @@ func (g *guard) scopeOf(message any) (scope, error) {
 		return g.scopeOf(m.Message)
 	case *conductordv1.PostRequest, *conductordv1.ExecuteRequest, *conductordv1.UpdateFlowsRequest, *conductordv1.StatusRequest,
 		*conductordv1.ListBoardsRequest, *conductordv1.FindIDsRequest, *conductordv1.ListSessionsRequest, *conductordv1.ListEntitiesRequest, *conductordv1.ListDrainsRequest,
-		*conductordv1.ListWorkersRequest, *conductordv1.WatchRequest, *conductordv1.WhoAmIRequest:
+		*conductordv1.ListWorkersRequest, *conductordv1.ListBooksRequest, *conductordv1.WatchRequest, *conductordv1.WhoAmIRequest:
 		return scope{parts: true}, nil
 	case *conductordv1.KeepAliveRequest, *conductordv1.PullStepsRequest, *conductordv1.ReportStepRequest, *conductordv1.OfferStepRequest:
 		return scope{session: m.(interface{ GetSession() string }).GetSession()}, nil
@@ -172,9 +172,9 @@ func (g *guard) scopeOf(message any) (scope, error) {
 		if m := m.(interface{ GetJob() string }); m.GetJob() != "" {
 			return inState("job", m.GetJob(), jobs.ParseJobID, g.machine.BoardOfJob)
 		}
-		return listing(m.(interface{ GetBoard() string }).GetBoard()), nil
+		return readable(m.(interface{ GetBoard() string }).GetBoard()), nil
 	case *conductordv1.ListJobsRequest, *conductordv1.ListSchedulesRequest:
-		return listing(m.(interface{ GetBoard() string }).GetBoard()), nil
+		return readable(m.(interface{ GetBoard() string }).GetBoard()), nil
 	case *conductordv1.SaveScheduleRequest:
 		return ofBoards([]string{m.GetSchedule().GetBoard()}), nil
 	case *conductordv1.SaveScheduleCommand:
@@ -229,6 +229,15 @@ func ofBoards(names []string) scope {
 // listing is the scope of a list: one board, or all.
 func listing(board string) scope {
 	return scope{boards: []string{cmp.Or(board, access.AllBoards)}, listing: true}
+}
+
+// readable is the scope of a list of one board, or of all that the caller may read: the answer is
+// filtered.
+func readable(board string) scope {
+	if board == "" {
+		return scope{parts: true}
+	}
+	return listing(board)
 }
 
 // inState is the scope of what has an id, by the board on which it is.
@@ -316,10 +325,14 @@ func (g *guard) shownEvents(ctx context.Context, wanted *jobs.Watch) (func(*jobs
 	}, nil
 }
 
+// maxHiddenPages bounds the pages that one call reads while the caller may see nothing of them.
+// Then the answer is empty, and says where the list continues.
+const maxHiddenPages = 20
+
 // shown reads pages of a list until one has something that the caller may see, and leaves out
 // the rest.
 func shown[T any](after string, read func(after string) ([]T, string, error), shows func(*T) bool) ([]T, string, error) {
-	for {
+	for pages := 1; ; pages++ {
 		page, next, err := read(after)
 		if err != nil {
 			return nil, "", err
@@ -330,7 +343,7 @@ func shown[T any](after string, read func(after string) ([]T, string, error), sh
 				kept = append(kept, page[i])
 			}
 		}
-		if len(kept) > 0 || next == "" {
+		if len(kept) > 0 || next == "" || pages == maxHiddenPages || len(page) == 0 {
 			return kept, next, nil
 		}
 		after = next
@@ -359,6 +372,12 @@ func (g *guard) shownIDs(ctx context.Context) (func(board, principal string) boo
 	return func(board, principal string) bool {
 		return p == nil || principal != "" && principal == name || may(p, command.Read, cmp.Or(board, access.AllBoards))
 	}, err
+}
+
+// shownBoards selects the boards whose jobs, books and schedules the caller may see in lists.
+func (g *guard) shownBoards(ctx context.Context) (func(board string) bool, error) {
+	p, err := g.restricted(ctx, command.Read)
+	return func(board string) bool { return p == nil || may(p, command.Read, cmp.Or(board, access.AllBoards)) }, err
 }
 
 // mayShow reports whether the caller may read what is on a board.

@@ -111,8 +111,12 @@ func evaluated(s *schedules.Schedule) *conductordv1.Schedule {
 	return command.ScheduleToProto(s)
 }
 
-func (s *scheduleService) list(message *conductordv1.ListSchedulesRequest) (*conductordv1.ListSchedulesResponse, error) {
-	page, err := s.machine.Schedules(schedules.Query{Board: message.Board, After: message.After, Limit: int(min(message.Limit, logbook.MaxPage))})
+func (s *scheduleService) list(ctx context.Context, message *conductordv1.ListSchedulesRequest) (*conductordv1.ListSchedulesResponse, error) {
+	shows, err := s.submit.guard.shownBoards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	page, err := s.machine.Schedules(schedules.Query{Board: message.Board, After: message.After, Limit: int(min(message.Limit, logbook.MaxPage))}, shows)
 	if err != nil {
 		return nil, err
 	}
