@@ -29,6 +29,50 @@ var reports = []report{
 		"a job that is retried while another one has its unique key", []string{"oban-bg/oban#1259", "oban-bg/oban-py#19", "sidekiq/sidekiq#6448"},
 		"fsm", []string{"TestNoJobComesBackToATakenKey"},
 	},
+	{
+		"a secret that is a JSON document", []string{"actions/runner#2232", "actions/runner#1488"},
+		"flow/engine", []string{"TestSecretsInValues", "TestDocumentsInValues"},
+	},
+	{
+		"a secret that is quoted, or in an error message", []string{"microsoft/azure-pipelines-tasks#9633", "actions/runner#2265"},
+		"flow/engine", []string{"TestNoPartOfASecret"},
+	},
+	{
+		"the reader of the log ends", []string{"containerd/containerd#580", "influxdata/kapacitor#737", "cybozu-go/well#15", "systemd/systemd#6620"},
+		"test", []string{"TestLastingCommands"},
+	},
+	{
+		"the search for the next time does not end", []string{"kelektiv/node-cron#919", "harrisiirak/cron-parser#25", "agronholm/apscheduler#105"},
+		"jobs/schedules", []string{"TestSearchesEnd"},
+	},
+	{
+		"a midnight that does not exist", []string{"hashicorp/nomad#7289", "hashicorp/nomad#5410", "jmrozanec/cron-utils#324", "Hexagon/croner#132"},
+		"jobs/schedules", []string{"TestRulesThroughClockChanges", "TestAllZones"},
+	},
+	{
+		"a weekday that crontab(5) takes and a scheduler does not", []string{"garethgeorge/backrest#1104", "cronie-crond/cronie#200"},
+		"jobs/schedules", []string{"TestRules"},
+	},
+	{
+		"the name of a zone depends on the machine", []string{"argoproj/argo-workflows#15653", "bitnami/charts#11241"},
+		"jobs/schedules", []string{"TestZonesAreThoseOfTheDatabase"},
+	},
+	{
+		"a time in the past is taken for none", []string{"camunda/camunda#2108"},
+		"cmd/conductord/cli", []string{"TestSpansMeanThePast"},
+	},
+	{
+		"an error of user code is taken for an error of the server", []string{"temporalio/sdk-go#686", "temporalio/sdk-go#1156"},
+		"flow/engine", []string{"TestReservedKindsCannotBeSaid", "TestHandlersCannotSayReservedKinds"},
+	},
+	{
+		"a message that cannot be written stops the worker", []string{"celery/celery#92", "celery/celery#3858", "rq/rq#806"},
+		"test", []string{"TestHostileValues"},
+	},
+	{
+		"names that a browser changes", []string{"apache/airflow#42679"},
+		"cmd/conductord/dashboard", []string{"TestPagesOfOddNames"},
+	},
 }
 
 // reference is a project and the number of an issue, a pull request or a discussion.
