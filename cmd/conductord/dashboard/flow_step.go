@@ -137,6 +137,15 @@ func causesOf(f *logbook.Failure) (texts []string) {
 	return texts
 }
 
+// consequence lists the steps that run, run again or are undone after an intervention.
+func (d *flowData) consequence(said logbook.Intervention) string {
+	c, err := cli.ConsequenceOf(&d.Flow, d.plan, d.store(), said)
+	if err != nil { // such as a value of the store that the caller may not see
+		c, _ = cli.ConsequenceOf(&d.Flow, nil, nil, said) // a record alone gives no error
+	}
+	return cut(c.String(), maxLine)
+}
+
 // ran are the steps that have run: without a step, a rerun runs them a second time.
 func (d *flowData) ran() string {
 	var names []string
@@ -246,7 +255,10 @@ func (v *visit) interventions(d *flowData, step string, kinds ...logbook.Interve
 			logbook.InterveneTakeBack: {Text: "Withdraw interventions", Help: "Interventions that no conductor has carried out yet are dropped.", Command: "take-back " + d.ID},
 		}[kind]
 		if kind == logbook.InterveneRerun && step != "" {
-			o.Text, o.Help, o.Command = "Run again from here", "It runs again, and so do all steps that wait for it and all that have not succeeded. Nothing is undone first.", o.Command+" --from "+cli.Quoted(step)
+			o.Text, o.Help, o.Command = "Run again from here", "Nothing is undone first.", o.Command+" --from "+cli.Quoted(step)
+		}
+		if kind != logbook.InterveneTakeBack && !(kind == logbook.InterveneRerun && step == "") {
+			o.Help += " The flow " + d.consequence(said) + "."
 		}
 		o.Verb, o.Of, o.Command, o.Inputs = string(kind), step, "conductord flow "+o.Command, append(o.Inputs, why)
 		offered = append(offered, v.onFlow(o, said.ID.String()))

@@ -239,9 +239,9 @@ func TestFailedFlow(t *testing.T) {
 		`<td>reserve</td>`, "conductord flow retry-revert "+job.ID.String(), "conductord flow rerun", "no conductord flow skip", "no job suspend", "no style=",
 		"<dt>Cause</dt><dd>step start: handler.exit: ", "which forbids another try: no route", "<dt>Then</dt><dd>undo of step reserve: handler.exit: ", "Nothing is undone first. These steps run a second time: reserve, start.")
 	step := p.get(page + "?step=reserve")
-	p.wants(step, "conductord flow skip "+job.ID.String()+" reserve", "conductord flow complete", "--from reserve", "cannot give &lt;it&gt; back",
+	p.wants(step, "conductord flow skip "+job.ID.String()+" reserve", "conductord flow complete", "--from reserve", "Nothing is undone first. The flow runs again: reserve, start; runs: announce.", "cannot give &lt;it&gt; back",
 		"<td>store</td>", "&#34;eu&#34;", "&#34;address&#34;", `class="box revert-failure selected"`)
-	p.wants(p.get(page+"?step=start"), "Waits for", "no conductord flow skip", "<td>reserve</td>")
+	p.wants(p.get(page+"?step=start"), "Waits for", "Nothing is undone first. The flow runs again: start; runs: announce.", "no conductord flow skip", "<td>reserve</td>")
 	p.wants(p.get("flows/"+job.Flow.String()), `aria-label="reserve, revert-failure"`)
 	p.wants(p.press(step, "skip"), `id="step"`)
 	if job = p.wait(job.ID); job.Outcome != jobs.OutcomeReverted {
