@@ -362,12 +362,6 @@ func (t *txn) refuse(s *scheduleRecord, record *schedules.SlotRecord, reason str
 	t.changes.Skipped++
 }
 
-// slotJob is what a job says of the slot that it was posted for.
-type slotJob struct {
-	schedule string
-	slot     time.Time
-}
-
 // postJob posts the job of a slot, in the name of the principal that has defined the
 // schedule: its quota counts, whichever command brings the slot. It answers with the reason
 // of a refusal.

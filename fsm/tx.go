@@ -47,6 +47,12 @@ type Queue struct {
 	Reserved    bool   // the job is for one conductor: wake all that could take such jobs
 }
 
+// slotJob names the slot that a job is posted for.
+type slotJob struct {
+	schedule string
+	slot     time.Time
+}
+
 // txn is the write transaction of a batch.
 type txn struct {
 	view

@@ -150,7 +150,7 @@ func valuesAtLimit(k *kit) {
 }
 
 func valuesMustBeJSON(k *kit) {
-	for _, value := range []string{`{`, `nope`, `1 2`, "\"\xff\""} {
+	for _, value := range []string{`{`, `nope`, `1 2`, "\"\xff\"", `{"k":1,"k":2}`, `1e400`, `"\ud800"`} {
 		posting := k.posting("odd")
 		posting.Details = json.RawMessage(value)
 		k.wantsInvalid(fmt.Sprintf("details %q", value), k.verdict(posting))

@@ -99,7 +99,7 @@ func postedReadsBack(k *kit) {
 
 func postedBytes(k *kit) {
 	posting := k.posting("odd")
-	posting.Details = json.RawMessage("{ \"b\": 12345678901234567890123, \"a\":\n[2.50, 1E+2, \"\\u00e5<&>\"], \"a\": null }")
+	posting.Details = json.RawMessage("{ \"b\": 12345678901234567890123, \"a\":\n[2.50, 1E+2, \"\\u00e5<&>\"], \"c\": null }")
 	posting.Store = logbook.Values{"odd": posting.Details, "letters": json.RawMessage(`"åß漢🙂"`), "null": json.RawMessage(`null`)}
 	posted, again := k.post(posting)[0], k.post(posting)[0]
 	claimed := k.claim(k.session("reader"), posting.ID)

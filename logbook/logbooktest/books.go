@@ -267,7 +267,6 @@ var oddValues = logbook.Values{
 	"exponent":   json.RawMessage(`1E+2`),
 	"escapes":    json.RawMessage(`"\u00e5\/\u2028<&>"`),
 	"letters":    json.RawMessage(`"åßç漢🙂"`),
-	"twice":      json.RawMessage(`{"k":1,"k":2}`),
 	"null":       json.RawMessage(`null`),
 	"nul":        json.RawMessage(`"\u0000"`),
 }

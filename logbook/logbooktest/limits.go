@@ -122,7 +122,7 @@ func valuesMustBeJSON(k *kit) {
 	book.Meta["v"] = json.RawMessage(nested(logbook.MaxJSONDepth))
 	k.save(book)
 	for _, place := range valued {
-		for _, value := range []string{`{`, `nope`, `1 2`, `{"a":}`, "\"\xff\"", `'x'`, " "} {
+		for _, value := range []string{`{`, `nope`, `1 2`, `{"a":}`, "\"\xff\"", `'x'`, " ", `{"k":1,"k":2}`, `1e400`, `"\ud800"`} {
 			book := bound("out")
 			place.set(&book, json.RawMessage(value))
 			k.wantsInvalid(fmt.Sprintf("%s %q", place.name, value), k.conn.SaveBook(k.ctx, book))
