@@ -41,7 +41,7 @@ func TestStaleReads(t *testing.T) {
 		t.Errorf("a stale answer over plain HTTP has the headers %v", answer.Header)
 	}
 	for _, args := range [][]string{{"job", "list"}, {"job", "get", id}, {"board", "show", "default"}} {
-		if got := command(t, "", append(args, "--stale", servers)...); !strings.Contains(got.out, "default") || !strings.Contains(got.err, " had heard the leader ") {
+		if got := command(t, "", append(args, "--stale", servers)...); !strings.Contains(got.out, "default") || !strings.Contains(got.err, "stale: up to ") {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}

@@ -93,9 +93,6 @@ func checkConfigs(p *cli.Program, flags *configFlags, paths ...string) error {
 		for _, member := range loaded.Cluster.Members {
 			good.Members = append(good.Members, member.Name)
 		}
-		if err := checkSocket(loaded); err != nil {
-			p.Note("%s: %v", cli.OrDash(path), err)
-		}
 		checked = append(checked, good)
 	}
 	if err := writeCheckedConfigs(p, checked); err != nil {
@@ -107,12 +104,14 @@ func checkConfigs(p *cli.Program, flags *configFlags, paths ...string) error {
 	return nil
 }
 
-// unusable finds the files of a good configuration that a node would refuse at its start.
+// unusable finds the files of a good configuration that a node would refuse at its start, and a data
+// directory without room for the socket.
 func unusable(path string, c config.Config) (faults config.Faults) {
 	e := examination{config: c}
 	e.certificates()
 	e.handlers()
 	e.valueKeys()
+	e.socket()
 	for _, f := range e.findings {
 		if f.State == "bad" {
 			faults = append(faults, config.Fault{Place: path, Message: f.Check + ": " + f.Text + ": " + f.Do})

@@ -2,10 +2,12 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -116,12 +118,15 @@ func devCluster(ctx context.Context, p *cli.Program, o devOptions, g greeting) e
 	if err != nil {
 		return fmt.Errorf("cannot find this program's file: %w", err)
 	}
+	var paths error
 	cluster, err := local.New(local.Options{
 		Binary: binary, Dir: o.dataDir, Nodes: o.nodes, Addresses: o.addresses,
 		Configure: func(c *config.Config) {
-			c.Log.Level, c.Conductor.Handlers, c.Conductor.ValueKeys = o.level, o.handlers, p.ValueKeys()
+			c.Log.Level, c.Conductor.Handlers, c.Conductor.ValueKeys = o.level, slices.Clone(o.handlers), p.ValueKeys()
+			paths = errors.Join(paths, makeAbsolute(c)) // the files of the nodes are in another directory
 		},
 	})
+	err = errors.Join(err, paths)
 	if err != nil {
 		return err
 	}
