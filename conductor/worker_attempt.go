@@ -65,7 +65,7 @@ func (w *stepWorker) run(t *liveSession, h *heldStep) steps.Outcome {
 	task, given := w.options.Tasks[h.work.Type], h.work
 	call := &flow.Call{
 		Arguments: given.Arguments, Action: given.Action, Job: given.Job.String(), Flow: given.Flow, Step: given.Step,
-		Attempt: given.Attempt, Round: given.Round, Asked: given.Asked, Token: given.Token,
+		Attempt: given.Attempt, Round: given.Round, Asked: given.Asked, Token: given.Token, Try: given.Try, Tries: given.Tries,
 		Result: given.Result, Failure: given.Failure, FlowFailures: given.FlowFailures,
 	}
 	call.ReportTo(h)

@@ -40,9 +40,13 @@ type Call struct {
 	Job     string // the job's id; empty where a flow runs without a cluster
 	Flow    logbook.FlowID
 	Step    string
-	Attempt int // counts from 1
-	Round   int // how often the step was begun anew: see Key
-	Asked   int // how often this attempt has said NotYet
+	Attempt int // counts from 1, also attempts that a crash cut off
+	// Try is the number of failures of this action in this round, plus one. Crashes, interruptions
+	// and lost workers do not count.
+	Try   int
+	Tries int // how many tries Retry allows: 1 without it
+	Round int // how often the step was begun anew: see Key
+	Asked int // how often this attempt has said NotYet
 	// Worker is the session of the worker that has the attempt already, where an earlier owner
 	// of the flow has offered it; empty: none has it.
 	Worker string

@@ -35,7 +35,7 @@ func openFieldWith(t *testing.T, configure func(*config.Config)) *field {
 	t.Helper()
 	dir := t.TempDir()
 	f := &field{T: t, handlers: filepath.Join(dir, "handlers"), starts: filepath.Join(dir, "starts"), free: filepath.Join(dir, "free")}
-	note := `read -r line; echo "$CONDUCTORD_STEP $CONDUCTORD_ACTION $CONDUCTORD_ATTEMPT $CONDUCTORD_KEY" >> '` + f.starts + `'; `
+	note := `read -r line; echo "$CONDUCTORD_STEP $CONDUCTORD_ACTION $CONDUCTORD_ATTEMPT $CONDUCTORD_KEY try $CONDUCTORD_TRY of $CONDUCTORD_TRIES" >> '` + f.starts + `'; `
 	writeHandler(t, f.handlers, "quick", note+`echo "$line"`)
 	writeHandler(t, f.handlers, "slow", note+`while [ ! -e '`+f.free+`' ]; do echo "at it" >&2; sleep 0.1; done; echo '"done"'`)
 	writeHandler(t, f.handlers, "fails", note+`exit 65`)
@@ -146,7 +146,7 @@ func TestWorkerDies(t *testing.T) {
 	t.Parallel()
 	f := openField(t)
 	first := f.worker()
-	job := f.run("name = \"two\"\nhandler = \"slow\"")
+	job := f.run("name = \"two\"\nhandler = \"slow\"\nretry = {attempts = 3}")
 	eventually(t, "the step runs", func() bool { return strings.Contains(f.started(), "two execute 1") })
 	if err := first.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -159,6 +159,10 @@ func TestWorkerDies(t *testing.T) {
 	}
 	f.release()
 	f.ends(job, jobs.OutcomeSuccess)
+	starts, err := os.ReadFile(f.starts)
+	if n := strings.Count(string(starts), " try 1 of 3\n"); err != nil || n != 2 {
+		t.Errorf("%d of 2 starts are the first try, for a lost worker counts as none: %v\n%s", n, err, starts)
+	}
 }
 
 func TestWorkerDiesAtMostOnce(t *testing.T) {

@@ -194,9 +194,9 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 		return start{}, false
 	}
 	c.move(now)
-	state, action, number := logbook.AtomRunning, logbook.ActionExecute, &v.executions
+	state, action, number, failed := logbook.AtomRunning, logbook.ActionExecute, &v.executions, &v.failedExecutions
 	if v.undoing || v.intention == logbook.IntendRevert && !c.isWithWorker(step) {
-		state, action, number = logbook.AtomReverting, logbook.ActionRevert, &v.reverts
+		state, action, number, failed = logbook.AtomReverting, logbook.ActionRevert, &v.reverts, &v.failedUndo
 		v.undone = true
 	} else {
 		v.failure = nil
@@ -226,6 +226,7 @@ func (c *core) attempt(step int, now time.Time) (start, bool) {
 
 	call := &c.calls.one(c.call)[0]
 	call.Action, call.Step, call.Attempt, call.Asked = action, s.Name(), *number, v.attempt.Asked
+	call.Try, call.Tries = *failed+1, s.Retry().Tries()
 	call.Round, call.Worker, call.Only = int(v.round), v.attempt.Worker, c.onlyWorker(step)
 	if action == logbook.ActionExecute && v.intention == logbook.IntendRevert {
 		c.interrupt(step) // the worker has it since before the flow was to be undone

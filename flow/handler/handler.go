@@ -21,7 +21,8 @@
 //	CONDUCTORD_HANDLER   the path at which the handler was found ($0 does not say)
 //	CONDUCTORD_JOB, CONDUCTORD_FLOW, CONDUCTORD_STEP   who calls
 //	CONDUCTORD_ACTION    execute or revert
-//	CONDUCTORD_ATTEMPT   counts from 1
+//	CONDUCTORD_ATTEMPT   counts from 1, also attempts that a crash cut off
+//	CONDUCTORD_TRY, CONDUCTORD_TRIES   failures of this round plus one, and how many tries the step's policy allows
 //	CONDUCTORD_ASKED     how often this attempt has said "not yet"
 //	CONDUCTORD_TOKEN     generation-index, the fence of the claim
 //	CONDUCTORD_KEY       the same in every attempt, for systems that recognise repeats: see flow.Call.Key

@@ -87,6 +87,8 @@ func environment(path, directory string, call *flow.Call) []string {
 		"CONDUCTORD_STEP=" + call.Step,
 		"CONDUCTORD_ACTION=" + string(call.Action),
 		fmt.Sprintf("CONDUCTORD_ATTEMPT=%d", call.Attempt),
+		fmt.Sprintf("CONDUCTORD_TRY=%d", call.Try),
+		fmt.Sprintf("CONDUCTORD_TRIES=%d", call.Tries),
 		fmt.Sprintf("CONDUCTORD_ASKED=%d", call.Asked),
 		"CONDUCTORD_TOKEN=" + call.Token.String(),
 		"CONDUCTORD_KEY=" + call.Key(),

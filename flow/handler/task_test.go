@@ -42,7 +42,9 @@ func call(arguments logbook.Values) *flow.Call {
 		Job:       "the-job",
 		Flow:      id,
 		Step:      "the step",
-		Attempt:   2,
+		Attempt:   3,
+		Try:       2,
+		Tries:     5,
 		Token:     logbook.Token{Generation: 1, Index: 42},
 	}
 }
@@ -221,7 +223,7 @@ func TestEnvironment(t *testing.T) {
 	home := found[1]
 	want := []string{
 		"CONDUCTORD_ACTION=execute",
-		"CONDUCTORD_ATTEMPT=2",
+		"CONDUCTORD_ATTEMPT=3",
 		"CONDUCTORD_ASKED=0",
 		"CONDUCTORD_FLOW=01890a5d-ac96-774b-bcce-b302099a8057",
 		"CONDUCTORD_HANDLER=" + path,
@@ -229,6 +231,8 @@ func TestEnvironment(t *testing.T) {
 		"CONDUCTORD_KEY=" + c.Key(),
 		"CONDUCTORD_STEP=the step",
 		"CONDUCTORD_TOKEN=1-42",
+		"CONDUCTORD_TRIES=5",
+		"CONDUCTORD_TRY=2",
 		"HOME=" + home,
 		"LANG=C.UTF-8",
 		"PATH=/usr/local/bin:/usr/bin:/bin",

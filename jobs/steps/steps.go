@@ -56,6 +56,8 @@ type Work struct {
 	Labels    []string
 	Key       string
 	Round     int
+	Try       int
+	Tries     int
 	Token     jobs.Token
 	Arguments logbook.Values
 

@@ -1895,6 +1895,8 @@ type StepWork struct {
 	Failure       *Failure             `protobuf:"bytes,10,opt,name=failure,proto3" json:"failure,omitempty"`
 	Failures      []*Failure           `protobuf:"bytes,11,rep,name=failures,proto3" json:"failures,omitempty"`
 	TimeLeft      *durationpb.Duration `protobuf:"bytes,12,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"` // unset: no limit
+	Try           uint32               `protobuf:"varint,13,opt,name=try,proto3" json:"try,omitempty"`                          // failures of this action in this round, plus one
+	Tries         uint32               `protobuf:"varint,14,opt,name=tries,proto3" json:"tries,omitempty"`                      // how many the step's retry allows: 1 without it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2011,6 +2013,20 @@ func (x *StepWork) GetTimeLeft() *durationpb.Duration {
 		return x.TimeLeft
 	}
 	return nil
+}
+
+func (x *StepWork) GetTry() uint32 {
+	if x != nil {
+		return x.Try
+	}
+	return 0
+}
+
+func (x *StepWork) GetTries() uint32 {
+	if x != nil {
+		return x.Tries
+	}
+	return 0
 }
 
 // StepOutcome is what a worker reports of an attempt. One that is done has a
@@ -5874,7 +5890,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04step\x18\x02 \x01(\tR\x04step\x12\x16\n" +
 	"\x06action\x18\x03 \x01(\tR\x06action\x12\x18\n" +
 	"\aattempt\x18\x04 \x01(\rR\aattempt\x12\x14\n" +
-	"\x05asked\x18\x05 \x01(\rR\x05asked\"\xcd\x03\n" +
+	"\x05asked\x18\x05 \x01(\rR\x05asked\"\xf5\x03\n" +
 	"\bStepWork\x12*\n" +
 	"\x02id\x18\x01 \x01(\v2\x1a.conductord.v1.StepAttemptR\x02id\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x12\n" +
@@ -5888,7 +5904,9 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\afailure\x18\n" +
 	" \x01(\v2\x16.conductord.v1.FailureR\afailure\x122\n" +
 	"\bfailures\x18\v \x03(\v2\x16.conductord.v1.FailureR\bfailures\x126\n" +
-	"\ttime_left\x18\f \x01(\v2\x19.google.protobuf.DurationR\btimeLeft\"\xc6\x02\n" +
+	"\ttime_left\x18\f \x01(\v2\x19.google.protobuf.DurationR\btimeLeft\x12\x10\n" +
+	"\x03try\x18\r \x01(\rR\x03try\x12\x14\n" +
+	"\x05tries\x18\x0e \x01(\rR\x05tries\"\xc6\x02\n" +
 	"\vStepOutcome\x12*\n" +
 	"\x02id\x18\x01 \x01(\v2\x1a.conductord.v1.StepAttemptR\x02id\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\bR\x04done\x12,\n" +

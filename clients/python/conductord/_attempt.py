@@ -39,6 +39,8 @@ class Context:
         self.attempt = int(id.get("attempt", 1))  # from 1
         self.asked = int(id.get("asked", 0))  # how often it has said "not yet"
         self.round = int(work.get("round", 0))
+        self.try_ = int(work.get("try", 1))  # failures of this round plus one; lost workers do not count
+        self.tries = int(work.get("tries", 1))  # how many the step's retry allows
         self.key: str = work.get("key", "")  # the same in all attempts of a round: show it to systems that recognise repeats
         self.token: str = work.get("token", "")  # show it to systems that refuse older ones
         self.cancelled = cancelled  # set when the attempt must end

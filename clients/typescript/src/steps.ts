@@ -25,6 +25,8 @@ export interface Work {
 	type: string;
 	key: string;
 	round?: number;
+	try?: number;
+	tries?: number;
 	token: string;
 	arguments?: Record<string, Json>;
 	result?: Json;
@@ -58,6 +60,10 @@ export interface StepContext {
 	readonly asked: number;
 	/** Counts the resets of the step. */
 	readonly round: number;
+	/** Failures of this round plus one; lost workers do not count. */
+	readonly try: number;
+	/** How many tries the step's retry allows. */
+	readonly tries: number;
 	/** The same in all attempts of a round: show it to systems that recognise repeats. */
 	readonly key: string;
 	/** Show it to systems that refuse older ones. */
