@@ -210,6 +210,9 @@ type Attempt struct {
 // Ended reports whether the outcome of the attempt is known.
 func (a *Attempt) Ended() bool { return !a.EndedAt.IsZero() }
 
+// IsUntaken reports whether the attempt waits for a worker to take it.
+func (a *Attempt) IsUntaken() bool { return a.Offered && a.Worker == "" && !a.Ended() }
+
 // NeverBegan reports whether an execution has certainly done nothing, so that its revert must not be
 // called: it ended before its function or handler was called, or no worker has had it.
 func (a *Attempt) NeverBegan() bool {

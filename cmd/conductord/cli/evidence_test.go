@@ -1,8 +1,12 @@
 package cli_test
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/logbook"
@@ -61,6 +65,37 @@ func TestEvidence(t *testing.T) {
 		if strings.Join(got, "|") != row.want {
 			t.Errorf("%s: got %q, want %q", row.name, got, row.want)
 		}
+	}
+}
+
+// TestWorkersAreShown: a step that no worker has taken is not shown as running, and an attempt names its worker.
+func TestWorkersAreShown(t *testing.T) {
+	cluster := openCluster(t)
+	document := filepath.Join(t.TempDir(), "flow.toml")
+	text := "name = \"mail\"\n[[steps]]\nname = \"send\"\nhandler = \"smtp\"\nworker = true\nworker_labels = [\"eu\"]\n"
+	if err := os.WriteFile(document, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	id := post(t, cluster, "--flow", document)
+	w := newWorker(t, cluster, id)
+	offer := w.begin("send")
+	offer.Attempts[0].Offered, offer.Attempts[0].StartedAt = true, time.Now().Add(-time.Hour)
+	w.update(logbook.FlowRunning, offer)
+	shows := func(want string, args ...string) {
+		t.Helper()
+		if got := run(t, cluster, append(args, id.String())...); !regexp.MustCompile(want).MatchString(got.out) {
+			t.Errorf("%v: no %s in %+v", args, want, got)
+		}
+	}
+	shows(`\n  · send  waits for a worker  1h0m\S+  smtp \+ eu\n`, "flow", "show")
+	shows(`\nwaiting steps: +· send  waits for a worker  1h0m\S+  smtp \+ eu\n`, "job", "get")
+	shows(`BY +WORKER +TOKEN +OUTCOME\nsend +execute +1 .* - +- +\S+ +waits for a worker\n`, "flow", "show", "--attempts")
+	offer.Attempts[0].Worker, offer.Attempts[0].WorkerName = "0198a3c2", "mailer"
+	w.update("", offer)
+	shows(`\n  ▶ send  running  `, "flow", "show")
+	shows(` - +mailer +\S+ +begun\n`, "flow", "show", "--attempts")
+	if got := run(t, cluster, "job", "get", id.String()); strings.Contains(got.out, "waiting steps") {
+		t.Errorf("a worker has the step: %s", got.out)
 	}
 }
 

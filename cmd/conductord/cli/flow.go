@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -384,7 +385,7 @@ func (p *Program) writeAttempts(detail *logbook.FlowDetail) error {
 	var rows [][]string
 	for i := range detail.Atoms {
 		if folded := &detail.Atoms[i].Folded; folded.Len() > 0 {
-			rows = append(rows, []string{detail.Atoms[i].Name, "-", "-", "-", "-", "-", "-", fmt.Sprintf(
+			rows = append(rows, []string{detail.Atoms[i].Name, "-", "-", "-", "-", "-", "-", "-", fmt.Sprintf(
 				"earlier attempts, no longer kept: %d executions, %d reverts, %d resets", folded.Executions, folded.Reverts, folded.Resets)})
 		}
 		for j := range detail.Atoms[i].Attempts {
@@ -395,14 +396,14 @@ func (p *Program) writeAttempts(detail *logbook.FlowDetail) error {
 			}
 			rows = append(rows, []string{
 				detail.Atoms[i].Name, string(attempt.Action), strconv.Itoa(attempt.Number), p.timeText(attempt.StartedAt), OrDash(took),
-				OrDash(attempt.Owner), attempt.Token.String(), attemptOutcome(attempt),
+				OrDash(attempt.Owner), OrDash(cmp.Or(attempt.WorkerName, attempt.Worker)), attempt.Token.String(), attemptOutcome(attempt),
 			})
 		}
 	}
 	if err := p.WriteLines([]string{""}); err != nil {
 		return err
 	}
-	if err := p.WriteTable([]string{"step", "action", "attempt", "started", "took", "by", "token", "outcome"}, rows); err != nil {
+	if err := p.WriteTable([]string{"step", "action", "attempt", "started", "took", "by", "worker", "token", "outcome"}, rows); err != nil {
 		return err
 	}
 	return p.writeWords(detail)
@@ -452,6 +453,8 @@ func attemptOutcome(attempt *logbook.Attempt) string {
 		return "done"
 	case attempt.Asked > 0:
 		return fmt.Sprintf("not yet, asked %d times", attempt.Asked)
+	case attempt.IsUntaken():
+		return string(waitsForWorker)
 	}
 	return "begun"
 }

@@ -191,7 +191,7 @@ func (v *view) tell() {
 	t := tree{detail: v.detail, now: v.read}
 	for i := range v.detail.Atoms {
 		atom := &v.detail.Atoms[i]
-		state := fmt.Sprintf("%s %d", atom.State, len(atom.Attempts)+atom.Folded.Len())
+		state := fmt.Sprintf("%s %d", shownState(atom), len(atom.Attempts)+atom.Folded.Len())
 		if atom.Kind == logbook.KindRetry && atom.Intention == logbook.IntendRetry {
 			state += " begins again" // of a step, what it is to do next is no news until it does it
 		}
@@ -200,7 +200,7 @@ func (v *view) tell() {
 		}
 		v.told[atom.Name] = state
 		v.tellFailed(atom)
-		text := strings.Join([]string{v.program.timeText(v.read), Clean(atom.Name), string(atom.State)}, " ")
+		text := strings.Join([]string{v.program.timeText(v.read), Clean(atom.Name), string(shownState(atom))}, " ")
 		if waits := !atom.RetryAt.IsZero(); settled(atom) || waits || atom.Kind == logbook.KindRetry {
 			text = strings.Join(slices.DeleteFunc([]string{text, t.facts(&treeRow{}, atom), t.outcome(atom)}, func(part string) bool { return part == "" }), " ")
 		}

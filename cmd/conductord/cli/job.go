@@ -275,7 +275,7 @@ func valuesText(values logbook.Values) string {
 func evidenceOf(ctx context.Context, cluster Cluster, job *jobs.Job) ([]field, error) {
 	fields := failureFields(job.Failure)
 	between := job.Attempted != "" && job.Claim == nil // between two attempts, or parked after the last
-	if job.Flow.IsZero() || !job.State.Finished() && !between || job.Outcome == jobs.OutcomeSuccess {
+	if job.Flow.IsZero() || !job.State.Finished() && !between && job.Claim == nil || job.Outcome == jobs.OutcomeSuccess {
 		return fields, nil
 	}
 	detail, err := cluster.FlowDetail(ctx, job.Flow)
@@ -284,6 +284,10 @@ func evidenceOf(ctx context.Context, cluster Cluster, job *jobs.Job) ([]field, e
 	}
 	if err != nil {
 		return nil, because(err, "read flow %s of job %s", job.Flow, job.ID)
+	}
+	if job.Claim != nil {
+		t := tree{rows: rowsOf(&detail), detail: &detail, now: time.Now(), waiting: true, height: maxAlsoFailed}
+		return append(fields, field{"waiting steps", strings.Join(t.lines()[1:], "\n")}), nil
 	}
 	cause := job.Failure
 	if cause == nil {

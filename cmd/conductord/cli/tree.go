@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -17,7 +18,8 @@ type treeRow struct {
 	depth int
 	group flow.Pattern // of a flow; empty for a step
 	retry bool
-	only  string // the conditions under which it is run; empty if there are none
+	only  string          // the conditions under which it is run; empty if there are none
+	work  flow.WorkerStep // zero: none for a worker, or not known
 
 	// Of a row for instances of a step, one for each element of a list: theirs.
 	// The first of them are shown in rows of their own.
@@ -107,8 +109,9 @@ func bodyOf(inner *flow.Flow) (*flow.Flow, bool) {
 }
 
 func (l *layout) step(node flow.Node, depth int) {
-	if _, left := l.plan.Find(node.Name()); left {
-		l.rows = append(l.rows, treeRow{name: node.Name(), depth: depth, only: l.only[node.Name()]})
+	if step, left := l.plan.Find(node.Name()); left {
+		work, _ := l.plan.Step(step).WorkerStep()
+		l.rows = append(l.rows, treeRow{name: node.Name(), depth: depth, only: l.only[node.Name()], work: work})
 	}
 }
 
@@ -119,6 +122,7 @@ type tree struct {
 	detail  *logbook.FlowDetail
 	now     time.Time
 	results bool // with the steps' results and failures
+	waiting bool // only the steps that wait for a worker
 	colour  bool
 	width   int // of a line; 0: any
 	height  int // in lines; 0: any
@@ -135,6 +139,7 @@ var marks = map[logbook.AtomState]struct{ mark, colour string }{
 	logbook.AtomRevertFailure: {"‼", "\x1b[31m"},
 	logbook.AtomRetrying:      {"↻", "\x1b[36m"},
 	logbook.AtomIgnored:       {"-", ""},
+	waitsForWorker:            {"·", ""},
 }
 
 const colourOff = "\x1b[0m"
@@ -150,6 +155,9 @@ func (t *tree) lines() []string {
 		atoms[t.detail.Atoms[i].Name] = &t.detail.Atoms[i]
 	}
 	t.rows = folded(t.rows, t.detail.Atoms, atoms)
+	if t.waiting {
+		t.rows = slices.DeleteFunc(t.rows, func(row treeRow) bool { return shownState(atoms[row.name]) != waitsForWorker })
+	}
 	nameWidth := 0
 	for _, row := range t.rows {
 		nameWidth = max(nameWidth, min(widestName, 2*row.depth+utf8.RuneCountInString(Clean(row.name))))
@@ -238,10 +246,7 @@ func (t *tree) rowLines(row treeRow, atom *logbook.AtomDetail, nameWidth int) []
 	if len(row.instances) > 0 {
 		return []string{t.clip(fmt.Sprintf("  %s▾ %s ×%d  %s", indent, Clean(row.name), len(row.instances), countsOf(row.instances)), "")}
 	}
-	state := logbook.AtomPending
-	if atom != nil {
-		state = atom.State
-	}
+	state := shownState(atom)
 	look := marks[state]
 	name := Clean(row.name)
 	padding := strings.Repeat(" ", max(0, nameWidth-len(indent)-utf8.RuneCountInString(name)))

@@ -9,6 +9,19 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
+// waitsForWorker is shown as the state of a step whose open attempt no worker has taken.
+const waitsForWorker logbook.AtomState = "waits for a worker"
+
+func shownState(atom *logbook.AtomDetail) logbook.AtomState {
+	if atom == nil {
+		return logbook.AtomPending
+	}
+	if n := len(atom.Attempts); n > 0 && !settled(atom) && atom.RetryAt.IsZero() && atom.Attempts[n-1].IsUntaken() {
+		return waitsForWorker
+	}
+	return atom.State
+}
+
 // facts are the attempts of a step, how long the last one took or has taken,
 // how far it says it is, and when it is due again.
 func (t *tree) facts(row *treeRow, atom *logbook.AtomDetail) string {
@@ -30,6 +43,13 @@ func (t *tree) facts(row *treeRow, atom *logbook.AtomDetail) string {
 		end = t.now
 	}
 	facts := []string{durationText(max(0, end.Sub(last.StartedAt)))}
+	if work := row.work; shownState(atom) == waitsForWorker && work.Type != "" {
+		does := work.Type
+		if last.Action == logbook.ActionRevert {
+			does = work.Revert
+		}
+		facts = append(facts, Clean(strings.Join(append([]string{does}, work.Labels...), " + ")))
+	}
 	if last.Number > 1 {
 		facts = append(facts, fmt.Sprintf("attempt %d", last.Number))
 	}
@@ -184,7 +204,7 @@ func folded(rows []treeRow, atoms []logbook.AtomDetail, known map[string]*logboo
 		told[base] = true
 		made = append(made, treeRow{name: base, depth: row.depth, only: row.only, instances: instances[base]})
 		for _, atom := range foremost(instances[base]) {
-			made = append(made, treeRow{name: atom.Name, depth: row.depth + 1, only: row.only, retry: atom.Kind == logbook.KindRetry})
+			made = append(made, treeRow{name: atom.Name, depth: row.depth + 1, only: row.only, work: row.work, retry: atom.Kind == logbook.KindRetry})
 		}
 	}
 	return made
@@ -232,12 +252,12 @@ func foremost(instances []*logbook.AtomDetail) []*logbook.AtomDetail {
 // countsOf says how many instances are in which state.
 func countsOf(instances []*logbook.AtomDetail) string {
 	order := []logbook.AtomState{
-		logbook.AtomSuccess, logbook.AtomRunning, logbook.AtomPending, logbook.AtomRetrying, logbook.AtomFailure,
+		logbook.AtomSuccess, logbook.AtomRunning, waitsForWorker, logbook.AtomPending, logbook.AtomRetrying, logbook.AtomFailure,
 		logbook.AtomReverting, logbook.AtomReverted, logbook.AtomRevertFailure, logbook.AtomIgnored,
 	}
 	counts := map[logbook.AtomState]int{}
 	for _, atom := range instances {
-		counts[atom.State]++
+		counts[shownState(atom)]++
 	}
 	var parts []string
 	for _, state := range order {

@@ -106,6 +106,34 @@ retry = {attempts = 3, delay = "30s"}
 name = "announce"
 `
 
+const remote = `
+name = "album"
+
+[[steps]]
+name = "list"
+provides = "photos"
+worker = true
+
+[[steps]]
+name = "photos"
+each = {over = "photos", as = "photo"}
+
+[[steps.steps]]
+name = "resize"
+handler = "scale"
+revert = "unscale"
+worker = true
+worker_labels = ["gpu", "large"]
+`
+
+// forWorker makes the last attempt one for a step worker: the one of this name, or none has taken it.
+func forWorker(worker string) func(*logbook.AtomDetail) {
+	return func(a *logbook.AtomDetail) {
+		last := &a.Attempts[len(a.Attempts)-1]
+		last.Offered, last.Worker, last.WorkerName = true, worker, worker
+	}
+}
+
 const deciding = `
 name = "order"
 
@@ -189,6 +217,33 @@ order  running  [░░░░░░░░░░░░░░░░░░░░] 0
   · approve                   pending
   · pack                      pending
   · a-step-with-quite-a-long-name-beyond-the-column  pending`},
+		{"a step waits for a worker", drawn(t, remote, logbook.FlowRunning, atom("list", running, "", forWorker(""))), true, `
+album  running  [░░░░░░░░░░░░░░░░░░░░] 0/3 steps
+  · list      waits for a worker  2s  list
+  ▾ photos (each)
+    · photos  pending
+    · resize  pending`},
+		{"a worker has the step", drawn(t, remote, logbook.FlowRunning, atom("list", running, "", forWorker("w1"))), true, `
+album  running  [░░░░░░░░░░░░░░░░░░░░] 0/3 steps
+  ▶ list      running    2s
+  ▾ photos (each)
+    · photos  pending
+    · resize  pending`},
+		{"instances wait for workers", drawn(t, remote, logbook.FlowReverting, atom("list", success, "[1,2,3]", forWorker("w1")), atom("resize[0]", running, "", forWorker("")),
+			atom("resize[1]", running, "", forWorker("w1")), atom("resize[2]", logbook.AtomReverting, "", func(a *logbook.AtomDetail) {
+				a.Attempts = []logbook.Attempt{{Action: logbook.ActionRevert, Number: 1, StartedAt: noon.Add(-time.Minute), Offered: true}}
+			})), true, `
+album  reverting  [████░░░░░░░░░░░░░░░░] 1/5 steps
+  ✓ list           success    1s
+  ▾ photos (each)
+    · photos       pending
+    ▾ resize ×3  1 running, 2 waits for a worker
+      · resize[0]  waits for a worker  2s  scale + gpu + large
+      ▶ resize[1]  running    2s
+      · resize[2]  waits for a worker  1m0s  unscale + gpu + large`},
+		{"a flow of code, whose types are not known", &logbook.FlowDetail{Name: "code", State: logbook.FlowRunning, Atoms: []logbook.AtomDetail{atom("s", running, "", forWorker(""))}}, true, `
+code  running  [░░░░░░░░░░░░░░░░░░░░] 0/1 steps
+  · s  waits for a worker  2s`},
 		{"two have failed, and were undone", &logbook.FlowDetail{Name: "both", State: logbook.FlowReverted, Atoms: []logbook.AtomDetail{
 			tried("a", logbook.AtomReverted, logbook.Attempt{Action: logbook.ActionExecute}, logbook.Attempt{Action: logbook.ActionRevert}),
 			tried("p", logbook.AtomReverted, fails(logbook.ActionExecute, "no room", ""), logbook.Attempt{Action: logbook.ActionRevert}),
