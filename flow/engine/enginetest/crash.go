@@ -30,6 +30,8 @@ const (
 //   - No step whose result was recorded is executed again.
 //   - Every Check is content, each time.
 //
+// All runs have one flow id, so flow.Call.Key is the same with a crash and without one.
+//
 // Build is called at each start, also of the process that goes on after a
 // crash; it must build the same flow each time, and so must not keep anything
 // in the flow that a process would lose. The trace of the run without a crash

@@ -43,6 +43,7 @@ import (
 type Option func(*settings)
 
 type settings struct {
+	flow         logbook.FlowID // of all runs, so that a step has the same keys in each
 	workers      int
 	targets      []string
 	callersClock bool
@@ -73,7 +74,7 @@ func Check(check func(*Trace) error) Option {
 }
 
 func newSettings(options []Option) *settings {
-	s := &settings{workers: 1, before: func() {}}
+	s := &settings{flow: logbook.NewFlowID(), workers: 1, before: func() {}}
 	for _, option := range options {
 		option(s)
 	}
@@ -131,7 +132,7 @@ func (s *settings) series(ctx context.Context, build func() flow.Node, store log
 	began := time.Now()
 	trace := &Trace{crash: noCrash}
 	book := &book{Connection: memory.New(logbook.MaxLimits), left: crash}
-	local := engine.Local{Logbook: book, Flow: logbook.NewFlowID(), Targets: s.targets, Workers: s.workers}
+	local := engine.Local{Logbook: book, Flow: s.flow, Targets: s.targets, Workers: s.workers}
 	trace.Result, trace.Err = local.Run(ctx, build(), store)
 	if book.crashed() {
 		trace.crash = len(book.updates)

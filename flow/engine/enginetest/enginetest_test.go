@@ -115,6 +115,32 @@ func TestWantTellsTheFirstDifference(t *testing.T) {
 	}
 }
 
+// TestWantStateAndResult: results are those of symbols, and blanks in JSON do not count.
+func TestWantStateAndResult(t *testing.T) {
+	done := enginetest.Run(t, flow.Linear("f", stub("a", enginetest.Succeed(json.RawMessage(`{"room": 7}`)), flow.Provides("booking")),
+		stub("b", enginetest.Succeed(2))), nil)
+	undone := enginetest.Run(t, flow.Linear("f", stub("a", enginetest.Succeed(1), flow.Provides("x")), stub("b", enginetest.Fail(errWoot))), nil)
+	for _, row := range []struct {
+		name  string
+		check func(testing.TB)
+		told  string // empty: nothing
+	}{
+		{"its state", func(tb testing.TB) { undone.WantState(tb, "reverted") }, ""},
+		{"another state", func(tb testing.TB) { undone.WantState(tb, logbook.FlowSuccess) }, "the flow is reverted and should be success."},
+		{"its result", func(tb testing.TB) { done.WantResult(tb, "booking", map[string]int{"room": 7}) }, ""},
+		{"another result", func(tb testing.TB) { done.WantResult(tb, "booking", 8) }, `the result "booking" is {"room":7} and should be 8`},
+		{"the name of a step", func(tb testing.TB) { done.WantResult(tb, "b", 2) }, `the result "b" is missing and should be 2`},
+		{"a result that was undone", func(tb testing.TB) { undone.WantResult(tb, "x", 1) }, `the result "x" is missing`},
+		{"no JSON", func(tb testing.TB) { done.WantResult(tb, "booking", make(chan int)) }, "unsupported type"},
+	} {
+		test := &judged{TB: t}
+		row.check(test)
+		if got := strings.Join(test.faults, "\n"); (got == "") != (row.told == "") || !strings.Contains(got, row.told) {
+			t.Errorf("%s: told %q, want %q", row.name, got, row.told)
+		}
+	}
+}
+
 func TestRunFindsFaults(t *testing.T) {
 	for _, row := range []struct {
 		name    string
@@ -186,6 +212,9 @@ func TestCrashEverywherePasses(t *testing.T) {
 		{"a retry over a flow", func() *flow.Flow {
 			return flow.Linear("f", stub("a", enginetest.Succeed(1)), flow.Linear("g", stub("b", enginetest.Succeed(2)), flow.Func("c", liking)).
 				WithRetry(flow.ForEach("each", []string{"red", "blue", "green"}, flow.Provides("color"))))
+		}, nil, logbook.FlowSuccess},
+		{"a result that is the key", func() *flow.Flow {
+			return flow.Linear("f", flow.Func("pay", func(ctx context.Context, _ struct{}) (string, error) { return flow.CallFrom(ctx).Key(), nil }))
 		}, nil, logbook.FlowSuccess},
 		{"nothing to do", func() *flow.Flow { return flow.Linear("f") }, nil, logbook.FlowSuccess},
 	} {

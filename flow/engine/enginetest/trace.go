@@ -1,6 +1,8 @@
 package enginetest
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -72,6 +74,23 @@ func (t *Trace) Want(test testing.TB, text string) {
 			test.Errorf("line %d of the trace is\n\t%s\nand should be\n\t%s\nThe whole trace:\n%s", i+1, g, w, t)
 			return
 		}
+	}
+}
+
+// WantState checks the state in which the flow ended, such as logbook.FlowReverted.
+func (t *Trace) WantState(test testing.TB, state logbook.FlowState) {
+	test.Helper()
+	if t.Result.State != state {
+		test.Errorf("the flow is %s and should be %s. The whole trace:\n%s", t.Result.State, state, t)
+	}
+}
+
+// WantResult checks the value that the flow provides under a symbol: the JSON of want.
+func (t *Trace) WantResult(test testing.TB, symbol string, want any) {
+	test.Helper()
+	encoded, err := json.Marshal(want)
+	if got := compact(t.Result.Values[symbol]); err != nil || !bytes.Equal(got, encoded) {
+		test.Errorf("the result %q is %s and should be %s (%v). The whole trace:\n%s", symbol, got, encoded, err, t)
 	}
 }
 
