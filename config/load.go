@@ -223,10 +223,10 @@ func (l *loader) loadEnv(env []string) {
 	}
 }
 
-// otherVariables are names behind envPrefix that are no settings: those of the client's commands, and
-// those that handlers get, which a handler that starts a node passes on.
+// otherVariables are names behind envPrefix that are no settings: variables of the client's commands, and
+// variables of handlers, which a node inherits if a handler starts it.
 var otherVariables = [...]string{"CA_FILE", "CERT_FILE", "KEY_FILE", "TOKEN", "TOKEN_FILE", "VALUE_KEYS", "PROFILE", "SERVER", "TOPOLOGY",
-	"ACTION", "ASKED", "ATTEMPT", "FLOW", "HANDLER", "JOB", "KEY", "STEP"}
+	"ACTION", "ASKED", "ATTEMPT", "FLOW", "HANDLER", "JOB", "KEY", "STEP", "TRIES", "TRY"}
 
 func (l *loader) loadFlags(flags map[string]string) {
 	known := make(map[string]bool, len(flags))
@@ -285,8 +285,8 @@ func (l *loader) setAny(row setting, value any) {
 	}
 }
 
-// place makes a relative path in the file one that is relative to the file's directory, so that a
-// directory of configuration, certificates and handlers can be copied anywhere.
+// place resolves a relative path in the file against the file's directory, so that a directory with
+// configuration, certificates and handlers can be copied anywhere.
 func (l *loader) place(row setting, path *string) {
 	if row.path && *path != "" && !filepath.IsAbs(*path) {
 		*path = filepath.Join(filepath.Dir(l.file), *path)

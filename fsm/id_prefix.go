@@ -17,8 +17,8 @@ import (
 const (
 	// maxIDsExamined bounds the ids that one search reads: a longer prefix reads fewer.
 	maxIDsExamined = 1_000
-	// maxEndsExamined bounds the ids of which one search compares the last digits, for which there
-	// is no index: it takes 10 ms or so. The last ids in order are the latest.
+	// maxEndsExamined bounds the ids whose last digits one search compares. There is no index for
+	// them: the search takes about 10 ms. It begins with the latest ids.
 	maxEndsExamined = 100_000
 )
 

@@ -42,8 +42,8 @@ func (f *Failure) Matches(kind string) bool {
 	return f.Kind == kind
 }
 
-// Origin is why a flow was reverting before one of its reverts failed for good: the failure of that revert
-// has it as its last cause. Other failures are returned unchanged.
+// Origin returns why a flow was reverting when one of its reverts failed permanently: the last cause of
+// the revert's failure. Other failures are returned unchanged.
 func (f *Failure) Origin() *Failure {
 	if f != nil && f.Kind != FailureIntervention && len(f.Causes) > 0 {
 		if below := &f.Causes[len(f.Causes)-1]; below.Step != "" || below.Kind == FailureOperator {
@@ -93,8 +93,8 @@ func IsReserved(kind string) bool {
 	return false
 }
 
-// Foreign is a copy of a failure from outside of the conductor, such as a step's, or one that a step
-// passes on from another flow: without reserved kinds, and with the steps that it names in its messages.
+// Foreign copies a failure that comes from outside the conductor: from a step, or from another flow
+// through a step. The copy has no reserved kinds. The names of steps move into its messages.
 func (f *Failure) Foreign() *Failure {
 	if f == nil {
 		return nil

@@ -47,8 +47,8 @@ type Status struct {
 	// its cluster there; empty: it uses none.
 	TopologyDigest, TopologyCluster string
 
-	// BackupAge is that of the node's newest scheduled backup, or since its start without one;
-	// BackupInterval 0: it makes none. Backups are the newest first.
+	// BackupAge is the age of the node's newest scheduled backup; without one, the time since the
+	// node's start. BackupInterval 0: the node makes none. Backups has the newest first.
 	BackupAge, BackupInterval time.Duration
 	Backups                   []ScheduledBackup
 

@@ -56,7 +56,7 @@ func (p part) join(next part) part {
 	return p
 }
 
-// hiddenForm is a text that must not be recorded: a secret, a text in one that is JSON, or a
+// hiddenForm is a text that must not be recorded: a secret, a text within a JSON secret, or a
 // line of either.
 type hiddenForm struct{ name, text string }
 

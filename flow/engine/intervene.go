@@ -318,9 +318,9 @@ func (w *correction) markSuccessors(marked []bool, stack []int) {
 	}
 }
 
-// runAgain returns the steps that run again, and reports whether an ignored step is among those that
-// follow them. Then all deciders that have said no are asked again, because the record does not say
-// which of them ignored a step. Those that see the same results give the same answer.
+// runAgain returns the steps that run again, and reports whether an ignored step follows them. Then
+// every decider that said no is evaluated again, because the record does not name the decider that
+// ignored a step. A decider that sees the same results gives the same answer.
 func (w *correction) runAgain(rerun []bool) (again []bool, anew bool) {
 	again = slices.Clone(rerun)
 	var stack []int

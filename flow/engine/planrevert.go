@@ -42,10 +42,9 @@ type Execution struct {
 	Again bool // it has been executed before
 }
 
-// PlanIntervention returns what a flow does after an intervention, carried out with those that are
-// pending: the steps that it executes, in the order of the plan, or the steps that it undoes. Deciders
-// may still leave out some of these executions. Otherwise it is as PlanRevert; an intervention that
-// cannot be carried out is an error.
+// PlanIntervention returns the steps that a flow executes after an intervention, in the order of the
+// plan, or the steps that it undoes. Pending interventions are carried out first. Deciders can still
+// leave out some executions. An intervention that cannot be carried out is an error. See PlanRevert.
 func PlanIntervention(o Options, i logbook.Intervention) ([]Execution, []Undo, error) {
 	o = o.withDefaults()
 	_, err := o.Detail.Admit(&i)

@@ -17,7 +17,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// reservedKinds are those that only a conductor records.
+// reservedKinds are the kinds that only a conductor records.
 var reservedKinds = []string{logbook.FailureBuild, logbook.FailureChanged, logbook.FailureInterrupted, logbook.FailureWorkerLost, logbook.FailureNoWorker,
 	logbook.FailureCrash, logbook.FailureOperator, logbook.FailureIntervention, logbook.FailureAtMostOnce}
 
@@ -77,7 +77,7 @@ func TestHandlersCannotSayReservedKinds(t *testing.T) {
 	}
 }
 
-// TestKindsOfOurs holds the list of kinds against that of the reserved ones.
+// TestKindsOfOurs compares the list of kinds with the reserved kinds.
 func TestKindsOfOurs(t *testing.T) {
 	for _, kind := range reservedKinds {
 		if !logbook.IsReserved(kind) {

@@ -159,8 +159,8 @@ func runsOf(zone *time.Location) (runs []clockRun) {
 	return append(runs, clockRun{minuteOf(lastYear + 1), before})
 }
 
-// compare goes through the years minute by minute. A rule of every hour has a slot when the clocks
-// show what matches; another, when they have come to what matches for the first time.
+// compare goes through the years minute by minute. A rule with every hour has a slot whenever the clocks
+// show a match. Another rule has a slot when the clocks show a match for the first time.
 func (r *countedRule) compare(t *testing.T, name string, runs []clockRun, shown []bool) (slots int) {
 	t.Helper()
 	rule, err := schedules.ParseRule(&schedules.Schedule{Rule: r.text, Zone: name})

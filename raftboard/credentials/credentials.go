@@ -317,7 +317,7 @@ func (s *Store) Check(cluster, node string) error {
 // maxToken bounds the file of a token, in bytes.
 const maxToken = 16 << 10
 
-// ReadToken reads an access token from a file, and refuses one that others can read.
+// ReadToken reads an access token from a file. It refuses a file that other users can read.
 func ReadToken(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -183,7 +183,7 @@ func (p *Program) tokenCreateCommand() *cobra.Command {
 		},
 	}
 	grantFlags(cmd, &grants, &hide)
-	cmd.Flags().IntVar(&days, "days", IssuedDays, "make it valid for this many days; 0: for ever")
+	cmd.Flags().IntVar(&days, "days", IssuedDays, "make it valid for this many days; 0: no limit")
 	cmd.Flags().StringVar(&out, "out", "", "write the token to this new file, instead of showing it")
 	return cmd
 }

@@ -50,7 +50,7 @@ func (p *Program) planRevert(ctx context.Context, argument string) error {
 	})
 }
 
-// storeOf is the store of a flow, overlaid by that of the job whose id was given, if it was a job's.
+// storeOf returns the store of a flow. If the given id is a job's, the job's values replace the flow's.
 func storeOf(ctx context.Context, cluster Cluster, id uuid.UUID, detail *logbook.FlowDetail) logbook.Values {
 	store := make(logbook.Values)
 	maps.Copy(store, detail.Store)

@@ -352,8 +352,8 @@ func (d *daemon) stop() error {
 // alone reports whether the configuration begins a cluster of one.
 func alone(c config.Config) bool { return len(c.Cluster.Members) == 1 }
 
-// outliveReaders has this process live on when the reader of its output ends: what it writes then is lost. A signal
-// that is caught, unlike one that is ignored, is as usual in handlers.
+// outliveReaders keeps this process alive when the reader of its output ends; further output is lost. SIGPIPE is
+// caught and not ignored, because handlers would inherit an ignored signal.
 func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // daemonLogger makes the one stream of log lines.

@@ -92,8 +92,9 @@ func (t *templates) funcs() template.FuncMap {
 // address is the address of a page: the parts of its path below the dashboard's.
 func (t *templates) address(parts ...string) string { return t.path + addressBelow(parts...) }
 
-// addressBelow is a path of escaped parts: a name may hold a slash. Browsers and net/http take parts that are
-// dots out of a path, escaped or not: such a name has a tilde before it, as one that begins with a tilde. See visit.part.
+// addressBelow is a path of escaped parts, since a name can have a slash. Browsers and net/http remove the parts
+// "." and ".." from a path, escaped or not. So these names get a tilde in front, and so do names that begin with a
+// tilde. See visit.part.
 func addressBelow(parts ...string) string {
 	escaped := make([]string, len(parts))
 	for i, part := range parts {

@@ -32,7 +32,7 @@ type Run struct {
 	Group     int    // the process group; 0: not started yet, or ended
 }
 
-// Over is the group of a run that is over, also of one that could not start.
+// Over is the group of a run that has ended, or could not start.
 const Over = -1
 
 // Guardian is the program's side. Its methods may be called concurrently. Its process runs while there are runs, and
@@ -134,7 +134,7 @@ func (g *Guardian) closeLocked() {
 	}()
 }
 
-// look has another process take the place of one that has ended, and ends one that has no runs.
+// look replaces a process that has ended, and ends a process without runs.
 func (g *Guardian) look() {
 	g.mutex.Lock()
 	idle := len(g.runs) == 0

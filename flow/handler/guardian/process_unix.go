@@ -33,7 +33,7 @@ func init() {
 	}
 }
 
-// guard hears of runs until the program is dead, and ends those that are not over.
+// guard reads about runs until the program is dead. Then it kills the runs that have not ended.
 func guard() {
 	signal.Ignore()
 	rename()

@@ -20,7 +20,7 @@ const (
 	endPause = time.Millisecond
 )
 
-// rename makes name that of the process, too, which the kernel takes from the program's file.
+// rename gives the process its name, which the kernel takes from the program's file otherwise.
 func rename() { _ = os.WriteFile("/proc/self/comm", []byte(name), 0) }
 
 // KillCgroup kills what is in a cgroup, and removes the cgroup.
