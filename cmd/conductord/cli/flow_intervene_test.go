@@ -222,7 +222,7 @@ func TestFailedFlowSaysHowToGoOn(t *testing.T) {
 			"conductord flow complete ID say-greeting --result JSON # its work is done: runs nothing\n",
 			"conductord flow rerun ID --from say-greeting # runs again: say-greeting\n",
 			"conductord flow rerun ID # runs again: make-greeting, say-greeting\n",
-			"make-greeting revert 1 TIME TOOK w1 1-",
+			"make-greeting revert 1 TIME TOOK w1 - 1-",
 			"handler.exit: no way back\n",
 		} {
 			if !strings.Contains(steady(shown.out), want) {
