@@ -21,10 +21,16 @@ func (Alone) Self() Hello {
 }
 
 // AnswerHandshake is the listener's half of a handshake, for a node by itself.
-func AnswerHandshake(conn net.Conn) error {
+func AnswerHandshake(conn net.Conn) error { return AnswerHandshakeOf(conn, nil, func() {}) }
+
+// AnswerHandshakeOf is the listener's half for a node with a member list.
+func AnswerHandshakeOf(conn net.Conn, roster Roster, disagreed func()) error {
 	port := &Port{
-		options: Options{Identity: Alone{}, Logger: hclog.NewNullLogger(), Disagreed: func(Hello, error) {}, Admit: func(Hello) error { return errors.New("not a member") }},
-		starts:  map[raft.ServerID]Hello{}, joined: make(chan struct{}),
+		options: Options{
+			Identity: Alone{}, Roster: roster, Logger: hclog.NewNullLogger(), Disagreed: func(Hello, error) { disagreed() },
+			Admit: func(Hello) error { return errors.New("not a member") },
+		},
+		starts: map[raft.ServerID]Hello{}, joined: make(chan struct{}),
 	}
 	_, err := port.answer(conn)
 	return err

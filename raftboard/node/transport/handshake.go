@@ -113,7 +113,9 @@ func (p *Port) answer(conn net.Conn) (Purpose, error) {
 	if refusal != nil {
 		reply.Refusal, reply.Removed = refusal.Error(), errors.Is(refusal, ErrRemoved)
 	}
-	if err := writeFrame(conn, nil, reply); err != nil {
+	err := writeFrame(conn, nil, reply)
+	p.reportLists(from, refusal) // after the answer: this node may stop now, and the other one needs the reason
+	if err != nil {
 		return 0, err
 	}
 	if refusal != nil {
@@ -148,13 +150,14 @@ func (p *Port) introduce(conn net.Conn, peer Member, what Purpose, timeout time.
 		return Hello{}, fmt.Errorf("no handshake with node %q: %w", peer.Name, err)
 	}
 	if reply.Refusal != "" {
-		_ = p.sameCluster(reply.Hello) // calls Disagreed; the refusal has the same reason
+		p.reportLists(reply.Hello, p.sameCluster(reply.Hello)) // the refusal has the same reason
 		return reply.Hello, &RefusedError{peer: peer.Name, reason: reply.Refusal, From: reply.Instance, Removed: reply.Removed}
 	}
 	if reply.ID() != peer.ID() {
 		return reply.Hello, fmt.Errorf("the address of node %q is that of node %q", peer.ID(), reply.ID())
 	}
 	if err := p.judge(reply.Hello); err != nil {
+		p.reportLists(reply.Hello, err)
 		return reply.Hello, err
 	}
 	return reply.Hello, conn.SetDeadline(time.Time{})
@@ -217,10 +220,19 @@ func (p *Port) sameCluster(other Hello) error {
 	case maps.Equal(other.Members, p.options.Roster):
 		return nil
 	}
-	err := fmt.Errorf("node %q and node %q of cluster %q list different members: %v and %v: correct cluster.members in their files, which must be alike at the first start of a cluster",
-		other.Name, own.Name, own.Cluster, other.Members, p.options.Roster)
-	p.options.Disagreed(other, err)
-	return err
+	return &listsError{fmt.Errorf("node %q and node %q of cluster %q list different members: %v and %v: correct cluster.members in their files, which must be alike at the first start of a cluster",
+		other.Name, own.Name, own.Cluster, other.Members, p.options.Roster)}
+}
+
+// listsError refuses a node of this cluster with another first member list.
+type listsError struct{ error }
+
+// reportLists calls Disagreed if the other node was refused for its member list.
+func (p *Port) reportLists(other Hello, refusal error) {
+	var lists *listsError
+	if errors.As(refusal, &lists) {
+		p.options.Disagreed(other, refusal)
+	}
 }
 
 // latest refuses an earlier process of a node once a later one was seen. A

@@ -107,3 +107,33 @@ func TestAskerIsBounded(t *testing.T) {
 	_ = there.Close()
 	served.Wait()
 }
+
+// A node that stops because of the other node's member list answers first, so that the other one
+// learns the reason, too.
+func TestDisagreementIsAnsweredFirst(t *testing.T) {
+	t.Parallel()
+	here, there := net.Pipe()
+	answered := make(chan struct{})
+	var served sync.WaitGroup
+	served.Go(func() {
+		refusal := transport.AnswerHandshakeOf(there, transport.Roster{"n1": "n1.1@a:1,a:2"}, func() {
+			select {
+			case <-answered:
+			case <-time.After(10 * time.Second): // where the test fails
+				t.Error("a node stops before it has answered")
+			}
+		})
+		if refusal == nil || !strings.Contains(refusal.Error(), "list different members") {
+			t.Errorf("the other node was refused with %v", refusal)
+		}
+	})
+	if err := here.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	reply, err := transport.Greet(here, transport.PurposeStanding, transport.Hello{Cluster: "test", Generation: 1, Name: "n2", Members: transport.Roster{"n2": "n2.1@b:1,b:2"}})
+	if err != nil || !strings.Contains(reply.Refusal, "list different members") {
+		t.Errorf("answered was %q, %v", reply.Refusal, err)
+	}
+	close(answered)
+	served.Wait()
+}
