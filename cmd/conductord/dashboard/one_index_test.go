@@ -189,8 +189,8 @@ func TestAnswersOfActionsAgree(t *testing.T) {
 	}
 }
 
-// An open page is sent again soon after a change: also one that comes before the page's watch of events
-// begins, and one that comes soon after the page was opened.
+// An open page is sent again soon after a change. This includes a change before the page's watch of events
+// begins, and a change soon after the page was opened.
 func TestChangesArePushedAtOnce(t *testing.T) {
 	var between interruption
 	s := open(t, func(o *dashboard.Options) {
