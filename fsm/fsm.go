@@ -210,8 +210,8 @@ func (m *Machine) Close() error {
 	return present.Close()
 }
 
-// Space is how many bytes the state takes on disk, and how many of them are free
-// for more of it.
+// Space returns the size of the state's file, and how many of its bytes are free for
+// more rows. Rows in memory count as flushed, so reusable can be negative.
 func (m *Machine) Space() (size, reusable int64, err error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

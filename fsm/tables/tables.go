@@ -217,11 +217,17 @@ func (db *DB) Read(do func(*Reader) error) error {
 	return errors.Join(do(r), r.Close())
 }
 
-// Reusable is how many bytes of the file are free for other rows: the file never
-// shrinks.
+// Reusable is the number of bytes in the file that are free for other rows, less what
+// the rows in memory take at the next flush. It can be negative. The file never shrinks.
 func (db *DB) Reusable() int64 {
 	stats := db.file.Stats()
-	return int64(stats.FreePageN+stats.PendingPageN) * int64(db.file.Info().PageSize)
+	db.mu.RLock()
+	defer db.mu.RUnlock()
+	unflushed := db.recent.bytes
+	if db.frozen != nil {
+		unflushed += db.frozen.bytes
+	}
+	return int64(stats.FreePageN+stats.PendingPageN)*int64(db.file.Info().PageSize) - int64(unflushed)
 }
 
 // Size is about how long the file is, in bytes.

@@ -401,6 +401,23 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// A node must not count space as free that rows in memory take at the next flush.
+func TestRowsInMemoryTakeSpace(t *testing.T) {
+	db := open(t, 0)
+	const bytes = 1 << 20
+	before := db.Reusable()
+	w, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Put(0, []byte("key"), make([]byte, bytes)), w.Commit()); err != nil {
+		t.Fatal(err)
+	}
+	if taken := before - db.Reusable(); taken < bytes {
+		t.Errorf("a row of %d bytes in memory takes %d", bytes, taken)
+	}
+}
+
 // TestCloseWaitsForNoRead: a read that is open goes on after Close.
 func TestCloseWaitsForNoRead(t *testing.T) {
 	db := open(t, 2)

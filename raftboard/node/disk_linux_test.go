@@ -62,12 +62,12 @@ func TestDisksFillUp(t *testing.T) {
 }
 
 func disksFillUp(t *testing.T, kind logstore.Kind) {
-	size := 96 << 20
+	size := 128 << 20
 	if kind == logstore.WAL {
 		size += 2 * 64 << 20 // the segment and the next one
 	}
 	c := newCluster(t, 3, onStore(kind), func(o *node.Options) {
-		o.DiskReserve = 16 << 20
+		o.DiskReserve = 24 << 20
 		o.Raft.SnapshotThreshold, o.Raft.TrailingLogs, o.Raft.SnapshotInterval = 12, 24, 100*time.Millisecond
 		o.Retention.Keep = 1
 	})
