@@ -41,8 +41,8 @@ type block struct {
 
 func (b block) String() string { return fmt.Sprintf("%s:%d", b.file, b.line) }
 
-// documents are the README, its neighbours and all that docs/ holds, by path from
-// the top.
+// documents are the README, its neighbours, the ledgers, the benchmark notebook and all
+// pages of docs/, by path from the top.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob("../docs/*.md")
@@ -50,7 +50,7 @@ func documents(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	found := map[string]string{}
-	for _, path := range append(paths, "../README.md", "../CONTRIBUTING.md", "../CHANGELOG.md") {
+	for _, path := range append(paths, "../test/ledgers/taskflow.md", "../test/ledgers/queues.md", "../bench/NOTEBOOK.md", "../README.md", "../CONTRIBUTING.md", "../CHANGELOG.md") {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
