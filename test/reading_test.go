@@ -29,7 +29,7 @@ var habits = map[string]*regexp.Regexp{
 	"a person's verb for a program":       regexp.MustCompile(`(?i)\b(is told|are told|tells|says so|say so|is asked|are asked|has a say|lets go of|looks after|gives back)\b`),
 	"who or whoever for a program":        regexp.MustCompile(`(?i)\bwhoever\b|\b(node|leader|client|worker|conductor|owner|program|session|handler|caller)s? who\b`),
 	"an everyday word for a term":         regexp.MustCompile(`(?i)\b(for ever|for good|at the same time|goes on|go on|tells apart|must be there|if not given)\b`),
-	"an odd word":                         regexp.MustCompile(`(?i)\b(all the same|mostly|lately|likewise|stands? in|how it stands|its story|besides|of its own|of their own|of your own)\b`),
+	"an odd word":                         regexp.MustCompile(`(?i)\b(all the same|mostly|lately|likewise|stands? in|how it stands|its story|besides)\b|\ban? \w+ of (its|their|your) own\b`),
 	"a rule with \"may\" that is \"can\"": regexp.MustCompile(`(?i)\bmay (fail|die|come|happen|take|be (lost|late|older|left|there))\b`),
 }
 
