@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -44,13 +45,13 @@ func startLasting(t *testing.T, ready func() bool, name string, args ...string) 
 }
 
 // ends sends a signal, and holds that the command ends orderly, with status 0.
-func (l lasting) ends(t *testing.T, signal syscall.Signal) {
+func (l lasting) ends(t *testing.T, with syscall.Signal) {
 	t.Helper()
-	if err := l.Process.Signal(signal); err != nil {
+	if err := l.Process.Signal(with); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Wait(); err != nil {
-		t.Errorf("%v after %v: %v", l.Args[1:], signal, err)
+		t.Errorf("%v after %v: %v", l.Args[1:], with, err)
 	}
 }
 
@@ -58,6 +59,10 @@ func (l lasting) ends(t *testing.T, signal syscall.Signal) {
 // and SIGHUP ends it as SIGTERM does.
 func TestLastingCommands(t *testing.T) {
 	t.Parallel()
+	// A program that handles SIGHUP starts its children with the default, also where the tests run under nohup.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(hangups) })
 	f := openField(t)
 	one := newClusterOf(t, 1, func(c *config.Config) { c.Log.Level = "trace" }).Nodes[0]
 	lists := func(noun, name string) func() bool {
@@ -75,8 +80,8 @@ func TestLastingCommands(t *testing.T) {
 	} {
 		args := strings.Fields(row.args)
 		t.Run(strings.Join(args[:2], " "), func(t *testing.T) {
-			for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
-				startLasting(t, row.ready, binary, args...).ends(t, signal)
+			for _, with := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+				startLasting(t, row.ready, binary, args...).ends(t, with)
 			}
 		})
 	}
