@@ -25,8 +25,12 @@ type principalRow struct {
 // loadAccess lists the principals, their grants and their tokens, by name.
 func loadAccess(ctx context.Context, v *visit) (view, error) {
 	answer, err := ask(ctx, v.api.access.ListPrincipals, &v1.ListPrincipalsRequest{After: v.query("after"), Stale: true})
-	data := accessData{Enforced: v.who.GetEnforced(), More: v.more(answer.GetNext())}
-	for _, p := range answer.GetPrincipals() {
+	shown, next := most(v, answer.GetPrincipals(), pageRows), answer.GetNext()
+	if n := len(shown); n < len(answer.GetPrincipals()) {
+		next = shown[n-1].GetName()
+	}
+	data := accessData{Enforced: v.who.GetEnforced(), More: v.more(next)}
+	for _, p := range shown {
 		data.Principals = append(data.Principals, principalRow{p, v.offered(principalOperations(p.GetName(), p), access.AllBoards, "access", p.GetName())})
 	}
 	return view{Title: "Access", Command: "conductord access list", Data: data}, err

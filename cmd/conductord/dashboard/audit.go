@@ -16,7 +16,7 @@ type auditData struct {
 // loadAudit lists what principals have done, the latest first.
 func loadAudit(ctx context.Context, v *visit) (view, error) {
 	data := auditData{Principal: v.query("principal"), Verb: v.query("verb"), Target: v.query("target"), From: v.query("from"), To: v.query("to")}
-	request := &v1.ListAuditRequest{Principal: data.Principal, Verb: data.Verb, Target: data.Target, After: v.query("after"), Limit: pageRows, Stale: true}
+	request := &v1.ListAuditRequest{Principal: data.Principal, Verb: data.Verb, Target: data.Target, After: v.query("after"), Limit: v.rows(), Stale: true}
 	var err error
 	if request.From, request.To, err = v.between(); err != nil {
 		return view{}, err

@@ -25,7 +25,7 @@ type boardsData struct {
 
 // loadBoards lists the boards that the person may see, by name.
 func loadBoards(ctx context.Context, v *visit) (view, error) {
-	answer, err := ask(ctx, v.api.board.ListBoards, &v1.ListBoardsRequest{After: v.query("after"), Limit: pageRows, Stale: true})
+	answer, err := ask(ctx, v.api.board.ListBoards, &v1.ListBoardsRequest{After: v.query("after"), Limit: v.rows(), Stale: true})
 	data := boardsData{answer.GetBoards(), v.more(answer.GetNext())}
 	return view{Title: "Boards", Command: "conductord board list", Data: data, Watch: &v1.WatchRequest{}}, err
 }
@@ -35,6 +35,8 @@ type boardData struct {
 	Board      *v1.Board
 	States     []stateCount
 	Kinds      []kindCount
+	Holders    []*v1.BoardHolder
+	More       bool        // there are more kinds or holders than are shown
 	Quotas     []*v1.Quota // that cover the board, of the first page of them
 	Operations []operation
 }
@@ -56,19 +58,23 @@ func countStates(counts map[string]uint64) (all []stateCount) {
 func loadBoard(ctx context.Context, v *visit) (view, error) {
 	name := v.part("name")
 	answer, err := ask(ctx, v.api.board.GetBoard, &v1.GetBoardRequest{Board: name, Stale: true})
-	shown := view{Title: "Board " + name, Command: "conductord board show " + cli.Quoted(name), Watch: &v1.WatchRequest{Board: name}}
+	page := view{Title: "Board " + name, Command: "conductord board show " + cli.Quoted(name), Watch: &v1.WatchRequest{Board: name}}
 	if errors.Is(err, jobs.ErrNotFound) { // its first job makes it; its schedules may come before
 		planned, _ := ask(ctx, v.api.schedules.List, &v1.ListSchedulesRequest{Board: name, Limit: 1, Stale: true})
 		if len(planned.GetSchedules()) > 0 {
-			shown.Data = boardData{Board: &v1.Board{Name: name, Counts: &v1.BoardCounts{}}, States: countStates(nil)}
-			return shown, nil
+			page.Data = boardData{Board: &v1.Board{Name: name, Counts: &v1.BoardCounts{}}, States: countStates(nil)}
+			return page, nil
 		}
 	}
 	if err != nil {
 		return view{}, err
 	}
 	data := boardData{Board: answer.GetBoard(), States: countStates(answer.GetBoard().GetCounts().GetJobs())}
-	for _, kind := range data.Board.GetCounts().GetKinds() {
+	counts := data.Board.GetCounts()
+	data.Holders = most(v, counts.GetHolders(), jobs.MaxBoardRows)
+	kinds := most(v, counts.GetKinds(), jobs.MaxBoardRows)
+	data.More = counts.GetMore() || len(data.Holders) < len(counts.GetHolders()) || len(kinds) < len(counts.GetKinds())
+	for _, kind := range kinds {
 		data.Kinds = append(data.Kinds, kindCount{kind.GetKind(), countStates(kind.GetJobs())})
 	}
 	if v.may(command.Read, access.AllBoards) {
@@ -77,14 +83,14 @@ func loadBoard(ctx context.Context, v *visit) (view, error) {
 			return view{}, err
 		}
 		for _, quota := range quotas.GetQuotas() {
-			if quota.GetBoards() != "" && access.Covers(quota.GetBoards(), name) && len(data.Quotas) < pageRows {
+			if quota.GetBoards() != "" && access.Covers(quota.GetBoards(), name) && len(data.Quotas) < v.bound(pageRows) {
 				data.Quotas = append(data.Quotas, quota)
 			}
 		}
 	}
 	data.Operations = v.offered(boardOperations(name, data.Board), name, "boards", name)
-	shown.Data = data
-	return shown, nil
+	page.Data = data
+	return page, nil
 }
 
 // boardOperations is the table of what can be done to a board; of is nil when it is done.

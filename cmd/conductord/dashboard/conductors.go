@@ -63,7 +63,7 @@ func conductorOf(e *v1.Entity, drains []*v1.Drain) conductorRow {
 // conductors reads a page of the live conductors, of a name or of all, and the drains.
 func (v *visit) conductors(ctx context.Context, name string) (data conductorsData, err error) {
 	data.Name = name
-	live, err := ask(ctx, v.api.sessions.ListEntities, &v1.ListEntitiesRequest{Kind: jobs.EntityConductor, Name: name, After: v.query("after"), Limit: pageRows, Stale: true})
+	live, err := ask(ctx, v.api.sessions.ListEntities, &v1.ListEntitiesRequest{Kind: jobs.EntityConductor, Name: name, After: v.query("after"), Limit: v.rows(), Stale: true})
 	if err != nil {
 		return data, err
 	}
@@ -81,7 +81,7 @@ func (v *visit) conductors(ctx context.Context, name string) (data conductorsDat
 // loadConductors lists the live conductors, and the drains that stand.
 func loadConductors(ctx context.Context, v *visit) (view, error) {
 	data, err := v.conductors(ctx, "")
-	data.Drains = data.Drains[:min(len(data.Drains), pageRows)]
+	data.Drains = most(v, data.Drains, pageRows)
 	return view{Title: "Conductors", Command: "conductord conductor list", Data: data, Watch: &v1.WatchRequest{Sessions: true}}, err
 }
 
@@ -128,7 +128,7 @@ func conductorOperations(name string, drain *v1.Drain) []operation {
 
 // loadSessions lists the open sessions that the person may see.
 func loadSessions(ctx context.Context, v *visit) (view, error) {
-	answer, err := ask(ctx, v.api.sessions.ListSessions, &v1.ListSessionsRequest{After: v.query("after"), Limit: pageRows, Stale: true})
+	answer, err := ask(ctx, v.api.sessions.ListSessions, &v1.ListSessionsRequest{After: v.query("after"), Limit: v.rows(), Stale: true})
 	data := struct {
 		Sessions []*v1.Session
 		More     pager
@@ -138,7 +138,7 @@ func loadSessions(ctx context.Context, v *visit) (view, error) {
 
 // loadClaims lists claims of a session, an owner or a board. The leader alone knows their times.
 func loadClaims(ctx context.Context, v *visit) (view, error) {
-	request := &v1.ListClaimsRequest{Session: v.query("session"), Owner: v.query("owner"), Board: v.query("board"), After: v.query("after"), Limit: pageRows}
+	request := &v1.ListClaimsRequest{Session: v.query("session"), Owner: v.query("owner"), Board: v.query("board"), After: v.query("after"), Limit: v.rows()}
 	var err error
 	if request.Board, err = v.listedBoard(ctx, request.Board); err != nil {
 		return view{}, err

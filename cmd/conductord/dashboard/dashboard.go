@@ -11,10 +11,12 @@
 //
 //  1. Write a loader: func(ctx, *visit) (view, error). It calls the API through v.api with
 //     Stale: true where the request has that field, and returns the data of the template. One
-//     list is one bounded call, with its cursor in the query "after". An error of a call is
-//     returned as it is: it becomes the page's message.
+//     list is one call for v.rows() rows, with its cursor in the query "after". Other lists are
+//     bounded by most, and texts by v.bound: a page that is too large is loaded again, and they
+//     return less. An error of a call is returned as it is: it becomes the page's message.
 //  2. Write templates/NAME.html, which defines "main". Use the parts of templates/parts.html and the
 //     functions of funcs.go: they escape, format times and show states alike on all pages.
+//     {{template "name" .Name}} folds a long name.
 //     Elements of lists have an id, which keeps focus and open details over a live update.
 //  3. Add a row to pages (pages.go). With a menu text it stands in the navigation. Its address is
 //     below Options.Path; links are written with {{path "jobs" .Id}}.
@@ -68,8 +70,11 @@ type Options struct {
 	Logger hclog.Logger
 }
 
-// maxForm bounds the body of a form, in bytes.
-const maxForm = 64 << 10
+// Bounds of requests, in bytes: the body of a form, and the path with the query.
+const (
+	maxForm    = 64 << 10
+	maxAddress = 8 << 10
+)
 
 // Dashboard serves the pages. Its goroutines are those of its requests.
 type Dashboard struct {
@@ -129,6 +134,10 @@ func (d *Dashboard) guarded(next http.Handler) http.Handler {
 		header.Set("Cache-Control", "no-store")
 		if r.TLS == nil && !d.ownHost(r.Host) && !local(r) {
 			http.Error(w, fmt.Sprintf("This node is not known as %.128q. Use its address, or a name that is in its list of members.", r.Host), http.StatusMisdirectedRequest)
+			return
+		}
+		if address := r.URL.RequestURI(); len(address) > maxAddress { // pages repeat it
+			http.Error(w, fmt.Sprintf("The address has %d bytes, and an address of the dashboard has at most %d.", len(address), maxAddress), http.StatusRequestURITooLong)
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
@@ -191,15 +200,16 @@ func (d *Dashboard) page(p page) http.Handler {
 			d.stream(w, r, v, p)
 			return
 		}
-		var shown view
+		var text []byte
+		var fault error
 		if err == nil {
-			shown, err = v.whole(r.Context(), p)
+			text, _, fault, err = d.fitted(r.Context(), v, p, "layout")
 		}
 		if err != nil {
 			d.fail(w, r, v, err)
 			return
 		}
-		d.show(w, v, p, shown, http.StatusOK)
+		d.write(w, p, text, fault, http.StatusOK)
 	})
 }
 

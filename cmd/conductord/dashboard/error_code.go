@@ -17,7 +17,7 @@ type failure struct {
 }
 
 func failureOf(err error) failure {
-	f := failure{Text: err.Error(), Code: command.ErrorToProto(err).GetCode()}
+	f := failure{Text: cut(err.Error(), maxLog), Code: command.ErrorToProto(err).GetCode()}
 	if f.Code == command.CodeInternal {
 		f.Code = ""
 	}

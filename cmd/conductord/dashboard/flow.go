@@ -24,23 +24,26 @@ import (
 
 // flowData is what the page of a flow shows: its picture, its steps, and one of them.
 type flowData struct {
-	ID         string    // of the job; or of the flow, if no job of it is kept
-	Job        *jobs.Job // nil: none is kept
-	Flow       logbook.FlowDetail
-	Why        *v1.ExplainResponse // what else than this page explains; nil: nothing
-	Steps      string              // how many, by state
-	Causes     []string            // what failed first at the start; see causesOf
-	Picture    template.HTML
-	Planned    bool // the picture knows what each step waits for
-	Rows       []flowRow
-	Began      time.Time // of the timeline
-	Ended      time.Time
-	Step       *stepData // nil: none is chosen
-	Undo       string    // where the plan of a revert is shown, or hidden
-	Planning   string    // the command that shows it; empty: it is not shown
-	Problem    string    // why there is none
-	Undos      []string
-	Operations []operation
+	ID      string    // of the job; or of the flow, if no job of it is kept
+	Job     *jobs.Job // nil: none is kept
+	Flow    logbook.FlowDetail
+	Why     *v1.ExplainResponse // what else than this page explains; nil: nothing
+	Steps   string              // how many, by state
+	Causes  []string            // what failed first at the start; see causesOf
+	Picture template.HTML
+	Planned bool // the picture knows what each step waits for
+	Rows    []flowRow
+	Left    int // rows that are not shown
+	// Interventions are the latest.
+	Interventions []logbook.Intervention
+	Began         time.Time // of the timeline
+	Ended         time.Time
+	Step          *stepData // nil: none is chosen
+	Undo          string    // where the plan of a revert is shown, or hidden
+	Planning      string    // the command that shows it; empty: it is not shown
+	Problem       string    // why there is none
+	Undos         []string
+	Operations    []operation
 
 	message *v1.Job // of Job
 	plan    *flow.Plan
@@ -63,6 +66,12 @@ type bar struct {
 	Class, Say string
 }
 
+// Bounds of the picture, in bytes, and of the rows below it.
+const (
+	maxPicture = maxPage
+	maxRows    = 500
+)
+
 // loadFlow shows a flow, by its own id or by that of its job.
 func loadFlow(ctx context.Context, v *visit) (view, error) {
 	data := &flowData{ID: v.part("id")}
@@ -78,7 +87,7 @@ func loadFlow(ctx context.Context, v *visit) (view, error) {
 	}
 	if data.Undo = v.flowAddress("undo", "1") + "#undo"; v.query("undo") != "" {
 		data.Undo = v.flowAddress("undo") + "#undo"
-		data.planRevert()
+		data.planRevert(v.bound(maxInstances))
 	}
 	data.Operations = append(v.interventions(data, "", logbook.InterveneRetryRevert, logbook.InterveneRerun, logbook.InterveneTakeBack), v.stops(data)...)
 	var watch *v1.WatchRequest
@@ -105,9 +114,16 @@ func (v *visit) draw(data *flowData) {
 			return v.flowAddress("step", b.Name) + "#step"
 		},
 	}
-	data.Picture = template.HTML(picture.SVG(&look)) // escaped there
+	if svg := picture.SVG(&look); len(svg) <= v.bound(maxPicture) {
+		data.Picture = template.HTML(svg) // escaped there
+	}
 	data.timeline(picture, &look)
-	data.Steps, data.Causes = fmt.Sprintf("%d: %s", data.root.Steps(), data.root.Counted()), causesOf(data.Flow.Cause)
+	all := len(data.Rows)
+	data.Rows = most(v, data.Rows, maxRows)
+	data.Left = all - len(data.Rows)
+	said := data.Flow.Interventions
+	data.Interventions = said[max(0, len(said)-v.bound(logbook.MaxInterventions)):]
+	data.Steps, data.Causes = fmt.Sprintf("%d: %s", data.root.Steps(), data.root.Counted()), most(v, causesOf(data.Flow.Cause), logbook.MaxFailures)
 }
 
 // flowAddress is the flow's page with other values of one field.
@@ -286,8 +302,8 @@ func attemptClass(attempt *logbook.Attempt) string {
 	return graph.States[graph.Place(state)].Name
 }
 
-// planRevert finds what a revert would undo now.
-func (d *flowData) planRevert() {
+// planRevert finds what a revert would undo now, and how many more steps than are shown.
+func (d *flowData) planRevert(shown int) {
 	if d.Planning = "conductord flow plan --revert " + d.ID; d.plan == nil {
 		d.Problem = "Only flow documents that this node can read in plain text can be planned here; this flow is built by " + d.Flow.Factory.Name + "."
 		return
@@ -308,8 +324,8 @@ func (d *flowData) planRevert() {
 		default:
 			text += ", after it was interrupted"
 		}
-		if d.Undos = append(d.Undos, text); len(d.Undos) == maxInstances && len(undos) > maxInstances {
-			d.Undos = append(d.Undos, fmt.Sprintf("and %d more", len(undos)-maxInstances))
+		if d.Undos = append(d.Undos, text); len(d.Undos) == shown && len(undos) > shown {
+			d.Undos = append(d.Undos, fmt.Sprintf("and %d more", len(undos)-shown))
 			break
 		}
 	}

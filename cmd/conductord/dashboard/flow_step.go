@@ -80,7 +80,7 @@ func (v *visit) loadStep(ctx context.Context, d *flowData, name string) error {
 		v.planned(d, s)
 	}
 	if s.Atom != nil {
-		s.attempts()
+		s.attempts(v)
 		if err := v.nameWorkers(ctx, s); err != nil {
 			return err
 		}
@@ -93,12 +93,12 @@ func (v *visit) loadStep(ctx context.Context, d *flowData, name string) error {
 }
 
 // attempts are the latest attempts at the step.
-func (s *stepData) attempts() {
-	kept := s.Atom.Attempts
-	for i := len(kept) - 1; i >= max(0, len(kept)-maxAttempts); i-- {
-		a := attempt{Attempt: &kept[i], Class: attemptClass(&kept[i]), Failed: causeText(kept[i].Failure), Tail: cut(kept[i].Stderr, maxResult)}
+func (s *stepData) attempts(v *visit) {
+	kept, longest := s.Atom.Attempts, v.bound(maxResult)
+	for i := len(kept) - 1; i >= max(0, len(kept)-v.bound(maxAttempts)); i-- {
+		a := attempt{Attempt: &kept[i], Class: attemptClass(&kept[i]), Failed: causeText(kept[i].Failure), Tail: cut(kept[i].Stderr, longest)}
 		if len(a.Result) > 0 {
-			a.Value = cut(jsonText(a.Result), maxResult)
+			a.Value = cut(jsonText(a.Result), longest)
 		}
 		s.Attempts = append(s.Attempts, a)
 	}
@@ -161,7 +161,7 @@ func (d *flowData) ran() string {
 func (v *visit) instances(s *stepData) {
 	atoms := slices.Clone(s.Part.Atoms)
 	slices.SortStableFunc(atoms, func(a, b *logbook.AtomDetail) int { return graph.Place(a.State) - graph.Place(b.State) })
-	for _, atom := range atoms[:min(len(atoms), maxInstances)] {
+	for _, atom := range most(v, atoms, maxInstances) {
 		s.Instances = append(s.Instances, v.stepLink(atom.Name, graph.Place(atom.State)))
 	}
 	s.More = len(atoms) - len(s.Instances)
@@ -178,12 +178,12 @@ func (v *visit) planned(d *flowData, s *stepData) {
 		return
 	}
 	for _, before := range d.plan.Predecessors(number) {
-		if part := d.root.Find(d.plan.Step(before).Name()); part != nil && len(s.Waits) < maxInstances {
+		if part := d.root.Find(d.plan.Step(before).Name()); part != nil && len(s.Waits) < v.bound(maxInstances) {
 			s.Waits = append(s.Waits, v.stepLink(part.Name, part.State()))
 		}
 	}
 	store := d.store()
-	for _, wire := range d.plan.Arguments(number) {
+	for _, wire := range most(v, d.plan.Arguments(number), maxInstances) {
 		var value json.RawMessage
 		switch {
 		case wire.From == flow.FromStore:
@@ -193,7 +193,7 @@ func (v *visit) planned(d *flowData, s *stepData) {
 				value = fieldOf(atom, wire.Field)
 			}
 		}
-		s.Arguments = append(s.Arguments, argument{wire.Name, d.plan.Source(wire), cut(jsonText(value), maxResult)})
+		s.Arguments = append(s.Arguments, argument{wire.Name, d.plan.Source(wire), cut(jsonText(value), v.bound(maxResult))})
 	}
 }
 
@@ -224,8 +224,8 @@ func (v *visit) loadLog(ctx context.Context, d *flowData, s *stepData) error {
 		for _, line := range page.GetLines() {
 			s.Log += line.GetText() + "\n"
 		}
-		if len(s.Log) > maxLog {
-			_, s.Log, _ = strings.Cut(s.Log[len(s.Log)-maxLog:], "\n")
+		if longest := v.bound(maxLog); len(s.Log) > longest {
+			_, s.Log, _ = strings.Cut(s.Log[len(s.Log)-longest:], "\n")
 		}
 		if request.After = page.GetNext(); len(page.GetLines()) == 0 {
 			break

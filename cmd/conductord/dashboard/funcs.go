@@ -78,6 +78,7 @@ func (t *templates) funcs() template.FuncMap {
 		"gib":     func(bytes uint64) string { return fmt.Sprintf("%.0f GiB", float64(bytes)/(1<<30)) },
 		"waiting": waiting,
 		"limits":  limitsText,
+		"fold":    func(name string) string { return cut(name, maxName) },
 		"names":   func(all []string) string { return cut(strings.Join(all, ", "), maxLine) },
 		"length":  func(d *durationpb.Duration) string { return durationText(d.AsDuration()) },
 		"failure": func(e *v1.JobError) string { return cut(failureText(e.GetReason(), e.GetFailure()), maxLine) },
@@ -195,8 +196,11 @@ func waiting(c *v1.BoardCounts) string {
 	return countText(n)
 }
 
-// maxLine bounds a text in a list, in bytes.
-const maxLine = 200
+// Bounds of a name and of a text in a list, in bytes. The template "name" has the whole name in its title.
+const (
+	maxName = 64
+	maxLine = 200
+)
 
 // cut is a text, or its beginning if it has more bytes than most.
 func cut(text string, most int) string {

@@ -58,18 +58,19 @@ func loadJob(ctx context.Context, v *visit) (view, error) {
 	if data.Why, err = v.explain(ctx, data.Job); err != nil {
 		return view{}, err
 	}
-	failed, err := ask(ctx, v.api.board.ListErrors, &v1.ListErrorsRequest{Job: id, Limit: shownErrors, Stale: true})
+	failed, err := ask(ctx, v.api.board.ListErrors, &v1.ListErrorsRequest{Job: id, Limit: uint32(v.bound(shownErrors)), Stale: true})
 	if err != nil {
 		return view{}, err
 	}
 	data.Errors, data.More = failed.GetErrors(), failed.GetNext() != ""
-	data.Story = storyOf(data.Job, data.Errors)
-	data.Values, data.Left = valuesOf(data.Job)
+	data.Story = storyOf(data.Job, data.Errors, v.bound(maxResult))
+	data.Values, data.Left = valuesOf(data.Job, v.bound(maxValueSum))
 	if board := data.Job.GetBoard(); v.may(command.Operate, board) && !finished(data.Job) {
 		if data.Boards, err = v.boards(ctx); err != nil {
 			return view{}, err
 		}
 		data.Boards = slices.DeleteFunc(data.Boards, func(other string) bool { return other == board })
+		data.Boards = most(v, data.Boards, shownBoards)
 		live, err := ask(ctx, v.api.sessions.ListEntities, &v1.ListEntitiesRequest{Kind: jobs.EntityConductor, Stale: true})
 		if err != nil {
 			return view{}, err
@@ -79,14 +80,14 @@ func loadJob(ctx context.Context, v *visit) (view, error) {
 				data.Conductors = append(data.Conductors, e.GetName())
 			}
 		}
-		data.Conductors = slices.Compact(data.Conductors) // they are by name
+		data.Conductors = most(v, slices.Compact(data.Conductors), shownBoards) // they are by name
 	}
 	if flow := (&flowData{ID: id}); data.Job.GetFlow() != "" && v.findFlow(ctx, flow) == nil {
 		if v.draw(flow); flow.Job != nil && flow.Job.Claim != nil {
 			_ = v.loadLog(ctx, flow, &data.Log)
-			data.Log.Log = strings.ToValidUTF8(data.Log.Log[max(0, len(data.Log.Log)-2*maxResult):], "")
+			data.Log.Log = strings.ToValidUTF8(data.Log.Log[max(0, len(data.Log.Log)-v.bound(2*maxResult)):], "")
 		}
-		if len(flow.Picture) > maxValueSum { // the flow's page has room for it
+		if len(flow.Picture) > v.bound(maxValueSum) { // the flow's page has room for it
 			flow.Picture = ""
 		}
 		data.Flow = flow
@@ -116,8 +117,8 @@ func (v *visit) explain(ctx context.Context, job *v1.Job) (*v1.ExplainResponse, 
 	return ask(ctx, v.api.board.Explain, &v1.ExplainRequest{Id: job.GetId(), Stale: true})
 }
 
-// storyOf is what is known of a job's life, in the order of time. Errors are the latest first.
-func storyOf(job *v1.Job, failed []*v1.JobError) []happening {
+// storyOf is what is known of a job's life, in the order of time. Errors are the latest first. Longest bounds each text, in bytes.
+func storyOf(job *v1.Job, failed []*v1.JobError, longest int) []happening {
 	story := []happening{{At: timeOf(job.GetPostedAt()), Look: badge{"", "○", "calm"}, What: by("Posted to board "+job.GetBoard(), job.GetPostedBy())}}
 	add := func(at any, look badge, what, detail string) {
 		if stamp := timeOf(at); !stamp.IsZero() {
@@ -132,7 +133,7 @@ func storyOf(job *v1.Job, failed []*v1.JobError) []happening {
 			jobs.HowAbandoned: "Released by " + e.GetOwner(), jobs.HowCrashed: "Conductor " + e.GetOwner() + " was lost", jobs.HowTrashed: "Trashed by " + e.GetOwner(),
 			jobs.HowReverted: "Failed and undone by " + e.GetOwner(), jobs.HowFailed: "Failed, and not undone, by " + e.GetOwner(),
 		}[jobs.How(e.GetHow())]
-		add(e.GetAt(), stateOf(e.GetHow()), cmp.Or(what, e.GetHow()), cut(failureText(e.GetReason(), e.GetFailure()), maxResult))
+		add(e.GetAt(), stateOf(e.GetHow()), cmp.Or(what, e.GetHow()), cut(failureText(e.GetReason(), e.GetFailure()), longest))
 	}
 	if claim := job.GetClaim(); claim != nil {
 		what := "Claimed by " + claim.GetOwner()
@@ -144,7 +145,7 @@ func storyOf(job *v1.Job, failed []*v1.JobError) []happening {
 	if request := job.GetStopRequest(); request != nil {
 		add(request.GetAt(), stateOf(string(jobs.StateSuspended)), by("Asked to "+request.GetKind(), request.GetBy()), request.GetReason())
 	}
-	why, end := failureText(job.GetReason(), job.GetFailure()), stateOf(job.GetState(), job.GetOutcome())
+	why, end := cut(failureText(job.GetReason(), job.GetFailure()), longest), stateOf(job.GetState(), job.GetOutcome())
 	if slices.ContainsFunc(story, func(h happening) bool { return h.Detail == why }) {
 		why = "" // the last attempt has said so
 	}

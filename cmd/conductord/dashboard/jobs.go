@@ -16,8 +16,11 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// pageRows is how many rows a list shows at once.
-const pageRows = 50
+// Most rows of a list, and boards to choose from, that a page shows at once. See visit.bound.
+const (
+	pageRows    = 50
+	shownBoards = 100
+)
 
 // jobsData is what the list of jobs shows.
 type jobsData struct {
@@ -60,7 +63,7 @@ func (v *visit) jobQuery() (jobFilter, *v1.ListJobsRequest, error) {
 	}
 	q := &v1.ListJobsRequest{
 		Board: f.Board, Kind: f.Kind, Name: f.Name, Key: f.Key, ErrorType: f.Error, Order: string(jobs.OrderNewest),
-		After: v.query("after"), Limit: pageRows, Stale: true,
+		After: v.query("after"), Limit: v.rows(), Stale: true,
 	}
 	if f.Tag != "" {
 		q.Tags = strings.Fields(strings.ReplaceAll(f.Tag, ",", " "))
@@ -123,6 +126,9 @@ func loadJobs(ctx context.Context, v *visit) (view, error) {
 	if query.Board, err = v.listedBoard(ctx, query.Board); err != nil {
 		return view{}, err
 	}
+	if data.Boards = most(v, data.Boards, shownBoards); query.Board != "" && !slices.Contains(data.Boards, query.Board) {
+		data.Boards = append(data.Boards, query.Board)
+	}
 	filter.Board = query.Board
 	data.Filter = filter
 	if filter.ID != "" {
@@ -146,6 +152,9 @@ func loadJobs(ctx context.Context, v *visit) (view, error) {
 func (v *visit) byID(ctx context.Context, data *jobsData) error {
 	found, err := ask(ctx, v.api.board.FindIDs, &v1.FindIDsRequest{Noun: string(jobs.IDOfJob), Prefix: data.Filter.ID, Stale: true})
 	for _, id := range found.GetIds() {
+		if len(data.Jobs) == v.bound(pageRows) {
+			break
+		}
 		if got, err := ask(ctx, v.api.board.GetJob, &v1.GetJobRequest{Id: id, Stale: true}); err == nil {
 			data.Jobs = append(data.Jobs, got.GetJob())
 		}

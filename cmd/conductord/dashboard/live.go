@@ -151,7 +151,7 @@ func (s *stream) authenticate() error {
 	fresh, err := s.visit.dashboard.visit(s.request)
 	switch {
 	case err == nil:
-		fresh.api.index = s.visit.api.index
+		fresh.api.index, fresh.shrunk = s.visit.api.index, s.visit.shrunk
 		s.visit, s.known = fresh, time.Now()
 	case errors.Is(err, errSignIn), statusOf(err) == http.StatusUnauthorized:
 		return errors.Join(err, s.send("ended", "", nil)) // the script loads the page again, which asks for a sign-in
@@ -175,16 +175,15 @@ func (s *stream) look(ctx context.Context) (view, error) {
 	bounded, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	d := s.visit.dashboard
-	content, err := s.visit.whole(bounded, s.page)
+	text, content, fault, err := d.fitted(bounded, s.visit, s.page, "main")
 	if err != nil {
 		s.last = "" // the page is sent again when the problem is over, to take the message away
 		return content, s.send("problem", "", []byte(err.Error()))
 	}
-	text, err := d.main(s.visit, s.page, content)
 	s.took = time.Since(began)
-	if err != nil {
-		d.options.Logger.Error("cannot show a page", "page", s.page.name, "error", err)
-		return content, err
+	if fault != nil {
+		d.options.Logger.Error("cannot show a page", "page", s.page.name, "error", fault)
+		return content, fault
 	}
 	sum := fnv.New64a()
 	_, _ = sum.Write(text)

@@ -16,7 +16,8 @@ type overviewData struct {
 	nodesData
 	States   []stateCount // of all jobs that the person may see
 	Boards   []*v1.Board
-	More     bool // there are more boards than one page of them
+	Left     int  // boards that are counted and have no row
+	More     bool // there are more boards, which are not counted
 	Rate     rates
 	Chart    *chart // nil: the person may not see all boards
 	Failures []*v1.JobError
@@ -58,9 +59,10 @@ func (v *visit) addBoards(ctx context.Context, data *overviewData) error {
 	if err != nil {
 		return err
 	}
-	data.Boards, data.More = boards.GetBoards(), boards.GetNext() != ""
-	counts := make(map[string]uint64)
-	for _, board := range data.Boards {
+	all, counts := boards.GetBoards(), make(map[string]uint64)
+	data.Boards, data.More = most(v, all, pageRows), boards.GetNext() != ""
+	data.Left = len(all) - len(data.Boards)
+	for _, board := range all {
 		c := board.GetCounts()
 		for state, n := range c.GetJobs() {
 			counts[state] += n
@@ -79,7 +81,7 @@ func (v *visit) addBoards(ctx context.Context, data *overviewData) error {
 	if n := counts[string(jobs.StateTrashed)]; n > 0 {
 		data.advise("Trashed jobs: "+countText(n)+", which no conductor could run", "Show them", v.dashboard.views.address("jobs")+"?state=trashed")
 	}
-	for _, board := range idleBoards(data.Boards, time.Now()) {
+	for _, board := range idleBoards(all, time.Now()) {
 		query := url.Values{"board": {board}, "state": {string(jobs.StateClaimable)}}
 		data.advise("Jobs wait on board "+board+", and none is claimed", "Show them", v.dashboard.views.address("jobs")+"?"+query.Encode())
 	}
@@ -119,7 +121,7 @@ func (v *visit) addActivity(ctx context.Context, data *overviewData) error {
 		return err
 	}
 	data.Chart = newChart(activity)
-	failed, err := ask(ctx, v.api.board.ListErrors, &v1.ListErrorsRequest{Limit: shownFailures, Stale: true})
+	failed, err := ask(ctx, v.api.board.ListErrors, &v1.ListErrorsRequest{Limit: uint32(v.bound(shownFailures)), Stale: true})
 	if err != nil {
 		return err
 	}

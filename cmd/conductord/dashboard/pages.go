@@ -124,26 +124,49 @@ func (d *Dashboard) shown(v *visit, p page, content view) *shown {
 // maxPage bounds a page, in bytes.
 const maxPage = 300 << 10
 
-// show writes a page.
-func (d *Dashboard) show(w http.ResponseWriter, v *visit, p page, content view, status int) {
+// maxShrunk bounds how often the parts of a page get less room: then a list has one row, and a text few bytes.
+const maxShrunk = 3
+
+// fitted loads a page and renders it by a template: "layout", or "main", the part that changes while it is open. The
+// parts of a page that is too large get less room. Err is that of the loader, and is the page's message; fault is one
+// of the template.
+func (d *Dashboard) fitted(ctx context.Context, v *visit, p page, template string) (text []byte, content view, fault, err error) {
+	for {
+		if content, err = v.whole(ctx, p); err != nil {
+			return nil, content, nil, err
+		}
+		text, fault = d.render(v, p, content, template)
+		if len(text) <= maxPage || v.shrunk == maxShrunk {
+			return text, content, fault, nil
+		}
+		v.shrunk++
+	}
+}
+
+// render returns an error for a text that is too large, with the text.
+func (d *Dashboard) render(v *visit, p page, content view, template string) ([]byte, error) {
 	var text bytes.Buffer
-	err := d.views.of(p.name).ExecuteTemplate(&text, "layout", d.shown(v, p, content))
-	if err != nil || text.Len() > maxPage {
-		d.options.Logger.Error("cannot show a page", "page", p.name, "bytes", text.Len(), "limit", maxPage, "error", err)
+	err := d.views.of(p.name).ExecuteTemplate(&text, template, d.shown(v, p, content))
+	if err == nil && text.Len() > maxPage {
+		err = fmt.Errorf("it has %d bytes, and a page has at most %d", text.Len(), maxPage)
+	}
+	return text.Bytes(), err
+}
+
+// show writes a page that has no loader.
+func (d *Dashboard) show(w http.ResponseWriter, v *visit, p page, content view, status int) {
+	text, fault := d.render(v, p, content, "layout")
+	d.write(w, p, text, fault, status)
+}
+
+// write answers with a page, or with the fault that it has.
+func (d *Dashboard) write(w http.ResponseWriter, p page, text []byte, fault error, status int) {
+	if fault != nil {
+		d.options.Logger.Error("cannot show a page", "page", p.name, "error", fault)
 		http.Error(w, "This page cannot be shown; the node's log says why.", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(text.Bytes())
-}
-
-// main is the part of a page that changes while it is open.
-func (d *Dashboard) main(v *visit, p page, content view) ([]byte, error) {
-	var text bytes.Buffer
-	err := d.views.of(p.name).ExecuteTemplate(&text, "main", d.shown(v, p, content))
-	if err == nil && text.Len() > maxPage {
-		err = fmt.Errorf("it has %d bytes, and a page has at most %d", text.Len(), maxPage)
-	}
-	return text.Bytes(), err
+	_, _ = w.Write(text)
 }

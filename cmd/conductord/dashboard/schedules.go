@@ -31,7 +31,7 @@ func loadSchedules(ctx context.Context, v *visit) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	answer, err := ask(ctx, v.api.schedules.List, &v1.ListSchedulesRequest{Board: board, After: v.query("after"), Limit: pageRows, Stale: true})
+	answer, err := ask(ctx, v.api.schedules.List, &v1.ListSchedulesRequest{Board: board, After: v.query("after"), Limit: v.rows(), Stale: true})
 	data := schedulesData{answer.GetSchedules(), v.more(answer.GetNext())}
 	return view{Title: "Schedules", Command: "conductord schedule list" + boardFlag(board), Data: data}, err
 }
@@ -60,7 +60,7 @@ var slotStates = map[schedules.SlotState]badge{
 // loadSchedule shows a schedule: its next slots, and what has become of the latest ones.
 func loadSchedule(ctx context.Context, v *visit) (view, error) {
 	board, name := v.part("board"), v.part("name")
-	answer, err := ask(ctx, v.api.schedules.Get, &v1.GetScheduleRequest{Board: board, Name: name, Upcoming: shownSlots, History: shownRecords, Stale: true})
+	answer, err := ask(ctx, v.api.schedules.Get, &v1.GetScheduleRequest{Board: board, Name: name, Upcoming: shownSlots, History: uint32(v.bound(shownRecords)), Stale: true})
 	if err != nil {
 		return view{}, err
 	}

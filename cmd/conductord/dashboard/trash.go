@@ -38,7 +38,7 @@ func loadParked(ctx context.Context, v *visit) (view, error) {
 }
 
 func (v *visit) needy(ctx context.Context, states ...jobs.State) (data trashData, watch *v1.WatchRequest, err error) {
-	query := &v1.ListJobsRequest{Board: v.query("board"), Order: string(jobs.OrderNewest), After: v.query("after"), Limit: pageRows, Stale: true}
+	query := &v1.ListJobsRequest{Board: v.query("board"), Order: string(jobs.OrderNewest), After: v.query("after"), Limit: v.rows(), Stale: true}
 	for _, state := range states {
 		query.States = append(query.States, string(state))
 	}

@@ -18,10 +18,10 @@ const (
 // namedText is a value as text.
 type namedText struct{ Name, Text string }
 
-// valuesOf returns the details and the store of a job, up to the bounds, and the number of
-// values that it leaves out.
-func valuesOf(job *v1.Job) (shown []namedText, more int) {
-	values, room := job.GetStore(), maxValueSum
+// valuesOf returns the details and the store of a job, up to the bounds and as many bytes as there is room for, and
+// the number of values that it leaves out.
+func valuesOf(job *v1.Job, room int) (shown []namedText, more int) {
+	values := job.GetStore()
 	if job.GetDetails() != nil {
 		values = append([]*v1.NamedValue{{Name: "Details", Value: job.GetDetails()}}, values...)
 	}

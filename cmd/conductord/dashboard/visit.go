@@ -23,6 +23,7 @@ type visit struct {
 	who       *v1.WhoAmIResponse
 	dashboard *Dashboard
 	plan      *flow.Plan // of the flow that a live page shows; nil: not made yet, or unknown here
+	shrunk    int        // see bound
 	// same reads the subject of the page again, and reports whether it has not changed; nil: the page has none.
 	same func(ctx context.Context) bool
 }
@@ -123,6 +124,16 @@ func (v *visit) whole(ctx context.Context, p page) (content view, err error) {
 	}
 	return content, nil
 }
+
+// bound is a bound of a part of the page: of rows, or of bytes. While the page is too large, its parts get a quarter
+// of the room each time: names that others chose may be long.
+func (v *visit) bound(most int) int { return max(1, most>>(2*v.shrunk)) }
+
+// rows is the bound of a list.
+func (v *visit) rows() uint32 { return uint32(v.bound(pageRows)) }
+
+// most are the first of a list, up to a bound of the page.
+func most[T any](v *visit, all []T, bound int) []T { return all[:min(len(all), v.bound(bound))] }
 
 // catchUp reads from this node's state, which waits until the node has applied all that the visit has seen,
 // such as its action. It need not succeed.

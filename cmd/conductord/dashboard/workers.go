@@ -40,7 +40,7 @@ func loadWorkers(ctx context.Context, v *visit) (view, error) {
 		Workers []workerRow
 		Left    int // that are not shown: an answer has more workers than a page
 		More    pager
-	}{Left: max(0, len(all)-pageRows), More: v.more(answer.GetNext())}
+	}{Left: max(0, len(all)-v.bound(pageRows)), More: v.more(answer.GetNext())}
 	for _, w := range all[:len(all)-data.Left] {
 		data.Workers = append(data.Workers, workerRow{w, workerStates[workerState(w)]})
 	}
