@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"connectrpc.com/connect"
-	"github.com/hashicorp/go-hclog"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
@@ -33,7 +32,7 @@ type api struct {
 
 // newAPI makes the clients for one request of a browser.
 func newAPI(o *Options, browser *http.Request) *api {
-	client, a := &http.Client{Transport: inProcess{o.API, o.Logger, browser}}, &api{}
+	client, a := &http.Client{Transport: inProcess{o, browser}}, &api{}
 	options := append(wire.ClientOptions(), connect.WithInterceptors(connect.UnaryInterceptorFunc(a.follow)))
 	const base = "http://this.node"
 	a.board = conductordv1connect.NewBoardServiceClient(client, base, options...)
@@ -79,8 +78,7 @@ func ask[Req, Res any](ctx context.Context, call func(context.Context, *connect.
 // browser's request, and so its certificate, its address and whether it came by the socket;
 // and its token.
 type inProcess struct {
-	handler http.Handler
-	logger  hclog.Logger
+	*Options
 	browser *http.Request
 }
 
@@ -90,7 +88,7 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	call := r.Clone(r.Context())
 	call.RequestURI, call.RemoteAddr, call.TLS = r.URL.RequestURI(), t.browser.RemoteAddr, t.browser.TLS
 	call.Proto, call.ProtoMajor, call.ProtoMinor = "HTTP/1.1", 1, 1
-	if token := tokenOf(t.browser); token != "" {
+	if token := t.tokenOf(t.browser); token != "" {
 		call.Header.Set("Authorization", "Bearer "+token)
 	}
 	if call.Body == nil {
@@ -102,14 +100,14 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 		defer func() {
 			end := io.EOF
 			if fault := recover(); fault != nil { // as net/http does: a call that fails so must not stop the node
-				t.logger.Error("internal error: a call of the dashboard panics", "call", call.URL.Path, "panic", fault, "stack", string(debug.Stack()))
+				t.Logger.Error("internal error: a call of the dashboard panics", "call", call.URL.Path, "panic", fault, "stack", string(debug.Stack()))
 				answer.WriteHeader(http.StatusInternalServerError)
 				end = io.ErrUnexpectedEOF
 			}
 			answer.WriteHeader(http.StatusOK)
 			_ = writer.CloseWithError(end)
 		}()
-		t.handler.ServeHTTP(answer, call)
+		t.API.ServeHTTP(answer, call)
 	}()
 	stop := context.AfterFunc(r.Context(), func() { _ = reader.CloseWithError(r.Context().Err()) })
 	select {

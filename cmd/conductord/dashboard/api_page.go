@@ -86,13 +86,13 @@ func (v *visit) curl(name, request string, streams bool) string {
 	if streams {
 		line += " -N"
 	}
-	if v.request.TLS != nil && !v.dashboard.proxied(v.request.Host) {
+	if v.request.TLS != nil && !v.dashboard.options.proxied(v.request.Host) {
 		line += " --cacert ca.pem"
 	}
 	if v.dashboard.options.AccessControl {
 		line += ` -H "Authorization: Bearer $CONDUCTORD_TOKEN"`
 	}
-	line += " -H 'Content-Type: application/json' " + cli.Quoted(v.dashboard.origin(v.request)+wire.Prefix+name) + " -d " + cli.Quoted(request)
+	line += " -H 'Content-Type: application/json' " + cli.Quoted(v.dashboard.options.origin(v.request)+wire.Prefix+name) + " -d " + cli.Quoted(request)
 	if name == "ClusterService/Backup" { // its answer is a file
 		line += " > backup.tar"
 	}

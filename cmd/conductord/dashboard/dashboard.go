@@ -41,6 +41,7 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"slices"
@@ -152,20 +153,20 @@ func (d *Dashboard) ownHost(whole string) bool {
 		host = name
 	}
 	host = strings.Trim(host, "[]")
-	return d.proxied(whole) || host == "localhost" || net.ParseIP(host) != nil || slices.Contains(d.options.Hosts, host)
+	return d.options.proxied(whole) || host == "localhost" || net.ParseIP(host) != nil || slices.Contains(d.options.Hosts, host)
 }
 
 // proxied reports whether a host is that of Options.Origin.
-func (d *Dashboard) proxied(host string) bool {
-	_, of, _ := strings.Cut(d.options.Origin, "://")
+func (o *Options) proxied(host string) bool {
+	_, of, _ := strings.Cut(o.Origin, "://")
 	return of != "" && strings.EqualFold(host, of)
 }
 
 // origin is the address under which the browser has reached the node.
-func (d *Dashboard) origin(r *http.Request) string {
+func (o *Options) origin(r *http.Request) string {
 	switch {
-	case d.proxied(r.Host):
-		return d.options.Origin
+	case o.proxied(r.Host):
+		return o.Origin
 	case r.TLS != nil:
 		return "https://" + r.Host
 	}
@@ -180,7 +181,11 @@ func local(r *http.Request) bool {
 
 // static serves the files of all pages. Their addresses hold a hash of them, so browsers keep them.
 func (d *Dashboard) static() http.Handler {
-	serve := http.StripPrefix(d.options.Path, http.FileServerFS(files))
+	folder, err := fs.Sub(files, "static")
+	if err != nil {
+		panic("internal error: no static files: " + err.Error())
+	}
+	serve := http.StripPrefix(d.options.Path+"static/", http.FileServerFS(folder))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/") {
 			d.fail(w, r, nil, &statusError{http.StatusNotFound, "there is no page at " + r.URL.Path})

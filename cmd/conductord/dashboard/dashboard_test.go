@@ -154,7 +154,7 @@ func (s *site) from(host, method, who, path string, form url.Values, header ...s
 	}
 	request.Host = host
 	if who != "" {
-		request.AddCookie(&http.Cookie{Name: "conductord-token", Value: s.tokens[who]})
+		request.AddCookie(&http.Cookie{Name: "__Host-conductord-token", Value: s.tokens[who]})
 	}
 	response, err := s.browser.Do(request)
 	if err != nil {
@@ -354,6 +354,13 @@ func TestSignIn(t *testing.T) {
 		{s.tokens["viewer"], "/dashboard/jobs?state=held", 303, "/dashboard/jobs?state=held"},
 		{s.tokens["viewer"], "//evil.example/dashboard/", 303, "/dashboard/"},
 		{s.tokens["viewer"], "https://evil.example/dashboard/", 303, "/dashboard/"},
+		{s.tokens["viewer"], "/dashboard/../x", 303, "/dashboard/"},
+		{s.tokens["viewer"], "/dashboard/jobs/../../x", 303, "/dashboard/"},
+		{s.tokens["viewer"], "/dashboard/%2e%2E/x", 303, "/dashboard/"},
+		{s.tokens["viewer"], "/dashboard/..%2fx", 303, "/dashboard/"},
+		{s.tokens["viewer"], "/dashboard/./../x", 303, "/dashboard/"},
+		{s.tokens["viewer"], "/dashboard", 303, "/dashboard/"},
+		{s.tokens["viewer"], "/dashboard/boards/a%2Fb?x=..", 303, "/dashboard/boards/a%2Fb?x=.."},
 	} {
 		response, text := s.request(http.MethodPost, "", "/dashboard/sign-in", url.Values{"token": {row.token}, "next": {row.next}})
 		if response.StatusCode != row.status || response.Header.Get("Location") != row.to {
@@ -366,7 +373,7 @@ func TestSignIn(t *testing.T) {
 			}
 			continue
 		}
-		if c := cookies[0]; !c.HttpOnly || !c.Secure || c.SameSite != http.SameSiteStrictMode || c.Path != "/dashboard/" || c.Value != row.token {
+		if c := cookies[0]; !c.HttpOnly || !c.Secure || c.SameSite != http.SameSiteStrictMode || c.Name != "__Host-conductord-token" || c.Path != "/" || c.Domain != "" || c.Value != row.token {
 			t.Errorf("the cookie is %v", c)
 		}
 	}
@@ -376,6 +383,34 @@ func TestSignIn(t *testing.T) {
 	if response, _ := s.request(http.MethodGet, "", "/", nil, "Accept", "text/html"); response.Header.Get("Location") != "/dashboard/" {
 		t.Errorf("a browser at the root is sent to %q", response.Header.Get("Location"))
 	}
+}
+
+// Over TLS, a cookie that another host of the domain could have set is no token.
+func TestCookieOfAnotherHost(t *testing.T) {
+	s := open(t)
+	response, _ := s.request(http.MethodGet, "", "/dashboard/jobs", nil, "Cookie", "conductord-token="+s.tokens["viewer"])
+	if response.StatusCode != http.StatusSeeOther {
+		t.Errorf("status %d", response.StatusCode)
+	}
+}
+
+// Only the files of the folder "static" are served, however a path is written.
+func TestStaticFiles(t *testing.T) {
+	server := newServer(t, dashboard.New(dashboard.Options{API: http.NotFoundHandler(), Path: "/dashboard/", Logger: hclog.NewNullLogger()}))
+	for path, status := range map[string]int{
+		"style.css": 200, "..%2ftemplates/layout.html": 404, "%2e%2e%2ftemplates%2flayout.html": 404, "x%2f..%2f..%2ftemplates/layout.html": 404,
+		"..%2f..%2fdashboard.go": 404, "templates/layout.html": 404, "%2f..%2ftemplates/layout.html": 404, "..%5ctemplates%5clayout.html": 404, "x/": 404, "": 404,
+	} {
+		response, err := http.Get(server + "/dashboard/static/" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != status {
+			t.Errorf("%s: status %d, want %d", path, response.StatusCode, status)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
 }
 
 // A live page is sent again when it has changed, and only then. Its stream ends with its request.
@@ -420,7 +455,7 @@ func (s *site) stream(who, path string) (*http.Response, context.CancelFunc) {
 		s.t.Fatal(err)
 	}
 	request.Header.Set("Accept", "text/event-stream")
-	request.AddCookie(&http.Cookie{Name: "conductord-token", Value: s.tokens[who]})
+	request.AddCookie(&http.Cookie{Name: "__Host-conductord-token", Value: s.tokens[who]})
 	response, err := s.browser.Do(request)
 	if err != nil {
 		s.t.Fatal(err)

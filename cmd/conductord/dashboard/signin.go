@@ -5,24 +5,38 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path"
 	"strconv"
 	"strings"
 )
 
 // tokenCookie is the cookie that holds the token of the person. Scripts cannot read it, and
-// browsers send it from this dashboard's own pages only.
-const tokenCookie = "conductord-token"
+// browsers send it from this dashboard's own pages only. Over TLS its name begins with hostPrefix:
+// browsers then take it from this host alone, and not from another host of the domain.
+const (
+	tokenCookie = "conductord-token"
+	hostPrefix  = "__Host-"
+)
+
+// tokenCookie is the cookie for a token, as the browser of a request keeps it.
+func (o *Options) tokenCookie(r *http.Request, token string) *http.Cookie {
+	cookie := &http.Cookie{Name: tokenCookie, Value: token, Path: o.Path, HttpOnly: true, SameSite: http.SameSiteStrictMode}
+	if strings.HasPrefix(o.origin(r), "https:") {
+		cookie.Name, cookie.Path, cookie.Secure = hostPrefix+tokenCookie, "/", true // as the prefix requires
+	}
+	return cookie
+}
 
 // maxToken bounds a token, in bytes; browsers keep no longer cookies.
 const maxToken = 3_500
 
 // tokenOf is the token that a request shows; empty: none. A reverse proxy that signs people in may
 // send one in a header.
-func tokenOf(r *http.Request) string {
+func (o *Options) tokenOf(r *http.Request) string {
 	if token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); found {
 		return token
 	}
-	cookie, err := r.Cookie(tokenCookie)
+	cookie, err := r.Cookie(o.tokenCookie(r, "").Name)
 	if err != nil {
 		return ""
 	}
@@ -47,9 +61,7 @@ func (d *Dashboard) setIndex(w http.ResponseWriter, r *http.Request, index uint6
 
 // setToken has the browser keep a token until it ends; an empty one: forget it.
 func (d *Dashboard) setToken(w http.ResponseWriter, r *http.Request, token string) {
-	cookie := &http.Cookie{
-		Name: tokenCookie, Value: token, Path: d.options.Path, HttpOnly: true, Secure: strings.HasPrefix(d.origin(r), "https:"), SameSite: http.SameSiteStrictMode,
-	}
+	cookie := d.options.tokenCookie(r, token)
 	if token == "" {
 		cookie.MaxAge = -1
 	}
@@ -91,7 +103,7 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 	shown := r.Clone(r.Context())
 	shown.Header.Del("Cookie")
 	shown.Header.Del("Authorization")
-	shown.AddCookie(&http.Cookie{Name: tokenCookie, Value: token})
+	shown.AddCookie(d.options.tokenCookie(r, token))
 	if _, err := d.visit(shown); err != nil {
 		d.askToken(w, r, err)
 		return
@@ -101,15 +113,16 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *Dashboard) signOut(w http.ResponseWriter, r *http.Request) {
-	d.endAll(tokenOf(r))
+	d.endAll(d.options.tokenOf(r))
 	d.setToken(w, r, "")
 	http.Redirect(w, r, d.options.Path+"sign-in", http.StatusSeeOther)
 }
 
-// ownAddress is where to go after signing in: an address of the dashboard, and no other.
+// ownAddress is where to go after signing in: an address of the dashboard, and no other, also when a browser
+// or a proxy resolves the dots of its path, escaped or not.
 func (d *Dashboard) ownAddress(next string) string {
 	u, err := url.Parse(next)
-	if err != nil || u.Host != "" || u.Scheme != "" || !strings.HasPrefix(u.Path, d.options.Path) {
+	if err != nil || u.Host != "" || u.Scheme != "" || !strings.HasPrefix(u.Path, d.options.Path) || !strings.HasPrefix(path.Clean(u.Path)+"/", d.options.Path) {
 		return d.options.Path
 	}
 	return u.RequestURI()
@@ -117,7 +130,7 @@ func (d *Dashboard) ownAddress(next string) string {
 
 // fail shows the error, or the sign-in form.
 func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, v *visit, err error) {
-	if errors.Is(err, errSignIn) || statusOf(err) == http.StatusUnauthorized && tokenOf(r) != "" {
+	if errors.Is(err, errSignIn) || statusOf(err) == http.StatusUnauthorized && d.options.tokenOf(r) != "" {
 		next := ""
 		if r.Method == http.MethodGet {
 			next = "?next=" + url.QueryEscape(r.URL.RequestURI())
