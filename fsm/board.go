@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -57,15 +59,43 @@ func (v *view) hasSchedules(board string) bool {
 	return bytes.HasPrefix(key, boardKey(board))
 }
 
-// saveBoard writes a board, and counts one that was not there.
+// saveBoard writes a board that is there, or is the default board.
 func (t *txn) saveBoard(board *jobs.BoardStatus) {
-	if t.get(tableBoard, []byte(board.Name)) == nil {
-		board.CreatedAt = t.now
-		t.addCount(tableBoardCount, boardCountKey, 1)
+	row := t.boardRow(board.Name)
+	if row == nil {
+		t.makeBoard(board, "")
+		return
 	}
+	t.writeBoard(board, row.GetMadeBy())
+}
+
+// makeBoard writes a board that was not there, and counts it, also for the principal that makes it; empty: none.
+func (t *txn) makeBoard(board *jobs.BoardStatus, by string) {
+	board.CreatedAt = t.now
+	t.countBoard(by, 1)
+	t.writeBoard(board, by)
+}
+
+func (t *txn) countBoard(by string, n int) {
+	t.addCount(tableBoardCount, boardCountKey, n)
+	if by != "" {
+		t.changedCounters(quotaCounters(access.Subject{Principal: by})).boards += uint64(n)
+	}
+}
+
+func (t *txn) writeBoard(board *jobs.BoardStatus, madeBy string) {
 	delete(t.heads, board.Name)
 	head := command.BoardHeadToProto(board)
-	t.putMessage(tableBoard, []byte(board.Name), nil, &v1.BoardRow{CreatedAt: head.CreatedAt, Limits: head.Limits, Pause: head.Pause, Ageing: head.Ageing})
+	t.putMessage(tableBoard, []byte(board.Name), nil, &v1.BoardRow{CreatedAt: head.CreatedAt, Limits: head.Limits, Pause: head.Pause, Ageing: head.Ageing, MadeBy: madeBy})
+}
+
+// boardRow is what is stored of a board; nil: nothing.
+func (v *view) boardRow(name string) *v1.BoardRow {
+	value := v.get(tableBoard, []byte(name))
+	if value == nil {
+		return nil
+	}
+	return decode(value, &v1.BoardRow{}, func(row *v1.BoardRow) (*v1.BoardRow, error) { return row, nil })
 }
 
 func decodeBoard(name string, value []byte) jobs.BoardStatus {
@@ -74,13 +104,23 @@ func decodeBoard(name string, value []byte) jobs.BoardStatus {
 	})
 }
 
-// roomForBoard refuses a board that would be one too many.
-func (t *txn) roomForBoard(name string) error {
+// roomForBoard refuses a board that would be one too many: for the cluster, or for the principal that makes it. A
+// principal may make half of the boards that others have left, so that each further one can make some.
+func (t *txn) roomForBoard(name, by string) error {
 	if len(name) > maxKeyName {
 		return &logbook.LimitError{Field: "board", Limit: maxKeyName, Size: int64(len(name)), Unit: "bytes"}
 	}
-	if count := t.storedCount(tableBoardCount, boardCountKey); count >= jobs.MaxKeptBoards {
+	count, own := t.storedCount(tableBoardCount, boardCountKey), uint64(0)
+	if by != "" {
+		own = t.countersOf(quotaCounters(access.Subject{Principal: by})).boards
+	}
+	share := (jobs.MaxKeptBoards - count + own + 1) / 2
+	switch {
+	case count >= jobs.MaxKeptBoards:
 		return &logbook.LimitError{Field: "boards", Limit: jobs.MaxKeptBoards, Size: int64(count) + 1, Unit: "boards"}
+	case by != "" && own >= share:
+		what := fmt.Sprintf("what principal %q has made of the boards", by)
+		return &fullError{what, &logbook.LimitError{Field: what, Limit: int64(share), Size: int64(own) + 1, Unit: "boards, which is half of what others have left"}}
 	}
 	return nil
 }
@@ -91,11 +131,20 @@ func (t *txn) createBoard(c *v1.BoardCommand) error {
 	if t.get(tableBoard, []byte(name)) != nil {
 		return nil
 	}
-	if err := t.roomForBoard(name); err != nil {
+	by := maker(t.by)
+	if err := t.roomForBoard(name, by); err != nil {
 		return fmt.Errorf("cannot create board %q: %w", name, err)
 	}
-	t.saveBoard(&jobs.BoardStatus{Name: name})
+	t.makeBoard(&jobs.BoardStatus{Name: name}, by)
 	return nil
+}
+
+// maker is the principal that counts the boards that a caller makes: nodes and operators on their machines count none.
+func maker(caller string) string {
+	if strings.Contains(caller, "/") {
+		return ""
+	}
+	return caller
 }
 
 // limitBoard replaces the limits of a board.
@@ -192,8 +241,8 @@ func (t *txn) deleteBoard(c *v1.BoardCommand) error {
 		return fmt.Errorf("cannot delete board %q: %w: it has schedules", board.Name, jobs.ErrConflict)
 	}
 	delete(t.heads, board.Name)
+	t.countBoard(t.boardRow(board.Name).GetMadeBy(), -1)
 	t.delete(tableBoard, []byte(board.Name))
-	t.addCount(tableBoardCount, boardCountKey, -1)
 	*t.changedCounters(board.Name, countersOfBoard, nil) = counters{changed: true}
 	return nil
 }
@@ -214,10 +263,11 @@ func (t *txn) admit(j *jobRecord) error {
 		return err
 	}
 	if t.heads[j.Board] == nil && t.get(tableBoard, []byte(j.Board)) == nil {
-		if err := t.roomForBoard(j.Board); err != nil {
+		by := maker(j.PostedBy)
+		if err := t.roomForBoard(j.Board, by); err != nil {
 			return err
 		}
-		t.saveBoard(&board)
+		t.makeBoard(&board, by)
 	}
 	if charged != counted.bucket {
 		t.changedCounters(j.Board, countersOfBoard, nil).bucket = charged

@@ -36,26 +36,27 @@ type counters struct {
 	bucket           bucket             // not of a kind or a holder
 	active           uint64             // unfinished jobs; of a principal and of a quota only
 	sessions         uint64             // open ones; of a principal only
+	boards           uint64             // that it has made; of a principal only
 	changed          bool
 }
 
 func (t *counters) empty() bool {
 	return t.jobs == [stateCount]uint64{} && t.bytes == 0 && t.posted == rate{} && t.finished == rate{} && t.bucket == bucket{} &&
-		t.active == 0 && t.sessions == 0
+		t.active == 0 && t.sessions == 0 && t.boards == 0
 }
 
 // message shares memory with the counters: encode it before they change.
 func (t *counters) message() *v1.Counters {
 	return &v1.Counters{
 		Jobs: t.jobs[:], Bytes: t.bytes, Posted: t.posted.message(), Finished: t.finished.message(),
-		Debt: t.bucket.debt, Charged: t.bucket.charged, Active: t.active, Sessions: t.sessions,
+		Debt: t.bucket.debt, Charged: t.bucket.charged, Active: t.active, Sessions: t.sessions, Boards: t.boards,
 	}
 }
 
 func countersFromProto(message *v1.Counters) (*counters, error) {
 	t := &counters{
 		bytes: message.GetBytes(), bucket: bucket{debt: message.GetDebt(), charged: message.GetCharged()},
-		active: message.GetActive(), sessions: message.GetSessions(),
+		active: message.GetActive(), sessions: message.GetSessions(), boards: message.GetBoards(),
 	}
 	if len(message.GetJobs()) != stateCount {
 		return nil, fmt.Errorf("it counts %d states", len(message.GetJobs()))

@@ -178,6 +178,10 @@ func (c *census) row(t table, key, value []byte) error {
 		if s := decode(value, &v1.Session{}, command.SessionFromProto); s.Principal != "" {
 			c.usedBy(access.Subject{Principal: s.Principal}).sessions++
 		}
+	case tableBoard:
+		if row := decode(value, &v1.BoardRow{}, func(row *v1.BoardRow) (*v1.BoardRow, error) { return row, nil }); row.MadeBy != "" {
+			c.usedBy(access.Subject{Principal: row.MadeBy}).boards++
+		}
 	case tableClaim:
 		return c.countClaim(key, value)
 	case tableFlow:

@@ -15,7 +15,7 @@ import (
 
 // schemaVersion is that of the tables and their keys and values. A snapshot of
 // another version is refused.
-const schemaVersion = 13
+const schemaVersion = 14
 
 // table is one of the tables below.
 type table = tables.Table

@@ -8,6 +8,8 @@ import (
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/jobs/schedules"
 )
@@ -213,5 +215,64 @@ func TestQuotasSurviveSnapshots(t *testing.T) {
 	}
 	if err := fsm.Verify(other.Machine); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSharesOfBoards: the boards that a principal's postings make are at most half of those that others have left, so
+// that each further principal gets some. A board that is deleted gives its place back.
+func TestSharesOfBoards(t *testing.T) {
+	r := newRig(t)
+	number := 0
+	createBoard := func(name string) *v1.Command {
+		return &v1.Command{Kind: &v1.Command_CreateBoard{CreateBoard: &v1.BoardCommand{Board: name}}}
+	}
+	makes := func(principal string) (made int, refusal string) {
+		t.Helper()
+		for {
+			var batch []*v1.Posting
+			for range command.MaxPostings {
+				number++
+				p := onBoard(fmt.Sprintf("job %d", number), fmt.Sprintf("board %d", number))
+				batch = append(batch, p)
+			}
+			for _, posted := range r.do(by(principal, post(batch...)))[0].GetPost().Posted {
+				if refusal = posted.GetError().GetMessage(); refusal != "" {
+					return made, refusal
+				}
+				made++
+			}
+		}
+	}
+	posts := func(principal string, p *v1.Posting) string {
+		return r.do(by(principal, post(p)))[0].GetPost().Posted[0].GetError().GetMessage()
+	}
+	left := jobs.MaxKeptBoards
+	for _, principal := range []string{"eve", "ann", "bob"} {
+		made, refusal := makes(principal)
+		if want := fmt.Sprintf("what principal %q has made of the boards is at its limit: at most %d boards", principal, (left+1)/2); made != (left+1)/2 || !strings.Contains(refusal, want) {
+			t.Errorf("%s has made %d of %d boards, and is refused with %q, want %q", principal, made, left, refusal, want)
+		}
+		left -= made
+	}
+	if refusal := posts("eve", onBoard("again", "board 1")); refusal != "" {
+		t.Errorf("a job on a board that exists: %s", refusal)
+	}
+	if why := r.do(by("eve", createBoard("of eve")))[0].GetError(); why.GetCode() != "over_limit" || !strings.Contains(why.GetMessage(), "eve") { // it is on record
+		t.Errorf("a board without a job: %v", why)
+	}
+	for _, operator := range []string{"", "local/0"} {
+		if why := r.do(by(operator, createBoard("of "+operator)))[0].GetError(); why != nil {
+			t.Errorf("%q makes a board: %v", operator, why)
+		}
+	}
+	for _, name := range []string{"job 1", "again"} {
+		r.do(cancel(&v1.JobCommand{Job: id(name)}), purge(&v1.JobCommand{Job: id(name)}))
+	}
+	r.ok(&v1.Command{Kind: &v1.Command_DeleteBoard{DeleteBoard: &v1.BoardCommand{Board: "board 1"}}})
+	if refusal := posts("eve", onBoard("new", "another")); refusal == "" {
+		t.Error("eve has half of the boards, and makes one more")
+	}
+	if refusal := posts("carl", onBoard("of carl", "of carl")); refusal != "" {
+		t.Errorf("a fourth principal: %s", refusal)
 	}
 }

@@ -411,6 +411,7 @@ type BoardRow struct {
 	Limits        *BoardLimits           `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
 	Pause         *BoardPause            `protobuf:"bytes,3,opt,name=pause,proto3" json:"pause,omitempty"`
 	Ageing        *BoardAgeing           `protobuf:"bytes,4,opt,name=ageing,proto3" json:"ageing,omitempty"`
+	MadeBy        string                 `protobuf:"bytes,5,opt,name=made_by,json=madeBy,proto3" json:"made_by,omitempty"` // the principal that counts it; empty: none does
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -473,6 +474,13 @@ func (x *BoardRow) GetAgeing() *BoardAgeing {
 	return nil
 }
 
+func (x *BoardRow) GetMadeBy() string {
+	if x != nil {
+		return x.MadeBy
+	}
+	return ""
+}
+
 // Counters are the numbers of a board or of a part of it. Counts by state are in the
 // order of jobs.States.
 type Counters struct {
@@ -485,6 +493,7 @@ type Counters struct {
 	Charged       int64                  `protobuf:"varint,6,opt,name=charged,proto3" json:"charged,omitempty"`   // when the debt was what it is; Unix nanoseconds
 	Active        uint64                 `protobuf:"varint,7,opt,name=active,proto3" json:"active,omitempty"`     // unfinished jobs; of a principal, and of the boards of a quota
 	Sessions      uint64                 `protobuf:"varint,8,opt,name=sessions,proto3" json:"sessions,omitempty"` // open ones; of a principal
+	Boards        uint64                 `protobuf:"varint,9,opt,name=boards,proto3" json:"boards,omitempty"`     // that it has made; of a principal
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -571,6 +580,13 @@ func (x *Counters) GetActive() uint64 {
 func (x *Counters) GetSessions() uint64 {
 	if x != nil {
 		return x.Sessions
+	}
+	return 0
+}
+
+func (x *Counters) GetBoards() uint64 {
+	if x != nil {
+		return x.Boards
 	}
 	return 0
 }
@@ -676,13 +692,14 @@ const file_conductord_v1_store_proto_rawDesc = "" +
 	"\x04meta\x18\x03 \x03(\v2\x19.conductord.v1.NamedValueR\x04meta\x12,\n" +
 	"\x05cause\x18\x04 \x01(\v2\x16.conductord.v1.FailureR\x05cause\x12\x18\n" +
 	"\atargets\x18\x05 \x03(\tR\atargets\x12\x1b\n" +
-	"\ton_change\x18\x06 \x01(\tR\bonChange\"\xde\x01\n" +
+	"\ton_change\x18\x06 \x01(\tR\bonChange\"\xf7\x01\n" +
 	"\bBoardRow\x129\n" +
 	"\n" +
 	"created_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x122\n" +
 	"\x06limits\x18\x02 \x01(\v2\x1a.conductord.v1.BoardLimitsR\x06limits\x12/\n" +
 	"\x05pause\x18\x03 \x01(\v2\x19.conductord.v1.BoardPauseR\x05pause\x122\n" +
-	"\x06ageing\x18\x04 \x01(\v2\x1a.conductord.v1.BoardAgeingR\x06ageing\"\x84\x02\n" +
+	"\x06ageing\x18\x04 \x01(\v2\x1a.conductord.v1.BoardAgeingR\x06ageing\x12\x17\n" +
+	"\amade_by\x18\x05 \x01(\tR\x06madeBy\"\x9c\x02\n" +
 	"\bCounters\x12\x12\n" +
 	"\x04jobs\x18\x01 \x03(\x04R\x04jobs\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\x123\n" +
@@ -691,7 +708,8 @@ const file_conductord_v1_store_proto_rawDesc = "" +
 	"\x04debt\x18\x05 \x01(\x04R\x04debt\x12\x18\n" +
 	"\acharged\x18\x06 \x01(\x03R\acharged\x12\x16\n" +
 	"\x06active\x18\a \x01(\x04R\x06active\x12\x1a\n" +
-	"\bsessions\x18\b \x01(\x04R\bsessions\":\n" +
+	"\bsessions\x18\b \x01(\x04R\bsessions\x12\x16\n" +
+	"\x06boards\x18\t \x01(\x04R\x06boards\":\n" +
 	"\fCountersRate\x12\x12\n" +
 	"\x04slot\x18\x01 \x01(\x03R\x04slot\x12\x16\n" +
 	"\x06counts\x18\x02 \x03(\x04R\x06countsBAZ?github.com/conductord/conductord/api/conductord/v1;conductordv1b\x06proto3"

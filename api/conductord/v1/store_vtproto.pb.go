@@ -341,6 +341,13 @@ func (m *BoardRow) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.MadeBy) > 0 {
+		i -= len(m.MadeBy)
+		copy(dAtA[i:], m.MadeBy)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.MadeBy)))
+		i--
+		dAtA[i] = 0x2a
+	}
 	if m.Ageing != nil {
 		size, err := m.Ageing.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -395,6 +402,11 @@ func (m *Counters) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Boards != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Boards))
+		i--
+		dAtA[i] = 0x48
 	}
 	if m.Sessions != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Sessions))
@@ -682,6 +694,10 @@ func (m *BoardRow) SizeVT() (n int) {
 		l = m.Ageing.SizeVT()
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	l = len(m.MadeBy)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -721,6 +737,9 @@ func (m *Counters) SizeVT() (n int) {
 	}
 	if m.Sessions != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Sessions))
+	}
+	if m.Boards != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Boards))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -2006,6 +2025,38 @@ func (m *BoardRow) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 5:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field MadeBy", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.MadeBy = string(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -2296,6 +2347,25 @@ func (m *Counters) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.Sessions |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 9:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Boards", wireType)
+			}
+			m.Boards = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Boards |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
