@@ -226,7 +226,7 @@ func (l *loader) loadEnv(env []string) {
 // otherVariables are names behind envPrefix that are no settings: variables of the client's commands, and
 // variables of handlers, which a node inherits if a handler starts it.
 var otherVariables = [...]string{"CA_FILE", "CERT_FILE", "KEY_FILE", "TOKEN", "TOKEN_FILE", "VALUE_KEYS", "PROFILE", "SERVER", "TOPOLOGY",
-	"ACTION", "ASKED", "ATTEMPT", "FLOW", "HANDLER", "JOB", "KEY", "STEP", "TRIES", "TRY"}
+	"ACTION", "ASKED", "ATTEMPT", "FENCE", "FLOW", "HANDLER", "JOB", "KEY", "STEP", "TRIES", "TRY"}
 
 func (l *loader) loadFlags(flags map[string]string) {
 	known := make(map[string]bool, len(flags))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -77,4 +78,35 @@ func TestDialByEnvironment(t *testing.T) {
 			t.Errorf("%+v, %v", options, err)
 		}
 	})
+}
+
+// TestHandlersGetNoVariableOfClients holds that the command line and the client libraries take
+// nothing that a handler is given for a setting of theirs, such as an access token.
+func TestHandlersGetNoVariableOfClients(t *testing.T) {
+	read := func(pattern string) (text string) {
+		paths, err := filepath.Glob(filepath.Join("..", pattern))
+		if err != nil || len(paths) == 0 {
+			t.Fatal(pattern, err)
+		}
+		for _, path := range paths {
+			if content, err := os.ReadFile(path); err != nil {
+				t.Fatal(err)
+			} else if !strings.HasSuffix(path, "_test.go") {
+				text += string(content)
+			}
+		}
+		return text
+	}
+	given := regexp.MustCompile(`"(CONDUCTORD_[A-Z_]+)=`).FindAllStringSubmatch(read("flow/handler/process.go"), -1)
+	if len(given) < 10 {
+		t.Fatalf("the variables of handlers are %q", given)
+	}
+	for _, clients := range []string{"raftboard/environment.go", "cmd/conductord/cli/*.go", "clients/python/conductord/*.py", "clients/typescript/src/*.ts"} {
+		text := read(clients)
+		for _, variable := range given {
+			if strings.Contains(text, `"`+variable[1]+`"`) {
+				t.Errorf("%s reads %s, which handlers are given", clients, variable[1])
+			}
+		}
+	}
 }

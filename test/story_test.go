@@ -54,7 +54,7 @@ func beginStory(t *testing.T, pace time.Duration) *story {
 	s.upTo(storySteps / 2)
 	handlers := filepath.Join(dir, "handlers")
 	writeHandler(t, handlers, "work", fmt.Sprintf(`
-echo "$CONDUCTORD_STEP $CONDUCTORD_ATTEMPT $CONDUCTORD_TOKEN" >> %s
+echo "$CONDUCTORD_STEP $CONDUCTORD_ATTEMPT $CONDUCTORD_FENCE" >> %s
 sleep %.2f
 number=${CONDUCTORD_STEP#step-}
 while [ "${number#0}" -gt "$(cat %s)" ]; do sleep 0.05; done

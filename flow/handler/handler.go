@@ -24,7 +24,7 @@
 //	CONDUCTORD_ATTEMPT   counts from 1, also attempts that a crash cut off
 //	CONDUCTORD_TRY, CONDUCTORD_TRIES   failures of this round plus one, and how many tries the step's policy allows
 //	CONDUCTORD_ASKED     how often this attempt has said "not yet"
-//	CONDUCTORD_TOKEN     generation-index, the fence of the claim
+//	CONDUCTORD_FENCE     generation-index, the fencing token of the claim; CONDUCTORD_TOKEN is a client's access token
 //	CONDUCTORD_KEY       the same in every attempt, for systems that recognise repeats: see flow.Call.Key
 //	TRACEPARENT          the W3C trace context of this attempt's span; only where the conductor traces
 //

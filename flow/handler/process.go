@@ -90,7 +90,7 @@ func environment(path, directory string, call *flow.Call) []string {
 		fmt.Sprintf("CONDUCTORD_TRY=%d", call.Try),
 		fmt.Sprintf("CONDUCTORD_TRIES=%d", call.Tries),
 		fmt.Sprintf("CONDUCTORD_ASKED=%d", call.Asked),
-		"CONDUCTORD_TOKEN=" + call.Token.String(),
+		"CONDUCTORD_FENCE=" + call.Token.String(),
 		"CONDUCTORD_KEY=" + call.Key(),
 	}
 }

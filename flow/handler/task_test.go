@@ -230,7 +230,7 @@ func TestEnvironment(t *testing.T) {
 		"CONDUCTORD_JOB=the-job",
 		"CONDUCTORD_KEY=" + c.Key(),
 		"CONDUCTORD_STEP=the step",
-		"CONDUCTORD_TOKEN=1-42",
+		"CONDUCTORD_FENCE=1-42",
 		"CONDUCTORD_TRIES=5",
 		"CONDUCTORD_TRY=2",
 		"HOME=" + home,

@@ -34,7 +34,7 @@ const handler = `#!/bin/sh
 read -r input
 read run </proc/sys/kernel/random/uuid
 name=${CONDUCTORD_HANDLER##*/}
-say() { echo "$(date +%%s) $CONDUCTORD_FLOW $CONDUCTORD_STEP $CONDUCTORD_ACTION $CONDUCTORD_ATTEMPT $CONDUCTORD_KEY $CONDUCTORD_TOKEN $run $1 ${name%%%%-doomed} $input" >> %[1]s; }
+say() { echo "$(date +%%s) $CONDUCTORD_FLOW $CONDUCTORD_STEP $CONDUCTORD_ACTION $CONDUCTORD_ATTEMPT $CONDUCTORD_KEY $CONDUCTORD_FENCE $run $1 ${name%%%%-doomed} $input" >> %[1]s; }
 say begun
 case $name in
 retried*) sleep 0.$(($$ %% 10)) ;;
