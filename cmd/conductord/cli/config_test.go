@@ -133,9 +133,7 @@ func TestInitConfig(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"--nodes 2":             "--nodes must be 1, 3 or 5",
-		"--host a --tls-ca ca":  "each node has its own certificate: use --certs",
-		"--host a --certs none": "cannot give the nodes certificates: open none/ca.pem: no such file",
-		"--nodes 5 --certs d":   "none of the others can be",
+		"--host a --tls-ca ca":  "each node has its own certificate: replace its files",
 		"--node x":              "cannot be given: init names",
 		"--nodes 3 --host a":    "none of the others can be",
 		"--log-level loud":      "flags: --log-level: must be",
@@ -174,25 +172,11 @@ func TestInitConfigForMachines(t *testing.T) {
 	if err != nil || store.Check("shop", "node2") != nil {
 		t.Errorf("%v, %v", err, store.Check("shop", "node2"))
 	}
-	for args, want := range map[string]string{
-		dir + " --host a,b --cluster-id shop":                             "exists, and nothing was written",
-		t.TempDir() + " --host a,b --certs " + dir + " --cluster-id shop": "cannot give the nodes certificates: open " + filepath.Join(dir, "node1.pem"),
-	} {
-		if got := run(t, nil, append([]string{"config", "init"}, strings.Fields(args)...)...); got.code != cli.ExitUsage || !strings.Contains(got.err, want) {
-			t.Errorf("%s: %+v", args, got)
-		}
-	}
-	// Certificates of security.md's commands do as well, if they are those of the nodes.
-	for _, node := range []string{"node1", "node2"} {
-		if got := run(t, nil, "cert", "issue", "node", node, "--cluster", "shop", "--host", node, "--dir", dir); got.code != 0 {
-			t.Fatalf("%+v", got)
-		}
-	}
-	into := t.TempDir()
-	if got := run(t, nil, "config", "init", into, "--host", "node1,node2", "--certs", dir, "--cluster-id", "other"); got.code != cli.ExitUsage || !strings.Contains(got.err, `is of node "node1" of cluster "shop", and this is node "node1" of cluster "other"`) {
+	if got := run(t, nil, "config", "init", dir, "--host", "a,b", "--cluster-id", "shop"); got.code != cli.ExitUsage || !strings.Contains(got.err, "exists, and nothing was written") {
 		t.Errorf("%+v", got)
 	}
-	if got := run(t, nil, "config", "init", into, "--host", "node1,node2", "--certs", dir, "--cluster-id", "shop"); got.code != 0 {
+	into := t.TempDir()
+	if got := run(t, nil, "config", "init", into, "--host", "node1,node2", "--cluster-id", "shop"); got.code != 0 {
 		t.Errorf("%+v", got)
 	}
 	// What the start would refuse is a fault.

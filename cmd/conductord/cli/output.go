@@ -10,7 +10,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/hashicorp/go-hclog"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/conductord/conductord/raftboard/wire"
@@ -146,13 +145,11 @@ func cleanJSON(document []byte) []byte {
 
 // CleanLog returns a writer for a log, of lines of text or of JSON. Loggers escape control
 // characters. They pass on bytes that are not UTF-8, and in JSON marks of writing direction.
-// After lines that could not be written, the next record says how many they were.
 func CleanLog(to io.Writer, asJSON bool) io.Writer { return &cleanLog{to: to, asJSON: asJSON} }
 
 type cleanLog struct {
 	to     io.Writer
 	asJSON bool
-	lost   int // records in a row; a logger writes one at a time
 }
 
 // Write implements io.Writer. It gets whole records.
@@ -167,18 +164,9 @@ func (l *cleanLog) Write(record []byte) (int, error) {
 		}
 		shown = []byte(strings.Join(lines, "\n"))
 	}
-	if l.lost > 0 {
-		note := "%s [WARN]  lines of the log were lost: lines=%d\n"
-		if l.asJSON {
-			note = `{"@level":"warn","@message":"lines of the log were lost","@timestamp":"%s","lines":%d}` + "\n"
-		}
-		shown = append(fmt.Appendf(nil, note, time.Now().Format(hclog.TimeFormat), l.lost), shown...)
-	}
 	if _, err := l.to.Write(shown); err != nil {
-		l.lost++
 		return 0, err
 	}
-	l.lost = 0
 	return len(record), nil
 }
 

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"unicode"
 	"unicode/utf8"
@@ -107,38 +105,6 @@ func TestLogsAreClean(t *testing.T) {
 		var record struct{ Name string }
 		if err := json.Unmarshal(log.Bytes(), &record); err != nil || !strings.HasPrefix(record.Name, "a\u202eb\u009bc") {
 			t.Errorf("%v, %+q", err, record)
-		}
-	}
-}
-
-// broken is a log that nobody reads as long as there is an error.
-type broken struct {
-	bytes.Buffer
-	err error
-}
-
-func (b *broken) Write(text []byte) (int, error) {
-	if b.err != nil {
-		return 0, b.err
-	}
-	return b.Buffer.Write(text)
-}
-
-// TestLostLinesAreCounted: the first line after a failure says how many are missing.
-func TestLostLinesAreCounted(t *testing.T) {
-	for asJSON, want := range map[bool]string{
-		false: `^\S+ \[WARN\]  lines of the log were lost: lines=2\n\S+ \[INFO\]  third\n\S+ \[INFO\]  fourth\n$`,
-		true:  `^{"@level":"warn","@message":"lines of the log were lost","@timestamp":"\S+","lines":2}\n{.*"third".*}\n{.*"fourth".*}\n$`,
-	} {
-		log := broken{err: syscall.EPIPE}
-		logger := hclog.New(&hclog.LoggerOptions{Output: cli.CleanLog(&log, asJSON), JSONFormat: asJSON})
-		logger.Info("first")
-		logger.Info("second")
-		log.err = nil
-		logger.Info("third")
-		logger.Info("fourth")
-		if !regexp.MustCompile(want).MatchString(log.String()) {
-			t.Errorf("JSON %v: %s", asJSON, log.String())
 		}
 	}
 }

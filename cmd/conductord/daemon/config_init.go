@@ -39,7 +39,6 @@ type newNodes struct {
 	hosts    []string // of the nodes
 	port     int      // of the API of the first node
 	apart    bool     // each node has a machine of its own
-	certs    string   // the directory of certificates that there are; empty: they are made
 	configs  []config.Config
 	files    []newFile
 	handlers []string // directories
@@ -90,9 +89,7 @@ func initConfigCommand(p *cli.Program) *cobra.Command {
 	cmd.Flags().IntVar(&nodes, "nodes", 1, "how many nodes on this machine: 1, 3 or 5")
 	cmd.Flags().StringSliceVar(&n.hosts, "host", nil, "the machine of a node, by name or IPv4 address; repeat it or separate several by commas")
 	cmd.Flags().IntVar(&n.port, "port", 0, fmt.Sprintf("API port of the first node on a machine; its raft port is %d higher (default %d, or %d with --nodes 3 or 5)", raftBeyond, alonePort, sharedPort))
-	cmd.Flags().StringVar(&n.certs, "certs", "", "with --host: take "+cli.AuthorityCert+", and NODE.pem and NODE.key of each node, from this directory")
 	cmd.MarkFlagsMutuallyExclusive("nodes", "host")
-	cmd.MarkFlagsMutuallyExclusive("nodes", "certs")
 	return cmd
 }
 
@@ -103,7 +100,7 @@ func (n *newNodes) configure(flags *configFlags) error {
 		return errors.New("--node and --cluster-members cannot be given: init names the nodes; change the files afterwards")
 	}
 	if n.apart && given["tls-ca"]+given["tls-cert"]+given["tls-key"] != "" {
-		return errors.New("--tls-ca, --tls-cert and --tls-key cannot be given with --host, as each node has its own certificate: use --certs")
+		return errors.New("--tls-ca, --tls-cert and --tls-key cannot be given with --host, as each node has its own certificate: replace its files afterwards")
 	}
 	given["cluster-id"] = cmp.Or(given["cluster-id"], "main")
 	shared := !n.apart && len(n.hosts) > 1
@@ -204,49 +201,22 @@ func (n *newNodes) write() error {
 	return nil
 }
 
-// certify adds the certificates: those of --certs, or new ones of a new authority.
-func (n *newNodes) certify() (err error) {
+// certify adds the certificates of a new authority.
+func (n *newNodes) certify() error {
 	const day = 24 * time.Hour
-	var authority credentials.Issued
-	if n.certs != "" {
-		authority.Cert, err = os.ReadFile(filepath.Join(n.certs, cli.AuthorityCert))
-	} else {
-		authority, err = credentials.NewAuthority("conductord authority", cli.AuthorityDays*day)
-		n.files = append(n.files, newFile{filepath.Join(n.dir, cli.AuthorityCert), authority.Cert, 0o644}, newFile{filepath.Join(n.dir, cli.AuthorityKey), authority.Key, 0o600})
-	}
+	authority, err := credentials.NewAuthority("conductord authority", cli.AuthorityDays*day)
+	n.files = append(n.files, newFile{filepath.Join(n.dir, cli.AuthorityCert), authority.Cert, 0o644}, newFile{filepath.Join(n.dir, cli.AuthorityKey), authority.Key, 0o600})
 	for i := 0; i < len(n.configs) && err == nil; i++ {
 		c := &n.configs[i]
 		self, _ := c.Self()
 		host, _, _ := net.SplitHostPort(self.API)
 		var own credentials.Issued
-		if n.certs == "" {
-			own, err = credentials.Issue(authority, credentials.Subject{Name: c.Node, Cluster: c.Cluster.ID, Hosts: []string{host}, Valid: cli.IssuedDays * day})
-		} else if own, err = readCertificate(n.certs, c.Node); err == nil {
-			err = fitting(n.certs, c)
-		}
+		own, err = credentials.Issue(authority, credentials.Subject{Name: c.Node, Cluster: c.Cluster.ID, Hosts: []string{host}, Valid: cli.IssuedDays * day})
 		dir := filepath.Join(n.dir, c.Node)
 		n.files = append(n.files, newFile{filepath.Join(dir, cli.AuthorityCert), authority.Cert, 0o644},
 			newFile{filepath.Join(dir, nodeCert), own.Cert, 0o644}, newFile{filepath.Join(dir, nodeKey), own.Key, 0o600})
 	}
 	return err
-}
-
-func readCertificate(dir, node string) (own credentials.Issued, err error) {
-	if own.Cert, err = os.ReadFile(filepath.Join(dir, node+".pem")); err == nil {
-		own.Key, err = os.ReadFile(filepath.Join(dir, node+".key"))
-	}
-	return own, err
-}
-
-// fitting returns an error unless the certificate in a directory is one of the node.
-func fitting(dir string, c *config.Config) error {
-	store, err := credentials.Open(credentials.Files{
-		CA: filepath.Join(dir, cli.AuthorityCert), Cert: filepath.Join(dir, c.Node+".pem"), Key: filepath.Join(dir, c.Node+".key"),
-	}, func(error) {})
-	if err != nil {
-		return err
-	}
-	return store.Check(c.Cluster.ID, c.Node)
 }
 
 // show says what was made, and what comes next.
