@@ -213,6 +213,12 @@ func (a *Attempt) Ended() bool { return !a.EndedAt.IsZero() }
 // IsUntaken reports whether the attempt waits for a worker to take it.
 func (a *Attempt) IsUntaken() bool { return a.Offered && a.Worker == "" && !a.Ended() }
 
+// AwaitsWorker reports whether the step waits for a worker: its open attempt is offered, and none has taken it.
+func (a *AtomDetail) AwaitsWorker() bool {
+	n := len(a.Attempts)
+	return n > 0 && (a.State == AtomRunning || a.State == AtomReverting) && a.RetryAt.IsZero() && a.Attempts[n-1].IsUntaken()
+}
+
 // NeverBegan reports whether an execution has certainly done nothing, so that its revert must not be
 // called: it ended before its function or handler was called, or no worker has had it.
 func (a *Attempt) NeverBegan() bool {

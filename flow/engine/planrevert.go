@@ -14,6 +14,8 @@ type Undo struct {
 	// first if it is Uninterruptible.
 	State           logbook.AtomState
 	Uninterruptible bool
+	// AwaitsWorker: no worker has taken the step. Its offer is withdrawn first.
+	AwaitsWorker bool
 	// Reverts: the revert of the step is called. Otherwise it has none, or no execution has begun,
 	// and it counts as undone at once.
 	Reverts bool
@@ -152,7 +154,7 @@ func (c *core) undos(detail *logbook.FlowDetail, order []string) []Undo {
 		_, reverts := s.Reverter()
 		reverts = reverts && c.vertices[step].touched
 		atom, _ := detail.Atom(name)
-		undos = append(undos, Undo{Step: name, State: atom.State, Uninterruptible: s.Uninterruptible(), Reverts: reverts})
+		undos = append(undos, Undo{Step: name, State: atom.State, Uninterruptible: s.Uninterruptible(), AwaitsWorker: atom.AwaitsWorker(), Reverts: reverts})
 	}
 	return undos
 }

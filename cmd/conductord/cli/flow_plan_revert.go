@@ -26,6 +26,7 @@ type RevertStep struct {
 	State           string `json:"state"`
 	Reverts         bool   `json:"reverts"` // it has a revert
 	Uninterruptible bool   `json:"uninterruptible"`
+	AwaitsWorker    bool   `json:"awaits_worker"` // no worker has taken it
 }
 
 func (p *Program) planRevert(ctx context.Context, argument string) error {
@@ -60,23 +61,33 @@ func storeOf(ctx context.Context, cluster Cluster, id uuid.UUID, detail *logbook
 	return store
 }
 
+// UndoText is what a revert does to a step.
+func UndoText(undo *engine.Undo) string {
+	text := "its revert runs"
+	if !undo.Reverts {
+		text = "nothing: it has no revert, or has not begun"
+	}
+	switch {
+	case undo.AwaitsWorker:
+		return "its offer to workers is withdrawn; then " + text
+	case undo.State != logbook.AtomRunning:
+		return text
+	case undo.Uninterruptible:
+		return "it finishes; then " + text
+	}
+	return "it is interrupted; then " + text
+}
+
 func (p *Program) writeRevertPlan(detail *logbook.FlowDetail, undos []engine.Undo) error {
 	document := RevertPlan{Flow: detail.ID.String(), State: string(detail.State), Steps: []RevertStep{}}
 	var rows [][]string
 	for i, undo := range undos {
-		document.Steps = append(document.Steps, RevertStep{undo.Step, string(undo.State), undo.Reverts, undo.Uninterruptible})
-		what := "its revert runs"
-		if !undo.Reverts {
-			what = "nothing: it has no revert"
+		document.Steps = append(document.Steps, RevertStep{undo.Step, string(undo.State), undo.Reverts, undo.Uninterruptible, undo.AwaitsWorker})
+		state := undo.State
+		if undo.AwaitsWorker {
+			state = waitsForWorker
 		}
-		if undo.State == logbook.AtomRunning {
-			first := "it is interrupted; then "
-			if undo.Uninterruptible {
-				first = "it finishes; then "
-			}
-			what = first + what
-		}
-		rows = append(rows, []string{fmt.Sprint(i + 1), undo.Step, string(undo.State), what})
+		rows = append(rows, []string{fmt.Sprint(i + 1), undo.Step, string(state), UndoText(&undo)})
 	}
 	if p.JSON() {
 		return p.WriteJSON(document)

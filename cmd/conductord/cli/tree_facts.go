@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -13,13 +14,22 @@ import (
 const waitsForWorker logbook.AtomState = "waits for a worker"
 
 func shownState(atom *logbook.AtomDetail) logbook.AtomState {
-	if atom == nil {
+	switch {
+	case atom == nil:
 		return logbook.AtomPending
-	}
-	if n := len(atom.Attempts); n > 0 && !settled(atom) && atom.RetryAt.IsZero() && atom.Attempts[n-1].IsUntaken() {
+	case atom.AwaitsWorker():
 		return waitsForWorker
 	}
 	return atom.State
+}
+
+// WantedWorker is the type and the labels that a worker must have for an action of a step.
+func WantedWorker(work flow.WorkerStep, action logbook.Action) string {
+	does := work.Type
+	if action == logbook.ActionRevert {
+		does = work.Revert
+	}
+	return strings.Join(append([]string{does}, work.Labels...), " + ")
 }
 
 // facts are the attempts of a step, how long the last one took or has taken,
@@ -44,11 +54,7 @@ func (t *tree) facts(row *treeRow, atom *logbook.AtomDetail) string {
 	}
 	facts := []string{durationText(max(0, end.Sub(last.StartedAt)))}
 	if work := row.work; shownState(atom) == waitsForWorker && work.Type != "" {
-		does := work.Type
-		if last.Action == logbook.ActionRevert {
-			does = work.Revert
-		}
-		facts = append(facts, Clean(strings.Join(append([]string{does}, work.Labels...), " + ")))
+		facts = append(facts, Clean(WantedWorker(work, last.Action)))
 	}
 	if last.Number > 1 {
 		facts = append(facts, fmt.Sprintf("attempt %d", last.Number))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	v1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/cmd/conductord/dashboard/graph"
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/engine"
@@ -292,6 +293,8 @@ func attemptClass(attempt *logbook.Attempt) string {
 		state = logbook.AtomRevertFailure
 	case attempt.Failure != nil:
 		state = logbook.AtomFailure
+	case attempt.IsUntaken():
+		state = graph.AwaitsWorker
 	case reverts && !attempt.Ended():
 		state = logbook.AtomReverting
 	case reverts:
@@ -313,18 +316,7 @@ func (d *flowData) planRevert(shown int) {
 		d.Problem = err.Error()
 	}
 	for i := range undos {
-		text := undos[i].Step + ": its revert runs"
-		if !undos[i].Reverts {
-			text = undos[i].Step + ": nothing, it has no revert"
-		}
-		switch {
-		case undos[i].State != logbook.AtomRunning:
-		case undos[i].Uninterruptible:
-			text += ", after it has finished"
-		default:
-			text += ", after it was interrupted"
-		}
-		if d.Undos = append(d.Undos, text); len(d.Undos) == shown && len(undos) > shown {
+		if d.Undos = append(d.Undos, undos[i].Step+": "+cli.UndoText(&undos[i])); len(d.Undos) == shown && len(undos) > shown {
 			d.Undos = append(d.Undos, fmt.Sprintf("and %d more", len(undos)-shown))
 			break
 		}

@@ -39,6 +39,8 @@ type stepData struct {
 	Instances  []stepLink
 	More       int // instances that are not shown
 	Waits      []stepLink
+	Offered    *logbook.Attempt // that no worker has taken; nil: none
+	Wanted     string           // type and labels of the worker that it waits for; empty: not known
 	Arguments  []argument
 	Attempts   []attempt // the latest first
 	Earlier    int       // attempts that are not shown
@@ -71,7 +73,10 @@ func (v *visit) loadStep(ctx context.Context, d *flowData, name string) error {
 	s := &stepData{Name: name, Part: part, Status: part.Status(), Close: v.flowAddress("step"), Hidden: v.who.GetHideValues()}
 	d.Step = s
 	if atom, ok := d.Flow.Atom(name); ok {
-		s.Atom, s.Status = atom, graph.States[graph.Place(atom.State)]
+		s.Atom, s.Status = atom, graph.States[graph.PlaceOf(atom)]
+		if atom.AwaitsWorker() {
+			s.Offered = &atom.Attempts[len(atom.Attempts)-1]
+		}
 	}
 	if s.Atom == nil && len(part.Atoms) > 0 {
 		v.instances(s)
@@ -160,9 +165,9 @@ func (d *flowData) ran() string {
 // instances are links to the instances of a step, the most urgent first.
 func (v *visit) instances(s *stepData) {
 	atoms := slices.Clone(s.Part.Atoms)
-	slices.SortStableFunc(atoms, func(a, b *logbook.AtomDetail) int { return graph.Place(a.State) - graph.Place(b.State) })
+	slices.SortStableFunc(atoms, func(a, b *logbook.AtomDetail) int { return graph.PlaceOf(a) - graph.PlaceOf(b) })
 	for _, atom := range most(v, atoms, maxInstances) {
-		s.Instances = append(s.Instances, v.stepLink(atom.Name, graph.Place(atom.State)))
+		s.Instances = append(s.Instances, v.stepLink(atom.Name, graph.PlaceOf(atom)))
 	}
 	s.More = len(atoms) - len(s.Instances)
 }
@@ -176,6 +181,9 @@ func (v *visit) planned(d *flowData, s *stepData) {
 	number, ok := d.plan.Find(s.Part.Name)
 	if !ok {
 		return
+	}
+	if work, _ := d.plan.Step(number).WorkerStep(); s.Offered != nil && work.Type != "" {
+		s.Wanted = ": " + cli.WantedWorker(work, s.Offered.Action)
 	}
 	for _, before := range d.plan.Predecessors(number) {
 		if part := d.root.Find(d.plan.Step(before).Name()); part != nil && len(s.Waits) < v.bound(maxInstances) {

@@ -272,7 +272,7 @@ func TestRunningFlow(t *testing.T) {
 	}
 	page := "flows/" + job.ID.String()
 	shown := p.get(page + "?undo=1")
-	p.wants(shown, `aria-label="wait, running"`, "lock: its revert runs", "wait: nothing, it has no revert, after it was interrupted", "conductord job suspend", "conductord job cancel", "no conductord flow rerun", `marker-end="url(#arrow)"`)
+	p.wants(shown, `aria-label="wait, running"`, "lock: its revert runs", "wait: it is interrupted; then nothing: it has no revert, or has not begun", "conductord job suspend", "conductord job cancel", "no conductord flow rerun", `marker-end="url(#arrow)"`)
 	p.wants(p.get(page+"?open="), `aria-label="parts, 1 steps: 1 running"`, "no aria-label=\"wait, running\"")
 	for looks := 0; timeline(p.get(page)) == timeline(shown); looks++ {
 		if looks == 2_000 {
@@ -351,6 +351,13 @@ func TestWaitForWorker(t *testing.T) {
 				page = string(text)
 			}
 			p.wants(page, waits, "it has been claimed by worker since <time", "conductord worker --handlers DIRECTORY --types resize --labels gpu")
+			p.wants(page, `aria-label="scale, waits-for-worker"`, "1: 1 waits-for-worker", "no scale, running")
+		}
+		flow := "flows/" + job.ID.String()
+		p.wants(p.get(flow+"?step=scale"), "· waits-for-worker</span>: resize &#43; gpu, since <time", "execute 1: waits-for-worker")
+		p.wants(p.get(flow+"?undo=1"), "scale: its offer to workers is withdrawn; then nothing: it has no revert, or has not begun")
+		if t.Failed() {
+			break
 		}
 	}
 }

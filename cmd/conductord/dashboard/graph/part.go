@@ -63,10 +63,22 @@ var States = [...]Status{
 	{logbook.AtomReverting, "◀", "reverting"},
 	{logbook.AtomRetrying, "↻", "retrying"},
 	{logbook.AtomRunning, "▶", "running"},
+	{AwaitsWorker, "·", "waits-for-worker"},
 	{logbook.AtomPending, "○", "pending"},
 	{logbook.AtomReverted, "↶", "reverted"},
 	{logbook.AtomSuccess, "✓", "success"},
 	{logbook.AtomIgnored, "⊘", "ignored"},
+}
+
+// AwaitsWorker is shown as the state of a step that no worker has taken.
+const AwaitsWorker logbook.AtomState = "waits for a worker"
+
+// PlaceOf is the index in States of what is shown as the state of a step.
+func PlaceOf(atom *logbook.AtomDetail) int {
+	if atom.AwaitsWorker() {
+		return Place(AwaitsWorker)
+	}
+	return Place(atom.State)
 }
 
 // Place is the index of a state in States. A step without a state is pending.
@@ -110,7 +122,7 @@ func (p *Part) count() Counts {
 		return p.counts
 	}
 	for _, atom := range p.Atoms {
-		p.counts[Place(atom.State)]++
+		p.counts[PlaceOf(atom)]++
 	}
 	if len(p.Atoms) == 0 {
 		p.counts[Place("")]++

@@ -124,7 +124,7 @@ func (b *Box) bar(out *bytes.Buffer) {
 func (p *Part) State() int {
 	if len(p.Parts) == 0 && p.Kind != Step {
 		if len(p.Atoms) > 0 {
-			return Place(p.Atoms[0].State)
+			return PlaceOf(p.Atoms[0])
 		}
 		return Place("")
 	}
