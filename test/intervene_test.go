@@ -225,7 +225,7 @@ func TestIrreversibleStepIsNotRepeated(t *testing.T) {
 	for _, want := range []string{
 		"failed step: tell", "failure: handler.exit: handler tell ended with status 1: the cache does not answer", "undo failed: step switch: handler.exit: handler refuse",
 		"# after you have mended the cause of the failed undo: undoes: switch, copy", "switch # nothing of it is left to undo: undoes: copy",
-		"tell --result JSON # its work is done: runs: sweep", "--from tell # runs again: tell; runs: sweep", " # runs again: copy, switch, tell, count; runs: sweep",
+		"--result JSON tell # its work is done: runs: sweep", "--from tell # runs again: tell; runs: sweep", " # runs again: copy, switch, tell, count; runs: sweep",
 	} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("no %q in\n%s", want, shown)

@@ -44,7 +44,7 @@ func (p *Program) accessSaveCommand() *cobra.Command {
 				if err := cluster.SavePrincipal(ctx, principal); err != nil {
 					return err
 				}
-				return p.Show(part{command.PrincipalToProto(&principal)}, "saved principal %s: %s", quoted(principal.Name), grantsText(principal.Grants))
+				return p.Show(part{command.PrincipalToProto(&principal)}, "saved principal %s: %s", Quoted(principal.Name), grantsText(principal.Grants))
 			})
 		},
 	}
@@ -114,7 +114,7 @@ func (p *Program) accessDeleteCommand() *cobra.Command {
 			if err := cluster.DeletePrincipal(ctx, args[0]); err != nil {
 				return err
 			}
-			return p.Show(part{&v1.Done{}}, "deleted principal %s", quoted(args[0]))
+			return p.Show(part{&v1.Done{}}, "deleted principal %s", Quoted(args[0]))
 		}),
 	}
 }
@@ -136,7 +136,7 @@ func (p *Program) whoAmICommand() *cobra.Command {
 			if !who.Enforced {
 				return p.Show(part{answer}, "anybody: this cluster does not ask its callers who they are")
 			}
-			return p.Show(part{answer}, "%s: %s%s", quoted(who.Name), grantsText(who.Grants), quotaText(who.Quota))
+			return p.Show(part{answer}, "%s: %s%s", Quoted(who.Name), grantsText(who.Grants), quotaText(who.Quota))
 		}),
 	}
 }
@@ -224,7 +224,7 @@ func (p *Program) createToken(ctx context.Context, cluster Cluster, principal ac
 	if out != "" {
 		lines = []string{"wrote the token to " + out}
 	}
-	p.Note("token %s of %s; it cannot be shown again", said.ID, quoted(said.Principal))
+	p.Note("token %s of %s; it cannot be shown again", said.ID, Quoted(said.Principal))
 	return p.WriteLines(lines)
 }
 
@@ -267,7 +267,7 @@ func (p *Program) tokenRevokeCommand() *cobra.Command {
 				if err := cluster.RevokeAccessToken(ctx, args[0], access.TokenID{UUID: id}); err != nil {
 					return err
 				}
-				return p.Show(part{&v1.Done{}}, "revoked token %s of %s", id, quoted(args[0]))
+				return p.Show(part{&v1.Done{}}, "revoked token %s of %s", id, Quoted(args[0]))
 			})
 		},
 	}

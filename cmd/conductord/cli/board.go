@@ -149,7 +149,7 @@ func adviseCreate(err error, board string) error {
 	if !errors.Is(err, jobs.ErrNotFound) {
 		return err
 	}
-	return advisedError{err, "the first posting to a board makes it, or `conductord board create " + operand(board) + "`"}
+	return advisedError{err, "the first posting to a board makes it, or `conductord board create " + Operand(board) + "`"}
 }
 
 func (p *Program) writeBoard(b *jobs.BoardStatus) error {

@@ -230,7 +230,7 @@ func (p *Program) conductorDrainCommand() *cobra.Command {
 				if err := cluster.DrainConductor(ctx, request); err != nil {
 					err = because(err, "drain conductor %s", args[0])
 					if errors.Is(err, jobs.ErrNotFound) {
-						err = advisedError{err, fmt.Sprintf("`conductord conductor drain --absent %s` drains the name before one comes", operand(args[0]))}
+						err = advisedError{err, fmt.Sprintf("`conductord conductor drain --absent %s` drains the name before one comes", Operand(args[0]))}
 					}
 					return err
 				}

@@ -387,7 +387,7 @@ func adviceFor(detail *logbook.FlowDetail, word *logbook.Intervention) string {
 	case word.Kind == logbook.InterveneSkip:
 		return listed("steps whose undo has failed or was cut off", stuckSteps(detail))
 	case begun && atom.State == logbook.AtomSuccess && word.Kind == logbook.InterveneComplete:
-		return fmt.Sprintf("to have it done again: `conductord flow rerun %s --from %s`", detail.ID, quoted(word.Step))
+		return fmt.Sprintf("to have it done again: `conductord flow rerun %s --from %s`", detail.ID, Quoted(word.Step))
 	case !begun:
 		return listed("its steps", stepsOf(detail))
 	}
@@ -487,15 +487,11 @@ func waysOn(detail *logbook.FlowDetail) (lines []string) {
 		add(logbook.InterveneRetryRevert, "", "", "after you have mended the cause of the failed undo: ")
 		stuck := stuckSteps(detail)
 		for _, step := range stuck[:min(len(stuck), most)] {
-			add(logbook.InterveneSkip, step, " "+operand(step), "nothing of it is left to undo: ")
+			add(logbook.InterveneSkip, step, " "+Operand(step), "nothing of it is left to undo: ")
 		}
 		if step := unfinishedStep(detail); step != "" {
-			result := quoted(step) + " --result JSON"
-			if strings.HasPrefix(step, "-") {
-				result = "--result JSON " + operand(step)
-			}
-			add(logbook.InterveneComplete, step, " "+result, "its work is done: ")
-			add(logbook.InterveneRerun, step, " --from "+quoted(step), "")
+			add(logbook.InterveneComplete, step, " --result JSON "+Operand(step), "its work is done: ")
+			add(logbook.InterveneRerun, step, " --from "+Quoted(step), "")
 		}
 	}
 	add(logbook.InterveneRerun, "", "", "")
@@ -540,16 +536,16 @@ func deepestStep(failure *logbook.Failure, counts func(name string) bool) string
 	return ""
 }
 
-// operand is a name as the last word of a command, after all flags.
-func operand(name string) string {
+// Operand is a name as the last word of a command, after all flags.
+func Operand(name string) string {
 	if strings.HasPrefix(name, "-") {
-		return "-- " + quoted(name)
+		return "-- " + Quoted(name)
 	}
-	return quoted(name)
+	return Quoted(name)
 }
 
-// quoted makes a name one word of a shell.
-func quoted(name string) string {
+// Quoted is a text as one word of a shell.
+func Quoted(name string) string {
 	plain := func(r rune) bool {
 		return r == '-' || r == '_' || r == '.' || r == '/' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
 	}

@@ -219,7 +219,7 @@ func TestFailedFlowSaysHowToGoOn(t *testing.T) {
 			"definition: hash-of-hello\n", "state: failure\n",
 			"to go on: conductord flow retry-revert ID # after you have mended the cause of the failed undo: undoes: make-greeting\n",
 			"conductord flow skip ID make-greeting # nothing of it is left to undo: runs nothing\n",
-			"conductord flow complete ID say-greeting --result JSON # its work is done: runs nothing\n",
+			"conductord flow complete ID --result JSON say-greeting # its work is done: runs nothing\n",
 			"conductord flow rerun ID --from say-greeting # runs again: say-greeting\n",
 			"conductord flow rerun ID # runs again: make-greeting, say-greeting\n",
 			"make-greeting revert 1 TIME TOOK w1 - 1-",

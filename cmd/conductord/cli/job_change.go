@@ -85,7 +85,7 @@ func (p *Program) moveJob(ctx context.Context, cluster Cluster, change jobs.Chan
 		switch job, unread := cluster.Job(ctx, change.Job); {
 		case unread == nil && job.Claim != nil:
 			err = advisedError{err, fmt.Sprintf("first `conductord job suspend %s`, and when its steps have ended `conductord job move %s %s`; then `conductord job resume %s`",
-				job.ID, job.ID, operand(change.Board), job.ID)}
+				job.ID, job.ID, Operand(change.Board), job.ID)}
 		case unread == nil:
 			err = adviseCreate(err, change.Board)
 		}

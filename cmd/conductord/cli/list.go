@@ -53,7 +53,7 @@ func (l list[T]) command(p *Program, cmd *cobra.Command, prepare func(args []str
 				p.noteKind(ctx, cluster, cmd)
 			}
 			if next != "" {
-				p.Note("there are more: these are the first %d; --limit 0 lists all, and --after %s goes on", len(things), quoted(next))
+				p.Note("there are more: these are the first %d; --limit 0 lists all, and --after %s goes on", len(things), Quoted(next))
 			}
 			return l.show(p, things, next)
 		})

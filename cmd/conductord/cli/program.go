@@ -155,14 +155,14 @@ func (p *Program) runnable(advice string) string {
 		flags = " --server " + strings.Join(p.endpoints(), ",")
 	}
 	if p.givenProfile != "" {
-		flags += " --profile " + quoted(p.givenProfile)
+		flags += " --profile " + Quoted(p.givenProfile)
 	}
 	return quotedCommand.ReplaceAllStringFunc(advice, func(command string) string {
 		switch {
 		case strings.HasPrefix(command, "`conductord dev"), strings.HasPrefix(command, "`conductord cert"):
 			return command
 		case strings.HasPrefix(command, "`conductord topology") && p.topology != "":
-			return strings.TrimSuffix(command, "`") + " --topology " + quoted(p.topology) + "`"
+			return strings.TrimSuffix(command, "`") + " --topology " + Quoted(p.topology) + "`"
 		case strings.HasPrefix(command, "`conductord topology"):
 			return command
 		}

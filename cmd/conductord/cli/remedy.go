@@ -42,9 +42,6 @@ func RemedyText(remedy jobs.Remedy) string {
 	if remedy.Verb == jobs.RemedyStartWorker && remedy.Name != "" {
 		line += " --name NAME"
 	}
-	words := strings.NewReplacer("OPERAND", operand(remedy.Target), "TARGET", quoted(remedy.Target), "VALUE", quoted(remedy.Value), "NAME", quoted(remedy.Name))
+	words := strings.NewReplacer("OPERAND", Operand(remedy.Target), "TARGET", Quoted(remedy.Target), "VALUE", Quoted(remedy.Value), "NAME", Quoted(remedy.Name))
 	return "conductord " + words.Replace(line)
 }
-
-// Quoted is a text as one word of a shell.
-func Quoted(text string) string { return quoted(text) }

@@ -58,7 +58,7 @@ func countStates(counts map[string]uint64) (all []stateCount) {
 func loadBoard(ctx context.Context, v *visit) (view, error) {
 	name := v.part("name")
 	answer, err := ask(ctx, v.api.board.GetBoard, &v1.GetBoardRequest{Board: name, Stale: true})
-	page := view{Title: "Board " + name, Command: "conductord board show " + cli.Quoted(name), Watch: &v1.WatchRequest{Board: name}}
+	page := view{Title: "Board " + name, Command: "conductord board show " + cli.Operand(name), Watch: &v1.WatchRequest{Board: name}}
 	if errors.Is(err, jobs.ErrNotFound) { // its first job makes it; its schedules may come before
 		planned, _ := ask(ctx, v.api.schedules.List, &v1.ListSchedulesRequest{Board: name, Limit: 1, Stale: true})
 		if len(planned.GetSchedules()) > 0 {
@@ -95,7 +95,7 @@ func loadBoard(ctx context.Context, v *visit) (view, error) {
 
 // boardOperations is the table of what can be done to a board; of is nil when it is done.
 func boardOperations(name string, of *v1.Board) []operation {
-	limits, quoted, number := of.GetLimits(), cli.Quoted(name), strconv.FormatUint
+	limits, operand, number := of.GetLimits(), cli.Operand(name), strconv.FormatUint
 	jobsThere := uint64(0)
 	for _, n := range of.GetCounts().GetJobs() {
 		jobsThere += n
@@ -113,20 +113,20 @@ func boardOperations(name string, of *v1.Board) []operation {
 	shown := addressBelow("boards", name)
 	return []operation{
 		{
-			Verb: "pause", Text: "Pause", Command: "conductord board pause " + quoted, Help: "Its jobs cannot be claimed. Running jobs continue, and jobs can be posted.", Inputs: []input{why},
+			Verb: "pause", Text: "Pause", Command: "conductord board pause " + operand, Help: "Its jobs cannot be claimed. Running jobs continue, and jobs can be posted.", Inputs: []input{why},
 			permission: command.Operate, unfit: of.GetPause() != nil, do: onBoard(func(a *api) boardCall { return a.board.PauseBoard }, shown),
 		},
 		{
-			Verb: "resume", Text: "Resume", Command: "conductord board resume " + quoted, Help: "Its jobs can be claimed again.", Inputs: []input{why},
+			Verb: "resume", Text: "Resume", Command: "conductord board resume " + operand, Help: "Its jobs can be claimed again.", Inputs: []input{why},
 			permission: command.Operate, unfit: of.GetPause() == nil, do: onBoard(func(a *api) boardCall { return a.board.ResumeBoard }, shown),
 		},
 		{
-			Verb: "ageing", Text: "Set ageing", Command: "conductord board ageing " + quoted + " DURATION", Help: "Waiting raises a job's priority by one step per interval.",
+			Verb: "ageing", Text: "Set ageing", Command: "conductord board ageing " + operand + " DURATION", Help: "Waiting raises a job's priority by one step per interval.",
 			Inputs:     []input{{Name: "step", Label: "Interval, such as 1m; empty: waiting raises nothing", Value: ageing}},
 			permission: command.Operate, do: func(ctx context.Context, v *visit) (string, error) { return shown, v.ageBoard(ctx, name) },
 		},
 		{
-			Verb: "limit", Text: "Set limits", Command: "conductord board limit " + quoted + " --jobs N", Help: "A posting over a limit is refused. 0 is no limit.",
+			Verb: "limit", Text: "Set limits", Command: "conductord board limit --jobs N " + operand, Help: "A posting over a limit is refused. 0 is no limit.",
 			Inputs: []input{
 				{Name: "jobs", Label: "Unfinished jobs", Kind: "number", Value: number(limits.GetJobs(), 10)},
 				{Name: "bytes", Label: "Bytes of their postings", Kind: "number", Value: number(limits.GetBytes(), 10)},
@@ -135,7 +135,7 @@ func boardOperations(name string, of *v1.Board) []operation {
 			permission: command.Administer, do: func(ctx context.Context, v *visit) (string, error) { return shown, v.limitBoard(ctx, name) },
 		},
 		{
-			Verb: "delete", Text: "Delete", Command: "conductord board delete " + quoted, Help: "It is removed, with its limits. A board with schedules is refused.", Danger: true,
+			Verb: "delete", Text: "Delete", Command: "conductord board delete " + operand, Help: "It is removed, with its limits. A board with schedules is refused.", Danger: true,
 			permission: command.Administer, unfit: jobsThere > 0, do: onBoard(func(a *api) boardCall { return a.board.DeleteBoard }, "boards"),
 		},
 	}

@@ -98,7 +98,7 @@ func loadConductor(ctx context.Context, v *visit) (view, error) {
 		drain = data.Drains[0]
 	}
 	data.Operations = v.offered(conductorOperations(name, drain), access.AllBoards, "conductors", name)
-	return view{Title: "Conductor " + name, Command: "conductord conductor get " + cli.Quoted(name), Data: data, Watch: &v1.WatchRequest{Sessions: true}}, nil
+	return view{Title: "Conductor " + name, Command: "conductord conductor get " + cli.Operand(name), Data: data, Watch: &v1.WatchRequest{Sessions: true}}, nil
 }
 
 // conductorOperations is the table of what can be done to the conductors of a name; drain is nil when it is done.
@@ -106,10 +106,10 @@ func conductorOperations(name string, drain *v1.Drain) []operation {
 	request := func(v *visit) *v1.DrainCommand {
 		return &v1.DrainCommand{Conductor: name, By: dashboardName, Reason: v.form("reason"), Finish: v.form("finish") != "", Absent: v.form("absent") != ""}
 	}
-	shown, quoted := addressBelow("conductors", name), cli.Quoted(name)
+	shown, operand := addressBelow("conductors", name), cli.Operand(name)
 	return []operation{
 		{
-			Verb: "drain", Text: "Drain", Command: "conductord conductor drain " + quoted, Help: "It gets no more jobs and hands over what it holds, also after a restart.", Danger: true,
+			Verb: "drain", Text: "Drain", Command: "conductord conductor drain " + operand, Help: "It gets no more jobs and hands over what it holds, also after a restart.", Danger: true,
 			Inputs:     []input{{Name: "finish", Label: "let it complete what it holds instead", Kind: "check"}, {Name: "absent", Label: "also if no conductor has the name now", Kind: "check"}, why},
 			permission: command.Operate, unfit: drain != nil, do: func(ctx context.Context, v *visit) (string, error) {
 				_, err := ask(ctx, v.api.sessions.DrainConductor, request(v))
@@ -117,7 +117,7 @@ func conductorOperations(name string, drain *v1.Drain) []operation {
 			},
 		},
 		{
-			Verb: "undrain", Text: "Undrain", Command: "conductord conductor undrain " + quoted, Help: "It gets jobs again.", Inputs: []input{why},
+			Verb: "undrain", Text: "Undrain", Command: "conductord conductor undrain " + operand, Help: "It gets jobs again.", Inputs: []input{why},
 			permission: command.Operate, unfit: drain == nil, do: func(ctx context.Context, v *visit) (string, error) {
 				_, err := ask(ctx, v.api.sessions.UndrainConductor, request(v))
 				return shown, err

@@ -132,7 +132,7 @@ func loadJobs(ctx context.Context, v *visit) (view, error) {
 	filter.Board = query.Board
 	data.Filter = filter
 	if filter.ID != "" {
-		return view{Title: "Jobs", Command: "conductord job get " + cli.Quoted(filter.ID), Data: data}, v.byID(ctx, &data)
+		return view{Title: "Jobs", Command: "conductord job get " + cli.Operand(filter.ID), Data: data}, v.byID(ctx, &data)
 	}
 	answer, err := ask(ctx, v.api.board.ListJobs, query)
 	if err != nil {

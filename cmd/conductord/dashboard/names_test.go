@@ -35,7 +35,7 @@ func TestPagesOfOddNames(t *testing.T) {
 	s := open(t)
 	ctx := t.Context()
 	s.principal(access.Principal{Name: "admin", Grants: []access.Grant{{Role: access.Administrator, Boards: access.AllBoards}}})
-	names := []string{".", "..", "~", "~.", "~~", "a/b", "%2e", "a?b#c", "..."}
+	names := []string{".", "..", "~", "~.", "~~", "a/b", "%2e", "a?b#c", "...", "-x", "--limit"}
 	for _, name := range names {
 		s.post(name, "mine")
 		if _, err := s.operator.SaveSchedule(ctx, schedules.Schedule{Board: name, Name: name, Rule: "@daily", Posting: jobs.Posting{Kind: "work"}}); err != nil {

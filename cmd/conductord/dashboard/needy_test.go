@@ -139,7 +139,7 @@ func TestSchedulePages(t *testing.T) {
 	}{
 		{"viewer", "schedules", nil, 200, []string{`/schedules/one/night%2Fly"`, "Europe/Berlin", "schedule list --board one"}, []string{"/schedules/two/"}, "0 posted"},
 		{"blind", "schedules", nil, 200, []string{"/schedules/two/"}, nil, "0 posted"},
-		{"viewer", page, nil, 200, []string{"<code>0 3 * * *</code>", "No slot has been decided", "allow", "conductord schedule show night/ly --board one"}, []string{`method="post" action="/dashboard/schedules`}, "0 posted"},
+		{"viewer", page, nil, 200, []string{"<code>0 3 * * *</code>", "No slot has been decided", "allow", "conductord schedule show --board one night/ly"}, []string{`method="post" action="/dashboard/schedules`}, "0 posted"},
 		{"viewer", page + "/run", url.Values{}, 403, nil, nil, "0 posted"},
 		{"operator", page, nil, 200, []string{`/run"`, `/pause"`, `/backfill"`, `type="datetime-local"`}, []string{`/resume"`}, "0 posted"},
 		{"operator", page + "/run", url.Values{}, 303, nil, nil, "1 posted"},

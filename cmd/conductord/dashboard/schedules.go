@@ -76,7 +76,7 @@ func loadSchedule(ctx context.Context, v *visit) (view, error) {
 		data.Records = append(data.Records, slotRow{record, slotStates[schedules.SlotState(record.GetState())]})
 	}
 	return view{
-		Title: "Schedule " + name, Command: "conductord schedule show " + cli.Quoted(name) + boardFlag(board), Data: data, Watch: &v1.WatchRequest{Board: board},
+		Title: "Schedule " + name, Command: "conductord schedule show" + boardFlag(board) + " " + cli.Operand(name), Data: data, Watch: &v1.WatchRequest{Board: board},
 	}, nil
 }
 
@@ -93,7 +93,7 @@ func missedText(s *v1.Schedule) string {
 // scheduleOperations is the table of what can be done to a schedule; s is nil when it is done.
 func scheduleOperations(name string, s *v1.Schedule) []operation {
 	said := func(verb string) string {
-		return "conductord schedule " + verb + " " + cli.Quoted(name) + boardFlag(s.GetBoard())
+		return "conductord schedule " + verb + boardFlag(s.GetBoard()) + " " + cli.Operand(name)
 	}
 	on := func(call func(ctx context.Context, v *visit, board string) error) func(context.Context, *visit) (string, error) {
 		return func(ctx context.Context, v *visit) (string, error) {
@@ -124,7 +124,7 @@ func scheduleOperations(name string, s *v1.Schedule) []operation {
 			}),
 		},
 		{
-			Verb: "backfill", Text: "Backfill", Command: said("backfill") + " --since TIME --until TIME", Danger: true,
+			Verb: "backfill", Text: "Backfill", Command: said("backfill --since TIME --until TIME"), Danger: true,
 			Help:       fmt.Sprintf("Jobs are posted for slots of the past that have none, at most %d.", schedules.MaxBackfill),
 			Inputs:     []input{{Name: "from", Label: "From", Kind: "datetime-local"}, {Name: "to", Label: "To, exclusive", Kind: "datetime-local"}},
 			permission: command.Operate, do: on(backfill),
