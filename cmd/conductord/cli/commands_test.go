@@ -1,11 +1,15 @@
 package cli_test
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
 )
 
@@ -47,6 +51,70 @@ func TestNeedsAttention(t *testing.T) {
 	for _, args := range []string{"--outcome failed --state completed", "--state trashed,held --finished-since -1h"} {
 		if got := run(t, cluster, append([]string{"job", "list"}, strings.Fields(args)...)...); got.code != 0 {
 			t.Errorf("%s: %+v", args, got)
+		}
+	}
+}
+
+// aged shows boards as if their jobs had waited longer.
+type aged struct {
+	*testCluster
+	by time.Duration
+}
+
+func (a aged) BoardList(ctx context.Context, after string, limit int) (jobs.Page[jobs.BoardStatus], error) {
+	page, err := a.testCluster.BoardList(ctx, after, limit)
+	for i := range page.Items {
+		if !page.Items[i].OldestClaimable.IsZero() {
+			page.Items[i].OldestClaimable = page.Items[i].OldestClaimable.Add(-a.by)
+		}
+	}
+	return page, err
+}
+
+// TestEachKindNeedsAttention holds, for each kind of job that needs an operator, that the list has
+// it, and that a job of a similar kind is left out.
+func TestEachKindNeedsAttention(t *testing.T) {
+	cluster := openCluster(t)
+	parks := &jobs.RetryPolicy{Backoff: logbook.Backoff{Attempts: 1}, OnFailure: jobs.FailureParks}
+	ended := func(posting jobs.Posting, outcome jobs.Outcome) string {
+		t.Helper()
+		posting.Board, posting.Name, posting.Kind = "ends", "n", "k"
+		posted, err := jobs.PostOne(t.Context(), cluster, posting)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := newWorker(t, cluster, posted.ID)
+		w.must(cluster.Consume(t.Context(), jobs.Ending{Job: posted.ID, Token: w.claimed.Job.Token, Outcome: outcome, Reason: "no mail"}))
+		return posted.ID.String()
+	}
+	waits := func(board string) string { return post(t, cluster, "--kind", "k", "--board", board).String() }
+	ids := map[string]string{
+		"failed": ended(jobs.Posting{}, jobs.OutcomeFailed), "parked": ended(jobs.Posting{Retry: parks}, jobs.OutcomeFailed), "reverted": ended(jobs.Posting{}, jobs.OutcomeReverted),
+		"held": post(t, cluster, "--kind", "k", "--hold").String(), "waiting, nobody claims": waits("alone"), "waiting, one is claimed": waits("busy"), "waiting, paused": waits("paused"),
+	}
+	newWorker(t, cluster, post(t, cluster, "--kind", "k", "--board", "busy"))
+	if got := run(t, cluster, "board", "pause", "paused"); got.code != 0 {
+		t.Fatal(got)
+	}
+	for by, want := range map[time.Duration][]string{0: {"failed", "parked"}, time.Hour: {"failed", "parked", "waiting, nobody claims"}} {
+		got := run(t, aged{cluster, by}, "job", "list", "--needs-attention")
+		for what, id := range ids {
+			if strings.Contains(got.out, id) != slices.Contains(want, what) {
+				t.Errorf("boards aged by %s: the job that is %s: listed %v\n%s", by, what, !slices.Contains(want, what), got.out)
+			}
+		}
+	}
+}
+
+// TestPostedAgainUnderItsKey holds that a posting of a known key names the job that has it, with its priority.
+func TestPostedAgainUnderItsKey(t *testing.T) {
+	cluster := openCluster(t)
+	first := post(t, cluster, "--kind", "k", "--key", "k1")
+	for _, row := range []struct{ priority, want string }{{"low", "normal"}, {"high", "high"}, {"normal", "high"}} {
+		got := run(t, cluster, "job", "post", "--kind", "k", "--key", "k1", "--priority", row.priority)
+		want := "job " + first.String() + " has the key \"k1\" and is not finished: there is no second one; its priority is now " + row.want + ", the higher of the two\n"
+		if got.code != 0 || got.out != first.String()+"\n" || !strings.Contains(got.err, want) {
+			t.Errorf("%s: %+v, want %q", row.priority, got, want)
 		}
 	}
 }

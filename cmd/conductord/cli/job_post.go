@@ -276,7 +276,7 @@ func (p *Program) postJob(ctx context.Context, cluster Cluster, posting jobs.Pos
 	}
 	switch {
 	case posted[0].Existed && posted[0].Job.ID != posting.ID:
-		p.Note("job %s has the key %q and is not finished: there is no second one, and its priority is %s", posted[0].Job.ID, posting.Key, posted[0].Job.Priority)
+		p.Note("job %s has the key %q and is not finished: there is no second one; its priority is now %s, the higher of the two", posted[0].Job.ID, posting.Key, posted[0].Job.Priority)
 	case posted[0].Existed:
 		p.Note("job %s had been posted before: nothing has changed", posting.ID)
 	}
