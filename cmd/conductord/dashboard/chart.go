@@ -17,15 +17,15 @@ const (
 	chartHeight   = 60
 )
 
-// chart is the last day as lines: what was posted and what has ended, and marks where jobs failed.
+// chart is the last day: a line of what was posted, an area of what succeeded, and marks of what failed on top of it.
 type chart struct {
-	Posted, Finished string // paths of SVG
-	Failed           []mark
-	Width            int
-	Most             uint64 // in one slot
-	Sums             [3]uint64
-	From             time.Time // what was before is not known
-	Slot, Span       string    // how long a slot and all of them are
+	Posted, Succeeded string // paths of SVG
+	Failed            []mark
+	Width             int
+	Most              uint64    // in one slot
+	Sums              [3]uint64 // posted, succeeded, failed
+	From              time.Time // what was before is not known
+	Slot, Span        string    // how long a slot and all of them are
 }
 
 // mark is a failed slot.
@@ -40,26 +40,27 @@ func newChart(a *v1.ActivityResponse) *chart {
 	c.Span = durationText(time.Duration(c.Width) * a.GetSlot().AsDuration())
 	for _, s := range slots {
 		c.Most = max(c.Most, s.GetPosted(), s.GetFinished())
-		c.Sums[0], c.Sums[1], c.Sums[2] = c.Sums[0]+s.GetPosted(), c.Sums[1]+s.GetFinished(), c.Sums[2]+s.GetFailed()
+		c.Sums[0], c.Sums[1], c.Sums[2] = c.Sums[0]+s.GetPosted(), c.Sums[1]+s.GetFinished()-s.GetFailed(), c.Sums[2]+s.GetFailed()
 	}
 	height := func(n uint64) int { return int(n * (chartHeight - 4) / max(c.Most, 1)) }
-	var posted, finished strings.Builder
+	var posted, succeeded strings.Builder
 	left := c.Width - len(slots)
-	fmt.Fprintf(&finished, "M%d %d", left, chartHeight)
+	fmt.Fprintf(&succeeded, "M%d %d", left, chartHeight)
 	for i, s := range slots {
 		y := chartHeight - height(s.GetPosted())
 		if i == 0 {
 			fmt.Fprintf(&posted, "M%d %d", left, y)
 		}
 		fmt.Fprintf(&posted, "V%dH%d", y, left+i+1)
-		fmt.Fprintf(&finished, "V%dH%d", chartHeight-height(s.GetFinished()), left+i+1)
+		top := chartHeight - height(s.GetFinished()-s.GetFailed())
+		fmt.Fprintf(&succeeded, "V%dH%d", top, left+i+1)
 		if n := s.GetFailed(); n > 0 {
 			tall := max(height(n), 2)
-			c.Failed = append(c.Failed, mark{left + i, chartHeight - tall, tall})
+			c.Failed = append(c.Failed, mark{left + i, top - tall, tall})
 		}
 	}
-	fmt.Fprintf(&finished, "V%dZ", chartHeight)
-	c.Posted, c.Finished = posted.String(), finished.String()
+	fmt.Fprintf(&succeeded, "V%dZ", chartHeight)
+	c.Posted, c.Succeeded = posted.String(), succeeded.String()
 	return c
 }
 

@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
 )
@@ -85,6 +87,28 @@ func TestTrashPages(t *testing.T) {
 			t.Errorf("job %s is parked after its retry (%v)", now.Name, err)
 		}
 	}
+}
+
+// The overview counts what needs attention in one card, and draws successes beside failures.
+func TestOverviewCounts(t *testing.T) {
+	s := open(t)
+	ctx := t.Context()
+	s.principal(access.Principal{Name: "admin", Grants: []access.Grant{{Role: access.Administrator, Boards: access.AllBoards}}})
+	for range 3 {
+		job := s.claimed("one", "broken", nil)
+		if err := s.operator.Consume(ctx, jobs.Ending{Job: job.ID, Token: job.Token, Outcome: jobs.OutcomeFailed, Reason: "x"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	good, trashed := s.claimed("one", "good", nil), s.claimed("one", "lost", nil)
+	if err := errors.Join(s.operator.Consume(ctx, jobs.Ending{Job: good.ID, Token: good.Token, Outcome: jobs.OutcomeSuccess}), s.operator.Trash(ctx, jobs.Ending{Job: trashed.ID, Token: trashed.Token, Reason: "x"})); err != nil {
+		t.Fatal(err)
+	}
+	_, text := s.request(http.MethodGet, "admin", "/dashboard/", nil)
+	s.holds(text, "the overview", []string{
+		"Needs attention: 2", "Failed jobs: 3, which are not undone", "Trashed jobs: 1, which no conductor could run",
+		"Jobs in each 5 min: 5 posted, 1 succeeded, 4 failed", "5 posted · ", "1 succeeded · ", "4 failed, reverted or trashed", "ago</span> <span>now</span>",
+	}, nil)
 }
 
 // holds says which of the wanted parts a page lacks, and which of the unwanted it has.

@@ -109,9 +109,10 @@ func idleBoards(boards []*v1.Board, now time.Time) (idle []string) {
 
 // shownFailures and shownSchedules are how many the overview shows.
 const (
-	shownFailures  = 8
-	shownSchedules = 200
-	shownUpcoming  = 5
+	shownFailures   = 8
+	shownSchedules  = 200
+	shownUpcoming   = 5
+	countedFailures = 50 // jobs that it reads to count them
 )
 
 // addActivity reads what only a person who may see all boards can see.
@@ -126,12 +127,15 @@ func (v *visit) addActivity(ctx context.Context, data *overviewData) error {
 		return err
 	}
 	data.Failures = failed.GetErrors()
-	unresolved, err := ask(ctx, v.api.board.ListJobs, &v1.ListJobsRequest{Outcomes: []string{string(jobs.OutcomeFailed)}, Limit: 1, Order: string(jobs.OrderNewest), Stale: true})
+	unresolved, err := ask(ctx, v.api.board.ListJobs, &v1.ListJobsRequest{Outcomes: []string{string(jobs.OutcomeFailed)}, Limit: countedFailures, Order: string(jobs.OrderNewest), Stale: true})
 	if err != nil {
 		return err
 	}
-	if len(unresolved.GetJobs()) > 0 {
-		data.advise("Flows have failed, and their undo too", "Show them", v.dashboard.views.address("jobs")+"?state=failed")
+	if n := countText(len(unresolved.GetJobs())); n != "0" {
+		if unresolved.GetNext() != "" {
+			n += " or more"
+		}
+		data.advise("Failed jobs: "+n+", which are not undone", "Show them", v.dashboard.views.address("jobs")+"?state=failed")
 	}
 	planned, err := ask(ctx, v.api.schedules.List, &v1.ListSchedulesRequest{Limit: shownSchedules, Stale: true})
 	if err != nil {
