@@ -25,7 +25,7 @@ const (
 	// values, and a shorter part, such as https://, can be there without the secret.
 	minRun = 16
 	// maxNested is how many JSON texts within one another are read: each is quoted once more.
-	maxNested = 3
+	maxNested = 2
 )
 
 // hidden are the secrets that one attempt was given, kept out of what is recorded of it.

@@ -115,20 +115,6 @@ var quoters = map[string]func(text string) string{
 		quoted, _ := logbook.EncodeJSON(text)
 		return inner(string(quoted))
 	},
-	"Rust": func(text string) string {
-		var quoted strings.Builder
-		for _, r := range text {
-			if r == '"' || r == '\\' {
-				quoted.WriteByte('\\')
-			}
-			if r < ' ' || r > 0xff {
-				fmt.Fprintf(&quoted, `\u{%x}`, r)
-			} else {
-				quoted.WriteRune(r)
-			}
-		}
-		return quoted.String()
-	},
 }
 
 func inner(quoted string) string { return quoted[1 : len(quoted)-1] }
@@ -190,7 +176,7 @@ func TestNoPartOfASecret(t *testing.T) {
 			return
 		}
 		printed := rapid.SampledFrom(texts).Draw(t, "printed")
-		ways := rapid.SliceOfN(rapid.SampledFrom(names), 0, 3).Draw(t, "ways")
+		ways := rapid.SliceOfN(rapid.SampledFrom(names), 0, 2).Draw(t, "ways")
 		quote := func(text string) string {
 			for _, way := range ways {
 				text = quoters[way](text)
