@@ -317,7 +317,7 @@ func nothingIsShared(k *kit) {
 	change := task("pay")
 	change.Attempts = []logbook.Attempt{ended(execution(1), json.RawMessage(`"paid"`))}
 	change.Progress = &logbook.Progress{Details: json.RawMessage(`"half"`)}
-	update := logbook.Update{Flow: id, Sequence: 1, Cause: &logbook.Failure{Kind: "error", Causes: []logbook.Failure{{Kind: "deep"}}}, Atoms: []logbook.AtomChange{change}}
+	update := logbook.Update{Flow: id, Sequence: 1, Cause: &logbook.Failure{Kind: "error", Causes: []logbook.Failure{{Kind: "deep", Details: logbook.Values{"d": json.RawMessage(`"why"`)}}}}, Atoms: []logbook.AtomChange{change}}
 	update.Definition = &logbook.Definition{Hash: "h", Packed: []byte("packed")}
 	k.update(update)
 	wantBook, wantFlow := render(k.book(book.ID)), render(k.flow(id))
@@ -331,14 +331,14 @@ func nothingIsShared(k *kit) {
 	spoilBook(&book)
 	read := k.book(book.ID)
 	spoilBook(&read)
-	update.Cause.Causes[0].Kind = "X"
+	update.Cause.Causes[0].Kind, update.Cause.Causes[0].Details["d"][1] = "X", 'X'
 	update.Atoms[0].Attempts[0].Result[0] = 'X'
 	update.Atoms[0].Progress.Details[0] = 'X'
 	update.Definition.Packed[0] = 'X'
 	flow := k.flow(id)
 	flow.Definition.Packed[0] = 'X'
 	flow.Atoms[0].Progress.Details[0] = 'X'
-	flow.Cause.Causes[0].Kind = "X"
+	flow.Cause.Causes[0].Kind, flow.Cause.Causes[0].Details["d"][1] = "X", 'X'
 	flow.Atoms[0].Attempts[0].Result[0] = 'X'
 	flow.Atoms[0].Attempts[0].Number = 9
 

@@ -1,96 +1,48 @@
 package memory
 
-import (
-	"slices"
+import "reflect"
 
-	"github.com/conductord/conductord/logbook"
-)
-
-// cloneHead copies a book without its flows.
-func cloneHead(b *logbook.Book) logbook.Book {
-	copied := *b
-	copied.Meta = cloneValues(b.Meta)
-	copied.Flows = nil
-	return copied
+// clone copies a value with all that it points to. Unexported fields, of times and ids, are copied as they are.
+func clone[T any](value T) T {
+	deepen(reflect.ValueOf(&value).Elem())
+	return value
 }
 
-// cloneFlow copies a flow without its atoms.
-func cloneFlow(f *logbook.FlowDetail) logbook.FlowDetail {
-	copied := *f
-	copied.Factory.Args = slices.Clone(f.Factory.Args)
-	copied.Store = cloneValues(f.Store)
-	copied.Meta = cloneValues(f.Meta)
-	copied.Targets = slices.Clone(f.Targets)
-	copied.Cause = cloneFailure(f.Cause)
-	copied.Definition = cloneDefinition(f.Definition)
-	copied.Atoms = nil
-	return copied
-}
-
-func cloneAtom(a *logbook.AtomDetail) logbook.AtomDetail {
-	copied := *a
-	copied.Progress = cloneProgress(a.Progress)
-	copied.Attempts = cloneAttempts(a.Attempts)
-	return copied
-}
-
-func cloneChange(c *logbook.AtomChange) logbook.AtomChange {
-	copied := *c
-	copied.Progress = cloneProgress(c.Progress)
-	copied.Attempts = cloneAttempts(c.Attempts)
-	return copied
-}
-
-func cloneDefinition(d *logbook.Definition) *logbook.Definition {
-	if d == nil {
-		return nil
+// deepen puts a copy in the place of each pointer, slice and map in a value.
+func deepen(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			copied := reflect.New(v.Type().Elem())
+			copied.Elem().Set(v.Elem())
+			deepen(copied.Elem())
+			v.Set(copied)
+		}
+	case reflect.Slice:
+		if !v.IsNil() {
+			copied := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+			reflect.Copy(copied, v)
+			for i := 0; i < v.Len() && v.Type().Elem().Kind() != reflect.Uint8; i++ {
+				deepen(copied.Index(i))
+			}
+			v.Set(copied)
+		}
+	case reflect.Map:
+		if !v.IsNil() {
+			copied := reflect.MakeMapWithSize(v.Type(), v.Len())
+			for key, value := range v.Seq2() {
+				inner := reflect.New(value.Type()).Elem()
+				inner.Set(value)
+				deepen(inner)
+				copied.SetMapIndex(key, inner)
+			}
+			v.Set(copied)
+		}
+	case reflect.Struct:
+		for _, field := range v.Fields() {
+			if field.CanSet() {
+				deepen(field)
+			}
+		}
 	}
-	return &logbook.Definition{Hash: d.Hash, Packed: slices.Clone(d.Packed)}
-}
-
-func cloneProgress(p *logbook.Progress) *logbook.Progress {
-	if p == nil {
-		return nil
-	}
-	copied := *p
-	copied.Details = slices.Clone(p.Details)
-	return &copied
-}
-
-func cloneAttempts(attempts []logbook.Attempt) []logbook.Attempt {
-	copied := slices.Clone(attempts)
-	for i := range copied {
-		copied[i].Result = slices.Clone(copied[i].Result)
-		copied[i].Failure = cloneFailure(copied[i].Failure)
-		copied[i].Failures = cloneFailures(copied[i].Failures)
-	}
-	return copied
-}
-
-func cloneFailure(f *logbook.Failure) *logbook.Failure {
-	if f == nil {
-		return nil
-	}
-	copied := *f
-	copied.Causes = cloneFailures(f.Causes)
-	return &copied
-}
-
-func cloneFailures(failures []logbook.Failure) []logbook.Failure {
-	copied := slices.Clone(failures)
-	for i := range copied {
-		copied[i] = *cloneFailure(&copied[i])
-	}
-	return copied
-}
-
-func cloneValues(values logbook.Values) logbook.Values {
-	if values == nil {
-		return nil
-	}
-	copied := make(logbook.Values, len(values))
-	for name, value := range values {
-		copied[name] = slices.Clone(value)
-	}
-	return copied
 }

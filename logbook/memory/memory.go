@@ -91,9 +91,9 @@ func (c *Connection) Book(ctx context.Context, id logbook.BookID) (logbook.Book,
 	if !ok {
 		return logbook.Book{}, fmt.Errorf("cannot read book %s: %w", id, logbook.ErrNotFound)
 	}
-	answer := cloneHead(&found.head)
+	answer := clone(found.head)
 	for _, flowID := range found.flows {
-		short := cloneFlow(&c.flows[flowID].head)
+		short := clone(c.flows[flowID].head)
 		short.Definition = nil
 		answer.Flows = append(answer.Flows, short)
 	}
@@ -127,7 +127,7 @@ func (c *Connection) Books(ctx context.Context, after string, limit int) (page l
 		page.Next = ids[limit-1].String()
 	}
 	for _, id := range ids {
-		page.Items = append(page.Items, cloneHead(&c.books[id].head))
+		page.Items = append(page.Items, clone(c.books[id].head))
 	}
 	return page, nil
 }
@@ -145,9 +145,9 @@ func (c *Connection) FlowDetail(ctx context.Context, id logbook.FlowID) (logbook
 	if !ok {
 		return logbook.FlowDetail{}, fmt.Errorf("cannot read flow %s: %w", id, logbook.ErrNotFound)
 	}
-	answer := cloneFlow(&found.head)
+	answer := clone(found.head)
 	for _, atom := range found.atoms {
-		answer.Atoms = append(answer.Atoms, cloneAtom(atom))
+		answer.Atoms = append(answer.Atoms, clone(*atom))
 	}
 	return answer, nil
 }

@@ -68,7 +68,7 @@ func (c *Connection) mergeLocked(given *logbook.Book, at time.Time) {
 		kept = &book{head: logbook.Book{ID: given.ID, CreatedAt: at, Board: given.Board}}
 		c.books[given.ID] = kept
 	}
-	kept.head.Name, kept.head.Meta, kept.head.UpdatedAt = given.Name, cloneValues(given.Meta), at
+	kept.head.Name, kept.head.Meta, kept.head.UpdatedAt = given.Name, clone(given.Meta), at
 	for i := range given.Flows {
 		c.mergeFlowLocked(kept, &given.Flows[i], at)
 	}
@@ -86,7 +86,7 @@ func (c *Connection) mergeFlowLocked(into *book, given *logbook.FlowDetail, at t
 	} else if samePlan(&kept.head, given) {
 		return
 	}
-	plan := cloneFlow(given)
+	plan := clone(*given)
 	kept.head.Name, kept.head.Factory = plan.Name, plan.Factory
 	kept.head.Store, kept.head.Meta = plan.Store, plan.Meta
 	kept.head.Targets, kept.head.OnChange = plan.Targets, plan.OnChange

@@ -48,10 +48,10 @@ func (c *Connection) update(u *logbook.Update) error {
 		return fmt.Errorf("cannot update flow %s: %w", u.Flow, err)
 	}
 	if u.Cause != nil {
-		head.Cause = cloneFailure(u.Cause)
+		head.Cause = clone(u.Cause)
 	}
 	if u.Definition != nil {
-		head.Definition = cloneDefinition(u.Definition)
+		head.Definition = clone(u.Definition)
 	}
 	kept.head = head
 	kept.put(changed)
@@ -65,7 +65,7 @@ func (c *Connection) advance(kept *flow, u *logbook.Update) ([]*logbook.AtomDeta
 	indexes := make(map[string]int, len(u.Atoms))
 	added := 0
 	for i := range u.Atoms {
-		change := cloneChange(&u.Atoms[i])
+		change := clone(u.Atoms[i])
 		at, ok := indexes[change.Name]
 		if !ok {
 			atom, isNew, err := kept.atom(&change)
@@ -95,7 +95,7 @@ func (c *Connection) advance(kept *flow, u *logbook.Update) ([]*logbook.AtomDeta
 // atom copies the atom of a change, or makes a new one for a first change.
 func (f *flow) atom(change *logbook.AtomChange) (atom *logbook.AtomDetail, isNew bool, err error) {
 	if at, ok := f.names[change.Name]; ok {
-		copied := cloneAtom(f.atoms[at])
+		copied := clone(*f.atoms[at])
 		return &copied, false, nil
 	}
 	if !change.Kind.Known() {
