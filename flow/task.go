@@ -100,6 +100,12 @@ func (c *Call) KeepUnbegun(unbegun bool) { c.unbegun = unbegun }
 // Unbegun is what KeepUnbegun set.
 func (c *Call) Unbegun() bool { return c.unbegun }
 
-// Backoff is how often a step is tried and how long it pauses between, or how long a retry pauses
-// between rounds.
+// Backoff is the maximum of a step's attempts and the delays between them, or the delays between the
+// rounds of a retry. It is a struct of
+//
+//	Attempts       int           // maximum; 0 and 1: one attempt. Unset for retries
+//	Delay          time.Duration // before the second attempt
+//	BackoffPercent int           // each further delay, in percent of the one before; 0: 100
+//	MaxDelay       time.Duration // limit of the delays; 0: 5 min, or Delay if that is longer
+//	JitterPercent  int           // random share of each delay, at most 100
 type Backoff = logbook.Backoff

@@ -70,13 +70,15 @@ func TestErrorCommand(t *testing.T) {
 		err  string // the end
 	}{
 		{"job get 01890000-0000-7000-8000-000000000001", cli.ExitNotFound, "", ": not found\n"},
+		{"job get 01890000-0000-7000-8000-000000000001", cli.ExitNotFound, "", ": not found\nconductord: `conductord error not_found` explains this error\n"}, // at a terminal
 		{"board create x --no-such-flag", cli.ExitUsage, "", "--help` says more\n"},
 		{"error not_found", cli.ExitOK, "not_found\n\nWhat is named does not exist", ""},
 		{"error", cli.ExitOK, "unclaimable", ""},
 		{"error fenced -o json", cli.ExitOK, `"code": "fenced"`, ""},
 		{"error not_fond", cli.ExitUsage, "", "did you mean \"not_found\"?; `conductord error` lists the codes\n"},
 	} {
-		got := run(t, cluster, strings.Fields(row.args)...)
+		terminal := strings.Contains(row.err, "explains")
+		got := runWith(t, t.Context(), cluster, func(p *cli.Program) { p.Terminal = terminal }, strings.Fields(row.args)...)
 		if got.code != row.code || !strings.Contains(got.out, row.out) || !strings.HasSuffix(got.err, row.err) || strings.Contains(got.out, "```") {
 			t.Errorf("conductord %s: %+v", row.args, got)
 		}
