@@ -59,8 +59,8 @@ func initConfigCommand(p *cli.Program) *cobra.Command {
 		Use:   "init [DIR]",
 		Short: "Write configuration files for the nodes of a new cluster",
 		Long: "Write the configurations of a new cluster's nodes into DIR (default this directory), with every key, and show how to\n" +
-			"start them. With --nodes, all nodes are on this machine: DIR/node1.toml and so on. With --host, each node has a machine\n" +
-			"of its own: DIR/node1 has its configuration, a directory for handlers and its certificates, and is copied to that\n" +
+			"start them. With --nodes, all nodes are on this machine: DIR/node1.toml and so on. With --host, each node has its own\n" +
+			"machine: DIR/node1 has its configuration, a directory for handlers and its certificates, and is copied to that\n" +
 			"machine. DIR then has the authority too: keep DIR/ca.key apart from the nodes. Flags of keys go into all of the files;\n" +
 			"--data-dir is the directory above those of the nodes (default DIR/data, or " + dataBelow + " with --host).\nNo file is overwritten.",
 		Args: cobra.MaximumNArgs(1),
@@ -237,7 +237,7 @@ func (n *newNodes) show(p *cli.Program) error {
 		p.Note("  conductord server --config %s --init", filepath.Join(installedIn, nodeConfig))
 		return p.WriteLines(paths)
 	}
-	p.Note("start each node in a terminal of its own; --init belongs to its first start only:")
+	p.Note("start each node in its own terminal; --init belongs to its first start only:")
 	for _, path := range paths {
 		p.Note("  conductord server --config %s --init", path)
 	}
