@@ -178,10 +178,7 @@ func (o Options) withDefaults() Options {
 	if o.Registry == nil {
 		o.Registry = flow.NewRegistry()
 	}
-	setDefault(&o.Limits.Name, logbook.MaxLimits.Name)
-	setDefault(&o.Limits.Value, logbook.MaxLimits.Value)
-	setDefault(&o.Limits.Command, logbook.MaxLimits.Command)
-	setDefault(&o.Limits.Steps, logbook.MaxLimits.Steps)
+	o.Limits = o.Limits.WithDefaults()
 	plain := logbook.PlainLimits(o.Client, o.Limits)
 	o.Limits, o.encrypts = plain, plain != o.Limits
 	setDefault(&o.MaxJobs, DefaultMaxJobs)

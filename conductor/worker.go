@@ -87,9 +87,7 @@ func RunWorker(ctx context.Context, o WorkerOptions) error {
 	}
 	setDefault(&o.Slots, DefaultSlots)
 	setDefault(&o.TTL, DefaultWorkerTTL)
-	setDefault(&o.Limits.Name, logbook.MaxLimits.Name)
-	setDefault(&o.Limits.Value, logbook.MaxLimits.Value)
-	setDefault(&o.Limits.Command, logbook.MaxLimits.Command) // of it, a failure may take a share
+	o.Limits = o.Limits.WithDefaults()
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}

@@ -23,6 +23,17 @@ type Limits struct {
 // MaxLimits are the largest limits there are, and the defaults.
 var MaxLimits = Limits{Name: 255, Value: 256 << 10, Command: 1 << 20, Steps: 10_000}
 
+// WithDefaults puts the limits of MaxLimits in the place of limits that are zero, or beyond them.
+func (l Limits) WithDefaults() Limits {
+	bounded := func(value, most int) int {
+		if value <= 0 || value > most {
+			return most
+		}
+		return value
+	}
+	return Limits{bounded(l.Name, MaxLimits.Name), bounded(l.Value, MaxLimits.Value), bounded(l.Command, MaxLimits.Command), bounded(l.Steps, MaxLimits.Steps)}
+}
+
 // Encrypting is a store that encrypts values on their way to the cluster, which makes them longer.
 type Encrypting interface {
 	// PlainLimits returns the limits for values before encryption, from the limits of the cluster. Without

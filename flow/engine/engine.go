@@ -57,7 +57,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -294,10 +293,7 @@ func (o Options) withDefaults() Options {
 	if o.Grace == 0 {
 		o.Grace = DefaultGrace
 	}
-	o.Limits.Name = cmp.Or(o.Limits.Name, logbook.MaxLimits.Name)
-	o.Limits.Value = cmp.Or(o.Limits.Value, logbook.MaxLimits.Value)
-	o.Limits.Command = cmp.Or(o.Limits.Command, logbook.MaxLimits.Command)
-	o.Limits.Steps = cmp.Or(o.Limits.Steps, logbook.MaxLimits.Steps)
+	o.Limits = o.Limits.WithDefaults()
 	o.Limits.Value = min(o.Limits.Value, o.Limits.Command/resultShare)
 	if o.Now == nil {
 		o.Now = time.Now

@@ -46,25 +46,13 @@ type flow struct {
 	names map[string]int
 }
 
-// New makes an empty logbook. Limits that are zero or above logbook.MaxLimits become those of
-// logbook.MaxLimits.
+// New makes an empty logbook, with limits as Limits.WithDefaults has them.
 func New(limits logbook.Limits) *Connection {
-	limits.Name = bounded(limits.Name, logbook.MaxLimits.Name)
-	limits.Value = bounded(limits.Value, logbook.MaxLimits.Value)
-	limits.Command = bounded(limits.Command, logbook.MaxLimits.Command)
-	limits.Steps = bounded(limits.Steps, logbook.MaxLimits.Steps)
 	return &Connection{
-		limits: limits,
+		limits: limits.WithDefaults(),
 		books:  make(map[logbook.BookID]*book),
 		flows:  make(map[logbook.FlowID]*flow),
 	}
-}
-
-func bounded(value, most int) int {
-	if value <= 0 || value > most {
-		return most
-	}
-	return value
 }
 
 // checkSize refuses what would not fit into one command. Nothing is encoded for a wire here, so it
