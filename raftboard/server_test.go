@@ -259,7 +259,7 @@ func (n *node) streams() *stream.Server {
 		},
 		Leader:   n.leader,
 		Called:   func(string, time.Duration, error) { n.script.streamed() },
-		Panicked: func(_ string, cause any, _ []byte) { panic(cause) },
+		Panicked: func(_ string, cause any, _ []byte) error { panic(cause) },
 		Patience: time.Minute,
 	})
 }

@@ -116,8 +116,8 @@ func (h *httpErrors) Write(line []byte) (int, error) {
 }
 
 // handler serves the API, health and metrics.
-func (s *services) handler(metrics *nodeMetrics, registry *prometheus.Registry, logger hclog.Logger) http.Handler {
-	options := append(wire.HandlerOptions(), connect.WithInterceptors(&observing{metrics, s.router.leader}))
+func (s *services) handler(metrics *nodeMetrics, registry *prometheus.Registry, panics *panics) http.Handler {
+	options := append(wire.HandlerOptions(), panics.option(), connect.WithInterceptors(&observing{metrics, s.router.leader}))
 	mux := http.NewServeMux()
 	calls := s.calls()
 	for _, c := range calls {
@@ -126,7 +126,7 @@ func (s *services) handler(metrics *nodeMetrics, registry *prometheus.Registry, 
 	watch := connect.NewServerStreamHandler(wire.Prefix+watchCall, s.watches.Watch, options...)
 	mux.Handle(wire.Prefix+watchCall, s.watches.lines(watch))
 	mux.Handle(wire.Prefix+backupCall, s.backups.file(connect.NewServerStreamHandler(wire.Prefix+backupCall, s.backups.Backup, options...)))
-	mux.Handle(s.streams(calls, metrics, logger).Handler(options...))
+	mux.Handle(s.streams(calls, metrics, panics).Handler(options...))
 	mux.HandleFunc("GET "+healthPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET "+readyPath, func(w http.ResponseWriter, _ *http.Request) {
 		if err := s.router.ready.check(); err != nil {

@@ -229,11 +229,11 @@ func (n *Node) open() error {
 		}
 		listeners = append(listeners, local)
 	}
-	guard := n.services.router.guard
-	api := guard.authenticate(n.api.exchanges.bound(n.services.handler(n.metrics, n.options.Metrics, n.logger), refusedOrigin))
+	guard, panics := n.services.router.guard, newPanics(n.logger)
+	api := guard.authenticate(n.api.exchanges.bound(n.services.handler(n.metrics, n.options.Metrics, panics), refusedOrigin))
 	api = guard.elsewhere.keepShown(api)
 	handler := guard.paced(n.api.withPages(api, n.options.Pages, n.options.PagesPath))
-	n.api.serve(listeners, handler, n.logger.Named("http"), &n.routines, n.fatal)
+	n.api.serve(listeners, panics.around(handler), n.logger.Named("http"), &n.routines, n.fatal)
 	return nil
 }
 

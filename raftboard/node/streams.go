@@ -1,13 +1,11 @@
 package node
 
 import (
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/conductord/conductord/raftboard/stream"
 )
 
 // streams answers the calls on streams, with the handlers of the plain calls.
-func (s *services) streams(calls []call, metrics *nodeMetrics, logger hclog.Logger) *stream.Server {
+func (s *services) streams(calls []call, metrics *nodeMetrics, panics *panics) *stream.Server {
 	var offers []stream.Offer
 	for _, c := range calls {
 		if c.offer != nil {
@@ -21,8 +19,8 @@ func (s *services) streams(calls []call, metrics *nodeMetrics, logger hclog.Logg
 			return leader.API
 		},
 		Called: metrics.called,
-		Panicked: func(procedure string, cause any, stack []byte) {
-			logger.Error("a call panicked", "call", procedureName(procedure), "cause", cause, "stack", string(stack))
+		Panicked: func(procedure string, cause any, stack []byte) error {
+			return panics.note(procedureName(procedure), cause, stack)
 		},
 		Pace:     keepPace,
 		Short:    s.router.memory.short.Load,

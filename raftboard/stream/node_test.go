@@ -126,7 +126,7 @@ func (n *node) server() *stream.Server {
 			defer n.mu.Unlock()
 			n.carried = append(n.carried, procedure)
 		},
-		Panicked: func(string, any, []byte) {},
+		Panicked: func(string, any, []byte) error { return jobs.ErrUncertain },
 		Patience: time.Minute,
 	})
 }

@@ -23,9 +23,9 @@ type ServerOptions struct {
 	Leader func() string
 	// Called is told of every call that has been answered.
 	Called func(procedure string, took time.Duration, err error)
-	// Panicked is told of a handler that has panicked, and its stack. Its
-	// stream ends then, as the exchange of a plain call does.
-	Panicked func(procedure string, cause any, stack []byte)
+	// Panicked is told of a handler that has panicked, and its stack. It returns the
+	// answer to the call.
+	Panicked func(procedure string, cause any, stack []byte) error
 	// Pace is called with the stream's context for each message of calls, and returns when the
 	// message may be taken. nil: at once
 	Pace func(ctx context.Context)

@@ -105,7 +105,7 @@ func (s *serverStream) serve() error {
 	panicked := s.panicked
 	s.mu.Unlock()
 	if panicked {
-		panic(http.ErrAbortHandler) // it has been reported
+		panic(http.ErrAbortHandler)
 	}
 	return err
 }
@@ -274,8 +274,13 @@ func (s *serverStream) timed(call *v1.StreamedCall) (context.Context, context.Ca
 func (s *serverStream) handle(t task) {
 	defer t.cancel()
 	defer func() {
-		if cause := recover(); cause != nil {
-			s.abort(t.offer, cause)
+		switch cause := recover(); cause {
+		case nil:
+		case http.ErrAbortHandler:
+			s.abort()
+		default:
+			err := s.server.options.Panicked(t.offer.procedure, cause, debug.Stack())
+			s.put(answerOf(t.call.GetNumber(), nil, nil, err), t.call)
 		}
 	}()
 	began := time.Now()
@@ -284,12 +289,9 @@ func (s *serverStream) handle(t task) {
 	s.put(answerOf(t.call.GetNumber(), message, header, err), t.call)
 }
 
-// abort ends the stream, and with it all calls that are on it, as a panic ends
-// the exchange of a plain call.
-func (s *serverStream) abort(offer Offer, cause any) {
-	if cause != http.ErrAbortHandler {
-		s.server.options.Panicked(offer.procedure, cause, debug.Stack())
-	}
+// abort ends the stream, and with it all calls that are on it, as http.ErrAbortHandler
+// ends the exchange of a plain call.
+func (s *serverStream) abort() {
 	s.mu.Lock()
 	s.panicked = true
 	s.mu.Unlock()
