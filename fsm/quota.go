@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"strings"
@@ -60,6 +61,38 @@ func (t *txn) checkQuotas(j *jobRecord, isNew bool) error {
 func ofQuota(q *access.Quota, over *logbook.LimitError) error {
 	over.Field = fmt.Sprintf("quota of %s: %s", q.Subject, over.Field)
 	return &fullError{fmt.Sprintf("quota of %s", q.Subject), over}
+}
+
+// RoomFor refuses a posting, which others of its principal come ahead of, if the principal's quota or the limits of the
+// board have no room for it now. It spares a caller work for what would be refused; what it lets pass is decided when it
+// is applied, and so is a posting with a key or with the id of a job that is there.
+func (m *Machine) RoomFor(principal string, p *v1.Posting, ahead uint64, now time.Time) error {
+	return m.read(func(v *view) error {
+		id, err := jobs.ParseJobID(p.GetId())
+		if _, unknown := v.sequenceOf(id); err != nil || unknown == nil || p.GetKey() != "" {
+			return nil
+		}
+		if board, _ := v.board(cmp.Or(p.GetBoard(), jobs.DefaultBoard)); board.Limits.Jobs > 0 {
+			counted := v.counters(countersKey(board.Name, countersOfBoard, nil))
+			if over := overLoad(board.Limits.Jobs, 0, counted.unfinished(), 0, 0); over != nil {
+				return ofBoard(board.Name, over)
+			}
+		}
+		value := v.get(tableQuota, quotaKey(access.Subject{Principal: principal}))
+		if value == nil {
+			return nil
+		}
+		quota := decode(value, &v1.Quota{}, command.QuotaFromProto)
+		counted := v.counters(countersKey(quotaCounters(quota.Subject)))
+		over := overLoad(quota.Limits.Jobs, quota.Limits.Bytes, counted.active+ahead, counted.bytes, 0)
+		for before := uint64(0); over == nil && before <= ahead; before++ {
+			counted.bucket, over = overRate(counted.bucket, now, quota.Limits.PostingsPerSecond)
+		}
+		if over == nil {
+			return nil
+		}
+		return ofQuota(&quota, over)
+	})
 }
 
 // chargeQuotas counts a new job in the rates of the quotas that cover it.

@@ -26,6 +26,7 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/transport"
 )
@@ -476,4 +477,18 @@ func SealIdentity(data []byte) ([]byte, error) {
 		return nil, err
 	}
 	return json.Marshal(stored)
+}
+
+// NewFlowChecks makes checks of flows, each of which takes the processor for so long.
+func NewFlowChecks(cost time.Duration) func(principal string) error {
+	var spent time.Duration
+	checks := &flowChecks{
+		check: func(*logbook.FlowDetail, logbook.Values) error { spent += cost; return nil },
+		spent: func() time.Duration { return spent }, paid: make(map[string]time.Time),
+	}
+	id, book := logbook.NewFlowID().String(), logbook.NewBookID().String()
+	posting := &conductordv1.Posting{Book: &conductordv1.Book{Id: book, Name: "b", Flows: []*conductordv1.FlowDetail{{Id: id, Book: book, Name: "f", Factory: &conductordv1.Factory{Name: "k"}}}}}
+	return func(principal string) error {
+		return checks.posting(withCaller(context.Background(), &caller{name: principal}), posting)
+	}
 }

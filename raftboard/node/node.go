@@ -354,6 +354,7 @@ func (n *Node) newServices() *services {
 		secure: newSecured(o), client: newForwarder(newSecured(o)), forwarded: n.metrics.forwarded,
 	}
 	cluster := &clusterService{options: o, log: n.log, started: n.started, machine: n.machine, raft: n.raft, clock: n.clock, leader: n.leader, ready: n.ready, members: n.members, guard: guard, disk: n.disk, growth: n.growth, router: router}
+	checks := &flowChecks{check: o.CheckFlow, spent: threadTime, paid: make(map[string]time.Time)}
 	access := &accessService{machine: n.machine, router: router, submit: submit, node: o.Name}
 	return &services{
 		access: access, activity: n.activity, logs: &logService{node: o.Name, machine: n.machine, members: n.members, router: router, logs: n.logs},
@@ -363,7 +364,7 @@ func (n *Node) newServices() *services {
 			raft: n.raft, checks: n.checks, members: n.members, router: router, serves: n.leader.serves, running: make(chan struct{}, 1), logger: o.Logger,
 		},
 		posts: &postService{
-			limits: o.Limits, checks: o.CheckFlow, machine: n.machine, polls: n.polls, proposer: n.proposer, submit: submit,
+			limits: o.Limits, checks: checks, machine: n.machine, polls: n.polls, proposer: n.proposer, submit: submit,
 		},
 		claims:    &claimService{limits: o.Limits, machine: n.machine, leader: n.leader, polls: n.polls, proposer: n.proposer, submit: submit},
 		workers:   &workerService{limits: o.Limits, machine: n.machine, leader: n.leader, reads: n.reads, offers: n.offers, router: router, clock: n.clock},
@@ -371,7 +372,7 @@ func (n *Node) newServices() *services {
 		watches:   &watchService{machine: n.machine, polls: n.polls, leader: n.leader, ready: n.ready, guard: guard},
 		sessions:  &sessionService{machine: n.machine, leader: n.leader, reads: n.reads, submit: submit},
 		books:     &logbookService{machine: n.machine, submit: submit},
-		schedules: &scheduleService{limits: o.Limits, checks: o.CheckFlow, machine: n.machine, clock: n.clock, submit: submit, backfills: make(chan struct{}, 1)},
+		schedules: &scheduleService{limits: o.Limits, checks: checks, machine: n.machine, clock: n.clock, submit: submit, backfills: make(chan struct{}, 1)},
 		members: &memberService{
 			limits: o.Limits, raft: n.raft, identity: n.identity, members: n.members, peers: n.memberAskers, applied: n.machine.AppliedIndex,
 			handOver: cluster.handOver, changing: make(chan struct{}, 1), serves: n.leader.serves, quiet: n.port.Quiet, logger: o.Logger,

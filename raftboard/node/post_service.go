@@ -14,7 +14,6 @@ import (
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/wire"
 	"github.com/conductord/conductord/traceparent"
-	"github.com/conductord/conductord/valuekeys"
 )
 
 // postingRule bounds the postings of one command.
@@ -23,7 +22,7 @@ var postingRule = wire.BatchRule{Max: wire.Load{Commands: command.MaxPostings, B
 // postService answers calls that post jobs.
 type postService struct {
 	limits   logbook.Limits
-	checks   flowCheck
+	checks   *flowChecks
 	machine  *fsm.Machine
 	polls    *longPolls // their claims are piggybacked
 	proposer *proposer
@@ -73,10 +72,13 @@ func (s *postService) postAll(ctx context.Context, request *conductordv1.PostReq
 	if err := s.submit.mayGrow(command.Size(whole)); err != nil {
 		return nil, 0, err
 	}
-	if signed == nil && command.Size(whole) <= maxEntryBytes && command.Check(s.limits, whole) == nil && s.checks.passes(request.Postings) {
-		return s.postChecked(ctx, whole)
+	passed := 0
+	if signed == nil && command.Size(whole) <= maxEntryBytes && command.Check(s.limits, whole) == nil {
+		if passed = s.flowsPass(ctx, request.Postings); passed == len(request.Postings) {
+			return s.postChecked(ctx, whole)
+		}
 	}
-	return s.postApart(ctx, request)
+	return s.postApart(ctx, request, passed)
 }
 
 // postChecked posts what has been checked. Waiting claims that match are piggybacked,
@@ -94,24 +96,26 @@ func (s *postService) postChecked(ctx context.Context, c *conductordv1.Command) 
 }
 
 // postApart gives each posting its own verdict: those that cannot pass never
-// reach the log, and the others share a command.
-func (s *postService) postApart(ctx context.Context, request *conductordv1.PostRequest) (*conductordv1.PostResponse, uint64, error) {
+// reach the log, and the others share a command. The flows of the first ones have passed.
+func (s *postService) postApart(ctx context.Context, request *conductordv1.PostRequest, passed int) (*conductordv1.PostResponse, uint64, error) {
 	answer := &conductordv1.PostResponse{Posted: make([]*conductordv1.PostedJob, len(request.Postings))}
 	var commands []*conductordv1.Command
 	var places [][]int
 	var load wire.Load // of the last command
+	accepted := 0
 	for i, posting := range request.Postings {
 		err := s.submit.guard.allow(ctx, "post", command.Post, posting)
 		if err == nil {
 			err = command.CheckPosting(s.limits, posting)
 		}
-		if err == nil {
-			err = s.checks.posting(posting)
+		if err == nil && i >= passed {
+			err = s.checkFlow(ctx, posting, accepted)
 		}
 		if err != nil {
 			answer.Posted[i] = refusedPosting(posting.Id, command.ErrorToProto(err))
 			continue
 		}
+		accepted++
 		own := wire.Load{Commands: 1, Bytes: command.SizeOf(posting)}
 		if len(commands) == 0 || postingRule.Full(load, own) {
 			commands, places, load = append(commands, postCommand(nil)), append(places, nil), wire.Load{}
@@ -204,39 +208,23 @@ func refusedPosting(id string, why *conductordv1.Error) *conductordv1.PostedJob 
 	return &conductordv1.PostedJob{Job: &conductordv1.Job{Id: id}, Error: why}
 }
 
-// flowCheck is Options.CheckFlow; nil: every flow passes.
-type flowCheck func(flow *logbook.FlowDetail, store logbook.Values) error
-
-// passes reports whether the flows of all postings are in order.
-func (check flowCheck) passes(postings []*conductordv1.Posting) bool {
-	for _, posting := range postings {
-		if check.posting(posting) != nil {
-			return false
+// flowsPass returns how many postings come before the first whose flow does not pass.
+func (s *postService) flowsPass(ctx context.Context, postings []*conductordv1.Posting) int {
+	for i, posting := range postings {
+		if s.checkFlow(ctx, posting, i) != nil {
+			return i
 		}
 	}
-	return true
+	return len(postings)
 }
 
-// posting finds the faults of the flow that a posting brings, if the rest of the
-// posting has none. A flow that was saved earlier is not checked here, nor one whose
-// arguments are encrypted.
-func (check flowCheck) posting(posting *conductordv1.Posting) error {
-	if check == nil {
-		return nil
-	}
-	flows := posting.GetBook().GetFlows()
-	for _, message := range flows {
-		if message.GetId() != posting.GetFlow() && len(flows) > 1 {
-			continue
-		}
-		detail, err := command.FlowDetailFromProto(message)
-		if err != nil {
+// checkFlow finds the faults of the flow that a posting brings. The check may cost much more than the posting, so a
+// quota that would refuse the posting does so before. Ahead is how many postings of the call come first.
+func (s *postService) checkFlow(ctx context.Context, posting *conductordv1.Posting, ahead int) error {
+	if who := callerOf(ctx); who != nil && s.checks.check != nil && len(posting.GetBook().GetFlows()) > 0 {
+		if err := s.machine.RoomFor(who.name, posting, uint64(ahead), s.submit.guard.now()); err != nil {
 			return err
 		}
-		if _, encrypted := valuekeys.KeyID(detail.Factory.Args); encrypted {
-			return nil
-		}
-		return check(&detail, command.ValuesFromProto(posting.GetStore()))
 	}
-	return nil
+	return s.checks.posting(ctx, posting)
 }

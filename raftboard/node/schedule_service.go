@@ -26,7 +26,7 @@ const planTries = 5
 // time zones; its commands carry the result.
 type scheduleService struct {
 	limits    logbook.Limits
-	checks    flowCheck
+	checks    *flowChecks
 	machine   *fsm.Machine
 	clock     *clock
 	submit    *submitter
@@ -40,7 +40,7 @@ func (s *scheduleService) save(ctx context.Context, message *conductordv1.SaveSc
 		return nil, 0, err
 	}
 	index, result, err := s.planned(ctx, func(now time.Time) (*conductordv1.Command, error) {
-		return s.planSave(&given, now)
+		return s.planSave(ctx, &given, now)
 	})
 	return &conductordv1.SaveScheduleResponse{Schedule: result.GetSchedule().GetSchedule()}, index, err
 }
@@ -64,13 +64,13 @@ func (s *scheduleService) planned(ctx context.Context, plan func(now time.Time) 
 }
 
 // planSave decides when a schedule's slots begin, and which is the first.
-func (s *scheduleService) planSave(given *schedules.Schedule, now time.Time) (*conductordv1.Command, error) {
+func (s *scheduleService) planSave(ctx context.Context, given *schedules.Schedule, now time.Time) (*conductordv1.Command, error) {
 	if err := schedules.Check(s.limits, given); err != nil {
 		return nil, err
 	}
 	// With a flow that cannot be built, every slot would post a job that is trashed.
 	expanded := given.Expand(jobs.NewJobID(), now)
-	if err := s.checks.posting(command.PostingToProto(&expanded)); err != nil {
+	if err := s.checks.posting(ctx, command.PostingToProto(&expanded)); err != nil {
 		return nil, err
 	}
 	known, _, err := s.machine.Schedule(schedules.Ref{Board: given.Board, Name: given.Name}, 0)

@@ -1,0 +1,101 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/valuekeys"
+)
+
+// The checks of flows of one principal take one part in checkShare of a processor, and up to checkSaved at once after a
+// while without checks: a short document can make a flow of thousands of steps.
+const (
+	checkShare = 4
+	checkSaved = time.Second
+)
+
+// flowChecks checks the flows of postings, and shares out the time for that by principal. Its methods may be called
+// concurrently.
+type flowChecks struct {
+	check func(flow *logbook.FlowDetail, store logbook.Values) error // Options.CheckFlow; nil: every flow passes
+
+	spent func() time.Duration // threadTime; tests replace it
+
+	mu   sync.Mutex
+	paid map[string]time.Time // by principal: when the time that its checks have taken is over, at its share; under mu
+}
+
+// posting finds the faults of the flow that a posting brings, if the rest of the
+// posting has none. A flow that was saved earlier is not checked here, nor one whose
+// arguments are encrypted.
+func (c *flowChecks) posting(ctx context.Context, posting *conductordv1.Posting) error {
+	if c.check == nil {
+		return nil
+	}
+	flows := posting.GetBook().GetFlows()
+	for _, message := range flows {
+		if message.GetId() != posting.GetFlow() && len(flows) > 1 {
+			continue
+		}
+		detail, err := command.FlowDetailFromProto(message)
+		if err != nil {
+			return err
+		}
+		if _, encrypted := valuekeys.KeyID(detail.Factory.Args); encrypted {
+			return nil
+		}
+		if err := c.admit(ctx); err != nil {
+			return err
+		}
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		began := c.spent()
+		defer func() { c.charge(ctx, c.spent()-began) }()
+		return c.check(&detail, command.ValuesFromProto(posting.GetStore()))
+	}
+	return nil
+}
+
+// admit refuses a check of a principal whose checks have taken more than its share.
+func (c *flowChecks) admit(ctx context.Context) error {
+	who := callerOf(ctx)
+	if who == nil || who.trusted() {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	owed := time.Until(c.paid[who.name]) / checkShare
+	if owed <= checkSaved {
+		return nil
+	}
+	return fmt.Errorf("post the flow again in %v: %w", ((owed - checkSaved) * checkShare).Round(time.Millisecond), &logbook.LimitError{
+		Field: fmt.Sprintf("time for checks of flows of %s", access.Subject{Principal: who.name}),
+		Limit: checkSaved.Milliseconds(), Size: owed.Milliseconds(), Unit: "ms of a processor",
+	})
+}
+
+// charge counts the time of a check. Principals that owe nothing are forgotten.
+func (c *flowChecks) charge(ctx context.Context, took time.Duration) {
+	who, now := callerOf(ctx), time.Now()
+	if who == nil || who.trusted() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for principal, at := range c.paid {
+		if at.Before(now) {
+			delete(c.paid, principal)
+		}
+	}
+	if c.paid[who.name].Before(now) {
+		c.paid[who.name] = now
+	}
+	c.paid[who.name] = c.paid[who.name].Add(checkShare * took)
+}
