@@ -150,9 +150,13 @@ func (t *txn) mayUse(session jobs.Session) bool {
 // present command uses it, as if there were none.
 func (t *txn) checkBoardOf(book *logbook.Book, board string) error {
 	if t.by != "" && book.Board != board {
-		return fmt.Errorf("book %s: %w on board %q", book.ID, logbook.ErrNotFound, board)
+		return errNoBook(book.ID, board)
 	}
 	return nil
+}
+
+func errNoBook(id logbook.BookID, board string) error {
+	return fmt.Errorf("book %s: %w on board %q", id, logbook.ErrNotFound, board)
 }
 
 // AccessIndex is that of the last entry that changed a principal.
@@ -220,6 +224,23 @@ func (m *Machine) BoardOfFlow(id logbook.FlowID) (board string, found bool, err 
 		return nil
 	})
 	return board, found, err
+}
+
+// BoardOfWork is that of the flow's last job, under whose claim the flow is updated; of a flow without
+// one, that of its book.
+func (m *Machine) BoardOfWork(id logbook.FlowID) (board string, found bool, err error) {
+	err = m.read(func(v *view) error {
+		if record := v.flow(id); record != nil {
+			if j := v.lastJob(record); j != nil {
+				board, found = j.Board, true
+			}
+		}
+		return nil
+	})
+	if err != nil || found {
+		return board, found, err
+	}
+	return m.BoardOfFlow(id)
 }
 
 // JobOfFlow is the last job that referred to the flow; zero: there is none.

@@ -99,7 +99,7 @@ func (t *txn) planSave(book logbook.BookID, given *logbook.FlowDetail) (*planned
 	}
 	record := t.flow(given.ID)
 	if record == nil && t.isGarbage(given.ID) {
-		return nil, fmt.Errorf("%w: flow %s was destroyed, and its steps are still being removed: try again in some seconds", logbook.ErrConflict, given.ID)
+		return nil, errFlowTaken(given.ID)
 	}
 	if record == nil {
 		fresh := &flowRecord{FlowDetail: logbook.FlowDetail{
@@ -111,7 +111,7 @@ func (t *txn) planSave(book logbook.BookID, given *logbook.FlowDetail) (*planned
 		return &plannedFlow{record: fresh, body: &body, isNew: true, save: true}, nil
 	}
 	if record.Book != book {
-		return nil, fmt.Errorf("%w: flow %s is in book %s", logbook.ErrConflict, given.ID, record.Book)
+		return nil, errFlowTaken(given.ID)
 	}
 	body := t.flowBody(record)
 	switch {
@@ -126,6 +126,13 @@ func (t *txn) planSave(book logbook.BookID, given *logbook.FlowDetail) (*planned
 	changed := *given
 	changed.Cause = body.Cause
 	return &plannedFlow{record: record, body: &changed, save: true}, nil
+}
+
+// errFlowTaken refuses the id of a flow that is taken. It is the same whatever the flow is: it may be
+// another tenant's.
+func errFlowTaken(id logbook.FlowID) error {
+	return fmt.Errorf("%w: the id of flow %s is taken by a flow of another book, or of a book whose steps are still being removed: use a new id",
+		logbook.ErrConflict, id)
 }
 
 // waitsForSteps reports whether the job of a flow was posted held and is not released yet, so that
@@ -150,7 +157,7 @@ func sameValues(a, b logbook.Values) bool {
 func (t *txn) planSavedBook(id logbook.BookID, board string) (*bookPlan, error) {
 	head, found := t.book(id)
 	if !found {
-		return nil, fmt.Errorf("book %s: %w", id, logbook.ErrNotFound)
+		return nil, errNoBook(id, board)
 	}
 	if err := t.checkBoardOf(&head, board); err != nil {
 		return nil, err

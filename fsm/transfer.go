@@ -54,6 +54,7 @@ func (v *view) checkTransfer(j *jobRecord, to string) error {
 	conductors := v.entities(jobs.EntityConductor)
 	for i := range conductors {
 		switch conductor := &conductors[i]; {
+		case !conductor.Serves(j.Board): // as if it did not exist
 		case conductor.Name == to && (found == nil || conductor.Takes(&j.Job)):
 			found = conductor
 		case conductor.Takes(&j.Job):
@@ -69,9 +70,9 @@ func (v *view) checkTransfer(j *jobRecord, to string) error {
 	}
 	switch drain := v.drain(to); {
 	case found == nil:
-		return fmt.Errorf("%w: no conductor %q is live; %s", jobs.ErrNotFound, to, able)
+		return fmt.Errorf("%w: no conductor %q of board %q is live; %s", jobs.ErrNotFound, to, j.Board, able)
 	case !found.Claims(&j.Job):
-		return fmt.Errorf("%w: conductor %q takes no jobs of kind %q from board %q; %s", jobs.ErrConflict, to, j.Kind, j.Board, able)
+		return fmt.Errorf("%w: conductor %q takes no jobs of kind %q; %s", jobs.ErrConflict, to, j.Kind, able)
 	case !found.Takes(&j.Job):
 		return fmt.Errorf("%w: conductor %q does not offer the labels %q; %s", jobs.ErrConflict, to, found.Lacks(&j.Job), able)
 	case drain != nil:

@@ -134,10 +134,14 @@ func heldBy(ctx context.Context, board Board, conductor string) (map[JobID]Token
 // offers all labels that this one wants.
 func (e *Entity) Takes(j *Job) bool { return e.Claims(j) && len(e.Lacks(j)) == 0 }
 
+// Serves reports whether a conductor claims jobs from a board.
+func (e *Entity) Serves(board string) bool {
+	return slices.Contains(e.Boards, board) || len(e.Boards) == 0 && board == DefaultBoard
+}
+
 // Claims reports whether a conductor claims jobs of this kind from this board.
 func (e *Entity) Claims(j *Job) bool {
-	board := slices.Contains(e.Boards, j.Board) || (len(e.Boards) == 0 && j.Board == DefaultBoard)
-	return board && (len(e.JobKinds) == 0 || slices.Contains(e.JobKinds, j.Kind))
+	return e.Serves(j.Board) && (len(e.JobKinds) == 0 || slices.Contains(e.JobKinds, j.Kind))
 }
 
 // Lacks are the labels that a job wants and a conductor does not offer.

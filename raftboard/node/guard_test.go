@@ -232,7 +232,7 @@ func (o *tenant) requests() map[string]string {
 		"ScheduleService/Backfill":   fmt.Sprintf(`{"board": %q, "name": %q, "from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}`, o.board, o.mark),
 		"ScheduleService/Delete":     named,
 		"SessionService/KeepAlive":   session,
-		"SessionService/Register":    fmt.Sprintf(`{"session": %q, "entity": {"kind": "conductor", "name": "c"}}`, o.session),
+		"SessionService/Register":    fmt.Sprintf(`{"session": %q, "entity": {"kind": "conductor", "name": "c", "boards": [%q]}}`, o.session, o.board),
 		"LogbookService/DestroyBook": fmt.Sprintf(`{"book": %q}`, o.book),
 		"BoardService/Cancel":        id(`{"job": %q}`),
 		"BoardService/Abandon":       `{` + token + `}`,
@@ -647,7 +647,7 @@ func TestTenantsDoNotMeet(t *testing.T) {
 	if _, err := jobs.PostOne(ctx, client, jobs.Posting{Board: "mine", Name: "n", Book: &stolen, Flow: other.flow}); !errors.Is(err, jobs.ErrNotFound) {
 		t.Errorf("posted with the book of another tenant: %v", err)
 	}
-	if err := client.Consume(ctx, jobs.Ending{Job: other.claimed, Token: other.token, Outcome: jobs.OutcomeSuccess}); !errors.Is(err, jobs.ErrFenced) {
+	if err := client.Consume(ctx, jobs.Ending{Job: other.claimed, Token: other.token, Outcome: jobs.OutcomeSuccess}); !errors.Is(err, jobs.ErrNotFound) {
 		t.Errorf("ended under the token of another tenant: %v", err)
 	}
 	if err := client.CloseSession(ctx, other.session); !errors.Is(err, jobs.ErrSessionExpired) {

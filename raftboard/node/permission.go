@@ -75,18 +75,14 @@ func (g *guard) decide(ctx context.Context, needed command.Permission, message a
 	if err != nil || p == nil {
 		return err
 	}
-	switch scope, err := g.scopeOf(message); {
-	case err != nil:
-		return err
-	case scope.parts:
-		return nil
-	case scope.session != "":
-		return g.allowSession(ctx, p, needed, scope.session)
-	case scope.anywhere:
-		return refusal(p, needed, "any board", mayAnywhere(p, needed))
-	default:
-		return scope.allow(p, needed)
+	scope, err := g.scopeOf(message)
+	if err == nil {
+		err = scope.allow(p, needed)
 	}
+	if err == nil && scope.session != "" {
+		err = g.allowSession(ctx, scope.session)
+	}
+	return err
 }
 
 // refusal is the error of a principal that may not do something.
@@ -97,35 +93,42 @@ func refusal(p *access.Principal, needed command.Permission, where string, allow
 	return fmt.Errorf("%w: principal %q may not %s on %s; its grants are %v", jobs.ErrNotAllowed, p.Name, needed, where, p.Grants)
 }
 
-// allowSession lets only the principal that opened a session use it.
-func (g *guard) allowSession(ctx context.Context, p *access.Principal, needed command.Permission, text string) error {
+// allowSession lets only the principal that opened a session use it. For others there is none.
+func (g *guard) allowSession(ctx context.Context, text string) error {
 	id, err := jobs.ParseSessionID(text)
 	if err != nil {
-		return err
-	}
-	if err := refusal(p, needed, "any board", mayAnywhere(p, needed)); err != nil {
 		return err
 	}
 	session, err := g.machine.Session(id)
 	if err == nil && session.Principal != "" && session.Principal != callerOf(ctx).name {
 		return fmt.Errorf("session %s: %w", id, jobs.ErrSessionExpired)
 	}
-	return nil // of one that does not exist, the call says so itself
+	return err
 }
 
 // scope is what a call acts on.
 type scope struct {
 	parts    bool     // each part of the call is authorized by itself, or the answer is filtered
 	anywhere bool     // on what the caller owns: a role on any board is enough
-	session  string   // the id of a session that the caller must own
+	session  string   // the id of a session that the caller must own too
 	boards   []string // all of them, first that of the noun; access.AllBoards: all boards, or what belongs to none
 	noun, id string   // what is on the board; empty: the board itself
 	missing  bool     // there is none of that id
+	fresh    *scope   // of a call that makes what does not exist for the caller
 	listing  bool     // another request could name a board
 }
 
+// allow answers for what the principal may not read as for what does not exist. Nothing else answers
+// for it: the call begins only when it is allowed.
 func (s *scope) allow(p *access.Principal, needed command.Permission) error {
-	if s.missing || s.noun != "" && !may(p, command.Read, s.boards[0]) {
+	switch absent := s.missing || s.noun != "" && !may(p, command.Read, s.boards[0]); {
+	case s.parts:
+		return nil
+	case s.anywhere:
+		return refusal(p, needed, "any board", mayAnywhere(p, needed))
+	case absent && s.fresh != nil:
+		return s.fresh.allow(p, needed)
+	case absent:
 		return fmt.Errorf("%s %s: %w", s.noun, s.id, jobs.ErrNotFound)
 	}
 	for _, board := range s.boards {
@@ -152,20 +155,32 @@ func (g *guard) scopeOf(message any) (scope, error) {
 		*conductordv1.ListBoardsRequest, *conductordv1.FindIDsRequest, *conductordv1.ListSessionsRequest, *conductordv1.ListEntitiesRequest, *conductordv1.ListDrainsRequest,
 		*conductordv1.ListWorkersRequest, *conductordv1.ListBooksRequest, *conductordv1.WatchRequest, *conductordv1.WhoAmIRequest:
 		return scope{parts: true}, nil
-	case *conductordv1.KeepAliveRequest, *conductordv1.PullStepsRequest, *conductordv1.ReportStepRequest, *conductordv1.OfferStepRequest:
-		return scope{session: m.(interface{ GetSession() string }).GetSession()}, nil
-	case *conductordv1.OpenRequest, *conductordv1.Opening, *conductordv1.CloseSessionCommand, *conductordv1.RegisterCommand,
-		*conductordv1.ExtendClaimCommand, *conductordv1.Ending: // the state machine compares the principal of the session
+	case *conductordv1.KeepAliveRequest, *conductordv1.PullStepsRequest, *conductordv1.ReportStepRequest, *conductordv1.CloseSessionCommand:
+		return scope{anywhere: true, session: m.(interface{ GetSession() string }).GetSession()}, nil
+	case *conductordv1.OfferStepRequest:
+		s, err := inState("job", m.GetWork().GetJob(), jobs.ParseJobID, g.machine.BoardOfJob)
+		s.session = m.GetSession()
+		return s, err
+	case *conductordv1.OpenRequest, *conductordv1.Opening:
 		return scope{anywhere: true}, nil
+	case *conductordv1.RegisterCommand:
+		s := scope{anywhere: true} // a worker without boards works for those of its principal
+		if entity := m.GetEntity(); len(entity.GetBoards()) > 0 || entity.GetKind() == jobs.EntityConductor {
+			s = ofBoards(entity.GetBoards())
+		}
+		s.session = m.GetSession()
+		return s, nil
 	case *conductordv1.Update:
 		if m.GetToken() != nil {
-			return scope{anywhere: true}, nil
+			return inState("flow", m.GetFlow(), logbook.ParseFlowID, g.machine.BoardOfWork)
 		}
 		return inState("flow", m.GetFlow(), logbook.ParseFlowID, g.machine.BoardOfFlow)
 	case *conductordv1.ClaimNextRequest:
-		return ofBoards(m.GetClaim().GetBoards()), nil
+		return g.scopeOf(m.GetClaim())
 	case *conductordv1.ClaimNextCommand:
-		return ofBoards(m.GetBoards()), nil
+		s := ofBoards(m.GetBoards())
+		s.session = m.GetSession()
+		return s, nil
 	case *conductordv1.BulkRequest:
 		return listing(m.GetQuery().GetBoard()), nil
 	case *conductordv1.ListErrorsRequest, *conductordv1.ListClaimsRequest:
@@ -191,7 +206,11 @@ func (g *guard) scopeOf(message any) (scope, error) {
 		return g.scopeOfBook(m)
 	case *conductordv1.GetJobRequest, *conductordv1.WaitJobRequest, *conductordv1.ExplainRequest:
 		return inState("job", m.(interface{ GetId() string }).GetId(), jobs.ParseJobID, g.machine.BoardOfJob)
-	case *conductordv1.ClaimCommand, *conductordv1.JobCommand, *conductordv1.ReadLogsRequest:
+	case *conductordv1.ClaimCommand:
+		s, err := inState("job", m.GetJob(), jobs.ParseJobID, g.machine.BoardOfJob)
+		s.session = m.GetSession()
+		return s, err
+	case *conductordv1.JobCommand, *conductordv1.ReadLogsRequest, *conductordv1.ExtendClaimCommand, *conductordv1.Ending:
 		return inState("job", m.(interface{ GetJob() string }).GetJob(), jobs.ParseJobID, g.machine.BoardOfJob)
 	case *conductordv1.Change:
 		s, err := inState("job", m.GetJob(), jobs.ParseJobID, g.machine.BoardOfJob)
@@ -205,13 +224,15 @@ func (g *guard) scopeOf(message any) (scope, error) {
 	return scope{boards: []string{access.AllBoards}}, nil
 }
 
-// scopeOfBook is the board of a book that is saved: its own, or the one that a new one says.
+// scopeOfBook is the board of a book that is saved: its own, or the one that a new one says. The
+// state machine refuses the id of another tenant's book.
 func (g *guard) scopeOfBook(m *conductordv1.Book) (scope, error) {
-	known, err := inState("book", m.GetId(), logbook.ParseBookID, g.machine.BoardOfBook)
-	if err != nil || !known.missing {
-		return known, err
+	s, err := inState("book", m.GetId(), logbook.ParseBookID, g.machine.BoardOfBook)
+	fresh := listing(m.GetBoard())
+	if s.fresh = &fresh; s.missing {
+		s.boards = fresh.boards
 	}
-	return listing(m.GetBoard()), nil
+	return s, err
 }
 
 // ofBoards is the scope of named boards; none is the default board.
@@ -382,8 +403,13 @@ func (g *guard) shownBoards(ctx context.Context) (func(board string) bool, error
 
 // mayShow reports whether the caller may read what is on a board.
 func (g *guard) mayShow(ctx context.Context, board string) bool {
-	p, err := g.restricted(ctx, command.Read)
-	return err == nil && (p == nil || may(p, command.Read, board))
+	return g.mayOn(ctx, command.Read, board)
+}
+
+// mayOn reports whether the caller has a permission on a board now.
+func (g *guard) mayOn(ctx context.Context, needed command.Permission, board string) bool {
+	p, err := g.restricted(ctx, needed)
+	return err == nil && (p == nil || may(p, needed, board))
 }
 
 // hide takes the values out of an answer to a principal that may not see them.

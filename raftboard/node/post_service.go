@@ -195,7 +195,7 @@ func (s *postService) postedJobs(ctx context.Context, posted []*conductordv1.Pos
 	}
 	for k, place := range places {
 		if !s.submit.guard.mayShow(ctx, found[k].Board) {
-			why := fmt.Errorf("cannot post job %s: %w: the id is taken", found[k].ID, jobs.ErrConflict)
+			why := fmt.Errorf("cannot post job %s: %w: the id stands for another posting", found[k].ID, jobs.ErrConflict)
 			answer[place] = refusedPosting(found[k].ID.String(), command.ErrorToProto(why))
 			continue
 		}

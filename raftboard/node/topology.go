@@ -285,7 +285,7 @@ func (g *guard) refuseElsewhere(verb string, message any) error {
 		return nil
 	}
 	switch message.(type) {
-	case *conductordv1.ClaimNextRequest, *conductordv1.ClaimNextCommand, *conductordv1.Posting:
+	case *conductordv1.ClaimNextRequest, *conductordv1.ClaimNextCommand, *conductordv1.RegisterCommand, *conductordv1.Posting:
 		return nil
 	}
 	scope, err := g.scopeOf(message)

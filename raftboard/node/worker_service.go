@@ -387,7 +387,7 @@ func (s *workerService) report(ctx context.Context, message *conductordv1.Report
 	waiting, leave := s.offers.awaitReport(outcome.Flow)
 	defer leave()
 	for over := false; ; {
-		recorded, err := s.recorded(worker, &outcome)
+		recorded, err := s.recorded(ctx, worker, &outcome)
 		if recorded {
 			s.offers.freed(worker, outcome.ID)
 		}
@@ -446,8 +446,12 @@ func (s *workerService) checkOutcome(o *steps.Outcome) error {
 
 // recorded reports whether the logbook has an outcome. It refuses one that is of no attempt of
 // this worker, or of one that is over in another way.
-func (s *workerService) recorded(worker jobs.SessionID, o *steps.Outcome) (bool, error) {
+func (s *workerService) recorded(ctx context.Context, worker jobs.SessionID, o *steps.Outcome) (bool, error) {
 	if _, err := s.machine.Session(worker); err != nil {
+		return false, err
+	}
+	board, _, err := s.machine.BoardOfWork(o.Flow)
+	if err != nil {
 		return false, err
 	}
 	attempt, latest, err := s.machine.Attempt(o.Flow, o.Step, o.Action, o.Attempt)
@@ -455,7 +459,7 @@ func (s *workerService) recorded(worker jobs.SessionID, o *steps.Outcome) (bool,
 	switch {
 	case err != nil:
 		return false, err
-	case !latest && !attempt.Ended():
+	case !latest && !attempt.Ended() || !s.router.guard.mayOn(ctx, command.Work, board):
 		refused = "there is no such attempt"
 	case attempt.Asked == o.Asked+1 && o.NotYet > 0:
 		return true, nil
