@@ -32,6 +32,12 @@ var targetFields = []protoreflect.Name{"board", "name", "job", "flow", "book", "
 // programs make for each other.
 var untold = []protoreflect.Name{"by", "hash", "nonce", "token", "at", "revision", "skipped", "next"}
 
+// unseen are the spaces and the marks of format and direction, from the first to the last of each span.
+var unseen = [][2]rune{
+	{0xa0, 0xa0}, {0xad, 0xad}, {0x34f, 0x34f}, {0x61c, 0x61c}, {0x115f, 0x1160}, {0x1680, 0x1680}, {0x180b, 0x180f}, {0x2000, 0x200f}, {0x2028, 0x202f}, {0x205f, 0x206f},
+	{0x3000, 0x3000}, {0x3164, 0x3164}, {0xfe00, 0xfe0f}, {0xfeff, 0xfeff}, {0xffa0, 0xffa0}, {0xfff0, 0xfffb}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff},
+}
+
 // Audited reports whether what the verb does stands in the audit log: all that no event of
 // a job tells.
 func (v *Verb) Audited() bool {
@@ -130,13 +136,14 @@ func changedItem(field protoreflect.FieldDescriptor, value protoreflect.Value) s
 }
 
 // auditText is a text that cannot be taken for another field: quoted, unless it has only
-// characters of ids and names.
+// ASCII characters of ids and names. Characters that are not seen, or change the direction of writing, are escaped. The
+// tables of package unicode change with its version, and records must not.
 func auditText(said string) string {
 	if len(said) > maxAuditText {
 		said = strings.ToValidUTF8(said[:maxAuditText], "") + "…"
 	}
 	isPlain := func(r rune) bool {
-		return r > 0x7f || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("._-:/@+*", r)
+		return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("._-:/@+*…", r)
 	}
 	if said != "" && strings.IndexFunc(said, func(r rune) bool { return !isPlain(r) }) < 0 {
 		return said
@@ -148,8 +155,10 @@ func auditText(said string) string {
 		case r == '"' || r == '\\':
 			quoted.WriteByte('\\')
 			quoted.WriteRune(r)
-		case r < ' ' || r == 0x7f:
+		case r < ' ' || r >= 0x7f && r < 0xa0:
 			fmt.Fprintf(&quoted, `\x%02x`, r)
+		case slices.ContainsFunc(unseen, func(span [2]rune) bool { return span[0] <= r && r <= span[1] }):
+			fmt.Fprintf(&quoted, `\u{%x}`, r)
 		default:
 			quoted.WriteRune(r)
 		}
