@@ -66,7 +66,7 @@ func (s *backupService) file(next http.Handler) http.Handler {
 		case begun:
 			panic(http.ErrAbortHandler) // so that the client does not take it for the end
 		default:
-			(&lineStream{writer: w}).fail(wire.ErrorToConnect(err))
+			_ = s.guard.refuse.Write(w, r, wire.ErrorToConnect(err))
 		}
 	})
 }

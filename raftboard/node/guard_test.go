@@ -97,6 +97,21 @@ func (c *tenants) call(at int, token, name, request string, header ...string) (i
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
+	answer := c.send(ctx, at, token, name, request, header...)
+	defer answer.Body.Close()
+	if name == "BoardService/Watch" && answer.StatusCode == http.StatusOK { // it does not end
+		return answer.StatusCode, ""
+	}
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+// send makes a plain call at a node, whose answer is still to be read.
+func (c *tenants) send(ctx context.Context, at int, token, name, request string, header ...string) *http.Response {
+	c.t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+c.options[0].Members[at].API+wire.Prefix+name, strings.NewReader(request))
 	if err != nil {
 		c.t.Fatal(err)
@@ -112,15 +127,7 @@ func (c *tenants) call(at int, token, name, request string, header ...string) (i
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	if name == "BoardService/Watch" && answer.StatusCode == http.StatusOK { // it does not end
-		return answer.StatusCode, ""
-	}
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return answer.StatusCode, string(text)
+	return answer
 }
 
 // tenant is what one of the tenants has on its board. All names and values of it hold its

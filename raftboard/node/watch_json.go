@@ -21,7 +21,7 @@ func (s *watchService) lines(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		lines := &lineStream{writer: w, codec: wire.JSONCodec{}}
+		lines := &lineStream{writer: w, codec: wire.JSONCodec{}, refuse: func(err error) { _ = s.guard.refuse.Write(w, r, err) }}
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, wire.MaxMessage))
 		request := connect.NewRequest(&conductordv1.WatchRequest{})
 		if err == nil {
@@ -50,6 +50,7 @@ func isPlain(r *http.Request) bool {
 type lineStream struct {
 	writer http.ResponseWriter
 	codec  wire.JSONCodec
+	refuse func(error) // writes the answer of a watch that has not begun, as that of any call
 	begun  bool
 }
 
@@ -84,6 +85,10 @@ type errorDetail struct {
 // fail writes why the watch ends: as the answer if nothing was sent yet, and as the
 // last line otherwise.
 func (l *lineStream) fail(err *connect.Error) {
+	if !l.begun {
+		l.refuse(err)
+		return
+	}
 	line := errorLine{Code: err.Code().String(), Message: err.Message()}
 	for _, detail := range err.Details() {
 		shown := errorDetail{Type: detail.Type(), Value: detail.Bytes()}
@@ -92,27 +97,7 @@ func (l *lineStream) fail(err *connect.Error) {
 		}
 		line.Details = append(line.Details, shown)
 	}
-	said, encodeErr := json.Marshal(line)
-	if encodeErr != nil {
-		return
+	if said, encodeErr := json.Marshal(map[string]errorLine{"error": line}); encodeErr == nil {
+		_, _ = l.writer.Write(append(said, '\n')) // the client may have gone
 	}
-	if !l.begun {
-		l.writer.Header().Set("Content-Type", "application/json")
-		l.writer.WriteHeader(httpStatus(err.Code()))
-	} else {
-		said = append(append([]byte(`{"error":`), said...), '}')
-	}
-	_, _ = l.writer.Write(append(said, '\n')) // the client may have gone
-}
-
-// httpStatus is the status that connect's own answers have for the codes that
-// a watch can end with.
-func httpStatus(code connect.Code) int {
-	switch code {
-	case connect.CodeInvalidArgument, connect.CodeOutOfRange:
-		return http.StatusBadRequest
-	case connect.CodeUnavailable:
-		return http.StatusServiceUnavailable
-	}
-	return http.StatusInternalServerError
 }

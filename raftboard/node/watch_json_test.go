@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
 )
 
 // Plain programs watch by lines of JSON: what connect's own protocol frames in
@@ -74,4 +76,32 @@ func TestWatchByLines(t *testing.T) {
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()
+}
+
+// TestPlainStreamsAreRefusedAsCalls: the status of a watch or backup that is refused before it begins is that of
+// docs/protocol.md, in plain JSON too.
+func TestPlainStreamsAreRefusedAsCalls(t *testing.T) {
+	t.Parallel()
+	c := newTenants(t, 1)
+	token, _ := c.token("viewer", time.Time{}, access.Grant{Role: access.Viewer, Boards: "mine"})
+	if err := c.operator.SaveQuota(t.Context(), access.Quota{Subject: access.Subject{Principal: "viewer"}, Limits: access.Amounts{Watches: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	open := c.send(t.Context(), 0, token, "BoardService/Watch", `{}`)
+	defer open.Body.Close()
+	for _, row := range []struct {
+		call, request, code string
+		status              int
+	}{
+		{"BoardService/Watch", `{}`, "over_limit", http.StatusTooManyRequests},
+		{"BoardService/Watch", `{"board": "other"}`, "not_allowed", http.StatusForbidden},
+		{"BoardService/Watch", `{"job": "` + jobs.NewJobID().String() + `"}`, "not_found", http.StatusNotFound},
+		{"BoardService/Watch", `{"job": "x"}`, "invalid", http.StatusBadRequest},
+		{"ClusterService/Backup", `{}`, "not_allowed", http.StatusForbidden},
+	} {
+		status, answer := c.call(0, token, row.call, row.request)
+		if status != row.status || !strings.Contains(answer, `"code":"`+row.code+`"`) {
+			t.Errorf("%s %s: %d %s", row.call, row.request, status, answer)
+		}
+	}
 }
