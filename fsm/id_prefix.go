@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxIDsExamined bounds the ids that one search reads: a longer prefix reads fewer.
-	maxIDsExamined = 1_000
+	// maxIDsExamined bounds the ids that one search reads while it may show none: a longer prefix reads fewer.
+	maxIDsExamined = 100_000
 	// maxEndsExamined bounds the ids whose last digits one search compares. There is no index for
 	// them: the search takes about 10 ms. It begins with the latest ids.
 	maxEndsExamined = 100_000

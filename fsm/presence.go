@@ -111,6 +111,27 @@ func (v *view) entitiesAfter(kind, name string, after []byte, maxBytes, limit in
 	return entities, reached
 }
 
+// HeldOn counts the jobs that a session has claimed on the boards that are shown.
+func (m *Machine) HeldOn(id jobs.SessionID, shows func(board string) bool) (held int, err error) {
+	err = m.read(func(v *view) error {
+		for _, claim := range v.claims(id).held {
+			if shows(v.job(claim.sequence).Board) {
+				held++
+			}
+		}
+		return nil
+	})
+	return held, err
+}
+
+// EntityCursor is the next of a page of these entities. Their keys have an order of their own.
+func EntityCursor(page []jobs.Entity) (next string) {
+	for i := range page {
+		next = max(next, hex.EncodeToString(entityKey(page[i].Kind, page[i].Name, page[i].Session)))
+	}
+	return next
+}
+
 // Drains reads the drains that stand, by name.
 func (m *Machine) Drains() (drains []jobs.Drain, err error) {
 	err = m.read(func(v *view) error {

@@ -76,7 +76,7 @@ func (s *boardService) list(ctx context.Context, message *conductordv1.ListJobsR
 		page, err := s.machine.Jobs(query)
 		answer.Scans = page.Scans
 		return page.Items, page.Next, err
-	}, func(job *jobs.Job) bool { return shows(job.Board) })
+	}, func(job *jobs.Job) bool { return shows(job.Board) }, nil)
 	answer.Next, answer.Jobs = next, toProto(found, command.JobToProto)
 	return answer, err
 }
@@ -181,7 +181,7 @@ func (s *boardService) listErrors(ctx context.Context, message *conductordv1.Lis
 		page, err := s.machine.Errors(query)
 		answer.Scans = page.Scans
 		return page.Items, page.Next, err
-	}, func(e *jobs.JobError) bool { return shows(e.Board) })
+	}, func(e *jobs.JobError) bool { return shows(e.Board) }, nil)
 	answer.Next, answer.Errors = next, toProto(found, command.JobErrorToProto)
 	return answer, err
 }
@@ -242,12 +242,12 @@ func (s *boardService) findIDs(ctx context.Context, message *conductordv1.FindID
 	if err != nil {
 		return nil, err
 	}
-	shows, err := s.submit.guard.shownIDs(ctx)
+	shows, all, err := s.submit.guard.shownIDs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	found, err := s.machine.FindIDs(prefix, shows)
-	answer := &conductordv1.FindIDsResponse{More: found.More}
+	answer := &conductordv1.FindIDsResponse{More: found.More && (all || len(found.IDs) == jobs.MaxIDMatches)}
 	for _, id := range found.IDs {
 		answer.Ids = append(answer.Ids, id.String())
 	}
@@ -256,8 +256,12 @@ func (s *boardService) findIDs(ctx context.Context, message *conductordv1.FindID
 
 func (s *boardService) listBoards(ctx context.Context, message *conductordv1.ListBoardsRequest) (*conductordv1.ListBoardsResponse, error) {
 	boards, next, err := shown(message.After, func(after string) ([]jobs.BoardStatus, string, error) {
+	if !all && len(prefix.Digits) < ownIDDigits {
+		return nil, &logbook.InvalidError{Field: message.Noun + " id", Reason: fmt.Sprintf(
+			"%.64q is too short: give at least %d digits, since you do not read all boards", message.Prefix, ownIDDigits)}
+	}
 		page, err := s.machine.BoardList(after, int(min(message.Limit, logbook.MaxPage)), s.clock.answerTime())
 		return page.Items, page.Next, err
-	}, func(board *jobs.BoardStatus) bool { return s.submit.guard.mayShow(ctx, board.Name) })
+	}, func(board *jobs.BoardStatus) bool { return s.submit.guard.mayShow(ctx, board.Name) }, func(kept []jobs.BoardStatus) string { return kept[len(kept)-1].Name })
 	return &conductordv1.ListBoardsResponse{Next: next, Boards: toProto(boards, command.BoardToProto)}, err
 }

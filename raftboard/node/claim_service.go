@@ -284,7 +284,7 @@ func (s *claimService) listClaims(ctx context.Context, message *conductordv1.Lis
 		query.After = after
 		page, err := s.machine.Claims(query)
 		return page.Items, page.Next, err
-	}, func(claim *jobs.HeldClaim) bool { return shows(claim.Board) })
+	}, func(claim *jobs.HeldClaim) bool { return shows(claim.Board) }, nil)
 	for i := range found {
 		s.leader.timeHolder(&found[i])
 	}

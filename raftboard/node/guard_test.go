@@ -285,7 +285,7 @@ var ofAll = map[string]string{
 	"ClusterService/Status":       `{}`,
 	"BoardService/ListBoards":     `{}`,
 	"LogbookService/ListBooks":    `{}`,
-	"BoardService/FindIDs":        `{"noun": "job", "prefix": "0000"}`,
+	"BoardService/FindIDs":        `{"noun": "job", "prefix": "000000000"}`,
 	"AccessService/WhoAmI":        `{}`,
 	"SessionService/ListSessions": `{}`,
 	"SessionService/ListEntities": `{}`,

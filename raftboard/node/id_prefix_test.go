@@ -48,7 +48,7 @@ func TestShortIDsOfOtherTenants(t *testing.T) {
 			}
 		}
 	}
-	for _, request := range []string{`{"noun": "job", "prefix": "018"}`, `{"noun": "job", "prefix": "018g"}`, `{"noun": "board", "prefix": "0189"}`} {
+	for _, request := range []string{`{"noun": "job", "prefix": "018"}`, `{"noun": "job", "prefix": "018g"}`, `{"noun": "board", "prefix": "0189"}`, `{"noun": "job", "prefix": "01890123"}`} {
 		if status, answer := c.call(0, viewer, "BoardService/FindIDs", request); status != 400 {
 			t.Errorf("%s: %d %s", request, status, answer)
 		}

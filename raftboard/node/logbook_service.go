@@ -36,7 +36,7 @@ func (s *logbookService) listBooks(ctx context.Context, message *conductordv1.Li
 	found, next, err := shown(message.After, func(after string) ([]logbook.Book, string, error) {
 		page, err := s.machine.Books(after, int(min(message.Limit, logbook.MaxPage)))
 		return page.Items, page.Next, err
-	}, func(book *logbook.Book) bool { return shows(book.Board) })
+	}, func(book *logbook.Book) bool { return shows(book.Board) }, func(kept []logbook.Book) string { return kept[len(kept)-1].ID.String() })
 	return &conductordv1.ListBooksResponse{Books: toProto(found, command.BookToProto), Next: next}, err
 }
 

@@ -346,25 +346,37 @@ func (g *guard) shownEvents(ctx context.Context, wanted *jobs.Watch) (func(*jobs
 	}, nil
 }
 
-// maxHiddenPages bounds the pages that one call reads while the caller may see nothing of them.
-// Then the answer is empty, and says where the list continues.
-const maxHiddenPages = 20
+// Bounds of what one call reads while the caller may see nothing of it. Then the answer is empty, and says where the
+// list continues. A list whose next would name an item reads as many rows as there can be boards or sessions.
+const (
+	maxHiddenPages = 20
+	maxHiddenRows  = 10_000
+)
+
+// ownIDDigits is how many digits of an id a caller gives that does not read all boards. Its search must
+// be complete without telling how many ids of others it has met: about so many are posted in 4 s.
+const ownIDDigits = 9
 
 // shown reads pages of a list until one has something that the caller may see, and leaves out
-// the rest.
-func shown[T any](after string, read func(after string) ([]T, string, error), shows func(*T) bool) ([]T, string, error) {
+// the rest. Where the next of a page names its last item, cursor makes it of those that are shown.
+func shown[T any](after string, read func(after string) ([]T, string, error), shows func(*T) bool, cursor func([]T) string) ([]T, string, error) {
+	rows := 0
 	for pages := 1; ; pages++ {
 		page, next, err := read(after)
 		if err != nil {
 			return nil, "", err
 		}
 		kept := page[:0]
+		rows += len(page)
 		for i := range page { // in place: shows may take something out of an item
 			if shows(&page[i]) {
 				kept = append(kept, page[i])
 			}
 		}
-		if len(kept) > 0 || next == "" || pages == maxHiddenPages || len(page) == 0 {
+		switch {
+		case len(kept) > 0 && next != "" && cursor != nil:
+			return kept, cursor(kept), nil
+		case len(kept) > 0 || next == "" || pages == maxHiddenPages && cursor == nil, rows >= maxHiddenRows, len(page) == 0:
 			return kept, next, nil
 		}
 		after = next
@@ -382,17 +394,20 @@ func (g *guard) showEntity(ctx context.Context, entity *jobs.Entity) bool {
 	if g.mayShow(ctx, access.AllBoards) {
 		return true
 	}
-	entity.Boards = slices.DeleteFunc(slices.Clone(entity.Boards), func(board string) bool { return !g.mayShow(ctx, board) })
-	return len(entity.Boards) > 0
+	shows := func(board string) bool { return g.mayShow(ctx, board) }
+	entity.Boards = slices.DeleteFunc(slices.Clone(entity.Boards), func(board string) bool { return !shows(board) })
+	held, err := g.machine.HeldOn(entity.Session, shows)
+	entity.Held = held
+	return err == nil && len(entity.Boards) > 0
 }
 
 // shownIDs selects the ids that the caller may see, as the lists do.
-func (g *guard) shownIDs(ctx context.Context) (func(board, principal string) bool, error) {
+func (g *guard) shownIDs(ctx context.Context) (shows func(board, principal string) bool, all bool, err error) {
 	p, err := g.restricted(ctx, command.Read)
 	name := g.nameOf(ctx)
 	return func(board, principal string) bool {
 		return p == nil || principal != "" && principal == name || may(p, command.Read, cmp.Or(board, access.AllBoards))
-	}, err
+	}, p == nil, err
 }
 
 // shownBoards selects the boards whose jobs, books and schedules the caller may see in lists.

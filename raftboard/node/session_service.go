@@ -77,7 +77,7 @@ func (s *sessionService) renew(ctx context.Context, id jobs.SessionID) error {
 func (s *sessionService) listSessions(ctx context.Context, message *conductordv1.ListSessionsRequest) (*conductordv1.ListSessionsResponse, error) {
 	sessions, next, err := shown(message.After, func(after string) ([]jobs.Session, string, error) {
 		return s.sessionsAfter(after, int(min(message.Limit, logbook.MaxPage)))
-	}, func(session *jobs.Session) bool { return s.submit.guard.mayShowSession(ctx, session) })
+	}, func(session *jobs.Session) bool { return s.submit.guard.mayShowSession(ctx, session) }, func(kept []jobs.Session) string { return kept[len(kept)-1].ID.String() })
 	return &conductordv1.ListSessionsResponse{Next: next, Sessions: toProto(sessions, command.SessionToProto)}, err
 }
 
@@ -98,7 +98,7 @@ func (s *sessionService) sessionsAfter(after string, limit int) (sessions []jobs
 func (s *sessionService) listEntities(ctx context.Context, message *conductordv1.ListEntitiesRequest) (*conductordv1.ListEntitiesResponse, error) {
 	entities, next, err := shown(message.After, func(after string) ([]jobs.Entity, string, error) {
 		return s.machine.EntityPage(message.Kind, message.Name, after, int(min(message.Limit, logbook.MaxPage)))
-	}, func(entity *jobs.Entity) bool { return s.submit.guard.showEntity(ctx, entity) })
+	}, func(entity *jobs.Entity) bool { return s.submit.guard.showEntity(ctx, entity) }, fsm.EntityCursor)
 	return &conductordv1.ListEntitiesResponse{Next: next, Entities: toProto(entities, command.EntityToProto)}, err
 }
 
@@ -108,7 +108,7 @@ func (s *sessionService) listDrains(ctx context.Context, message *conductordv1.L
 	if err != nil {
 		return nil, err
 	}
-	drains, next, err := shown(message.After, s.machine.DrainPage, func(drain *jobs.Drain) bool { return seen == nil || seen[drain.Conductor] })
+	drains, next, err := shown(message.After, s.machine.DrainPage, func(drain *jobs.Drain) bool { return seen == nil || seen[drain.Conductor] }, func(kept []jobs.Drain) string { return kept[len(kept)-1].Conductor })
 	return &conductordv1.ListDrainsResponse{Next: next, Drains: toProto(drains, command.DrainToProto)}, err
 }
 

@@ -373,8 +373,8 @@ func (s *stepOffers) ended(sessions []jobs.SessionID) {
 	}
 }
 
-// live is a worker with what is remembered of it. The answer's times are by now.
-func (s *stepOffers) live(entity *jobs.Entity, now time.Time) steps.Live {
+// live is a worker with what is remembered of it, and of the flows that are shown. The answer's times are by now.
+func (s *stepOffers) live(entity *jobs.Entity, now time.Time, shows func(logbook.FlowID) bool) steps.Live {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	live := steps.Live{Entity: *entity}
@@ -382,9 +382,19 @@ func (s *stepOffers) live(entity *jobs.Entity, now time.Time) steps.Live {
 	if k == nil {
 		return live
 	}
-	live.Holds, live.Heard = len(k.pull.holds), now.Add(-time.Since(k.heard))
+	live.Heard = now.Add(-time.Since(k.heard))
+	for id := range k.pull.holds {
+		if shows(id.Flow) {
+			live.Holds++
+		}
+	}
 	if r := s.workers.records[k.pull.identity()]; r != nil {
-		if live.Failed = len(r.failed); !r.aside.IsZero() {
+		for step := range r.failed {
+			if shows(step.flow) {
+				live.Failed++
+			}
+		}
+		if !r.aside.IsZero() {
 			live.Aside, live.Trial = now.Add(-time.Since(r.aside)), now.Add(time.Until(r.trial))
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/steps"
+	"github.com/conductord/conductord/logbook"
 )
 
 const (
@@ -49,9 +50,15 @@ type workerIdentity struct{ principal, name string }
 
 func (p *stepPull) identity() workerIdentity { return workerIdentity{p.principal, p.worker.Name} }
 
+type failedStep struct {
+	flow   logbook.FlowID
+	step   string
+	action logbook.Action
+}
+
 // workerRecord is of a worker whose latest step has failed.
 type workerRecord struct {
-	failed  map[string]bool // the steps
+	failed  map[failedStep]bool
 	changed time.Time
 
 	// Of one that is set aside; zero if it is not.
@@ -119,12 +126,12 @@ func (w *stepWorkers) fail(p *stepPull, o *stepOffer) {
 		if len(w.records) >= maxKnown {
 			w.forgetRecords(now)
 		}
-		r = &workerRecord{failed: map[string]bool{}}
+		r = &workerRecord{failed: map[failedStep]bool{}}
 		w.records[id] = r
 	}
 	r.changed = now
 	if len(r.failed) < asideAfter {
-		r.failed[o.offer.Work.Flow.String()+"/"+o.offer.Work.Step+"/"+string(o.offer.Work.Action)] = true
+		r.failed[failedStep{o.offer.Work.Flow, o.offer.Work.Step, o.offer.Work.Action}] = true
 	}
 	switch {
 	case r.aside.IsZero() && len(r.failed) >= asideAfter:

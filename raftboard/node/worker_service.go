@@ -295,13 +295,16 @@ func (s *workerService) list(ctx context.Context, message *conductordv1.ListWork
 		return s.machine.EntityPage(jobs.EntityWorker, "", after, logbook.MaxPage)
 	}, func(entity *jobs.Entity) bool {
 		return s.router.guard.showEntity(ctx, entity) && (message.Board == "" || len(entity.Boards) == 0 || slices.Contains(entity.Boards, message.Board))
-	})
+	}, fsm.EntityCursor)
 	if err != nil {
 		return nil, 0, err
 	}
 	answer := &conductordv1.ListWorkersResponse{Next: next}
 	for i := range entities {
-		live := s.offers.live(&entities[i], s.clock.answerTime())
+		live := s.offers.live(&entities[i], s.clock.answerTime(), func(flow logbook.FlowID) bool {
+			board, _, err := s.machine.BoardOfWork(flow)
+			return err == nil && s.router.guard.mayShow(ctx, board)
+		})
 		answer.Workers = append(answer.Workers, command.LiveWorkerToProto(&live))
 	}
 	return answer, s.machine.AppliedIndex(), nil
