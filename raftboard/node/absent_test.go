@@ -339,7 +339,7 @@ func idFields(t *testing.T, requests ...map[string][]string) (given, all map[str
 }
 
 // begin has the worker of a tenant begin its flow, and give itself the step.
-func (o *tenant) begin(c *tenants) {
+func (o *tenant) begin(c *tenants) jobs.Token {
 	c.t.Helper()
 	ctx, worker := c.t.Context(), c.as(o.workerToken)
 	if err := c.operator.Change(ctx, jobs.Change{Job: o.job, Release: true}); err != nil {
@@ -357,6 +357,7 @@ func (o *tenant) begin(c *tenants) {
 	if err := errors.Join(append(verdicts, err)...); err != nil {
 		c.t.Fatal(err)
 	}
+	return token
 }
 
 // absentIDs are ids of nothing.

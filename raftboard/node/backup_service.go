@@ -74,7 +74,8 @@ func (s *backupService) file(next http.Handler) http.Handler {
 // write writes a backup. One is made at a time: while the state is read, the database
 // keeps all rows that it holds.
 func (s *backupService) write(ctx context.Context, header http.Header, to io.Writer) error {
-	if err := s.guard.allow(ctx, backupCall, command.Administer, nil); err != nil {
+	still := func() error { return s.guard.allow(ctx, backupCall, command.Administer, nil) }
+	if err := still(); err != nil {
 		return err
 	}
 	if p := s.guard.hidesValuesFrom(ctx); p != "" {
@@ -97,12 +98,14 @@ func (s *backupService) write(ctx context.Context, header http.Header, to io.Wri
 		return fmt.Errorf("cannot begin a backup: %w", err)
 	}
 	defer snapshot.Close() //nolint:errcheck // it was only read
+	ctx, end := s.guard.while(ctx, still)
+	defer end()
 	var pacer pacer
 	out := bufio.NewWriterSize(&pacedWriter{ctx: ctx, to: to}, backupPart)
 	of := backup.Manifest{Cluster: s.cluster, Node: s.node, Version: s.version}
 	err = writeBackup(out, of, snapshot, func() error {
 		pacer.rest()
-		return ctx.Err()
+		return context.Cause(ctx)
 	})
 	if err != nil {
 		return err
@@ -143,7 +146,7 @@ func (w *pacedWriter) Write(all []byte) (int, error) {
 	for rest := all; len(rest) > 0; {
 		part := rest[:min(len(rest), backupPart)]
 		rest = rest[len(part):]
-		if err := w.ctx.Err(); err != nil {
+		if err := context.Cause(w.ctx); err != nil {
 			return 0, err
 		}
 		if _, err := w.to.Write(part); err != nil {

@@ -52,13 +52,23 @@ func (s *boardService) explain(ctx context.Context, message *conductordv1.Explai
 			if situation.Workers, err = s.machine.Entities(jobs.EntityWorker); err != nil {
 				return nil, err
 			}
+			situation.Workers = s.ableOn(job.Board, situation.Workers)
 		}
 	}
 	if situation.Job.Reason != "" && s.submit.guard.hidesValuesFrom(ctx) != "" {
 		situation.Job.Reason = "the reason is hidden from you"
 	}
+	situation.Conductors = s.ableOn(situation.Job.Board, situation.Conductors)
 	explanation := explain.Job(&situation)
 	return command.ExplanationToProto(&explanation), nil
+}
+
+// ableOn leaves out the entities whose principals may not work on a board.
+func (s *boardService) ableOn(board string, entities []jobs.Entity) []jobs.Entity {
+	return slices.DeleteFunc(entities, func(entity jobs.Entity) bool {
+		works, err := s.submit.guard.worksOn(entity.Session, board)
+		return err != nil || !works
+	})
 }
 
 func (s *boardService) list(ctx context.Context, message *conductordv1.ListJobsRequest) (*conductordv1.ListJobsResponse, error) {
@@ -246,6 +256,10 @@ func (s *boardService) findIDs(ctx context.Context, message *conductordv1.FindID
 	if err != nil {
 		return nil, err
 	}
+	if !all && len(prefix.Digits) < ownIDDigits {
+		return nil, &logbook.InvalidError{Field: message.Noun + " id", Reason: fmt.Sprintf(
+			"%.64q is too short: give at least %d digits, since you do not read all boards", message.Prefix, ownIDDigits)}
+	}
 	found, err := s.machine.FindIDs(prefix, shows)
 	answer := &conductordv1.FindIDsResponse{More: found.More && (all || len(found.IDs) == jobs.MaxIDMatches)}
 	for _, id := range found.IDs {
@@ -256,10 +270,6 @@ func (s *boardService) findIDs(ctx context.Context, message *conductordv1.FindID
 
 func (s *boardService) listBoards(ctx context.Context, message *conductordv1.ListBoardsRequest) (*conductordv1.ListBoardsResponse, error) {
 	boards, next, err := shown(message.After, func(after string) ([]jobs.BoardStatus, string, error) {
-	if !all && len(prefix.Digits) < ownIDDigits {
-		return nil, &logbook.InvalidError{Field: message.Noun + " id", Reason: fmt.Sprintf(
-			"%.64q is too short: give at least %d digits, since you do not read all boards", message.Prefix, ownIDDigits)}
-	}
 		page, err := s.machine.BoardList(after, int(min(message.Limit, logbook.MaxPage)), s.clock.answerTime())
 		return page.Items, page.Next, err
 	}, func(board *jobs.BoardStatus) bool { return s.submit.guard.mayShow(ctx, board.Name) }, func(kept []jobs.BoardStatus) string { return kept[len(kept)-1].Name })

@@ -78,9 +78,29 @@ func (s *claimService) claimed(granted []*conductordv1.Granted) ([]*conductordv1
 	return answer, nil
 }
 
-// claimNext waits until there is a job. Looking writes nothing to the log: a command
-// is proposed only when the state machine shows something to claim.
+// claimNext waits until there is a job. What was claimed for a caller that may not claim any more is given back.
 func (s *claimService) claimNext(ctx context.Context, message *conductordv1.ClaimNextRequest) (*conductordv1.ClaimNextResponse, uint64, error) {
+	still := func() error { return s.submit.guard.allow(ctx, "BoardService/ClaimNext", command.Work, message) }
+	within, end := s.submit.guard.while(ctx, still)
+	defer end()
+	answer, index, err := s.awaitClaim(ctx, within, still, message)
+	refusal := still()
+	if refusal == nil {
+		return answer, index, err
+	}
+	for _, claimed := range answer.GetClaimed() {
+		job := claimed.GetJob()
+		_, _, err := s.submit.one(context.Background(), giveBack(job.GetId(), command.TokenFromProto(job.GetToken()), 0, "its claimant may claim no more"))
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+	return nil, 0, refusal
+}
+
+// awaitClaim waits within a context, and proposes in another one: what becomes of a proposal must be known.
+// Looking writes nothing to the log: a command is proposed only when the state machine shows something to claim.
+func (s *claimService) awaitClaim(ctx, within context.Context, still func() error, message *conductordv1.ClaimNextRequest) (*conductordv1.ClaimNextResponse, uint64, error) {
 	wait, err := pollTime("wait", message.Wait)
 	if err != nil {
 		return nil, 0, err
@@ -114,6 +134,7 @@ func (s *claimService) claimNext(ctx context.Context, message *conductordv1.Clai
 	var waiter *claimWaiter
 	for {
 		waiter = s.polls.add(request, claim, waiter)
+		waiter.still = still
 		granted, index, err := s.tryClaim(ctx, request, claim)
 		if errors.Is(err, errClaimantDrained) {
 			s.polls.excludeDrained(waiter)
@@ -126,7 +147,7 @@ func (s *claimService) claimNext(ctx context.Context, message *conductordv1.Clai
 			return s.claimNextResponse(granted, index, err)
 		}
 		s.polls.setIdle(waiter)
-		next := s.awaitJobs(ctx, current, timer.C, waiter)
+		next := s.awaitJobs(ctx, within, current, timer.C, waiter)
 		if granted, index, err = next.outcome.granted(); err != nil || len(granted) > 0 {
 			return s.claimNextResponse(granted, index, err)
 		}
@@ -161,7 +182,7 @@ type wakeUp struct {
 	err     error       // why, unless the wait is over
 }
 
-func (s *claimService) awaitJobs(ctx context.Context, current *leadership, timeUp <-chan time.Time, waiter *claimWaiter) wakeUp {
+func (s *claimService) awaitJobs(ctx, within context.Context, current *leadership, timeUp <-chan time.Time, waiter *claimWaiter) wakeUp {
 	var next wakeUp
 	select {
 	case next.passOn = <-waiter.woken:
@@ -175,8 +196,8 @@ func (s *claimService) awaitJobs(ctx context.Context, current *leadership, timeU
 		next.err = fmt.Errorf("%w: the claim is asked for again", jobs.ErrUncertain)
 	case <-current.over:
 		next.err = s.leader.ended()
-	case <-ctx.Done():
-		next.err = ctx.Err()
+	case <-within.Done():
+		next.err = within.Err()
 	}
 	next.over = true
 	if s.polls.leave(waiter) { // it may still be granted

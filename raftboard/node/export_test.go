@@ -385,6 +385,14 @@ func DiskNeed(n *Node) string {
 	return fmt.Sprintf("needs %d MiB of %d: state %d, of which %d are free, log has %d free, %v", need>>20, n.disk.free.Load()>>20, size>>20, reusable>>20, n.log.Reusable()>>20, err)
 }
 
+// Lasting is how many calls last that a node ends with the right to them.
+func Lasting(n *Node) int {
+	l := &n.services.router.guard.lasting
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.open)
+}
+
 // Calls are the calls that the API takes, each with its permission class.
 func Calls() map[string]string {
 	calls := map[string]string{watchCall: string(command.Read), backupCall: string(command.Administer)}

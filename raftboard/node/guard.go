@@ -80,6 +80,7 @@ type guard struct {
 	log       refusalLog
 	refused   *refusals
 	watchers  watchers
+	lasting   lastingCalls
 	elsewhere *elsewhere
 	tokens    *webTokens // nil: JSON web tokens do not count
 	uses      *tokenUses
@@ -95,6 +96,7 @@ func newGuard(o Options, machine *fsm.Machine, now func() time.Time, applied fun
 		enforced: o.AccessControl, cluster: o.Cluster, node: o.Name, machine: machine, now: now,
 		refuse: connect.NewErrorWriter(wire.HandlerOptions()...), logger: o.Logger, tokens: newWebTokens(o.Issuer, now),
 		refused: newRefusals(o.Metrics), uses: newTokenUses(), watchers: watchers{count: make(map[string]uint64)}, applied: applied,
+		lasting:   lastingCalls{open: make(map[*lastingCall]struct{})},
 		elsewhere: newElsewhere(o, machine),
 	}
 	g.elsewhere.allow, g.elsewhere.hide = g.allow, g.hide

@@ -140,6 +140,8 @@ type tenant struct {
 	token               jobs.Token
 	session             jobs.SessionID
 	worker, workerToken string
+	workerTokenID       access.TokenID
+	logged              jobs.JobID // whose lines are read
 }
 
 func (c *tenants) newTenant(board, mark string) tenant {
@@ -162,7 +164,7 @@ func (c *tenants) newTenant(board, mark string) tenant {
 		c.t.Fatal(err)
 	}
 	own.job, own.claimed, own.book, own.flow = job.ID, claimed.ID, book.ID, flow.ID
-	own.workerToken, _ = c.token(own.worker, time.Time{}, access.Grant{Role: access.Worker, Boards: board})
+	own.workerToken, own.workerTokenID = c.token(own.worker, time.Time{}, access.Grant{Role: access.Worker, Boards: board})
 	worker := c.as(own.workerToken)
 	own.session = opened(c.t, worker, time.Minute)
 	if err := worker.Register(ctx, own.session, jobs.Entity{Kind: jobs.EntityConductor, Name: mark, Boards: []string{board}}); err != nil {

@@ -126,7 +126,8 @@ func (s *services) handler(metrics *nodeMetrics, registry *prometheus.Registry, 
 	watch := connect.NewServerStreamHandler(wire.Prefix+watchCall, s.watches.Watch, options...)
 	mux.Handle(wire.Prefix+watchCall, s.watches.lines(watch))
 	mux.Handle(wire.Prefix+backupCall, s.backups.file(connect.NewServerStreamHandler(wire.Prefix+backupCall, s.backups.Backup, options...)))
-	mux.Handle(s.streams(calls, metrics, panics).Handler(options...))
+	path, streams := s.streams(calls, metrics, panics).Handler(options...)
+	mux.Handle(path, s.router.guard.whileKnown(streams))
 	mux.HandleFunc("GET "+healthPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET "+readyPath, func(w http.ResponseWriter, _ *http.Request) {
 		if err := s.router.ready.check(); err != nil {

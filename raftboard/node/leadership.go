@@ -34,6 +34,7 @@ type leadership struct {
 // slots of schedules.
 type leaderTasks struct {
 	node      string        // this one's name
+	guarded   bool          // access control is on
 	heartbeat time.Duration // RaftTimings.Heartbeat
 	timings   SessionTimings
 	retention Retention
@@ -90,6 +91,9 @@ func (t *leaderTasks) serve(ctx context.Context) {
 	var others sync.WaitGroup // end with ctx
 	others.Go(func() { t.rounds.serve(ctx) })
 	others.Go(func() { t.serveSchedules(ctx, current) })
+	if t.guarded {
+		others.Go(func() { t.takeClaims(ctx) })
+	}
 	t.serveTimers(ctx, current)
 	others.Wait()
 }

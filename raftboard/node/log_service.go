@@ -45,9 +45,22 @@ func (s *logService) answer(ctx context.Context, row call, request *connect.Requ
 	if err := s.router.ready.awaitMinIndex(ctx, request.Header()); err != nil {
 		return nil, err
 	}
-	if err := guard.allow(ctx, row.name, row.permission, message); err != nil {
+	still := func() error { return guard.allow(ctx, row.name, row.permission, message) }
+	if err := still(); err != nil {
 		return nil, err
 	}
+	within, end := guard.while(ctx, still)
+	defer end()
+	answer, err := s.lines(within, row, request)
+	if refusal := still(); refusal != nil {
+		return nil, refusal
+	}
+	return answer, err
+}
+
+// lines are those that the caller asks for.
+func (s *logService) lines(ctx context.Context, row call, request *connect.Request[conductordv1.ReadLogsRequest]) (*conductordv1.ReadLogsResponse, error) {
+	message, guard := request.Msg, s.router.guard
 	if p := guard.hidesValuesFrom(ctx); p != "" {
 		return nil, fmt.Errorf("%w: principal %q may not see values, and steps may write them", jobs.ErrNotAllowed, p)
 	}

@@ -50,6 +50,7 @@ type claimWaiter struct {
 	number  uint64 // order of arrival
 	request jobs.ClaimRequest
 	claim   *conductordv1.Command // the request, as it is proposed
+	still   func() error          // the refusal of the call, if it began now
 	woken   chan []fsm.Queue      // holds one wake-up: where something may be claimable
 	outcome chan proposed         // holds one: the outcome of the claim, if a posting piggybacked it
 	// repeated is closed when another call asks with the same nonce: the caller asks

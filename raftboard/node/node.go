@@ -322,7 +322,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 func (n *Node) newLeaderTasks() *leaderTasks {
 	o := n.options
 	return &leaderTasks{
-		node: o.Name, heartbeat: o.Raft.Heartbeat, timings: o.Sessions, retention: o.Retention,
+		node: o.Name, guarded: o.AccessControl, heartbeat: o.Raft.Heartbeat, timings: o.Sessions, retention: o.Retention,
 		machine: n.machine, proposer: n.proposer, clock: n.clock, rounds: n.clocks, leader: n.leader, ready: n.ready,
 		disk: n.disk, metrics: n.metrics, logger: n.logger, fatal: n.fatal,
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
@@ -84,7 +85,14 @@ func (s *postService) postAll(ctx context.Context, request *conductordv1.PostReq
 // postChecked posts what has been checked. Waiting claims that match are piggybacked,
 // so the entry that posts a job also claims it.
 func (s *postService) postChecked(ctx context.Context, c *conductordv1.Command) (*conductordv1.PostResponse, uint64, error) {
-	index, results, err := s.proposer.proposeWith(ctx, s.polls.piggyback(c.GetPost().GetPostings()), c)
+	claims := slices.DeleteFunc(s.polls.piggyback(c.GetPost().GetPostings()), func(waiter *claimWaiter) bool {
+		refusal := waiter.still()
+		if refusal != nil {
+			waiter.outcome <- proposed{err: refusal}
+		}
+		return refusal != nil
+	})
+	index, results, err := s.proposer.proposeWith(ctx, claims, c)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -151,6 +151,13 @@ func (s *stepOffers) widenLocked(o *stepOffer) {
 	}
 }
 
+// lose tells the conductor that its worker may not have the attempt any more.
+func (s *stepOffers) lose(o *stepOffer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o.reply(steps.Answer{Lost: true})
+}
+
 // withdraw removes an offer whose call ends.
 func (s *stepOffers) withdraw(o *stepOffer) {
 	s.mu.Lock()
@@ -283,6 +290,7 @@ func (s *stepOffers) giveLocked(p *stepPull, own ...*stepOffer) {
 		switch {
 		case held && o.offer.Stop && !stopping:
 			answer.Stop = append(answer.Stop, o.work.Id)
+		case !p.sees(o.board): // the offer finds the worker lost
 		case !held && !o.offer.Stop && (size == 0 || size+o.size <= wire.PageBytes):
 			answer.Work = append(answer.Work, o.work)
 			size += o.size

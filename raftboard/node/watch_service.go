@@ -52,9 +52,12 @@ func (s *watchService) watch(ctx context.Context, message *conductordv1.WatchReq
 	if err := s.ready.awaitMinIndex(ctx, header); err != nil {
 		return err
 	}
-	if err := s.guard.allowWatch(ctx, &wanted); err != nil {
+	still := func() error { return s.guard.allowWatch(ctx, &wanted) }
+	if err := still(); err != nil {
 		return err
 	}
+	within, end := s.guard.while(ctx, still)
+	defer end()
 	release, err := s.guard.hold(ctx, true)
 	if err != nil {
 		return err
@@ -71,7 +74,10 @@ func (s *watchService) watch(ctx context.Context, message *conductordv1.WatchReq
 			return fmt.Errorf("%w: this node has not applied entry %d yet: %w", jobs.ErrUnavailable, position.Index, err)
 		}
 	}
-	return s.tell(ctx, send, &wanted, position)
+	if err = s.tell(within, send, &wanted, position); within.Err() != nil {
+		return context.Cause(within)
+	}
+	return err
 }
 
 // tell sends events as they come, and a sign of life while there are none. It ends

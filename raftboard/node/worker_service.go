@@ -96,6 +96,11 @@ func (s *workerService) offer(ctx context.Context, message *conductordv1.OfferSt
 			}
 			return answer, s.machine.AppliedIndex(), nil
 		case <-look.C:
+			if worker := o.offer.Worker; !worker.IsZero() {
+				if works, err := s.router.guard.worksOn(worker, o.board); err == nil && !works {
+					s.offers.lose(o)
+				}
+			}
 			s.offers.place(o)
 		case <-timer.C:
 			return answer, s.machine.AppliedIndex(), nil
@@ -226,11 +231,7 @@ func (s *workerService) pull(ctx context.Context, message *conductordv1.PullStep
 	if p.worker, p.principal, err = s.worker(p.session); err != nil {
 		return nil, 0, err
 	}
-	principal, err := guard.restricted(ctx, command.Work)
-	if err != nil {
-		return nil, 0, err
-	}
-	p.sees = func(board string) bool { return principal == nil || may(principal, command.Work, board) }
+	p.sees = func(board string) bool { return guard.mayOn(ctx, command.Work, board) }
 	release, err := guard.holdPoll(ctx, wait, false)
 	if err != nil {
 		return nil, 0, err
