@@ -1,10 +1,11 @@
 // Package credentials keeps the certificate, the key and the authorities of a node or a
 // client, as files, and reads them again when they have changed.
 //
-// A node's certificate names its cluster and the node in a URI, conductord://CLUSTER/NODE,
-// beside the hosts at which clients find it. Nodes know each other by that URI and by no
-// address; clients know nodes by their hosts, as browsers do. A client's certificate has its
-// name as the common name.
+// A node's certificate names its cluster and the node in one URI, conductord://CLUSTER/NODE,
+// beside the hosts at which clients find it, and lists the usages of servers and of clients.
+// Nodes know each other by that URI and by no address; clients know nodes by their hosts, as
+// browsers do. A client's certificate has no such URI, and its name as the common name. A
+// certificate with the URI and without both usages is neither.
 //
 // Guarantees: TLS 1.3 on every connection. A handshake uses the files as they were at most a
 // second before. Files that cannot be used leave those before in use, and are reported.
@@ -21,6 +22,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -207,17 +209,27 @@ func (s *Store) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate
 	return &tls.Certificate{}, nil // none: the server decides
 }
 
-// verified verifies the certificate of the other end, whatever its host is.
+// verified verifies the certificate of the other end for a usage, and a node's for both of its
+// usages, whatever its host is.
 func verified(state tls.ConnectionState, roots *x509.CertPool, usage x509.ExtKeyUsage) error {
 	if len(state.PeerCertificates) == 0 {
 		return errors.New("the other end has no certificate")
 	}
-	options := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{usage}}
-	for _, between := range state.PeerCertificates[1:] {
-		options.Intermediates.AddCert(between)
+	certificate, usages := state.PeerCertificates[0], []x509.ExtKeyUsage{usage}
+	if holder, err := HolderOf(certificate); err == nil && holder.Cluster != "" {
+		usages = nodeUsages
 	}
-	_, err := state.PeerCertificates[0].Verify(options)
-	return err
+	between := x509.NewCertPool()
+	for _, other := range state.PeerCertificates[1:] {
+		between.AddCert(other)
+	}
+	for _, usage := range usages { // one at a time: a list means any of them
+		options := x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{usage}}
+		if _, err := certificate.Verify(options); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Client is for one connection to the API of a node, which is known by its host. Its
@@ -262,21 +274,64 @@ func (s *Store) Raft(cluster string) *tls.Config {
 }
 
 func ofCluster(state tls.ConnectionState, cluster string) error {
-	certified, node, err := Node(state.PeerCertificates[0])
-	if err == nil && certified != cluster {
-		err = fmt.Errorf("its certificate is of node %q of cluster %q, and this is cluster %q", node, certified, cluster)
+	holder, err := nodeOf(state.PeerCertificates[0])
+	if err == nil && holder.Cluster != cluster {
+		err = fmt.Errorf("its certificate is of %s, and this is cluster %q", holder, cluster)
 	}
 	return err
 }
 
-// Node gives the cluster and the node that a certificate names.
-func Node(certificate *x509.Certificate) (cluster, node string, err error) {
+// Holder is the node or the client that a certificate is for.
+type Holder struct {
+	Cluster string // of a node; empty: it is a client
+	Name    string // of the node; the common name of a client
+}
+
+func (h Holder) String() string {
+	if h.Cluster == "" {
+		return fmt.Sprintf("client %q", h.Name)
+	}
+	return fmt.Sprintf("node %q of cluster %q", h.Name, h.Cluster)
+}
+
+// nodeUsages are those that a node's certificate lists: a node listens and dials.
+var nodeUsages = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+
+// HolderOf finds the holder of a certificate that was verified. It returns an error for one with
+// the URI of a node that is not a node's: such a certificate is not a client's either.
+func HolderOf(certificate *x509.Certificate) (Holder, error) {
+	var holder Holder
 	for _, uri := range certificate.URIs {
-		if uri.Scheme == scheme {
-			return uri.Host, strings.TrimPrefix(uri.Path, "/"), nil
+		if uri.Scheme != scheme {
+			continue
+		}
+		another := Holder{uri.Host, strings.TrimPrefix(uri.Path, "/")}
+		if another.Cluster == "" || another.Name == "" {
+			return Holder{}, fmt.Errorf("its certificate has the URI %.128q, and a node's has one like %s", uri, NodeURI("CLUSTER", "NODE"))
+		}
+		if holder != (Holder{}) {
+			return Holder{}, fmt.Errorf("its certificate names %s and %s, and a node's names one", holder, another)
+		}
+		holder = another
+	}
+	if holder == (Holder{}) {
+		return Holder{Name: certificate.Subject.CommonName}, nil
+	}
+	for _, usage := range nodeUsages {
+		if !slices.Contains(certificate.ExtKeyUsage, usage) {
+			return Holder{}, fmt.Errorf("its certificate has the URI of %s, and does not list both usages, server and client", holder)
 		}
 	}
-	return "", "", fmt.Errorf("its certificate names no node: it has no URI like %s", NodeURI("CLUSTER", "NODE"))
+	return holder, nil
+}
+
+// nodeOf finds the node that a certificate is for.
+func nodeOf(certificate *x509.Certificate) (Holder, error) {
+	holder, err := HolderOf(certificate)
+	if err == nil && holder.Cluster == "" {
+		err = fmt.Errorf("its certificate names no node: it has no URI like %s", NodeURI("CLUSTER", "NODE"))
+	}
+	return holder, err
 }
 
 // NodeURI is what a node's certificate has for a URI.
@@ -294,9 +349,9 @@ func CheckName(conn net.Conn, node string) error {
 	if len(peers) == 0 {
 		return errors.New("the other end has no certificate")
 	}
-	_, certified, err := Node(peers[0])
-	if err == nil && certified != node {
-		err = fmt.Errorf("it says that it is node %q, and its certificate is of node %q", node, certified)
+	holder, err := nodeOf(peers[0])
+	if err == nil && holder.Name != node {
+		err = fmt.Errorf("it says that it is node %q, and its certificate is of node %q", node, holder.Name)
 	}
 	return err
 }
@@ -307,9 +362,9 @@ func (s *Store) Check(cluster, node string) error {
 	if own == nil {
 		return errors.New("a node needs a certificate (cert) and its key (key)")
 	}
-	certified, name, err := Node(own.Leaf)
-	if err == nil && (certified != cluster || name != node) {
-		err = fmt.Errorf("the certificate %s is of node %q of cluster %q, and this is node %q of cluster %q", s.files.Cert, name, certified, node, cluster)
+	holder, err := nodeOf(own.Leaf)
+	if here := (Holder{cluster, node}); err == nil && holder != here {
+		err = fmt.Errorf("the certificate %s is of %s, and this is %s", s.files.Cert, holder, here)
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -29,10 +31,19 @@ type router struct {
 	forwarded prometheus.Counter
 }
 
-// newForwarder makes the client that forwards calls to the leader, over
-// connections that are kept.
-func newForwarder(secure secured) *http.Client {
-	dial := func(ctx context.Context, _, address string) (net.Conn, error) { return secure.dial(ctx, address, "h2") }
+// newForwarder makes the client that forwards calls to other members, over connections that are
+// kept. Nothing is sent to a node that is not the member of the address.
+func newForwarder(secure secured, members *membership) *http.Client {
+	dial := func(ctx context.Context, _, address string) (net.Conn, error) {
+		conn, err := secure.dial(ctx, address, "h2")
+		if err != nil || secure.store == nil {
+			return conn, err
+		}
+		if err := credentials.CheckName(conn, members.at(address)); err != nil {
+			return nil, errors.Join(fmt.Errorf("cannot forward a call to %s: %w", address, err), conn.Close())
+		}
+		return conn, nil
+	}
 	transport := newTransport()
 	transport.DialContext, transport.DialTLSContext = dial, dial
 	return &http.Client{Transport: transport}

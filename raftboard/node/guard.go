@@ -40,7 +40,7 @@ type caller struct {
 	expires time.Time      // the end of what it has shown; zero: none
 }
 
-// trusted reports whether the caller may do everything.
+// trusted reports whether the caller may do everything, if it is a node: while it is a member.
 func (c *caller) trusted() bool {
 	return strings.HasPrefix(c.name, nodeCaller) || strings.HasPrefix(c.name, localCaller)
 }
@@ -84,6 +84,7 @@ type guard struct {
 	elsewhere *elsewhere
 	tokens    *webTokens // nil: JSON web tokens do not count
 	uses      *tokenUses
+	isMember  func(node string) bool // as this node knows the members now
 	// applied waits until this node has applied what the leader had committed.
 	applied func(ctx context.Context) error
 
@@ -199,7 +200,7 @@ func (g *guard) authenticated(r *http.Request) (*caller, error) {
 	return g.identify(r)
 }
 
-// errNotFound: there is no such principal or token, as far as this node knows.
+// errNotFound: there is no such principal, token or member, as far as this node knows.
 var (
 	errNotFound = fmt.Errorf("%w", access.ErrUnknown)
 	errRevoked  = fmt.Errorf("%w: the token is not one of this cluster, or was revoked", errNotFound)
@@ -211,16 +212,16 @@ func (g *guard) identify(r *http.Request) (*caller, error) {
 	if user, local := r.Context().Value(localKey{}).(string); local {
 		return &caller{name: localCaller + user, from: socketHost}, nil
 	}
-	certified := ""
-	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 { // verified by the handshake
-		certificate := r.TLS.PeerCertificates[0]
-		if cluster, node, err := credentials.Node(certificate); err == nil && cluster == g.cluster {
-			return forwardedBy(node, r.Header)
-		}
-		certified = certificate.Subject.CommonName
+	holder, err := g.holder(r)
+	if err == nil && holder.Cluster != "" {
+		return forwardedBy(holder.Name, r.Header)
 	}
 	if shown := r.Header.Get("Authorization"); shown != "" {
 		return g.byToken(r.Context(), shown)
+	}
+	certified := holder.Name
+	if err != nil {
+		return nil, err
 	}
 	if certified == "" {
 		return nil, fmt.Errorf("%w: give a token (--token-file) or a client certificate (--cert-file and --key-file)", access.ErrUnknown)
@@ -229,8 +230,39 @@ func (g *guard) identify(r *http.Request) (*caller, error) {
 		return nil, fmt.Errorf("%w: the common name %.64q of its certificate holds a /", access.ErrUnknown, certified)
 	}
 	who := &caller{name: certified}
-	_, err := g.rights(who)
+	_, err = g.rights(who)
 	return who, err
+}
+
+// holder is the client or the member whose certificate a request comes with, verified by the
+// handshake; the zero value: it has none. It returns an error for a certificate that is nobody's
+// here: one of another cluster's node, of a node that is no member, or of neither node nor client.
+func (g *guard) holder(r *http.Request) (credentials.Holder, error) {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return credentials.Holder{}, nil
+	}
+	holder, err := credentials.HolderOf(r.TLS.PeerCertificates[0])
+	switch {
+	case err != nil:
+		return credentials.Holder{}, fmt.Errorf("%w: %w", access.ErrUnknown, err)
+	case holder.Cluster == "":
+		return holder, nil
+	case holder.Cluster != g.cluster:
+		return credentials.Holder{}, fmt.Errorf("%w: its certificate is of %s, and this is cluster %q", access.ErrUnknown, holder, g.cluster)
+	}
+	if err := g.member(holder.Name); err != nil {
+		return credentials.Holder{}, err
+	}
+	return holder, nil
+}
+
+// member returns an error unless a node is a member of the cluster.
+func (g *guard) member(node string) error {
+	if node == g.node || g.isMember(node) {
+		return nil
+	}
+	return fmt.Errorf("%w: node %.64q is not a member of cluster %q: an administrator makes it one by \"conductord cluster join\" with a token or a client certificate",
+		errNotFound, node, g.cluster)
 }
 
 // forwardedBy is the caller of a call that comes from a node: the one for which the node
@@ -281,8 +313,11 @@ func (g *guard) byToken(ctx context.Context, shown string) (*caller, error) {
 }
 
 // rights finds the principal of a caller; nil for a trusted one. It refuses a token that was
-// revoked, or has expired, since the caller was identified.
+// revoked, or has expired, and a node that was removed, since the caller was identified.
 func (g *guard) rights(who *caller) (*access.Principal, error) {
+	if node, is := strings.CutPrefix(who.name, nodeCaller); is {
+		return nil, g.member(node)
+	}
 	if who.trusted() {
 		return nil, nil
 	}

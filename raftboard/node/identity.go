@@ -79,6 +79,9 @@ type joining struct {
 	Vote bool `json:"vote"`
 	// Replaces is the name of the node to remove then; empty: none.
 	Replaces string `json:"replaces,omitempty"`
+	// Members are those of the cluster when this node joined: it hears no others, and those
+	// that they vouch for, until it has raft's configuration. Empty: the first members.
+	Members []raft.Server `json:"members,omitempty"`
 }
 
 // server is the node's id in raft's configuration.

@@ -40,6 +40,7 @@ type Admission struct {
 	Generation uint64
 	Origin     string
 	Founders   []Member // with which the cluster began
+	Members    []Member // now; empty: not known
 }
 
 // JoinCluster makes the data directory of a node that joins a cluster: the options' own
@@ -78,10 +79,14 @@ func joinCluster(options Options, how Join, ask func(self Member, instance uuid.
 	if err != nil {
 		return err
 	}
+	var now []raft.Server
+	for _, member := range admission.Members {
+		now = append(now, raft.Server{ID: member.ID(), Address: member.Address()})
+	}
 	store := &identityStore{path: filepath.Join(options.DataDir, identityFile), id: identity{
 		Cluster: options.Cluster, Name: self.Name, Incarnation: self.Incarnation, Instance: instance,
 		Generation: admission.Generation, Origin: admission.Origin, LogStore: options.LogStore, Peers: map[raft.ServerID]uuid.UUID{},
-		Members: rosterOf(admission.Founders), Joining: &joining{Vote: !how.NonVoter, Replaces: how.Replaces},
+		Members: rosterOf(admission.Founders), Joining: &joining{Vote: !how.NonVoter, Replaces: how.Replaces, Members: now},
 	}}
 	if err := store.saveLocked(); err != nil {
 		return err

@@ -25,13 +25,13 @@ type changing struct {
 	faults chan error // of nodes that stop
 }
 
-func newChanging(t *testing.T, founders, size int) *changing {
+func newChanging(t *testing.T, founders, size int, adjust ...func(*node.Options)) *changing {
 	t.Helper()
 	c := &changing{faults: make(chan error, size)}
-	c.cluster = newCluster(t, size, func(o *node.Options) {
+	c.cluster = newCluster(t, size, append(adjust, func(o *node.Options) {
 		o.Fatal = func(err error) { c.faults <- err }
 		o.Raft.SnapshotThreshold, o.Raft.TrailingLogs = 64, 128 // a new member gets a snapshot
-	})
+	})...)
 	for i := range c.options {
 		if i < founders {
 			c.options[i].Members = c.options[i].Members[:founders]

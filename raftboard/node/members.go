@@ -39,8 +39,10 @@ const memberPoll = 100 * time.Millisecond
 //
 // After that, a node refuses those that its configuration does not list. One that it has
 // met as a member was removed, and stops when it is told so: ids are never used again. A
-// node that it has never met may be a new leader that joined a moment ago, so a node without
-// a leader does not refuse it. Raft then decides which node gets its vote.
+// node that it has never met may be a new leader that joined while this one was away. So a
+// node without a leader asks the members that it knows, and hears the new one if one of them
+// lists it. The same holds for each message of raft, not only for the handshake: a connection
+// of a node that was removed meanwhile is closed.
 
 // membership is what this node knows of the other members, and how it joins them. Its
 // methods may be called concurrently.
@@ -59,6 +61,7 @@ type membership struct {
 	answers    map[string]peerAnswer // under mu
 	peerJoined bool                  // a peer with the same list has joined: all had agreed; under mu
 	awaits     string                // the nodes that the first election waits for; under mu
+	asked      time.Time             // when the members were last asked for a node that they vouch for; under mu
 	conflict   error                 // another node's answer that forbids this one to run; under mu
 }
 
@@ -66,6 +69,8 @@ type membership struct {
 type peerAnswer struct {
 	refusal error
 	agreed  bool // on the member list
+	from    raft.ServerID
+	members []raft.ServerID // as it knows them
 }
 
 func newMembership(o Options, leader *leaderState, fatal func(error)) *membership {
@@ -110,6 +115,82 @@ func (m *membership) servers() []raft.Server {
 	return firstConfiguration(m.roster).Servers
 }
 
+// known is servers; on a node that was not called by its leader yet, it is what the cluster told
+// the node when it joined.
+func (m *membership) known() []raft.Server {
+	if servers := m.servers(); len(servers) > 0 {
+		return servers
+	}
+	if joins := m.identity.get().Joining; joins != nil && len(joins.Members) > 0 {
+		return joins.Members
+	}
+	return firstConfiguration(m.roster).Servers
+}
+
+// ids are those of the members.
+func (m *membership) ids() (all []raft.ServerID) {
+	for _, server := range m.known() {
+		all = append(all, server.ID)
+	}
+	return all
+}
+
+// isMember reports whether a member has a name.
+func (m *membership) isMember(name string) bool {
+	return slices.ContainsFunc(m.ids(), func(id raft.ServerID) bool {
+		dot := strings.LastIndexByte(string(id), '.')
+		return dot >= 0 && string(id)[:dot] == name
+	})
+}
+
+// hears reports whether messages of a node count: those of a member, and those of a node that
+// members vouch for while this node follows no other leader. A node that starts does not know
+// the members yet, and hears nothing of raft.
+func (m *membership) hears(id raft.ServerID) bool {
+	return m.leader.raft.Load() == nil || m.has(id) || !m.leader.follows(id) && m.isVouched(id)
+}
+
+func (m *membership) has(id raft.ServerID) bool { return slices.Contains(m.ids(), id) }
+
+// Bounds of the question to the members whether a node that this one does not know is a member.
+const (
+	vouchPause   = time.Second // a stranger cannot have it asked more often
+	vouchTimeout = 500 * time.Millisecond
+)
+
+// vouched asks the members whether a node is one of them.
+func (m *membership) vouched(id raft.ServerID) bool {
+	m.mu.Lock()
+	again := time.Since(m.asked) >= vouchPause
+	if again {
+		m.asked = time.Now()
+	}
+	m.mu.Unlock()
+	if again {
+		var calls sync.WaitGroup
+		for _, server := range m.known() {
+			if server.ID != m.self.ID() {
+				calls.Go(func() { _ = m.port.Probe(server.Address, vouchTimeout) })
+			}
+		}
+		calls.Wait()
+	}
+	return m.isVouched(id)
+}
+
+// isVouched reports whether a member has listed a node when it was last met.
+func (m *membership) isVouched(id raft.ServerID) bool {
+	members := m.ids()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, answer := range m.answers {
+		if answer.refusal == nil && slices.Contains(members, answer.from) && slices.Contains(answer.members, id) {
+			return true
+		}
+	}
+	return false
+}
+
 // lists reports whether a member has an address.
 func (m *membership) lists(address raft.ServerAddress) bool {
 	return slices.ContainsFunc(m.servers(), func(server raft.Server) bool { return server.Address == address })
@@ -149,6 +230,16 @@ func (m *membership) find(name string) (listed, bool) {
 	return listed{}, false
 }
 
+// at names the member with an API address; empty: there is none.
+func (m *membership) at(address string) string {
+	for _, member := range m.now() {
+		if strings.EqualFold(member.API, address) {
+			return member.Name
+		}
+	}
+	return ""
+}
+
 // difference says what is wrong in the list in the node's file; empty: nothing.
 // Nothing depends on it: an operator should know.
 func (m *membership) difference() string {
@@ -181,14 +272,13 @@ func (m *membership) admit(other transport.Hello) error {
 		}
 		return m.identity.meet(other.ID(), other.Instance)
 	}
-	servers := m.servers()
-	if slices.ContainsFunc(servers, func(server raft.Server) bool { return server.ID == other.ID() }) {
+	if m.has(other.ID()) {
 		return m.identity.meet(other.ID(), other.Instance)
 	}
-	if was && len(servers) > 0 {
+	if was {
 		return fmt.Errorf("node %q is not a member of the cluster any more: %w", other.ID(), transport.ErrRemoved)
 	}
-	if !id.fresh() && (len(servers) == 0 || !m.leader.follows(other.ID())) {
+	if !id.fresh() && !m.leader.follows(other.ID()) && m.vouched(other.ID()) {
 		return nil
 	}
 	return fmt.Errorf("node %q is not a member of the cluster: to make it one, run \"conductord cluster join\" on its machine", other.ID())
@@ -289,7 +379,7 @@ func (m *membership) greeted(peer string, other transport.Hello, err error) {
 	if err != nil && refused.Removed {
 		m.setConflict(err)
 	}
-	if !m.note(peer, peerAnswer{refusal: err, agreed: err == nil && other.Agreed}, other.Joined) {
+	if !m.note(peer, peerAnswer{refusal: err, agreed: err == nil && other.Agreed, from: other.ID(), members: other.Present}, other.Joined) {
 		return
 	}
 	m.logger.Error("a member refuses this node", "peer", peer, "error", err)
@@ -332,9 +422,7 @@ func (m *membership) begin() {
 	}
 }
 
-func (m *membership) isListed() bool {
-	return slices.ContainsFunc(m.servers(), func(server raft.Server) bool { return server.ID == m.self.ID() })
-}
+func (m *membership) isListed() bool { return m.has(m.self.ID()) }
 
 // removalLook is how often a node that no leader calls finds out whether it was removed.
 const removalLook = 5 * time.Second

@@ -245,12 +245,12 @@ func (n *Node) openPort() error {
 	n.port, err = transport.Open(transport.Options{
 		Address: n.options.RaftListen, Identity: n.identity, Roster: n.members.roster, Run: uuid.New(),
 		Settled: time.Now().Add(n.options.Raft.Election),
-		Listen:  secure.listenRaft, Certified: secure.certified(), Logger: logger,
+		Listen:  n.options.System.Listen, Secure: secure.raft(), Certified: secure.certified(), Logger: logger,
 		Dial: func(ctx context.Context, address string) (net.Conn, error) { return secure.dial(ctx, address) },
 		Refused: func(remote net.Addr, reason error) {
 			refusals.warn(logger, "refused a connection to the raft port", remote, reason)
 		},
-		Greeted: n.members.greeted, Admit: n.members.admit, Disagreed: n.members.disagreed, Mute: n.log.Hanging, Standing: n.stands, Hear: n.clock.heard,
+		Greeted: n.members.greeted, Admit: n.members.admit, Hears: n.members.hears, Present: n.members.ids, Disagreed: n.members.disagreed, Mute: n.log.Hanging, Standing: n.stands, Hear: n.clock.heard,
 	})
 	n.members.port = n.port
 	return err
@@ -277,7 +277,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.log.Protect(applied)
 	snapshots.applied, snapshots.fatal = applied, n.fatal
 	n.checks = &stateChecks{machine: n.machine, dataDir: n.options.DataDir, fatal: n.fatal}
-	state := &replica{machine: n.machine, asked: asked, growth: n.growth, applied: applied, checks: n.checks, held: n.metrics.snapshotHold, fatal: n.fatal}
+	state := &replica{machine: n.machine, asked: asked, growth: n.growth, applied: applied, checks: n.checks, held: n.metrics.snapshotHold, fatal: n.fatal, reconfigured: n.port.DropUnheard}
 	n.raft, err = raft.NewRaft(config, state, cached, n.log, snapshots, n.transport)
 	if err != nil {
 		return fmt.Errorf("cannot start raft: %w", errors.Join(err, state.unrestored))
@@ -348,10 +348,11 @@ func (n *Node) catchUp(ctx context.Context) {
 func (n *Node) newServices() *services {
 	o := n.options
 	guard := newGuard(o, n.machine, n.clock.answerTime, n.committed.apply)
+	guard.isMember = n.members.isMember
 	submit := &submitter{limits: o.Limits, memory: n.memory, disk: n.disk, machine: n.machine, proposer: n.proposer, guard: guard}
 	router := &router{
 		leader: n.leader, machine: n.machine, reads: n.reads, ready: n.ready, memory: n.memory, guard: guard,
-		secure: newSecured(o), client: newForwarder(newSecured(o)), forwarded: n.metrics.forwarded,
+		secure: newSecured(o), client: newForwarder(newSecured(o), n.members), forwarded: n.metrics.forwarded,
 	}
 	cluster := &clusterService{options: o, log: n.log, started: n.started, machine: n.machine, raft: n.raft, clock: n.clock, leader: n.leader, ready: n.ready, members: n.members, guard: guard, disk: n.disk, growth: n.growth, router: router}
 	checks := &flowChecks{check: o.CheckFlow, spent: threadTime, paid: make(map[string]time.Time)}

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -75,9 +74,6 @@ func (g *guard) fromNode(r *http.Request) bool {
 	if r.TLS == nil {
 		return r.Header.Get(wire.HeaderHops) != ""
 	}
-	if len(r.TLS.PeerCertificates) == 0 {
-		return false
-	}
-	cluster, _, err := credentials.Node(r.TLS.PeerCertificates[0])
-	return err == nil && cluster == g.cluster
+	holder, err := g.holder(r)
+	return err == nil && holder.Cluster != ""
 }

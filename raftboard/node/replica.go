@@ -24,6 +24,8 @@ type replica struct {
 	checks  *stateChecks
 	held    prometheus.Observer // for how long each snapshot held up applying; nil: nobody asks
 	fatal   func(error)
+	// reconfigured is called after an entry with another list of members.
+	reconfigured func()
 
 	unrestored error // why a snapshot was not restored at the start
 }
@@ -62,6 +64,9 @@ func (r *replica) apply(logs []*raft.Log) []any {
 		r.fatal(err)
 	}
 	r.growth.applied(logs)
+	if slices.ContainsFunc(logs, func(log *raft.Log) bool { return log.Type == raft.LogConfiguration }) && r.reconfigured != nil {
+		r.reconfigured()
+	}
 	answers := make([]any, len(logs))
 	for i := range answers {
 		if err != nil {

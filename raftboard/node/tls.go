@@ -21,14 +21,14 @@ func newSecured(o Options) secured {
 	return secured{o.System, o.Credentials, o.Cluster, o.ClientCertificates}
 }
 
-// listenRaft listens for members. The TLS handshake is done by the first read, within the time
-// of the handshake between nodes.
-func (s secured) listenRaft(address string) (net.Listener, error) {
-	listener, err := s.system.Listen(address)
-	if err != nil || s.store == nil {
-		return listener, err
+// raft makes an accepted connection of a member one of TLS, whose handshake the first read does,
+// within the time of the handshake between nodes; nil without credentials.
+func (s secured) raft() func(net.Conn) net.Conn {
+	if s.store == nil {
+		return nil
 	}
-	return tls.NewListener(listener, s.store.Raft(s.cluster)), nil
+	config := s.store.Raft(s.cluster)
+	return func(conn net.Conn) net.Conn { return tls.Server(conn, config) }
 }
 
 // listenAPI listens for clients.

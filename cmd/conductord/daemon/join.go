@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -80,6 +81,9 @@ func join(ctx context.Context, p *cli.Program, loaded config.Config, how node.Jo
 			for _, m := range admission.Founders {
 				told.Founders = append(told.Founders, node.Member{Name: m.Name, Raft: m.RaftAddress, API: m.APIAddress})
 			}
+			if err == nil {
+				told.Members, err = membersNow(ctx, cluster)
+			}
 			return told, err
 		})
 	})
@@ -88,4 +92,18 @@ func join(ctx context.Context, p *cli.Program, loaded config.Config, how node.Jo
 	}
 	joined := JoinedNode{Node: loaded.Node, Cluster: loaded.Cluster.ID, DataDir: options.DataDir, Voter: !how.NonVoter, Replaces: how.Replaces}
 	return p.Show(joined, "node %s is a member of cluster %s: start it now, without --init", joined.Node, joined.Cluster)
+}
+
+// membersNow are the members as the leader knows them; none if it does not answer.
+func membersNow(ctx context.Context, cluster cli.Cluster) (members []node.Member, err error) {
+	nodes, err := cluster.Nodes(ctx)
+	for _, asked := range nodes {
+		if asked.Err != nil || asked.Status.Leader != asked.Status.Node {
+			continue
+		}
+		for _, m := range asked.Status.Members {
+			members = append(members, node.Member{Name: m.Name, Incarnation: strings.TrimPrefix(m.ID, m.Name+"."), Raft: m.RaftAddress, API: m.APIAddress})
+		}
+	}
+	return members, err
 }

@@ -28,11 +28,11 @@ func AnswerHandshakeOf(conn net.Conn, roster Roster, disagreed func()) error {
 	port := &Port{
 		options: Options{
 			Identity: Alone{}, Roster: roster, Logger: hclog.NewNullLogger(), Disagreed: func(Hello, error) { disagreed() },
-			Admit: func(Hello) error { return errors.New("not a member") },
+			Admit: func(Hello) error { return errors.New("not a member") }, Present: func() []raft.ServerID { return nil },
 		},
 		starts: map[raft.ServerID]Hello{}, joined: make(chan struct{}),
 	}
-	_, err := port.answer(conn)
+	_, _, err := port.answer(conn)
 	return err
 }
 
@@ -85,3 +85,23 @@ func (s *countingStream) Dial(address raft.ServerAddress, timeout time.Duration)
 	s.dialled()
 	return net.DialTimeout("tcp", string(address), timeout)
 }
+
+// Places are shared by connections that have not completed the handshake.
+type Places struct{ *places }
+
+func NewPlaces() Places { return Places{newPlaces()} }
+
+// Take returns the connection with its place; nil: it has none.
+func (p Places) Take(conn net.Conn) net.Conn {
+	if taken := p.take(conn); taken != nil {
+		return taken
+	}
+	return nil
+}
+func (p Places) Leave(conn net.Conn)       { p.leave(conn.(*place)) }
+func (p Places) Remember(address net.Addr) { p.remember(address) }
+func (p Places) Held() int                 { return len(p.taken) }
+func (p Places) Addresses() int            { return len(p.addresses) }
+
+// MaxMemberAddresses bounds the addresses of members that are remembered.
+const MaxMemberAddresses = maxMemberAddresses

@@ -22,10 +22,8 @@ import (
 const (
 	// HandshakeMagic begins each connection.
 	HandshakeMagic   = "CDR1"
-	handshakeTimeout = 5 * time.Second
+	handshakeTimeout = 2 * time.Second
 	maxHandshake     = 16 << 10 // bytes of a hello or welcome: a refusal holds two member lists
-	// MaxHandshaking bounds the connections that have not completed the handshake.
-	MaxHandshaking = 64
 )
 
 // Purpose says what a connection to the raft port is for.
@@ -56,6 +54,8 @@ type Hello struct {
 	Members Roster `json:"members"`
 	Agreed  bool   `json:"agreed"`
 	Joined  bool   `json:"joined"`
+	// Present are the members as the node knows them now.
+	Present []raft.ServerID `json:"present"`
 	// Peers are the instances of the other nodes that this one has met.
 	Peers map[raft.ServerID]uuid.UUID `json:"peers"`
 }
@@ -85,28 +85,29 @@ func (e *RefusedError) Error() string { return fmt.Sprintf("node %q refuses us: 
 
 // Identity keeps this node's identity durably. Its methods may be called concurrently.
 type Identity interface {
-	// Self is what is durable of this node's hello: Run, Members, Agreed and Joined are the port's.
+	// Self is what is durable of this node's hello: Run, Members, Present, Agreed and Joined are the port's.
 	Self() Hello
 }
 
-// answer is the listener's half of the handshake.
-func (p *Port) answer(conn net.Conn) (Purpose, error) {
+// answer is the listener's half of the handshake. It returns what the connection is for, and the node at
+// its other end.
+func (p *Port) answer(conn net.Conn) (Purpose, raft.ServerID, error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	head := make([]byte, len(HandshakeMagic)+1)
 	if _, err := io.ReadFull(conn, head); err != nil {
-		return 0, fmt.Errorf("no handshake: %w", err)
+		return 0, "", fmt.Errorf("no handshake: %w", err)
 	}
 	if string(head[:len(HandshakeMagic)]) != HandshakeMagic {
-		return 0, fmt.Errorf("not a conductord node: its first bytes are %q", head)
+		return 0, "", fmt.Errorf("not a conductord node: its first bytes are %q", head)
 	}
 	var from Hello
 	if err := readFrame(conn, &from); err != nil {
-		return 0, fmt.Errorf("bad handshake: %w", err)
+		return 0, "", fmt.Errorf("bad handshake: %w", err)
 	}
 	if err := p.certified(conn, from.Name); err != nil {
-		return 0, err // no welcome: what this node knows is for members
+		return 0, "", err // no welcome: what this node knows is for members
 	}
 	refusal := p.judge(from)
 	reply := Welcome{Hello: p.Hello()}
@@ -116,12 +117,12 @@ func (p *Port) answer(conn net.Conn) (Purpose, error) {
 	err := writeFrame(conn, nil, reply)
 	p.reportLists(from, refusal) // after the answer: this node may stop now, and the other one needs the reason
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	if refusal != nil {
-		return 0, refusal
+		return 0, "", refusal
 	}
-	return Purpose(head[len(HandshakeMagic)]), conn.SetDeadline(time.Time{})
+	return Purpose(head[len(HandshakeMagic)]), from.ID(), conn.SetDeadline(time.Time{})
 }
 
 // Greet is the dialer's half of the handshake. The welcome may be a refusal.
@@ -177,7 +178,7 @@ func (p *Port) certified(conn net.Conn, name string) error {
 // Hello is what this node says first.
 func (p *Port) Hello() Hello {
 	own := p.options.Identity.Self()
-	own.Run, own.Members, own.Agreed, own.Joined = p.options.Run, p.options.Roster, p.Agreed(), p.Joined()
+	own.Run, own.Members, own.Present, own.Agreed, own.Joined = p.options.Run, p.options.Roster, p.options.Present(), p.Agreed(), p.Joined()
 	return own
 }
 

@@ -17,6 +17,7 @@ package transport
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -42,6 +43,8 @@ type Options struct {
 	Settled time.Time
 
 	Listen func(address string) (net.Listener, error)
+	// Secure makes an accepted connection one of TLS, whose handshake its first read does. nil: plain text
+	Secure func(net.Conn) net.Conn
 	Dial   func(ctx context.Context, address string) (net.Conn, error)
 	// Certified returns an error unless the other end of a connection has proven that it is
 	// the node of that name. nil: names are not proven
@@ -55,6 +58,11 @@ type Options struct {
 	// Admit returns an error for a node that is not a member of this cluster now, or has
 	// been met as another instance.
 	Admit func(other Hello) error
+	// Hears reports whether messages of a node that was admitted still count. It is asked for
+	// each, since a member may be removed while its connection is open.
+	Hears func(id raft.ServerID) bool
+	// Present are the members as this node knows them now.
+	Present func() []raft.ServerID
 	// Disagreed is called for each node of this cluster with another first member list.
 	Disagreed func(other Hello, err error)
 	// Mute reports whether this node must not lead; raft then sends nothing.
@@ -73,7 +81,7 @@ type Port struct {
 	joined   chan struct{} // closed by Join
 
 	accepted chan net.Conn   // raft connections after their handshake, for Accept
-	slots    chan struct{}   // bounds handshakes under way
+	places   *places         // of handshakes under way
 	life     context.Context // ends with Close, and with it each dial
 	end      context.CancelFunc
 	closing  sync.Once
@@ -93,7 +101,7 @@ func Open(options Options) (*Port, error) {
 	}
 	p := &Port{
 		options: options, listener: listener, joined: make(chan struct{}),
-		accepted: make(chan net.Conn), slots: make(chan struct{}, MaxHandshaking),
+		accepted: make(chan net.Conn), places: newPlaces(),
 		conns: map[*trackedConn]struct{}{}, starts: map[raft.ServerID]Hello{}, answers: map[raft.ServerAddress]*lastHeard{},
 	}
 	p.life, p.end = context.WithCancel(context.Background())
@@ -179,25 +187,35 @@ func (p *Port) listen() {
 				continue
 			}
 		}
-		select {
-		case p.slots <- struct{}{}:
-			p.serving.Go(func() { p.greet(p.tracked(conn)) })
-		default:
-			p.options.Refused(conn.RemoteAddr(), fmt.Errorf("%d connections have not completed the handshake yet", MaxHandshaking))
+		taken := p.places.take(conn)
+		if taken == nil {
+			p.options.Refused(conn.RemoteAddr(), fmt.Errorf("%d connections of members have not completed the handshake yet", MaxHandshaking))
 			_ = conn.Close()
+			continue
 		}
+		conn = taken
+		if p.options.Secure != nil {
+			conn = p.options.Secure(taken)
+		}
+		accepted := p.tracked(conn)
+		p.serving.Go(func() { p.greet(accepted, taken) })
 	}
 }
 
 // greet answers one handshake and hands the connection over.
-func (p *Port) greet(conn net.Conn) {
-	what, err := p.answer(conn)
-	<-p.slots
+func (p *Port) greet(conn *trackedConn, taken *place) {
+	what, other, err := p.answer(conn)
+	p.places.leave(taken)
+	if taken.lost.Load() {
+		err = fmt.Errorf("a newer connection has its place: %d have not completed the handshake yet", MaxHandshaking)
+	}
 	if err != nil {
 		p.options.Refused(conn.RemoteAddr(), err)
 		_ = conn.Close()
 		return
 	}
+	p.places.remember(conn.RemoteAddr())
+	conn.shaken(other, true)
 	switch what {
 	case PurposeStanding:
 		AnswerQuestions(conn, p.options.Hear, p.options.Standing)
@@ -228,16 +246,49 @@ func (p *Port) tracked(conn net.Conn) *trackedConn {
 	return kept
 }
 
+// DropUnheard closes the connections with nodes whose messages count no more.
+func (p *Port) DropUnheard() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for conn := range p.conns {
+		if conn.other != "" && !p.options.Hears(conn.other) {
+			conn.cut()
+		}
+	}
+}
+
 // trackedConn is a connection that the port knows until it is closed.
 type trackedConn struct {
 	net.Conn
-	port *Port
-	peer *lastHeard // notes each read; nil: not a connection that raft has made
+	port     *Port
+	peer     *lastHeard    // notes each read; nil: not a connection that raft has made
+	other    raft.ServerID // the node at the other end; empty until the handshake is done; under port.mu
+	accepted bool          // the other end speaks first
 }
 
-// Read reads. The end of the node is the end of the stream, and no fault.
+// shaken notes which node is at the other end.
+func (c *trackedConn) shaken(other raft.ServerID, accepted bool) {
+	c.port.mu.Lock()
+	defer c.port.mu.Unlock()
+	c.other, c.accepted = other, accepted
+}
+
+// cut ends the connection at once: TLS would first tell the other end, which may not read.
+func (c *trackedConn) cut() {
+	under := c.Conn
+	if secure, ok := under.(*tls.Conn); ok {
+		under = secure.NetConn()
+	}
+	_ = under.Close()
+}
+
+// Read reads. The end of the node is the end of the stream, and no fault; nor is the end of the
+// other node's membership.
 func (c *trackedConn) Read(into []byte) (int, error) {
 	n, err := c.Conn.Read(into)
+	if c.accepted && !c.port.options.Hears(c.other) {
+		return 0, io.EOF
+	}
 	if n > 0 && c.peer != nil {
 		c.peer.now()
 	}
@@ -290,6 +341,8 @@ func (p *Port) dial(address raft.ServerAddress, what Purpose, timeout time.Durat
 		_ = conn.Close()
 		return nil, err
 	}
+	p.places.remember(conn.RemoteAddr())
+	conn.shaken(peer.ID(), false)
 	if what == PurposeRaft {
 		conn.peer = p.answersOf(address)
 	}

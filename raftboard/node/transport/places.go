@@ -1,0 +1,145 @@
+package transport
+
+import (
+	"cmp"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// MaxHandshaking bounds the connections that have not completed the handshake. Each costs
+	// some ten kilobytes.
+	MaxHandshaking = 256
+	// maxMemberAddresses bounds the addresses that are remembered as those of members.
+	maxMemberAddresses = 64
+)
+
+// places are shared by the connections that have not completed the handshake. When all are taken,
+// a new connection takes the place of another one: of a stranger before one from an address of a
+// member, then from the address with the most places, then one that has said nothing, then the
+// oldest. So silent strangers keep out no member, which speaks first and at once.
+type places struct {
+	mu        sync.Mutex
+	taken     map[*place]struct{}      // under mu
+	addresses map[netip.Prefix]*remote // those with places, and those of members; under mu
+}
+
+// remote is an address from which connections come. IPv6 addresses of one /64 count as one: a
+// stranger may have them all.
+type remote struct {
+	prefix netip.Prefix
+	places int
+	member bool // a member came from there, or was reached there
+}
+
+// place is a connection, with its place until the handshake ends.
+type place struct {
+	net.Conn
+	from  *remote
+	since time.Time
+	spoke atomic.Bool // the other end has said something
+	lost  atomic.Bool // a newer connection has the place
+}
+
+// Read reads.
+func (p *place) Read(into []byte) (int, error) {
+	n, err := p.Conn.Read(into)
+	if n > 0 && !p.spoke.Load() {
+		p.spoke.Store(true)
+	}
+	return n, err
+}
+
+func newPlaces() *places {
+	return &places{taken: map[*place]struct{}{}, addresses: map[netip.Prefix]*remote{}}
+}
+
+// take gives a new connection a place; nil: all are those of members.
+func (p *places) take(conn net.Conn) *place {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	taken := &place{Conn: conn, from: p.remoteLocked(conn.RemoteAddr()), since: time.Now()}
+	p.taken[taken] = struct{}{}
+	taken.from.places++
+	if len(p.taken) <= MaxHandshaking {
+		return taken
+	}
+	out := taken
+	taken.spoke.Store(true) // it had no time to
+	for other := range p.taken {
+		if before(other, out) < 0 {
+			out = other
+		}
+	}
+	taken.spoke.Store(false)
+	p.leaveLocked(out)
+	if out == taken {
+		return nil
+	}
+	out.lost.Store(true)
+	_ = out.Conn.Close()
+	return taken
+}
+
+// before orders places: the first one is lost first.
+func before(a, b *place) int {
+	return cmp.Or(number(a.from.member)-number(b.from.member), b.from.places-a.from.places, number(a.spoke.Load())-number(b.spoke.Load()), a.since.Compare(b.since))
+}
+
+func number(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// leave frees the place of a connection whose handshake has ended; more than once is harmless.
+func (p *places) leave(left *place) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leaveLocked(left)
+}
+
+func (p *places) leaveLocked(left *place) {
+	if _, has := p.taken[left]; !has {
+		return
+	}
+	delete(p.taken, left)
+	if left.from.places--; left.from.places == 0 && !left.from.member {
+		delete(p.addresses, left.from.prefix)
+	}
+}
+
+// remember notes that a member is at an address.
+func (p *places) remember(address net.Addr) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.remoteLocked(address).member = true
+	for prefix, other := range p.addresses {
+		if len(p.addresses)-len(p.taken) <= maxMemberAddresses {
+			return
+		}
+		if other.places == 0 {
+			delete(p.addresses, prefix)
+		}
+	}
+}
+
+func (p *places) remoteLocked(address net.Addr) *remote {
+	parsed, _ := netip.ParseAddrPort(address.String()) // of no IP address: the zero value
+	ip := parsed.Addr().Unmap()
+	bits := ip.BitLen()
+	if ip.Is6() {
+		bits = 64
+	}
+	prefix, _ := ip.WithZone("").Prefix(bits)
+	known := p.addresses[prefix]
+	if known == nil {
+		known = &remote{prefix: prefix}
+		p.addresses[prefix] = known
+	}
+	return known
+}
