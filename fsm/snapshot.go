@@ -231,6 +231,24 @@ func receiveFile(r io.Reader, path string) (header snapshotHeader, err error) {
 		return header, fmt.Errorf("cannot make a file for the snapshot: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
+	if header, err = receiveInto(file, r); err != nil {
+		return header, err
+	}
+	if err := file.Sync(); err != nil {
+		return header, fmt.Errorf("cannot make the snapshot durable: %w", err)
+	}
+	return header, nil
+}
+
+// CheckSnapshot reads a snapshot to its end. ErrBadSnapshot: it is cut short, damaged, or of
+// another version. Restore checks the tables as well.
+func CheckSnapshot(r io.Reader) error {
+	_, err := receiveInto(io.Discard, r)
+	return err
+}
+
+// receiveInto writes the database of a snapshot, and checks the length and the sum.
+func receiveInto(w io.Writer, r io.Reader) (header snapshotHeader, err error) {
 	sum := sha256.New()
 	in := io.TeeReader(r, sum)
 	if err := binary.Read(in, binary.BigEndian, &header); err != nil {
@@ -239,16 +257,10 @@ func receiveFile(r io.Reader, path string) (header snapshotHeader, err error) {
 	if err := header.check(); err != nil {
 		return header, err
 	}
-	if _, err := io.CopyN(file, in, int64(header.Size)); err != nil {
+	if _, err := io.CopyN(w, in, int64(header.Size)); err != nil {
 		return header, fmt.Errorf("cannot receive %d bytes of snapshot: %w", header.Size, asBad(err))
 	}
-	if err := checkTrailer(r, in, sum, header.Size); err != nil {
-		return header, err
-	}
-	if err := file.Sync(); err != nil {
-		return header, fmt.Errorf("cannot make the snapshot durable: %w", err)
-	}
-	return header, nil
+	return header, checkTrailer(r, in, sum, header.Size)
 }
 
 func (h *snapshotHeader) check() error {

@@ -1,7 +1,12 @@
 package node_test
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node"
 	"github.com/conductord/conductord/raftboard/node/logstore"
@@ -117,4 +123,75 @@ func TestAppliedEntriesAreNeverRemoved(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A snapshot that is none, or cannot be restored, changes nothing: it is not kept in the place of
+// older ones, the node goes on, and starts again.
+func TestBadSnapshotsAreNotKept(t *testing.T) {
+	t.Parallel()
+	for name, content := range map[string]string{
+		"rubbish":               strings.Repeat("forged", 1000),
+		"an empty one":          "",
+		"cut short":             sealedSnapshot("pages")[:60],
+		"another sum":           sealedSnapshot("pages")[:60] + strings.Repeat("x", 100),
+		"a right sum of no use": sealedSnapshot(strings.Repeat("no tables", 1000)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 3).startAll()
+			client := c.client()
+			for range 3 {
+				posted(t, client)
+			}
+			same(t, c)
+			away := c.others(c.leader())
+			victim, sender := c.nodes[away[0]], c.options[0].Members[away[1]]
+			sender.Incarnation = transport.FirstIncarnation
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			forged := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+				Stream: forger{listener, node.HelloOf(c.nodes[away[1]])}, Timeout: patience, Logger: hclog.NewNullLogger(), MaxPool: 1,
+			})
+			defer forged.Close()
+			behind := node.Raft(victim)
+			index, term := behind.LastIndex()+10, behind.CurrentTerm()+1
+			list := behind.GetConfiguration().Configuration()
+			var answer raft.InstallSnapshotResponse
+			err = forged.InstallSnapshot("", raft.ServerAddress(c.options[away[0]].Members[away[0]].Raft), &raft.InstallSnapshotRequest{
+				RPCHeader:       raft.RPCHeader{ProtocolVersion: 3, ID: []byte(sender.ID()), Addr: []byte(sender.Address())},
+				SnapshotVersion: 1, Term: term, LastLogIndex: index, LastLogTerm: term, Size: int64(len(content)),
+				Configuration: raft.EncodeConfiguration(list), ConfigurationIndex: 1,
+			}, &answer, strings.NewReader(content))
+			if err == nil || answer.Success {
+				t.Errorf("it is answered with %+v, %v", answer, err)
+			}
+			kept, err := os.ReadDir(filepath.Join(c.options[away[0]].DataDir, "snapshots"))
+			if err != nil || len(kept) > 0 {
+				t.Errorf("kept: %v, %v", kept, err)
+			}
+			posted(t, client)
+			c.stop(away[0])
+			c.options[away[0]].Init = false
+			c.start(away[0])
+			c.ready()
+			posted(t, client)
+			same(t, c)
+		})
+	}
+}
+
+// sealedSnapshot is a snapshot with a right header, length and sum.
+func sealedSnapshot(database string) string {
+	var text bytes.Buffer
+	size := uint64(len(database))
+	text.WriteString("conductd")
+	for _, number := range []any{uint32(fsm.SnapshotFormat), uint32(fsm.RowsFormat), uint64(1), uint64(1), size} {
+		_ = binary.Write(&text, binary.BigEndian, number)
+	}
+	text.WriteString(database)
+	_ = binary.Write(&text, binary.BigEndian, size)
+	sum := sha256.Sum256(text.Bytes())
+	return text.String() + string(sum[:])
 }

@@ -282,6 +282,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot start raft: %w", errors.Join(err, state.unrestored))
 	}
+	state.started = true // before a leader can send a snapshot
 	n.leader.raft.Store(n.raft)
 	n.members.begin()
 	if fault := n.members.refusedByAll(); fault != nil { // met since the probe

@@ -26,8 +26,9 @@ type replica struct {
 	fatal   func(error)
 	// reconfigured is called after an entry with another list of members.
 	reconfigured func()
+	started      bool // raft runs: a snapshot that cannot be restored is a leader's, and discarded
 
-	unrestored error // why a snapshot was not restored at the start
+	unrestored error // why the last snapshot was not restored
 }
 
 // ApplyBatch applies committed entries in one transaction. The answer for an
@@ -108,6 +109,9 @@ func (r *replica) Restore(from io.ReadCloser) error {
 	measured := &sized{ReadCloser: from}
 	if err := r.machine.Restore(measured); err != nil {
 		r.unrestored = errors.Join(fmt.Errorf("cannot restore a snapshot: %w", err), from.Close())
+		if r.started {
+			r.unrestored = errors.Join(r.unrestored, discardSnapshot(from))
+		}
 		return r.unrestored
 	}
 	r.applied.restored.Store(r.machine.AppliedIndex())

@@ -1,17 +1,21 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
@@ -51,9 +55,8 @@ func openSnapshots(dataDir string, begun bool, log *logstore.Log, logger hclog.L
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the snapshots: %w", err)
 	}
-	s := &savedState{
-		dir: filepath.Join(dataDir, snapshotsDir), begun: begun, store: &checkedSnapshots{FileSnapshotStore: store}, log: log, logger: logger,
-	}
+	dir := filepath.Join(dataDir, snapshotsDir)
+	s := &savedState{dir: dir, begun: begun, store: &checkedSnapshots{FileSnapshotStore: store, dir: dir}, log: log, logger: logger}
 	if err := s.list(); err != nil {
 		return nil, fmt.Errorf("cannot read the snapshots: %w", err)
 	}
@@ -72,15 +75,80 @@ type checkedSnapshots struct {
 	useless map[string]bool // by name: the log lacks entries that came after them
 	applied *appliedGuard   // as fatal, set before raft starts
 	fatal   func(error)
+	dir     string
 }
 
-// Create begins a snapshot of this node's own, or one that a leader sends.
+// Create begins a snapshot of this node's own, or one that a leader sends. It replaces older ones
+// only if it is whole.
 func (c *checkedSnapshots) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration, membersIndex uint64, to raft.Transport) (raft.SnapshotSink, error) {
 	if err := c.applied.mayReplace(index); err != nil {
 		c.fatal(err)
 		return nil, err
 	}
-	return c.FileSnapshotStore.Create(version, index, term, members, membersIndex, to)
+	sink, err := c.FileSnapshotStore.Create(version, index, term, members, membersIndex, to)
+	if err != nil {
+		return nil, err
+	}
+	from, into := io.Pipe()
+	fault := make(chan error, 1)
+	go func() { // ends with the sink
+		err := fsm.CheckSnapshot(from)
+		_ = from.CloseWithError(cmp.Or(err, io.EOF))
+		fault <- err
+	}()
+	return &checkedSink{sink, into, sync.OnceValue(func() error { return errors.Join(into.Close(), <-fault) })}, nil
+}
+
+// checkedSink is a snapshot that is checked while it is written.
+type checkedSink struct {
+	raft.SnapshotSink
+	copied *io.PipeWriter
+	fault  func() error // once all is written
+}
+
+// Write writes a part of the snapshot, unless the parts before are of none.
+func (s *checkedSink) Write(part []byte) (int, error) {
+	if _, err := s.copied.Write(part); err != nil {
+		return 0, err
+	}
+	return s.SnapshotSink.Write(part)
+}
+
+// Close keeps the snapshot if it is whole.
+func (s *checkedSink) Close() error {
+	if err := s.fault(); err != nil {
+		return errors.Join(err, s.SnapshotSink.Cancel())
+	}
+	return s.SnapshotSink.Close()
+}
+
+// Cancel discards the snapshot.
+func (s *checkedSink) Cancel() error {
+	_ = s.fault()
+	return s.SnapshotSink.Cancel()
+}
+
+// Open reads a snapshot.
+func (c *checkedSnapshots) Open(name string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	meta, content, err := c.FileSnapshotStore.Open(name)
+	return meta, &keptSnapshot{content, filepath.Join(c.dir, name)}, err
+}
+
+// keptSnapshot is the content of a snapshot, and where the snapshot is.
+type keptSnapshot struct {
+	io.ReadCloser
+	path string
+}
+
+// discardSnapshot removes a snapshot, as raft reads it, that cannot be restored.
+func discardSnapshot(content io.ReadCloser) error {
+	if counted, ok := content.(raft.ReadCloserWrapper); ok {
+		content = counted.WrappedReadCloser()
+	}
+	if kept, ok := content.(*keptSnapshot); ok {
+		return os.RemoveAll(kept.path)
+	}
+	return nil
 }
 
 // List gives the snapshots that raft may restore, the newest first.
