@@ -219,17 +219,15 @@ func (g *guard) identify(r *http.Request) (*caller, error) {
 	if shown := r.Header.Get("Authorization"); shown != "" {
 		return g.byToken(r.Context(), shown)
 	}
-	certified := holder.Name
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if certified == "" {
+	case holder.Name == "":
 		return nil, fmt.Errorf("%w: give a token (--token-file) or a client certificate (--cert-file and --key-file)", access.ErrUnknown)
+	case strings.Contains(holder.Name, "/"):
+		return nil, fmt.Errorf("%w: the common name %.64q of its certificate holds a /", access.ErrUnknown, holder.Name)
 	}
-	if strings.Contains(certified, "/") {
-		return nil, fmt.Errorf("%w: the common name %.64q of its certificate holds a /", access.ErrUnknown, certified)
-	}
-	who := &caller{name: certified}
+	who := &caller{name: holder.Name}
 	_, err = g.rights(who)
 	return who, err
 }
@@ -244,16 +242,13 @@ func (g *guard) holder(r *http.Request) (credentials.Holder, error) {
 	holder, err := credentials.HolderOf(r.TLS.PeerCertificates[0])
 	switch {
 	case err != nil:
-		return credentials.Holder{}, fmt.Errorf("%w: %w", access.ErrUnknown, err)
+		return holder, fmt.Errorf("%w: %w", access.ErrUnknown, err)
 	case holder.Cluster == "":
 		return holder, nil
 	case holder.Cluster != g.cluster:
-		return credentials.Holder{}, fmt.Errorf("%w: its certificate is of %s, and this is cluster %q", access.ErrUnknown, holder, g.cluster)
+		return holder, fmt.Errorf("%w: its certificate is of %s, and this is cluster %q", access.ErrUnknown, holder, g.cluster)
 	}
-	if err := g.member(holder.Name); err != nil {
-		return credentials.Holder{}, err
-	}
-	return holder, nil
+	return holder, g.member(holder.Name)
 }
 
 // member returns an error unless a node is a member of the cluster.

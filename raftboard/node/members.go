@@ -136,12 +136,7 @@ func (m *membership) ids() (all []raft.ServerID) {
 }
 
 // isMember reports whether a member has a name.
-func (m *membership) isMember(name string) bool {
-	return slices.ContainsFunc(m.ids(), func(id raft.ServerID) bool {
-		dot := strings.LastIndexByte(string(id), '.')
-		return dot >= 0 && string(id)[:dot] == name
-	})
-}
+func (m *membership) isMember(name string) bool { _, is := m.find(name); return is }
 
 // hears reports whether messages of a node count: those of a member, and those of a node that
 // members vouch for while this node follows no other leader. A node that starts does not know

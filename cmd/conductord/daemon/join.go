@@ -77,12 +77,12 @@ func join(ctx context.Context, p *cli.Program, loaded config.Config, how node.Jo
 			admission, err := cluster.AddMember(ctx, raftboard.NewMember{
 				Cluster: loaded.Cluster.ID, Name: self.Name, Instance: instance, RaftAddress: self.Raft, APIAddress: self.API, Replaces: how.Replaces,
 			})
-			told := node.Admission{Generation: admission.Generation, Origin: admission.Origin}
-			for _, m := range admission.Founders {
-				told.Founders = append(told.Founders, node.Member{Name: m.Name, Raft: m.RaftAddress, API: m.APIAddress})
-			}
-			if err == nil {
-				told.Members, err = membersNow(ctx, cluster)
+			told := node.Admission{Generation: admission.Generation, Origin: admission.Origin, Founders: membersOf(admission.Founders)}
+			nodes, _ := cluster.Nodes(ctx) // those that do not answer know nothing
+			for _, asked := range nodes {
+				if asked.Err == nil && asked.Status.Leader == asked.Status.Node {
+					told.Members = membersOf(asked.Status.Members)
+				}
 			}
 			return told, err
 		})
@@ -94,16 +94,9 @@ func join(ctx context.Context, p *cli.Program, loaded config.Config, how node.Jo
 	return p.Show(joined, "node %s is a member of cluster %s: start it now, without --init", joined.Node, joined.Cluster)
 }
 
-// membersNow are the members as the leader knows them; none if it does not answer.
-func membersNow(ctx context.Context, cluster cli.Cluster) (members []node.Member, err error) {
-	nodes, err := cluster.Nodes(ctx)
-	for _, asked := range nodes {
-		if asked.Err != nil || asked.Status.Leader != asked.Status.Node {
-			continue
-		}
-		for _, m := range asked.Status.Members {
-			members = append(members, node.Member{Name: m.Name, Incarnation: strings.TrimPrefix(m.ID, m.Name+"."), Raft: m.RaftAddress, API: m.APIAddress})
-		}
+func membersOf(list []raftboard.Member) (members []node.Member) {
+	for _, m := range list {
+		members = append(members, node.Member{Name: m.Name, Incarnation: strings.TrimPrefix(m.ID, m.Name+"."), Raft: m.RaftAddress, API: m.APIAddress})
 	}
-	return members, err
+	return members
 }

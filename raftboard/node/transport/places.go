@@ -70,7 +70,7 @@ func (p *places) take(conn net.Conn) *place {
 	out := taken
 	taken.spoke.Store(true) // it had no time to
 	for other := range p.taken {
-		if before(other, out) < 0 {
+		if cmp.Or(other.rank()-out.rank(), other.since.Compare(out.since)) < 0 {
 			out = other
 		}
 	}
@@ -84,16 +84,16 @@ func (p *places) take(conn net.Conn) *place {
 	return taken
 }
 
-// before orders places: the first one is lost first.
-func before(a, b *place) int {
-	return cmp.Or(number(a.from.member)-number(b.from.member), b.from.places-a.from.places, number(a.spoke.Load())-number(b.spoke.Load()), a.since.Compare(b.since))
-}
-
-func number(is bool) int {
-	if is {
-		return 1
+// rank orders places by how well they are kept.
+func (p *place) rank() int {
+	rank := -2 * p.from.places
+	if p.from.member {
+		rank += 4 * MaxHandshaking
 	}
-	return 0
+	if p.spoke.Load() {
+		rank++
+	}
+	return rank
 }
 
 // leave frees the place of a connection whose handshake has ended; more than once is harmless.
@@ -117,14 +117,10 @@ func (p *places) leaveLocked(left *place) {
 func (p *places) remember(address net.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.remoteLocked(address).member = true
-	for prefix, other := range p.addresses {
-		if len(p.addresses)-len(p.taken) <= maxMemberAddresses {
-			return
-		}
-		if other.places == 0 {
-			delete(p.addresses, prefix)
-		}
+	if at := p.remoteLocked(address); len(p.addresses)-len(p.taken) <= maxMemberAddresses {
+		at.member = true
+	} else if at.places == 0 {
+		delete(p.addresses, at.prefix)
 	}
 }
 
