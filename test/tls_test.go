@@ -121,3 +121,56 @@ func TestCertificates(t *testing.T) {
 	}
 	refuses(t, 1, "others can read the key", "server", "--config", wrong.Config)
 }
+
+// TestNodesThatAreNoMembers: the certificate of a node that is no member is nobody's. So an
+// administrator has it join, with a token; then it works; and once it is removed it is nobody again.
+func TestNodesThatAreNoMembers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var made cli.MadeFiles
+	printed(t, &made, "cert", "init", "--dir", dir)
+	cluster := newClusterOf(t, 4, func(c *config.Config) {
+		if _, err := os.Stat(filepath.Join(dir, c.Node+".pem")); err != nil {
+			printed(t, &made, "cert", "issue", "node", c.Node, "--cluster", "local", "--host", "127.0.0.1", "--dir", dir)
+		}
+		c.TLS = config.TLS{CA: filepath.Join(dir, "ca.pem"), Cert: filepath.Join(dir, c.Node+".pem"), Key: filepath.Join(dir, c.Node+".key")}
+		c.Conductor.Enabled = false
+		if c.Node != "node4" {
+			c.Cluster.Members = c.Cluster.Members[:3]
+		}
+	})
+	for _, node := range cluster.Nodes[:3] {
+		start(t, node)
+	}
+	for _, node := range cluster.Nodes[:3] {
+		if err := node.WaitReady(within(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fourth := cluster.Nodes[3]
+	as := func(name string) []string {
+		return []string{"--server=" + cluster.Nodes[0].API, "--ca-file=" + filepath.Join(dir, "ca.pem"), "--cert-file=" + filepath.Join(dir, name+".pem"), "--key-file=" + filepath.Join(dir, name+".key")}
+	}
+	token := filepath.Join(dir, "ann.token")
+	var drawn map[string]any
+	printed(t, &drawn, append([]string{"token", "create", "ann", "--grant", "administrator=*", "--out", token}, as("node1")...)...)
+	const nobody = `node "node4" is not a member of cluster "local"`
+	refuses(t, 7, nobody, append([]string{"access", "whoami"}, as("node4")...)...)
+	refuses(t, 7, nobody, "cluster", "join", "--config", fourth.Config)
+	var joined daemon.JoinedNode
+	printed(t, &joined, "cluster", "join", "--config", fourth.Config, "--token-file", token)
+	start(t, fourth)
+	if err := fourth.WaitReady(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "node4 has a vote", func() bool {
+		var now membersDocument
+		return prints(t, &now, append([]string{"cluster", "members"}, as("node4")...)...) == nil && now.voters() == "node1 node2 node3 node4"
+	})
+	var left membersDocument
+	printed(t, &left, append([]string{"cluster", "remove", "node4"}, as("node1")...)...)
+	eventually(t, "node4 is nobody", func() bool {
+		err := prints(t, &left, append([]string{"cluster", "members"}, as("node4")...)...)
+		return err != nil && strings.Contains(err.Error(), "is not a member of cluster")
+	})
+}

@@ -53,7 +53,7 @@ var guards = []guard{
 	},
 	{
 		name: "removed members", holds: "a node that was removed is refused when it comes back",
-		file: "raftboard/node/members.go", keep: "was && len(servers) > 0 {", remove: "false && was {",
+		file: "raftboard/node/members.go", keep: "\tif was {", remove: "\tif false && was {",
 		pkg: "raftboard/node", test: "TestReplaceMembers",
 	},
 	{
@@ -110,6 +110,21 @@ var guards = []guard{
 		name: "vouching", holds: "a node that does not ask its callers who they are passes no call on",
 		file: "raftboard/node/guard.go", keep: "if name == \"\" && header.Get(wire.HeaderHops) != \"\" {", remove: "if false {",
 		pkg: "raftboard/node", test: "TestOpenNodeCannotVouch",
+	},
+	{
+		name: "present members", holds: "the certificate of a node that is no member is nobody's",
+		file: "raftboard/node/guard.go", keep: "if node == g.node || g.isMember(node) {", remove: "if true {",
+		pkg: "raftboard/node", test: "TestCertificates",
+	},
+	{
+		name: "known leaders", holds: "a node without a leader hears no node that no member lists",
+		file: "raftboard/node/members.go", keep: "!m.leader.follows(other.ID()) && m.vouched(other.ID()) {", remove: "!m.leader.follows(other.ID()) {",
+		pkg: "raftboard/node", test: "TestStrangerLeadsNobody",
+	},
+	{
+		name: "whole snapshots", holds: "no snapshot is kept that is not whole",
+		file: "raftboard/node/startcheck.go", keep: "if err := s.fault(); err != nil {", remove: "if err := s.fault(); false {",
+		pkg: "raftboard/node", test: "TestBadSnapshotsAreNotKept", row: "/cut_short",
 	},
 	{
 		name: "encrypted values", holds: "a conductor without the key of a value begins nothing of its job",

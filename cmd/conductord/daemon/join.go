@@ -25,7 +25,8 @@ func joinCommand(p *cli.Program) *cobra.Command {
 		Short: "Make this machine's node a member of a cluster that works",
 		Long: "Make the data directory of a node that joins a cluster which works. The configuration lists this node and at least\n" +
 			"one member to ask; --server names others. Then start the node, without --init: it gets the state from the leader,\n" +
-			"and a vote when it has caught up. Nothing is changed if the cluster refuses the node; to repeat it is harmless.",
+			"and a vote when it has caught up. Nothing is changed if the cluster refuses the node; to repeat it is harmless.\n" +
+			"With access control, an administrator runs this: --token-file, or --cert-file and --key-file.",
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, loaded config.Config, _ []string) error {
 		return join(ctx, p, loaded, how)
@@ -40,7 +41,8 @@ func replaceCommand(p *cli.Program) *cobra.Command {
 		Short: "Make this machine's node a member of a cluster in the place of another",
 		Long: "Join as the node NEW, which the configuration is for, in the place of the member OLD. NEW may have the name of OLD:\n" +
 			"that is how a node begins anew whose disk is lost. A member OLD that does not answer is removed at once, and one that\n" +
-			"answers when NEW has its vote. Then start the node, without --init. To repeat it is harmless.",
+			"answers when NEW has its vote. Then start the node, without --init. To repeat it is harmless.\n" +
+			"With access control, an administrator runs this: --token-file, or --cert-file and --key-file.",
 		Args: cobra.ExactArgs(2),
 	}, func(ctx context.Context, loaded config.Config, args []string) error {
 		if loaded.Node != args[1] {

@@ -8,7 +8,8 @@
 // off from a peer that restarts, or block on a peer that refuses an entry.
 //
 // Guarantees: no byte of raft is exchanged with a node that the handshake
-// refuses, and none with anybody before Join. Connections, handshakes and
+// refuses, and none with anybody before Join. Messages of a node that is removed
+// later count no more. Connections, handshakes and
 // questions under way are bounded. Close ends all connections and goroutines.
 //
 // Assumed: no node forges another's handshake, which Options.Certified ensures; without it
