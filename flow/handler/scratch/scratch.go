@@ -7,16 +7,24 @@ package scratch
 import (
 	"errors"
 	"fmt"
-	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // makeTries bounds how often Make loses a new directory to a Sweep, which must
 // come in the microseconds before the directory is locked.
 const makeTries = 10
+
+// removeTime bounds a removal: a process that goes on making files must not hold up its caller. Most
+// directories take milliseconds.
+const removeTime = time.Second
+
+// ErrUnfinished: what was in a directory is not all removed. The next Sweep removes the rest.
+var ErrUnfinished = errors.New("it has too many files, or files are still made in it; the rest is removed later")
 
 // Dir is a directory that this process holds.
 type Dir struct {
@@ -32,7 +40,7 @@ func Make(parent, prefix string) (d *Dir, err error) {
 		if fault != nil {
 			return nil, fault
 		}
-		if d, err = Hold(path); err == nil {
+		if d, err = hold(path, onlyDirectory); err == nil {
 			return d, nil
 		}
 		_ = os.Remove(path) // most likely a Sweep has done so
@@ -41,8 +49,10 @@ func Make(parent, prefix string) (d *Dir, err error) {
 }
 
 // Hold holds a directory that exists. It fails if another process holds it.
-func Hold(path string) (*Dir, error) {
-	lock, err := os.Open(path)
+func Hold(path string) (*Dir, error) { return hold(path, 0) }
+
+func hold(path string, flags int) (*Dir, error) {
+	lock, err := os.OpenFile(path, os.O_RDONLY|flags, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -63,38 +73,31 @@ func Hold(path string) (*Dir, error) {
 // Release gives the directory up and leaves it where it is.
 func (d *Dir) Release() { _ = d.lock.Close() }
 
-// Remove removes the directory with everything in it. It holds it until then:
-// another process could take it in between.
+// Remove removes the directory with everything in it, and holds it until then: another process could
+// take it in between. It follows no link. After removeTime it returns ErrUnfinished, and Sweep removes the rest.
 func (d *Dir) Remove() error {
 	defer d.Release()
-	err := os.RemoveAll(d.Path)
-	if err == nil {
-		return nil
-	}
-	// Somebody may have taken their own permissions away.
-	_ = filepath.WalkDir(d.Path, func(path string, entry fs.DirEntry, _ error) error {
-		if entry != nil && entry.IsDir() {
-			return os.Chmod(path, 0o700)
-		}
-		return nil
-	})
-	return os.RemoveAll(d.Path)
+	return remove(d.Path, time.Now().Add(removeTime))
 }
 
 // Sweep removes the directories in parent (os.TempDir if empty) that have the
-// prefix and that no process holds.
+// prefix and that no process holds. After removeTime it returns ErrUnfinished. Call it again for the rest.
 func Sweep(parent, prefix string) error {
 	if parent == "" {
 		parent = os.TempDir()
 	}
+	until := time.Now().Add(removeTime)
 	entries, err := os.ReadDir(parent)
+	// A directory that something is added to all the time must not keep others from their turn.
+	rand.Shuffle(len(entries), func(i, j int) { entries[i], entries[j] = entries[j], entries[i] })
 	for _, entry := range entries {
 		if !entry.IsDir() || !strings.HasPrefix(entry.Name(), prefix) {
 			continue
 		}
 		// One that cannot be held is used, has just gone, or is another user's.
-		if d, fault := Hold(filepath.Join(parent, entry.Name())); fault == nil && d.lock != nil {
-			err = errors.Join(err, d.Remove())
+		if d, fault := hold(filepath.Join(parent, entry.Name()), onlyDirectory); fault == nil && d.lock != nil {
+			err = errors.Join(err, remove(d.Path, until))
+			d.Release()
 		}
 	}
 	return err
