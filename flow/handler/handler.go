@@ -28,7 +28,8 @@
 //	CONDUCTORD_KEY       the same in every attempt, for systems that recognise repeats: see flow.Call.Key
 //	TRACEPARENT          the W3C trace context of this attempt's span; only where the conductor traces
 //
-// Its working directory is empty, its own, and removed afterwards. If the process is
+// Its working directory is empty, its own, and removed afterwards. The removal follows no link and
+// holds up the step for a second at most; a sweeper removes the rest in the background. If the process is
 // killed before that, the next one that calls Open removes it (see Scratch). On its command
 // line a handler has the arguments of Argv, none by default. No shell is in between.
 //
@@ -98,7 +99,6 @@ import (
 	"strings"
 
 	"github.com/conductord/conductord/flow/handler/guardian"
-	"github.com/conductord/conductord/flow/handler/scratch"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -126,6 +126,7 @@ func CheckName(name string) error {
 type Set struct {
 	directories []string // absolute, in the order of the search
 	children    children
+	sweeper
 }
 
 // stepPrefix begins the names of working directories.
@@ -142,9 +143,9 @@ const stepPrefix = "conductord-step-"
 // close-on-exec, so that no handler inherits them.
 func Open(directories ...string) (*Set, error) {
 	sealDescriptors()
-	_ = scratch.Sweep("", stepPrefix) // what cannot be removed is in nobody's way
-	set := &Set{children: children{removed: make(chan struct{}, 1)}}
+	set := &Set{sweeper: sweeper{again: make(map[string]bool)}, children: children{removed: make(chan struct{}, 1)}}
 	set.children.guardian = guardian.New(func(command *exec.Cmd) error { return set.children.start(command, command.Start) }, set.children.remove)
+	_ = set.Sweep("", stepPrefix) // what cannot be removed is in nobody's way
 	var faults []error
 	for _, directory := range directories {
 		absolute, err := filepath.Abs(directory)

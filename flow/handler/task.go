@@ -158,9 +158,12 @@ func (t *task) run(ctx context.Context, call *flow.Call, name string, values map
 	if err != nil {
 		return nil, unrunnable(fmt.Errorf("cannot make a working directory for the handler %s: %w", name, err))
 	}
-	// Leave a directory that cannot be removed: the outcome of the step is known, and
-	// must not be lost for that.
-	defer func() { _ = held.Remove() }()
+	// The outcome of the step is known, and must not be lost for a directory that cannot be removed in time.
+	defer func() {
+		if errors.Is(held.Remove(), scratch.ErrUnfinished) {
+			t.set.sweepLater(t.settings.scratch, stepPrefix)
+		}
+	}()
 
 	ctx, cancel := t.bounded(ctx)
 	defer cancel()

@@ -39,7 +39,7 @@ func newFlowRunner(c config.Config, steps string, own conductor.Options, logger 
 	if err != nil {
 		return nil, err
 	}
-	confined, err := confine(c.Handlers, steps, logger)
+	confined, err := confine(handlers, c.Handlers, steps, logger)
 	if err != nil {
 		return nil, err
 	}

@@ -34,12 +34,12 @@ func confinement(c config.Handlers) handler.Confinement {
 
 // confine ends what handlers of a killed process have left, and empties the directory for working
 // directories, which this process holds.
-func confine(c config.Handlers, steps string, logger hclog.Logger) (handler.Option, error) {
+func confine(handlers *handler.Set, c config.Handlers, steps string, logger hclog.Logger) (handler.Option, error) {
 	confined, err := handler.Confine(confinement(c), steps)
 	if err != nil {
 		return nil, err
 	}
-	if err := scratch.Sweep(steps, ""); err != nil {
+	if err := handlers.Sweep(steps, ""); err != nil {
 		logger.Warn("cannot empty the directory for the working directories of steps", "directory", steps, "error", err)
 	}
 	return confined, nil

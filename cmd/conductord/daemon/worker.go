@@ -82,7 +82,7 @@ func (f *workerFlags) run(ctx context.Context, p *cli.Program, confined config.H
 		return err
 	}
 	defer release()
-	confinement, err := confine(confined, held, logger)
+	confinement, err := confine(set, confined, held, logger)
 	if err != nil {
 		return err
 	}
