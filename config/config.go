@@ -148,6 +148,9 @@ type Conductor struct {
 	ValueKeys string
 }
 
+// PerBoard is names for boards. The keys are names of boards, or beginnings of names and *.
+type PerBoard map[string][]string
+
 // Handlers says how handlers are confined. A limit of 0 limits nothing.
 type Handlers struct {
 	User       string // empty: the daemon's
@@ -164,6 +167,9 @@ type Secrets struct {
 	Directory   string // of files
 	Environment string // prefix of variables
 	Command     string // executable
+	// Boards has the secrets that jobs may name beside those of their board's directory. Empty: all, without
+	// access control, and else none.
+	Boards PerBoard
 }
 
 // Traces says where the spans of jobs are sent.

@@ -70,6 +70,9 @@ func TestGoodFiles(t *testing.T) {
 		{"listening elsewhere, in plain text", "raft_listen = \":9000\"\napi_listen = \"0.0.0.0:9001\"\ninsecure = true\n" + good, func(c *config.Config) {
 			c.RaftListen, c.APIListen, c.Insecure = ":9000", "0.0.0.0:9001", true
 		}},
+		{"names for boards", good + "[secrets.boards]\n\"a/*\" = ['db', 'mail-*']\nb = 'key'", func(c *config.Config) {
+			c.Secrets.Boards = config.PerBoard{"a/*": {"db", "mail-*"}, "b": {"key"}}
+		}},
 		{"an IPv6 member", strings.ReplaceAll(good, "127.0.0.1:", "[::1]:"), func(c *config.Config) {
 			c.Cluster.Members[0] = config.Member{Name: "n1", Raft: "[::1]:7071", API: "[::1]:7070"}
 		}},
@@ -113,6 +116,10 @@ func TestFaults(t *testing.T) {
 		{"string for a truth", good + "[log]\njson = \"yes\"", []string{`18: log.json: must be true or false`}},
 		{"string for a list", good + "[conductor]\nboards = \"a\"", []string{`18: conductor.boards: must be a list of strings`}},
 		{"list of numbers", good + "[conductor]\nboards = [1]", []string{`18: conductor.boards: must be a list of strings, and holds the number 1`}},
+		{"names for no boards", good + "[secrets]\nboards = \"db\"", []string{`18: secrets.boards: must be a table such as {"a/*" = "NAME"}, not the string "db"`}},
+		{"number for names", good + "[secrets.boards]\n\"a\" = 1", []string{`17: secrets.boards: "a" must be a string, not the number 1`}},
+		{"no names", good + "[secrets.boards]\n\"a\" = []", []string{`17: secrets.boards: has 0 names for "a": there must be one, and at most 256`}},
+		{"a * within boards", good + "[secrets.boards]\n\"a*b\" = \"db\"", []string{`17: secrets.boards: must have the name of a board, or the beginning of names and *, not "a*b"`}},
 		{"members no tables", "node=\"n1\"\ndata_dir=\"/d\"\n[cluster]\nid=\"c\"\nmembers = \"n1\"", []string{`5: cluster.members: must be a list of tables`}},
 		{"below the range", good + "[conductor]\nmax_jobs = 0", []string{"18: conductor.max_jobs: is 0, and must be from 1 to 256"}},
 		{"above the range", good + "[limits]\nname = 256", []string{"18: limits.name: is 256, and must be from 32 to 255"}},
@@ -230,10 +237,12 @@ func TestPrecedence(t *testing.T) {
 func TestWithoutFile(t *testing.T) {
 	want := goodConfig()
 	want.Conductor.Handlers, want.Log.JSON, want.Sessions.TTL, want.Limits.Steps = []string{"/a", "/b"}, true, 5*time.Second, 7
+	want.Secrets.Boards = config.PerBoard{"a/*": {"db", "mail-*"}, "b": {"key"}}
 	given := map[string]string{
 		"node": "n1", "data-dir": "/var/lib/conductord", "cluster-id": "shop",
 		"cluster-members":    "n1=127.0.0.1:7071,127.0.0.1:7070; n2=127.0.0.2:7071,127.0.0.2:7070",
 		"conductor-handlers": "/a, /b", "log-json": "true", "sessions-ttl": "5s", "limits-steps": "7",
+		"secrets-boards": "a/*=db, mail-*; b=key",
 	}
 	var env []string
 	for name, value := range given {

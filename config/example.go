@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -71,6 +73,13 @@ func tomlOf(target any) string {
 			quoted = append(quoted, strconv.Quote(item))
 		}
 		return "[" + strings.Join(quoted, ", ") + "]"
+	case *PerBoard:
+		entries := make([]string, 0, len(*value))
+		for _, boards := range slices.Sorted(maps.Keys(*value)) {
+			names := (*value)[boards]
+			entries = append(entries, strconv.Quote(boards)+" = "+tomlOf(&names))
+		}
+		return "{" + strings.Join(entries, ", ") + "}"
 	}
 	return textOf(target)
 }

@@ -279,6 +279,8 @@ func (l *loader) setAny(row setting, value any) {
 		}
 	case *[]Member:
 		l.setMembersAny(target, value)
+	case *PerBoard:
+		l.setPerBoardAny(row.key, target, value)
 	}
 	if message != "" {
 		l.blame(row.key, message)
@@ -343,6 +345,26 @@ func (l *loader) setMembersAny(target *[]Member, value any) {
 		}
 	}
 	*target = members
+}
+
+// setPerBoardAny reads a table with a name or a list of names for each key.
+func (l *loader) setPerBoardAny(key string, target *PerBoard, value any) {
+	table, isTable := value.(map[string]any)
+	if !isTable {
+		l.blame(key, `must be a table such as {"a/*" = "NAME"}, not `+describe(value))
+		return
+	}
+	for _, boards := range slices.Sorted(maps.Keys(table)) {
+		names := make([]string, 1)
+		message := assign(&names[0], table[boards], "a string")
+		if _, isList := table[boards].([]any); isList {
+			message = assignStrings(&names, table[boards])
+		}
+		if message != "" {
+			l.blame(key, fmt.Sprintf("%.128q %s", boards, message))
+		}
+		target.set(boards, names)
+	}
 }
 
 func tablesOf(value any) ([]map[string]any, bool) {

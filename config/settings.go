@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,14 +25,14 @@ type Setting struct {
 	Env     string // "CONDUCTORD_RAFT_HEARTBEAT"
 	Default string // in the text form that flag and variable take; may be empty
 	Doc     string // one sentence, without a full stop
-	Type    string // string, int, bool, duration, strings or members
+	Type    string // string, int, bool, duration, strings, members or boards
 }
 
 // setting is a row of the table: where the value lives and what it may be.
 type setting struct {
 	key    string
 	short  string            // the flag, if it is not made of the key
-	target func(*Config) any // *string, *int, *bool, *time.Duration, *[]string or *[]Member
+	target func(*Config) any // *string, *int, *bool, *time.Duration, *[]string, *[]Member or *PerBoard
 	low    int64             // of *int and *time.Duration: the least value
 	high   int64             // of *int and *time.Duration: the largest
 	path   bool              // of *string and *[]string: relative paths in a file are relative to its directory
@@ -255,6 +256,8 @@ func secretSettings() []setting {
 			doc: "The prefix of environment variables with secrets of steps: the secret db-key is PREFIXDB_KEY"},
 		{key: "secrets.command", target: func(c *Config) any { return &c.Secrets.Command },
 			doc: "The executable that prints a secret of a step: it is called with board and name"},
+		{key: "secrets.boards", target: func(c *Config) any { return &c.Secrets.Boards },
+			doc: `The secrets that jobs may name beside the files BOARD/NAME of their own board, such as {"a/*" = ["db", "mail-*"]}; default: all without access control, and none with it; as a flag or variable: BOARDS=NAME,NAME;…`},
 	}
 }
 
@@ -296,7 +299,7 @@ func listed(rows []setting) []Setting {
 // A replacer prepares its tables at the first use, and each command lists many settings.
 var (
 	flagNames = strings.NewReplacer(".", "-", "_", "-")
-	typeNames = strings.NewReplacer("*", "", "time.Duration", "duration", "[]string", "strings", "[]config.Member", "members")
+	typeNames = strings.NewReplacer("*", "", "time.Duration", "duration", "[]string", "strings", "[]config.Member", "members", "config.PerBoard", "boards")
 )
 
 func (s setting) flag() string {
@@ -330,6 +333,12 @@ func textOf(target any) string {
 		texts := make([]string, 0, len(*value))
 		for _, member := range *value {
 			texts = append(texts, fmt.Sprintf("%s=%s,%s", member.Name, member.Raft, member.API))
+		}
+		return strings.Join(texts, ";")
+	case *PerBoard:
+		texts := make([]string, 0, len(*value))
+		for _, board := range slices.Sorted(maps.Keys(*value)) {
+			texts = append(texts, board+"="+strings.Join((*value)[board], ","))
 		}
 		return strings.Join(texts, ";")
 	}
@@ -377,8 +386,24 @@ func (s setting) setText(c *Config, text string) string {
 		*target = splitList(text, ",")
 	case *[]Member:
 		return setMembers(target, text)
+	case *PerBoard:
+		*target = nil
+		for _, item := range splitList(text, ";") {
+			boards, names, named := strings.Cut(item, "=")
+			if !named {
+				return fmt.Sprintf("must be BOARDS=NAME,NAME;…, not %.128q", item)
+			}
+			target.set(strings.TrimSpace(boards), splitList(names, ","))
+		}
 	}
 	return ""
+}
+
+func (p *PerBoard) set(boards string, names []string) {
+	if *p == nil {
+		*p = make(PerBoard)
+	}
+	(*p)[boards] = append((*p)[boards], names...)
 }
 
 func setDuration(target *time.Duration, text string) string {

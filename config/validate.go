@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -23,6 +24,8 @@ const (
 	maxBoards      = 64
 	maxLabels      = 64
 	maxHandlerDirs = 16
+	// maxSharedSecrets bounds the names for one key of secrets.boards: more have a common beginning.
+	maxSharedSecrets = 256
 	// minHandOver is the time that must lie between the moment in which a
 	// conductor that has lost touch kills its steps, at 0.8 TTL, and the moment
 	// in which another can claim its jobs.
@@ -260,6 +263,23 @@ func checkHandlers(c *Config, blame func(key, message string)) {
 	}
 }
 
+// checkPerBoard checks which boards have names, and the names.
+func checkPerBoard(key string, per PerBoard, most int, blame func(key, message string)) {
+	if len(per) > maxBoards {
+		blame(key, fmt.Sprintf("has %d entries, and the limit is %d", len(per), maxBoards))
+	}
+	for _, boards := range slices.Sorted(maps.Keys(per)) {
+		switch names := per[boards]; {
+		case boards == "" || len(boards) > maxName || strings.Contains(strings.TrimSuffix(boards, "*"), "*") || strings.ContainsFunc(boards, unicode.IsControl):
+			blame(key, fmt.Sprintf("must have the name of a board, or the beginning of names and *, not %.128q", boards))
+		case len(names) == 0 || len(names) > most:
+			blame(key, fmt.Sprintf("has %d names for %.128q: there must be one, and at most %d", len(names), boards, most))
+		default:
+			checkList(key, names, most, blame)
+		}
+	}
+}
+
 // variablePrefix must end with an underscore, so that a job cannot name other variables.
 var variablePrefix = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,62}_$`)
 
@@ -269,6 +289,7 @@ func checkSecrets(c *Config, blame func(key, message string)) {
 			blame(of.key, fmt.Sprintf("must be an absolute path, not %.128q", of.path))
 		}
 	}
+	checkPerBoard("secrets.boards", c.Secrets.Boards, maxSharedSecrets, blame)
 	if prefix := c.Secrets.Environment; prefix != "" && !variablePrefix.MatchString(prefix) {
 		blame("secrets.environment", fmt.Sprintf("must be 2 to 64 capital letters, digits and underscores, and end with an underscore, not %.128q", prefix))
 	}

@@ -9,11 +9,13 @@
 //   - The command is called with board and name as its arguments, and prints the secret. With
 //     another status than 0 it has failed, and with no output it does not have the secret.
 //
+// The directory of a board is that board's. All other secrets are for the boards that Options.Boards names.
+//
 // One line break at the end of a file or an output is no part of the secret. Nothing is
 // cached: each attempt at a step asks anew, so a changed secret counts from then on.
 //
-// A job can name every secret of its board, and those of all boards. So a caller that may post
-// to a board can have the conductor's handlers use them.
+// A job can name every secret of its board, and those that its board may name. So a caller that may post
+// to a board can have the conductor's handlers use them, and its own step workers read them.
 package secrets
 
 import (
@@ -27,11 +29,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/logbook"
 )
 
@@ -52,6 +56,9 @@ type Options struct {
 	Directory   string // absolute path
 	Environment string // prefix of variables
 	Command     string // absolute path of an executable
+	// Boards has the names of the secrets that jobs of a board may name beside the files of the board's directory.
+	// A key is a board or the beginning of boards and *; a name, too, may be a beginning and *. Nil: all boards, all names.
+	Boards map[string][]string
 
 	// Run starts a command and waits for it. Default: its own Run.
 	Run func(*exec.Cmd) error
@@ -101,7 +108,12 @@ func (s *Source) Secret(ctx context.Context, board, name string) (string, error)
 		return "", &logbook.InvalidError{Field: "name of a secret",
 			Reason: "it must have 1 to 127 letters, digits, dots, dashes and underscores, and begin with none of dot and dash"}
 	}
-	for _, source := range []func(context.Context, string, string) ([]byte, error){s.file, s.variable, s.output} {
+	sources := []func(context.Context, string, string) ([]byte, error){s.fileOfBoard}
+	shared := s.mayName(board, name)
+	if shared {
+		sources = append(sources, s.file, s.variable, s.output)
+	}
+	for _, source := range sources {
 		secret, err := source(ctx, board, name)
 		if err != nil {
 			return "", err
@@ -110,29 +122,42 @@ func (s *Source) Secret(ctx context.Context, board, name string) (string, error)
 			return string(secret), nil
 		}
 	}
+	if !shared {
+		return "", fmt.Errorf("%w: the board %q may not name it: add it to secrets.boards of the conductor, as in %q = [%q]", logbook.ErrNotAllowed, board, board, name)
+	}
 	return "", fmt.Errorf("%w: this conductor has no secret of this name for the board %q", logbook.ErrNotFound, board)
+}
+
+// mayName reports whether jobs of a board may name a secret that is not in the board's directory.
+func (s *Source) mayName(board, name string) bool {
+	for boards, names := range s.options.Boards {
+		if access.Covers(boards, board) && slices.ContainsFunc(names, func(own string) bool { return access.Covers(own, name) }) {
+			return true
+		}
+	}
+	return s.options.Boards == nil
 }
 
 func trimLineBreak(secret []byte) []byte {
 	return bytes.TrimSuffix(bytes.TrimSuffix(secret, []byte("\n")), []byte("\r"))
 }
 
-func (s *Source) file(_ context.Context, board, name string) ([]byte, error) {
-	if s.directory == nil {
+// fileOfBoard reads the file in a board's directory. The name of a board may have any characters. One that means
+// another path when it is cleaned, such as a/../b, must not reach the secrets of that board.
+func (s *Source) fileOfBoard(_ context.Context, board, name string) ([]byte, error) {
+	if !filepath.IsLocal(board) || filepath.Clean(board) != board || board == "." {
 		return nil, nil
 	}
-	// The name of a board may have any characters. One that means another path when it is
-	// cleaned, such as a/../b, must not reach the secrets of that board.
-	if filepath.IsLocal(board) && filepath.Clean(board) == board {
-		if secret, err := s.read(filepath.Join(board, name)); len(secret) > 0 || err != nil {
-			return secret, err
-		}
-	}
-	return s.read(name)
+	return s.read(filepath.Join(board, name))
 }
+
+func (s *Source) file(_ context.Context, _, name string) ([]byte, error) { return s.read(name) }
 
 // read reads a file; nil: there is none, or it is a board's directory.
 func (s *Source) read(path string) ([]byte, error) {
+	if s.directory == nil {
+		return nil, nil
+	}
 	info, err := s.directory.Stat(path) // before it is opened, which waits at a pipe
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), err == nil && info.IsDir():

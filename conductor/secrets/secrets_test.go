@@ -4,6 +4,7 @@ package secrets_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,8 +27,8 @@ func write(t *testing.T, path, content string, mode os.FileMode) {
 	}
 }
 
-// open makes a source of all three kinds, with secrets for the tests below.
-func open(t *testing.T) *secrets.Source {
+// open makes a source of all three kinds, for the boards, with secrets for the tests below.
+func open(t *testing.T, boards map[string][]string) *secrets.Source {
 	t.Helper()
 	directory := t.TempDir()
 	for path, content := range map[string]string{
@@ -55,7 +56,7 @@ broken) echo "printed" ; echo "to stderr" >&2; exit 3 ;;
 flood) head -c 10000000 /dev/zero | tr '\0' x ;;
 esac
 `, 0o700)
-	source, err := secrets.Open(secrets.Options{Directory: directory, Environment: "STEP_SECRET_", Command: command})
+	source, err := secrets.Open(secrets.Options{Directory: directory, Environment: "STEP_SECRET_", Command: command, Boards: boards})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ esac
 
 // TestSources is which source has a secret, and for which board.
 func TestSources(t *testing.T) {
-	source := open(t)
+	source := open(t, nil)
 	for _, row := range []struct{ board, name, want, err string }{
 		{"shop", "db", "of all boards", ""},
 		{"shop", "both", "shop alone", ""},
@@ -111,6 +112,41 @@ func TestSources(t *testing.T) {
 		if got, err := source.Secret(t.Context(), "shop", name); err != nil || len(got) != size {
 			t.Errorf("secret %q has %d bytes, %v; want %d", name, len(got), err, size)
 		}
+	}
+}
+
+// TestSecretsOfBoards: a board's own file needs no permission, and all other sources do.
+func TestSecretsOfBoards(t *testing.T) {
+	source := open(t, map[string][]string{"shop*": {"db", "api-*"}, "packing": {"*"}})
+	for _, row := range []struct{ board, name, want string }{
+		{"shop", "both", "shop alone"},
+		{"shop/eu", "key", "of shop/eu"},
+		{"shop", "db", "of all boards"},
+		{"shop/eu", "db", "of all boards"},
+		{"shop", "api-key", "of the environment"},
+		{"packing", "db", "of all boards"},
+		{"packing", "both", "all"},
+		{"packing", "vault", "vault of packing"},
+		{"shop", "linked", ""},
+		{"shop", "vault", ""},
+		{"shop", "nowhere", ""},
+		{"shop/eu", "both", ""},
+		{"other", "db", ""},
+		{"other", "api-key", ""},
+		{"other", "vault", ""},
+		{"other", "nowhere", ""}, // the refusal does not say whether there is one
+		{"packing/eu", "db", ""},
+		{"", "db", ""},
+	} {
+		got, err := source.Secret(t.Context(), row.board, row.name)
+		refusal := fmt.Sprintf("the board %q may not name it: add it to secrets.boards of the conductor, as in %q = [%q]", row.board, row.board, row.name)
+		if got != row.want || row.want == "" && (!errors.Is(err, logbook.ErrNotAllowed) || !strings.Contains(err.Error(), refusal)) {
+			t.Errorf("secret %q of board %q: got %q, %v; want %q", row.name, row.board, got, err, row.want)
+		}
+	}
+	nobody := open(t, map[string][]string{})
+	if got, err := nobody.Secret(t.Context(), "shop", "db"); !errors.Is(err, logbook.ErrNotAllowed) {
+		t.Errorf("where no board may name a secret, got %q, %v", got, err)
 	}
 }
 

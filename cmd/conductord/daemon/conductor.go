@@ -33,8 +33,9 @@ type flowRunner struct {
 }
 
 // newFlowRunner makes the conductor of a configuration. steps is the directory for working
-// directories, which this process holds. own are the options that the configuration does not give.
-func newFlowRunner(c config.Config, steps string, own conductor.Options, logger hclog.Logger) (*flowRunner, error) {
+// directories, which this process holds. guarded: the cluster has access control. own are the options that the
+// configuration does not give.
+func newFlowRunner(c config.Config, steps string, guarded bool, own conductor.Options, logger hclog.Logger) (*flowRunner, error) {
 	handlers, err := handler.Open(c.Conductor.Handlers...)
 	if err != nil {
 		return nil, err
@@ -49,7 +50,7 @@ func newFlowRunner(c config.Config, steps string, own conductor.Options, logger 
 		return nil, err
 	}
 	source, err := secrets.Open(secrets.Options{
-		Directory: c.Secrets.Directory, Environment: c.Secrets.Environment, Command: c.Secrets.Command, Run: handlers.Run,
+		Directory: c.Secrets.Directory, Environment: c.Secrets.Environment, Command: c.Secrets.Command, Boards: secretsOfBoards(c, guarded), Run: handlers.Run,
 	})
 	if err != nil {
 		return nil, err
@@ -73,6 +74,15 @@ func newFlowRunner(c config.Config, steps string, own conductor.Options, logger 
 		}
 	})
 	return r, nil
+}
+
+// secretsOfBoards are the secrets that jobs may name beside those of their boards. Access control means tenants:
+// without a setting, none of them may name the secrets of all.
+func secretsOfBoards(c config.Config, guarded bool) map[string][]string {
+	if guarded && c.Secrets.Boards == nil {
+		return map[string][]string{}
+	}
+	return c.Secrets.Boards
 }
 
 // close frees what the conductor has used, which has ended.
@@ -136,7 +146,11 @@ func runConductor(ctx context.Context, c config.Config, steps string, cluster cl
 		return err
 	}
 	defer spans.stop()
-	runner, err := newFlowRunner(c, steps, conductor.Options{Client: cluster, Tracer: tracer}, logger)
+	who, err := cluster.WhoAmI(ctx)
+	if err != nil {
+		return err
+	}
+	runner, err := newFlowRunner(c, steps, who.Enforced, conductor.Options{Client: cluster, Tracer: tracer}, logger)
 	if err != nil {
 		return err
 	}

@@ -282,7 +282,7 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.conductor, err = newFlowRunner(d.config, steps, conductor.Options{
+	d.conductor, err = newFlowRunner(d.config, steps, d.config.AccessControl && d.secure != nil, conductor.Options{
 		Client: ownClient{d.client, d.node}, Logs: d.node.Logs(), Notify: countClaims(d.metrics), Tracer: tracer,
 	}, d.logger)
 	if err != nil {
