@@ -68,7 +68,7 @@ func (s *services) calls() []call {
 		plain("BoardService/GetBoard", command.Read, reading(r, board.getBoard)),
 		plain("BoardService/ListBoards", command.Read, readingFor(r, board.listBoards)),
 		streamed("SessionService/KeepAlive", command.Work, leading(r, sessions.keepAlive)),
-		plain("SessionService/Open", command.Work, leading(r, sessions.open, s.shares.admit)),
+		plain("SessionService/Open", command.Work, s.shares.counted(leading(r, sessions.open))),
 		plain("SessionService/ListSessions", command.Read, readingFor(r, sessions.listSessions)),
 		plain("SessionService/ListEntities", command.Read, readingFor(r, sessions.listEntities)),
 		plain("SessionService/ListDrains", command.Read, readingFor(r, sessions.listDrains)),

@@ -15,6 +15,7 @@ import (
 	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/stream"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -38,6 +39,13 @@ const (
 	// retryPause is how often it tries.
 	refusalPause = 5 * time.Second
 	retryPause   = 250 * time.Millisecond
+	// strangerBody bounds a body of a stranger, such as the form with which a person signs in, and
+	// strangerBodies how many each address may send in parallel, each within pressedPatience.
+	strangerBody      = 8 << 10
+	strangerBodies    = 8
+	allStrangerBodies = 1_024
+	// callBytes is about what a call costs that waits. The calls under way may take all memory together.
+	callBytes = 32 << 10
 	// maxBody bounds a body: the largest message and its frame.
 	maxBody = wire.MaxMessage + 1<<10
 )
@@ -52,21 +60,27 @@ type exchanges struct {
 	logger hclog.Logger
 	refuse *connect.ErrorWriter
 	log    refusalLog
+	apart  bool // access control: a call without a caller is a stranger's
+
+	// bodies are the bytes of bodies that a node holds, from their first byte to the end of the
+	// call. Decoding takes as much again. When unread answers exceed its total, pressedPatience holds.
+	bodies         budget
+	calls, streams budget // under way
+	strangers      budget // bodies that are read
 
 	mu       sync.Mutex // over all below
 	patience time.Duration
-	// budget bounds the bodies that a node holds, from their first byte to the end of the
-	// call. Decoding takes as much again. When unread answers exceed it, pressedPatience holds.
-	budget          int64
-	bodies, answers int64                  // bytes held
-	pressed         bool                   // a body lacked memory since endSlow ran last
-	waiting         map[*exchange]struct{} // for their clients
+	answers  int64                  // bytes held
+	pressed  bool                   // a body lacked memory since endSlow ran last
+	waiting  map[*exchange]struct{} // for their clients
 }
 
-func newExchanges(logger hclog.Logger, budget int64) *exchanges {
+func newExchanges(logger hclog.Logger, memory int64, apart bool) *exchanges {
 	return &exchanges{
-		logger: logger, refuse: connect.NewErrorWriter(wire.HandlerOptions()...),
-		patience: clientPatience, budget: budget, waiting: make(map[*exchange]struct{}),
+		logger: logger, refuse: connect.NewErrorWriter(wire.HandlerOptions()...), apart: apart,
+		bodies: budget{total: memory / exchangeShare}, calls: budget{total: memory / callBytes}, streams: budget{total: stream.MaxStreams},
+		strangers: budget{total: allStrangerBodies, each: strangerBodies},
+		patience:  clientPatience, waiting: make(map[*exchange]struct{}),
 	}
 }
 
@@ -76,9 +90,11 @@ type exchange struct {
 	all        *exchanges
 	controller *http.ResponseController
 	request    *http.Request
+	holder     string
+	stranger   bool
+	body       int64 // bytes of the budget that its body has
 
 	// Under all.mu:
-	body  int64                 // bytes reserved for its body
 	since time.Time             // when it began to wait for its client
 	bytes int64                 // that the client is to send or read
 	stop  func(time.Time) error // sets the deadline of the waiting
@@ -90,13 +106,16 @@ type exchange struct {
 func (x *exchanges) bound(next http.Handler, checks ...func(*http.Request) error) http.Handler {
 	checks = append(checks, refusedUnread)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		e := &exchange{ResponseWriter: w, all: x, controller: http.NewResponseController(w), request: r}
+		e := &exchange{ResponseWriter: w, all: x, controller: http.NewResponseController(w), request: r, holder: holderOf(r.Context())}
+		e.stranger = x.apart && e.holder != "" && callerOf(r.Context()) == nil
 		defer e.release()
-		var err error
+		isStream := r.URL.Path == conductordv1connect.StreamServiceCarryProcedure && r.ProtoMajor == 2
+		done, err := e.begin(isStream)
+		defer done()
 		for i := 0; i < len(checks) && err == nil; i++ {
 			err = checks[i](r)
 		}
-		if err == nil && r.URL.Path == conductordv1connect.StreamServiceCarryProcedure && r.ProtoMajor == 2 {
+		if err == nil && isStream {
 			next.ServeHTTP(w, r) // a stream has bounds of its own
 			return
 		}
@@ -106,6 +125,7 @@ func (x *exchanges) bound(next http.Handler, checks ...func(*http.Request) error
 			err = e.read(body)
 		}
 		if err != nil {
+			connOf(r.Context()).payRefusal(err)
 			_ = e.controller.SetReadDeadline(time.Now().Add(time.Second)) // net/http reads the end of a short body
 			_ = x.refuse.Write(e, r, err)
 			return
@@ -131,66 +151,99 @@ func refusedUnread(r *http.Request) error {
 		}
 	}
 	if r.ContentLength > maxBody {
-		return tooLarge(r.ContentLength)
+		return tooLarge(r.ContentLength, maxBody)
 	}
 	return r.Context().Err() // reset before it began
 }
 
-// read reserves memory for the body and reads it. For a body of unknown length it
-// reserves memory for a small one first, and then for the largest.
-func (e *exchange) read(body *bytes.Buffer) error {
-	size := e.request.ContentLength
-	if size < 0 {
-		size = smallBody
+// begin counts the call among those under way until done.
+func (e *exchange) begin(isStream bool) (done func(), err error) {
+	under, noun := &e.all.calls, "calls"
+	switch {
+	case e.stranger:
+		return func() {}, nil // it is answered at once, and its bodies are bounded
+	case isStream:
+		under, noun = &e.all.streams, "streams"
 	}
-	for ; ; size = maxBody {
-		if err := e.reserve(size); err != nil {
+	if !under.take(e.holder, 1, 0) {
+		return func() {}, overloaded("the caller has as many " + noun + " under way as are left for others")
+	}
+	return func() { under.give(e.holder, 1) }, nil
+}
+
+// read reserves memory for the body and reads it. For a body of unknown length it
+// reserves memory for a small one first, and then for the largest. What the body does not need
+// it gives back.
+func (e *exchange) read(body *bytes.Buffer) error {
+	size, most := e.request.ContentLength, int64(maxBody)
+	if e.stranger {
+		most = strangerBody
+	}
+	switch {
+	case size > most:
+		return tooLarge(size, most)
+	case size < 0:
+		size = min(smallBody, most)
+	default:
+		body.Grow(int(size) + bytes.MinRead)
+	}
+	if size == 0 {
+		return nil
+	}
+	for ; ; size = most {
+		release, err := e.reserve(size)
+		if err != nil {
 			return err
 		}
 		settle := e.wait(e.controller.SetReadDeadline, size, 0)
-		body.Grow(int(size) + bytes.MinRead - body.Len())
-		_, err := body.ReadFrom(io.LimitReader(e.request.Body, size+1-int64(body.Len())))
+		_, err = body.ReadFrom(io.LimitReader(e.request.Body, size+1-int64(body.Len())))
 		settle()
+		release(int64(body.Len()))
 		switch read := int64(body.Len()); {
 		case e.ended:
 			return overloaded(fmt.Sprintf("%d bytes of the body came in %s, which is too slow", read, time.Since(e.since).Round(time.Millisecond)))
 		case err != nil || read <= size:
 			return err
-		case size == maxBody:
-			return tooLarge(read)
+		case size == most:
+			return tooLarge(read, most)
 		}
 	}
 }
 
-// reserve waits until there is memory for a body of size bytes.
-func (e *exchange) reserve(size int64) error {
+// reserve waits until there is memory for a body of size bytes. read is called with the bytes
+// that have come. A stranger does not wait.
+func (e *exchange) reserve(size int64) (read func(bytes int64), err error) {
 	x, began := e.all, time.Now()
-	take := func() bool {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		limit, more := x.budget, size-e.body
-		if size > smallBody {
-			limit -= x.budget / 8
+	if e.stranger {
+		if !x.strangers.take(e.holder, 1, 0) {
+			return nil, overloaded("this address sends as many bodies as it may without a caller")
 		}
-		if more > 0 && x.bodies+more > limit {
-			x.pressed = true
-			return false
-		}
-		x.bodies += more
-		e.body = size
-		return true
+		return func(int64) { x.strangers.give(e.holder, 1) }, nil
 	}
-	for !take() {
+	left := int64(0)
+	if size > smallBody {
+		left = x.bodies.total / 8
+	}
+	for !x.bodies.take(e.holder, size-e.body, left) {
+		x.mu.Lock()
+		x.pressed = true
+		x.mu.Unlock()
 		select {
 		case <-time.After(retryPause):
 		case <-e.request.Context().Done():
-			return e.request.Context().Err()
+			return nil, e.request.Context().Err()
 		}
 		if time.Since(began) > refusalPause {
-			return overloaded("the calls under way hold all the memory that there is for them")
+			return nil, overloaded("the calls under way hold all the memory that there is for them")
 		}
 	}
-	return nil
+	e.body = size
+	return func(bytes int64) {
+		if unused := size - bytes; unused > 0 {
+			x.bodies.give(e.holder, unused)
+			e.body = bytes
+		}
+	}, nil
 }
 
 // Write writes a part of the answer. It does not wait for memory: the end of the
@@ -226,9 +279,7 @@ func (e *exchange) wait(stop func(time.Time) error, bytes, answer int64) (settle
 
 // release returns the memory of the body.
 func (e *exchange) release() {
-	e.all.mu.Lock()
-	defer e.all.mu.Unlock()
-	e.all.bodies -= e.body
+	e.all.bodies.give(e.holder, e.body)
 	if e.request.ProtoMajor == 1 { // net/http writes the end of an answer later
 		_ = e.controller.SetWriteDeadline(time.Now().Add(clientPatience))
 	}
@@ -239,11 +290,11 @@ func (e *exchange) release() {
 func (x *exchanges) endSlow() time.Duration {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	pressed := x.pressed || x.answers > x.budget
+	pressed := x.pressed || x.answers > x.bodies.total
 	x.pressed = false
 	for e := range x.waiting {
 		waited, patience := time.Since(e.since), x.patience+time.Duration(e.bytes)*time.Second/minClientSpeed
-		if pressed {
+		if pressed || e.stranger {
 			patience = min(patience, pressedPatience)
 		}
 		if waited > patience {
@@ -272,6 +323,6 @@ func overloaded(why string) error {
 	return wire.ErrorToConnect(fmt.Errorf("%w: %s; try again, or at another node", jobs.ErrOverloaded, why))
 }
 
-func tooLarge(size int64) error {
-	return wire.ErrorToConnect(&logbook.LimitError{Field: "request", Limit: wire.MaxMessage, Size: size, Unit: "bytes"})
+func tooLarge(size, limit int64) error {
+	return wire.ErrorToConnect(&logbook.LimitError{Field: "request", Limit: min(limit, wire.MaxMessage), Size: size, Unit: "bytes"})
 }

@@ -42,23 +42,25 @@ func SetClientPatience(n *Node, patience time.Duration) {
 
 // SetExchangeBytes sets how many bytes all exchanges may hold.
 func SetExchangeBytes(n *Node, bytes int64) {
-	n.api.exchanges.mu.Lock()
-	defer n.api.exchanges.mu.Unlock()
-	n.api.exchanges.budget = bytes
+	n.api.exchanges.bodies.mu.Lock()
+	defer n.api.exchanges.bodies.mu.Unlock()
+	n.api.exchanges.bodies.total = bytes
 }
 
 // Exchanges returns how many exchanges wait for their clients, and the bytes that all hold.
 func Exchanges(n *Node) (waiting int, held int64) {
 	n.api.exchanges.mu.Lock()
 	defer n.api.exchanges.mu.Unlock()
-	return len(n.api.exchanges.waiting), n.api.exchanges.bodies + n.api.exchanges.answers
+	n.api.exchanges.bodies.mu.Lock()
+	defer n.api.exchanges.bodies.mu.Unlock()
+	return len(n.api.exchanges.waiting), n.api.exchanges.bodies.used + n.api.exchanges.answers
 }
 
 // SetMaxConnections bounds the connections to the HTTP port.
 func SetMaxConnections(n *Node, limit int) {
 	n.api.connections.mu.Lock()
 	defer n.api.connections.mu.Unlock()
-	n.api.connections.limit = limit
+	n.api.connections.callers.limit = limit
 }
 
 // RefusalText is a reason as it is kept and logged.
@@ -71,8 +73,99 @@ func SetRequestRate(n *Node, rate int64) { n.api.requestRate.Store(rate) }
 func Connections(n *Node) int {
 	n.api.connections.mu.Lock()
 	defer n.api.connections.mu.Unlock()
-	return len(n.api.connections.idle)
+	return n.api.connections.callers.count + n.api.connections.strangers.count
 }
+
+// SetMaxClientSessions bounds the sessions of each client.
+func SetMaxClientSessions(n *Node, limit int) {
+	n.shares.mu.Lock()
+	defer n.shares.mu.Unlock()
+	n.shares.most = limit
+}
+
+// Budget and Meter are shared by holders.
+type (
+	Budget struct{ budget }
+	Meter  struct{ *meter }
+)
+
+func NewBudget(total, each int64) *Budget { return &Budget{budget{total: total, each: each}} }
+
+func (b *Budget) Take(holder string, n int64) bool { return b.take(holder, n, 0) }
+func (b *Budget) Give(holder string, n int64)      { b.give(holder, n) }
+
+// NewMeter makes a meter that allows so many units in a span.
+func NewMeter(total int64) Meter { return Meter{&meter{total: total, used: map[string]int64{}}} }
+
+func (m Meter) Take(holder string, n int64, now time.Time) time.Duration {
+	return m.take(holder, n, now)
+}
+
+const (
+	MeterSpan = meterSpan
+	Preface   = preface
+)
+
+// CountFrames counts the frames that are sent, in reads of so many bytes.
+func CountFrames(sent []byte, size int) (n int64) {
+	var f frames
+	for ; len(sent) > 0; sent = sent[min(size, len(sent)):] {
+		n += f.count(sent[:min(size, len(sent))])
+	}
+	return n
+}
+
+// SetConnectionUnits bounds the work that callers and strangers cause in a span, and forgets what they did.
+func SetConnectionUnits(n *Node, callers, strangers int64) {
+	for m, total := range map[*meter]int64{n.api.connections.callerWork: callers, n.api.connections.strangerWork: strangers} {
+		m.mu.Lock()
+		m.total = total
+		clear(m.used)
+		m.mu.Unlock()
+	}
+}
+
+// SetMaxStrangers bounds the connections of strangers, and those of each address.
+func SetMaxStrangers(n *Node, all, each int) {
+	n.api.connections.mu.Lock()
+	defer n.api.connections.mu.Unlock()
+	n.api.connections.strangers.limit, n.api.connections.strangers.each = all, each
+}
+
+// Strangers are the connections of strangers, by address.
+func Strangers(n *Node) map[string]int {
+	n.api.connections.mu.Lock()
+	defer n.api.connections.mu.Unlock()
+	held := map[string]int{}
+	for name, holder := range n.api.connections.strangers.holders {
+		held[name] = holder.count()
+	}
+	return held
+}
+
+// FloodConnections returns how long so many connections take beyond a bound.
+func FloodConnections(limit, more int) time.Duration {
+	c := newConnections(hclog.NewNullLogger(), true)
+	c.strangers.limit = limit
+	enter := func(i int) {
+		near, _ := net.Pipe()
+		c.enter(&clientConn{Conn: near, raw: near, all: c}, &c.strangers, fmt.Sprint(i%1_000))
+	}
+	for i := range limit {
+		enter(i)
+	}
+	began := time.Now()
+	for i := range more {
+		enter(i)
+	}
+	return time.Since(began)
+}
+
+// Bounds of exchanges.
+const (
+	PressedPatience = pressedPatience
+	StrangerBodies  = strangerBodies
+)
 
 // Bounds of sessions.
 const (

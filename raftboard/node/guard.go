@@ -96,7 +96,8 @@ func newGuard(o Options, machine *fsm.Machine, now func() time.Time, applied fun
 	g := &guard{
 		enforced: o.AccessControl, cluster: o.Cluster, node: o.Name, machine: machine, now: now,
 		refuse: connect.NewErrorWriter(wire.HandlerOptions()...), logger: o.Logger, tokens: newWebTokens(o.Issuer, now),
-		refused: newRefusals(o.Metrics), uses: newTokenUses(), watchers: watchers{count: make(map[string]uint64)}, applied: applied,
+		refused: newRefusals(o.Metrics), uses: newTokenUses(), applied: applied,
+		watchers:  watchers{polls: budget{total: maxPolls}, watches: budget{total: maxWatches}, count: make(map[string]uint64)},
 		lasting:   lastingCalls{open: make(map[*lastingCall]struct{})},
 		elsewhere: newElsewhere(o, machine),
 	}
@@ -176,7 +177,30 @@ func (g *guard) authenticate(next http.Handler) http.Handler {
 		if who.from == "" {
 			who.from = hostOf(r.RemoteAddr)
 		}
+		connOf(r.Context()).belongTo(who)
 		next.ServeHTTP(w, r.WithContext(withCaller(r.Context(), who)))
+	})
+}
+
+// recognized wraps the handler of pages so that a request with a known token or certificate has a
+// caller. The others are of strangers, who may sign in.
+func (g *guard) recognized(tokenOf func(*http.Request) string, next http.Handler) http.Handler {
+	if !g.enforced {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		shown := *r
+		if tokenOf != nil {
+			shown.Header = r.Header.Clone()
+			if token := tokenOf(r); token != "" {
+				shown.Header.Set("Authorization", "Bearer "+token)
+			}
+		}
+		if who, err := g.identify(&shown); err == nil {
+			connOf(r.Context()).belongTo(who)
+			r = r.WithContext(withCaller(r.Context(), who))
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 

@@ -47,11 +47,9 @@ type apiServer struct {
 	address     net.Addr
 }
 
-func newAPIServer(logger hclog.Logger, memory int64) *apiServer {
-	a := &apiServer{
-		exchanges:   newExchanges(logger, memory/exchangeShare),
-		connections: &connections{logger: logger, limit: maxConnections, idle: make(map[net.Conn]time.Time)},
-	}
+func newAPIServer(o Options) *apiServer {
+	logger := o.Logger.Named("http")
+	a := &apiServer{exchanges: newExchanges(logger, o.Memory, o.AccessControl), connections: newConnections(logger, o.AccessControl)}
 	a.requestRate.Store(maxRequestRate)
 	return a
 }
@@ -142,11 +140,11 @@ func (s *services) handler(metrics *nodeMetrics, registry *prometheus.Registry, 
 
 // withPages has what is below a path answered by the handler of pages, and a browser that asks
 // for the root sent there. Everything else goes to the API.
-func (a *apiServer) withPages(api http.Handler, pages func(api http.Handler) http.Handler, path string) http.Handler {
-	if pages == nil {
+func (a *apiServer) withPages(api http.Handler, g *guard, o Options) http.Handler {
+	if o.Pages == nil {
 		return api
 	}
-	shown := a.exchanges.bound(pages(api))
+	path, shown := o.PagesPath, g.recognized(o.PageToken, a.exchanges.bound(o.Pages(api)))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasPrefix(r.URL.Path, path):
@@ -171,6 +169,7 @@ func (o *observing) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		began := time.Now()
 		answer, err := next(ctx, request)
 		o.metrics.called(request.Spec().Procedure, time.Since(began), err)
+		connOf(ctx).payRefusal(err)
 		leader, known := o.leader.known()
 		if !known {
 			return answer, err
@@ -197,6 +196,7 @@ func (o *observing) WrapStreamingHandler(next connect.StreamingHandlerFunc) conn
 		began := time.Now()
 		err := next(ctx, conn)
 		o.metrics.called(conn.Spec().Procedure, time.Since(began), err)
+		connOf(ctx).payRefusal(err)
 		return err
 	}
 }

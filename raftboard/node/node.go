@@ -23,7 +23,7 @@
 //     readiness.go, calls.go (the table of calls), then a file for each service;
 //   - backups: backup_service.go, backup_schedule.go, restore.go (a new node from one);
 //   - the HTTP port: http.go, socket.go, streams.go, exchange.go and connections.go (bounds),
-//     session_shares.go, refusals.go, metrics.go;
+//     client_conn.go (the work of a connection), shares.go, session_shares.go, refusals.go, metrics.go;
 //   - protection: tls.go, guard.go (who calls), permission.go (what each caller may do),
 //     refused_calls.go, quotas.go (watches of each principal).
 //
@@ -146,9 +146,10 @@ func Open(options Options) (*Node, error) {
 		disk:    newDiskSpace(options),
 		memory:  &memoryBudget{bytes: options.Memory, logger: options.Logger},
 		logs:    steplog.New(options.Name),
-		api:     newAPIServer(options.Logger.Named("http"), options.Memory),
+		api:     newAPIServer(options),
 	}
 	n.shares = &sessionShares{
+		most:   maxClientSessions,
 		known:  func(id jobs.SessionID) bool { _, err := n.machine.Session(id); return err == nil },
 		opened: make(map[string]map[jobs.SessionID]time.Time),
 	}
@@ -217,7 +218,7 @@ func (n *Node) open() error {
 	if err := logstore.CatchDamage(n.options.DataDir, func() error { return n.openRaft(ctx) }); err != nil {
 		return err
 	}
-	listener, err := newSecured(n.options).listenAPI(n.options.APIListen)
+	listener, err := newSecured(n.options).listenAPI(n.options.APIListen, n.api.connections)
 	if err != nil {
 		return fmt.Errorf("cannot listen on the API port: %w", err)
 	}
@@ -232,7 +233,7 @@ func (n *Node) open() error {
 	guard, panics := n.services.router.guard, newPanics(n.logger)
 	api := guard.authenticate(n.api.exchanges.bound(n.services.handler(n.metrics, n.options.Metrics, panics), refusedOrigin))
 	api = guard.elsewhere.keepShown(api)
-	handler := guard.paced(n.api.withPages(api, n.options.Pages, n.options.PagesPath))
+	handler := guard.paced(n.api.withPages(api, guard, n.options))
 	n.api.serve(listeners, panics.around(handler), n.logger.Named("http"), &n.routines, n.fatal)
 	return nil
 }

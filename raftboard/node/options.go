@@ -89,6 +89,9 @@ type Options struct {
 	// page makes as one from the network. nil: there are no pages.
 	Pages     func(api http.Handler) http.Handler
 	PagesPath string
+	// PageToken is the token that a request for a page shows, empty if it shows none. nil: that of the
+	// header Authorization
+	PageToken func(*http.Request) string
 
 	// WallClock reads the wall clock of this machine, which is one vote about
 	// the cluster's time. It may be called concurrently. nil: time.Now.

@@ -61,12 +61,23 @@ func keepPace(ctx context.Context) {
 // their connections carry the calls of many clients.
 func (g *guard) paced(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !g.fromNode(r) {
+		conn := connOf(r.Context())
+		if conn != nil && conn.state != nil {
+			r.TLS = conn.state // net/http did not see the handshake
+		}
+		if g.fromNode(r) {
+			conn.trust()
+			r = r.WithContext(context.WithValue(r.Context(), nodeKey{}, true))
+		} else {
+			conn.payRequest(r.Header)
 			keepPace(r.Context())
 		}
 		next.ServeHTTP(w, r)
 	})
 }
+
+// nodeKey is the key of a mark in the context of calls that a node has sent.
+type nodeKey struct{}
 
 // fromNode reports whether a node of the cluster has sent a request. Without TLS its word for
 // that must do.

@@ -2,12 +2,14 @@ package node
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net"
-	"net/http"
 	"net/netip"
 	"sync"
 	"time"
+
+	"connectrpc.com/connect"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
@@ -27,35 +29,59 @@ const (
 )
 
 // sessionShares keeps one client from opening all sessions of a cluster. A client
-// is a remote host; a node's own conductor is not a client. The counts are kept in
+// is a principal, or without access control a remote host; a node's own conductor is not a client. The counts are kept in
 // memory and begin anew with the process.
 type sessionShares struct {
 	known func(jobs.SessionID) bool // whether a session is open
 
 	mu     sync.Mutex                              // over all below
+	most   int                                     // of a client
 	opened map[string]map[jobs.SessionID]time.Time // when, by client
 	looked time.Time                               // when ended sessions were last removed
 }
 
-// admit counts an opening, or refuses it.
-func (s *sessionShares) admit(ctx context.Context, header http.Header, request *conductordv1.OpenRequest) error {
-	client, _ := ctx.Value(clientKey{}).(string)
-	id, err := jobs.ParseSessionID(request.GetOpening().GetId())
-	if client == "" || err != nil {
-		return nil // this process's own conductor, or a bad id, which the state machine refuses
+// counted makes openings count. One that is refused counts only while it is under way.
+func (s *sessionShares) counted(answers func(call) unary[conductordv1.OpenRequest, conductordv1.OpenResponse]) func(call) unary[conductordv1.OpenRequest, conductordv1.OpenResponse] {
+	return func(row call) unary[conductordv1.OpenRequest, conductordv1.OpenResponse] {
+		open := answers(row)
+		return func(ctx context.Context, request *connect.Request[conductordv1.OpenRequest]) (*connect.Response[conductordv1.OpenResponse], error) {
+			client, _ := ctx.Value(clientKey{}).(string)
+			id, err := jobs.ParseSessionID(request.Msg.GetOpening().GetId())
+			if client == "" || err != nil {
+				return open(ctx, request) // of this process's own conductor, or with a bad id, which the state machine refuses
+			}
+			limit := 0
+			if who := callerOf(ctx); ctx.Value(nodeKey{}) != nil {
+				client, limit = "node "+client, maxForwardedSessions
+			} else if who != nil {
+				client = who.name
+			}
+			added, err := s.admit(client, limit, id)
+			if err != nil {
+				return nil, wire.ErrorToConnect(err)
+			}
+			answer, err := open(ctx, request)
+			if err != nil && added && !errors.Is(wire.ErrorFromConnect(err), jobs.ErrUncertain) {
+				s.refused(client, id)
+			}
+			return answer, err
+		}
 	}
-	limit := maxClientSessions
-	if header.Get(wire.HeaderHops) != "" {
-		client, limit = "node "+client, maxForwardedSessions
-	}
+}
+
+// admit counts an opening, and reports whether it is a new one, or refuses it. A limit of 0 is that of clients.
+func (s *sessionShares) admit(client string, limit int, id jobs.SessionID) (added bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if limit == 0 {
+		limit = s.most
+	}
 	if s.opened[client] == nil {
 		s.opened[client] = map[jobs.SessionID]time.Time{}
 	}
 	sessions, now := s.opened[client], time.Now()
 	if _, again := sessions[id]; again {
-		return nil
+		return false, nil
 	}
 	if len(sessions) >= limit && now.Sub(s.looked) > time.Second {
 		s.looked = now
@@ -64,10 +90,19 @@ func (s *sessionShares) admit(ctx context.Context, header http.Header, request *
 		})
 	}
 	if len(sessions) >= limit {
-		return &logbook.LimitError{Field: "sessions of client " + client, Limit: int64(limit), Size: int64(limit) + 1, Unit: "sessions"}
+		return false, &logbook.LimitError{Field: "sessions of client " + client, Limit: int64(limit), Size: int64(limit) + 1, Unit: "sessions"}
 	}
 	sessions[id] = now
-	return nil
+	return true, nil
+}
+
+// refused releases the share of a session that was not opened.
+func (s *sessionShares) refused(client string, id jobs.SessionID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if delete(s.opened[client], id); len(s.opened[client]) == 0 {
+		delete(s.opened, client)
+	}
 }
 
 // ended releases the shares of sessions that have ended.
@@ -87,21 +122,26 @@ func (s *sessionShares) ended(ids []jobs.SessionID) {
 // clientKey is the key of the client in a call's context.
 type clientKey struct{}
 
-// withClient puts a connection's client into the context of its calls: the host,
-// or for IPv6 the /64 network, which one client usually has to itself.
+// hostKey is the host of an address, or for IPv6 the /64 network, which one client usually has to itself.
+func hostKey(address string) string {
+	parsed, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return address
+	}
+	host := parsed.Addr().Unmap().WithZone("")
+	if network, err := host.Prefix(64); err == nil && host.Is6() {
+		return network.String()
+	}
+	return host.String()
+}
+
+// withClient puts a connection and its client into the context of its calls.
 func withClient(ctx context.Context, conn net.Conn) context.Context {
 	if _, local := conn.(*net.UnixConn); local {
 		user := userOf(conn)
 		ctx = context.WithValue(ctx, localKey{}, user)
 		return context.WithValue(ctx, clientKey{}, localCaller+user)
 	}
-	client := conn.RemoteAddr().String()
-	if address, err := netip.ParseAddrPort(client); err == nil {
-		host := address.Addr().Unmap()
-		client = host.String()
-		if network, err := host.Prefix(64); err == nil && host.Is6() {
-			client = network.String()
-		}
-	}
-	return context.WithValue(ctx, clientKey{}, client)
+	client := conn.(*clientConn)
+	return context.WithValue(context.WithValue(ctx, connKey{}, client), clientKey{}, client.host)
 }

@@ -32,12 +32,12 @@ func (s secured) raft() func(net.Conn) net.Conn {
 }
 
 // listenAPI listens for clients.
-func (s secured) listenAPI(address string) (net.Listener, error) {
-	listener, err := s.system.Listen(address)
+func (s secured) listenAPI(address string, all *connections) (net.Listener, error) {
+	raw, err := s.system.Listen(address)
 	if err != nil || s.store == nil {
-		return listener, err
+		return &listener{Listener: raw, all: all}, err
 	}
-	return tls.NewListener(listener, s.store.API(s.clients)), nil
+	return &listener{Listener: raw, all: all, config: s.store.API(s.clients)}, nil
 }
 
 // dial connects to another member, by either port. Nothing is sent before it has proven that

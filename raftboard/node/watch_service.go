@@ -58,7 +58,7 @@ func (s *watchService) watch(ctx context.Context, message *conductordv1.WatchReq
 	}
 	within, end := s.guard.while(ctx, still)
 	defer end()
-	release, err := s.guard.hold(ctx, true)
+	release, err := s.guard.hold(ctx, true, &s.guard.watchers.watches)
 	if err != nil {
 		return err
 	}
@@ -89,6 +89,7 @@ func (s *watchService) tell(ctx context.Context, send sender, wanted *jobs.Watch
 		return err
 	}
 	for {
+		connOf(ctx).turn(lookUnits)
 		more := s.polls.nextEvents() // before the look, so that nothing is missed between
 		events, reached, err := s.machine.EventsOf(wanted, position, eventsAtOnce)
 		if err != nil {

@@ -43,6 +43,9 @@ func (o *Options) tokenOf(r *http.Request) string {
 	return cookie.Value
 }
 
+// TokenOf is the token that a request for a page shows; empty: none.
+func TokenOf(r *http.Request) string { return tokenOf(r) }
+
 // indexAge is how long, in seconds, a browser keeps the log index of its last action. A page that it opens
 // meanwhile is at least as new, also on another node behind the same address.
 const indexAge = 10

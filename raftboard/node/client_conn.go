@@ -1,0 +1,273 @@
+package node
+
+import (
+	"container/list"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+const (
+	// freeUnits are those that a new connection may use at once, so that a client of an address
+	// whose other clients use all can still say who it is. maxCredit bounds what answers earn.
+	freeUnits, maxCredit = 32, 1_024
+	// bytesOfUnit is what a stranger may send, or a header may have, for a unit; writtenUnit is
+	// what a caller reads for one: it tells with frames how much it has read.
+	bytesOfUnit, writtenUnit = 256, 1 << 10
+	// refusedUnits is what a refused call of a caller costs beside its frames, and strangerRequest a
+	// request that has no caller: a flood of them must not take the processors.
+	refusedUnits, strangerRequest = 64, 16
+	// lookUnits is what the look of a watch at new events costs.
+	lookUnits = 10
+	// turnPause is how often a connection that waits looks whether it is closed.
+	turnPause = 50 * time.Millisecond
+)
+
+// clientConn is a connection to the HTTP port. It does the TLS handshake itself, so that it can
+// count the frames of HTTP/2, and pays for what comes: while its payer is in debt, it reads nothing.
+type clientConn struct {
+	net.Conn // in plain text
+	raw      net.Conn
+	secure   *tls.Conn            // nil: without TLS
+	state    *tls.ConnectionState // after the handshake
+	all      *connections
+	host     string
+
+	payer    atomic.Pointer[payer] // nil: it pays nothing
+	credit   atomic.Int64          // units that it may use in spite of debts
+	deadline atomic.Int64          // of reads; 0: none
+	closed   atomic.Bool
+	frames   frames // of what was read
+
+	// Under all.mu:
+	pool   *pool
+	holder *holder // nil: it does not count
+	at     *list.Element
+	active bool // a call is under way
+}
+
+// payer is whose work a connection causes.
+type payer struct {
+	meter    *meter
+	name     string
+	stranger bool
+}
+
+// connKey is the key of the connection in a call's context.
+type connKey struct{}
+
+// connOf is the connection of a call; nil: it came by the socket, or from this process.
+func connOf(ctx context.Context) *clientConn {
+	conn, _ := ctx.Value(connKey{}).(*clientConn)
+	return conn
+}
+
+// belongTo counts the connection for a caller that was authenticated on it. One of a node has no bound.
+func (c *clientConn) belongTo(who *caller) {
+	if c == nil {
+		return
+	}
+	if who.trusted() {
+		c.trust()
+		return
+	}
+	if p := c.payer.Load(); p != nil && (p.stranger || p.name != who.name) {
+		c.payer.Store(&payer{c.all.callerWork, who.name, false})
+		c.all.enter(c, &c.all.callers, who.name)
+	}
+}
+
+// trust takes all bounds from the connection.
+func (c *clientConn) trust() {
+	if c == nil || c.payer.Swap(nil) == nil {
+		return
+	}
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
+	c.leaveLocked()
+}
+
+// Read implements net.Conn.
+func (c *clientConn) Read(into []byte) (int, error) {
+	if c.secure != nil && c.state == nil {
+		if err := c.shakeHands(); err != nil {
+			return 0, err
+		}
+	}
+	if p := c.payer.Load(); p != nil && c.credit.Load() <= 0 {
+		if err := c.await(p.meter, p.name, 0); err != nil {
+			return 0, err
+		}
+	}
+	n, err := c.Conn.Read(into)
+	c.pay(c.frames.count(into[:n]), n, 0)
+	return n, err
+}
+
+// shakeHands does the TLS handshake when it is the client's turn.
+func (c *clientConn) shakeHands() error {
+	err := c.await(c.all.handshakes, c.host, 1)
+	if err == nil {
+		err = c.secure.Handshake()
+	}
+	if err != nil {
+		var plain tls.RecordHeaderError
+		if errors.As(err, &plain) && plain.Conn != nil {
+			_, _ = io.WriteString(c.raw, "HTTP/1.0 400 Bad Request\r\n\r\nThis port speaks HTTPS.\n")
+		}
+		c.all.log.warn(c.all.logger, "a TLS handshake at the HTTP port has failed", c.raw.RemoteAddr(), err)
+		return err
+	}
+	state := c.secure.ConnectionState()
+	c.state = &state
+	return nil
+}
+
+// await waits until a meter allows n units.
+func (c *clientConn) await(m *meter, name string, n int64) error {
+	for {
+		now := time.Now()
+		wait := m.take(name, n, now)
+		switch deadline := c.deadline.Load(); {
+		case c.closed.Load():
+			return net.ErrClosed
+		case deadline != 0 && now.UnixNano() > deadline:
+			return os.ErrDeadlineExceeded
+		case wait == 0:
+			return nil
+		}
+		time.Sleep(min(wait, turnPause))
+	}
+}
+
+// turn waits until the payer may cause work of n units.
+func (c *clientConn) turn(n int64) {
+	if c == nil {
+		return
+	}
+	if p := c.payer.Load(); p != nil {
+		_ = c.await(p.meter, p.name, n)
+	}
+}
+
+// pay has the payer pay for units, and for bytes that were read or that a header has. It does not wait.
+func (c *clientConn) pay(units int64, read, header int) {
+	p := c.payer.Load()
+	if p == nil {
+		return
+	}
+	if units += int64(header / bytesOfUnit); p.stranger {
+		units += int64(read / bytesOfUnit)
+	}
+	if units > 0 && c.credit.Add(-units) < 0 {
+		p.meter.add(p.name, -c.credit.Swap(0))
+	}
+}
+
+// payRequest pays for a request.
+func (c *clientConn) payRequest(header http.Header) {
+	if c == nil {
+		return
+	}
+	size, units := 0, int64(0)
+	for name, values := range header {
+		for _, value := range values {
+			size += len(name) + len(value)
+		}
+	}
+	if p := c.payer.Load(); p != nil && p.stranger {
+		units = strangerRequest
+	}
+	c.pay(units, 0, size)
+}
+
+// payRefusal pays for a call if it was refused.
+func (c *clientConn) payRefusal(err error) {
+	switch kind := wire.ErrorFromConnect(err); {
+	case c == nil || err == nil:
+	case errors.Is(kind, jobs.ErrLimit), errors.Is(kind, jobs.ErrOverloaded), errors.Is(kind, jobs.ErrNotAllowed):
+		c.pay(refusedUnits, 0, 0)
+	}
+}
+
+// Write implements net.Conn.
+func (c *clientConn) Write(data []byte) (int, error) {
+	if p := c.payer.Load(); p != nil && !p.stranger && c.credit.Load() < maxCredit {
+		c.credit.Add(int64(len(data) / writtenUnit))
+	}
+	return c.Conn.Write(data)
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *clientConn) SetReadDeadline(t time.Time) error {
+	at := int64(0)
+	if !t.IsZero() {
+		at = t.UnixNano()
+	}
+	c.deadline.Store(at)
+	return c.Conn.SetReadDeadline(t)
+}
+
+// CloseWrite tells the client that no more comes. net/http uses it to have an answer read before the end.
+func (c *clientConn) CloseWrite() error {
+	half, _ := c.Conn.(interface{ CloseWrite() error })
+	if half == nil {
+		return nil
+	}
+	return half.CloseWrite()
+}
+
+// Close implements net.Conn.
+func (c *clientConn) Close() error {
+	c.closed.Store(true)
+	c.all.mu.Lock()
+	c.leaveLocked()
+	c.all.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// preface is what a connection of HTTP/2 begins with.
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// frames counts the frames in what a client sends. It looks at their lengths alone.
+type frames struct {
+	begun int  // bytes of the preface
+	plain bool // it is no HTTP/2
+	head  [9]byte
+	have  int // bytes of head
+	left  int // bytes of the payload that have not come yet
+}
+
+// count returns how many frames begin in the next bytes.
+func (f *frames) count(data []byte) (units int64) {
+	for len(data) > 0 && !f.plain {
+		switch {
+		case f.begun < len(preface):
+			f.plain = data[0] != preface[f.begun]
+			f.begun++
+			data = data[1:]
+		case f.left > 0:
+			part := min(f.left, len(data))
+			f.left -= part
+			data = data[part:]
+		default:
+			part := copy(f.head[f.have:], data)
+			f.have += part
+			data = data[part:]
+			if f.have == len(f.head) {
+				f.have, f.left = 0, int(f.head[0])<<16|int(f.head[1])<<8|int(f.head[2])
+				units++
+			}
+		}
+	}
+	return units
+}

@@ -1,0 +1,412 @@
+package node_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// begin starts a call over HTTP/2 with a token, from a host of this machine. The answer comes by the channel: its status, or 0 if it
+// was cut off.
+func (c *tenants) begin(host, token, path string, length int64, body io.Reader) <-chan int {
+	c.t.Helper()
+	ctx, cancel := context.WithCancel(c.t.Context())
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+c.options[0].Members[0].API+path, body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	request.ContentLength = length
+	request.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}
+	transport := &http.Transport{TLSClientConfig: opening(c.t, c.anybody()).Client(), ForceAttemptHTTP2: true, DialContext: dialer.DialContext}
+	answered := make(chan int, 1)
+	go func() { // ends with the test
+		defer transport.CloseIdleConnections()
+		answer, err := transport.RoundTrip(request)
+		if err != nil {
+			answered <- 0
+			return
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
+		_ = answer.Body.Close()
+		answered <- answer.StatusCode
+	}()
+	c.t.Cleanup(cancel)
+	return answered
+}
+
+// A call that waits holds no more of the budget of bodies than its body, whether its length was told or not.
+func TestCallsThatWaitHoldTheirBodiesAlone(t *testing.T) {
+	t.Parallel()
+	c := newTenants(t, 1)
+	ann, _ := c.token("ann", time.Time{}, access.Grant{Role: access.Operator, Boards: access.AllBoards})
+	sent := 0
+	for i, known := range []bool{true, false} {
+		job, err := jobs.PostOne(t.Context(), c.operator, jobs.Posting{Name: "j", Kind: "none"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := fmt.Sprintf(`{"id":%q,"timeout":"60s"}`, job.ID)
+		length := int64(len(body))
+		if sent += len(body); !known {
+			length = -1
+		}
+		c.begin("127.0.0.1", ann, "/conductord.v1.BoardService/WaitJob", length, struct{ io.Reader }{strings.NewReader(body)})
+		eventually(t, "a call waits", func() bool { return node.Finishes(c.nodes[0]) == i+1 })
+	}
+	if _, held := node.Exchanges(c.nodes[0]); held != int64(sent) {
+		t.Errorf("two calls that wait hold %d bytes, and their bodies have %d", held, sent)
+	}
+}
+
+// One principal cannot hold all that there is for bodies, calls, streams or waits.
+func TestOnePrincipalLeavesRoom(t *testing.T) {
+	t.Parallel()
+	const budget, part, senders = 1 << 20, 60 << 10, 40
+	c := newTenants(t, 1)
+	node.SetExchangeBytes(c.nodes[0], budget)
+	ann, _ := c.token("ann", time.Time{}, access.Grant{Role: access.Viewer, Boards: "a"})
+	bob, _ := c.token("bob", time.Time{}, access.Grant{Role: access.Poster, Boards: "b"})
+	for range senders {
+		body := &halfBody{part: io.LimitReader(zeros{}, part), over: make(chan struct{})}
+		t.Cleanup(func() { _ = body.Close() })
+		c.begin("127.0.0.2", ann, postPath, part+1, body)
+	}
+	eventually(t, "ann holds what she can", func() bool { _, held := node.Exchanges(c.nodes[0]); return held > budget/4 })
+	client := c.as(bob)
+	began := time.Now()
+	for range 20 {
+		if _, err := jobs.PostOne(t.Context(), client, jobs.Posting{Board: "b", Name: "good", Kind: "none"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, held := node.Exchanges(c.nodes[0]); held > budget/2+part {
+			t.Errorf("ann holds %d of %d bytes", held, budget)
+		}
+	}
+	if took := time.Since(began); took > node.PressedPatience {
+		t.Logf("the other principal's postings took %s", took)
+	}
+}
+
+// What strangers send holds nothing of the budget of bodies, and each host has few bodies under way.
+func TestBodiesOfStrangersAreApart(t *testing.T) {
+	t.Parallel()
+	c := newTenants(t, 1, func(o *node.Options) {
+		o.PagesPath, o.Pages = "/pages/", func(http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
+		}
+	})
+	half := func(host, path string) <-chan int {
+		body := &halfBody{part: strings.NewReader("x"), over: make(chan struct{})}
+		t.Cleanup(func() { _ = body.Close() })
+		return c.begin(host, "", path, -1, body)
+	}
+	for _, path := range []string{"/pages/sign-in", "/healthz"} {
+		var answers []<-chan int
+		for range node.StrangerBodies {
+			answers = append(answers, half("127.0.0.1", path))
+		}
+		eventually(t, "bodies of a stranger are waited for", func() bool { waiting, _ := node.Exchanges(c.nodes[0]); return waiting == node.StrangerBodies })
+		if _, held := node.Exchanges(c.nodes[0]); held != 0 {
+			t.Errorf("%s: strangers hold %d bytes of the budget of callers", path, held)
+		}
+		if status := <-half("127.0.0.1", path); status != http.StatusServiceUnavailable {
+			t.Errorf("%s: one body more of the same host: %d", path, status)
+		}
+		half("127.0.0.2", path)
+		eventually(t, "another host's body is waited for", func() bool { waiting, _ := node.Exchanges(c.nodes[0]); return waiting > node.StrangerBodies })
+		for _, answer := range answers {
+			if status := <-answer; status != http.StatusServiceUnavailable {
+				t.Errorf("%s: half a body is answered with %d", path, status)
+			}
+		}
+		eventually(t, "all have ended", func() bool { waiting, _ := node.Exchanges(c.nodes[0]); return waiting == 0 })
+	}
+	if status := <-c.begin("127.0.0.1", "", "/pages/sign-in", -1, bytes.NewReader(make([]byte, 4<<10))); status != http.StatusOK {
+		t.Errorf("a form of a stranger: %d", status)
+	}
+	if status := <-c.begin("127.0.0.1", "", "/pages/sign-in", -1, bytes.NewReader(make([]byte, 64<<10))); status != http.StatusTooManyRequests {
+		t.Errorf("a large form of a stranger: %d", status)
+	}
+	ann, _ := c.token("ann", time.Time{}, access.Grant{Role: access.Viewer, Boards: "a"})
+	if status := <-c.begin("127.0.0.1", ann, "/pages/form", -1, bytes.NewReader(make([]byte, 60<<10))); status != http.StatusOK {
+		t.Errorf("a form of a principal: %d", status)
+	}
+}
+
+// Openings that are refused take no places of sessions, a client cannot say that it is a node, and
+// each principal has places of its own, whatever its host.
+func TestRefusedOpeningsTakeNoPlaces(t *testing.T) {
+	t.Parallel()
+	c := newTenants(t, 1)
+	weak, _ := c.token("weak", time.Time{}, access.Grant{Role: access.Viewer, Boards: "zzz"})
+	worker, _ := c.token("worker", time.Time{}, access.Grant{Role: access.Worker, Boards: "a"})
+	other, _ := c.token("other", time.Time{}, access.Grant{Role: access.Worker, Boards: "b"})
+	node.SetMaxClientSessions(c.nodes[0], 3)
+	open := func(token string, header ...string) int {
+		status, _ := c.call(0, token, "SessionService/Open", fmt.Sprintf(`{"opening":{"id":%q,"name":"w","ttl":"3600s"}}`, jobs.NewSessionID()), header...)
+		return status
+	}
+	for i, row := range []struct {
+		token, hops string
+		want        int
+	}{
+		{weak, "", 403}, {weak, "", 403}, {weak, "", 403}, {weak, "", 403}, {weak, "1", 403},
+		{worker, "", 200}, {worker, "", 200}, {worker, "", 200}, {worker, "", 429}, {worker, "1", 429},
+		{other, "", 200}, {other, "1", 200}, {other, "1", 200}, {other, "1", 429},
+	} {
+		var header []string
+		if row.hops != "" {
+			header = []string{wire.HeaderHops, row.hops}
+		}
+		if status := open(row.token, header...); status != row.want {
+			t.Errorf("opening %d: %d, and not %d", i, status, row.want)
+		}
+	}
+}
+
+// A budget leaves each newcomer as much as any holder has, and what is given back is there for others.
+func TestBudgetIsShared(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name        string
+		total, each int64
+		takes       string // holder and number; "-" before it: given back; "!" behind it: refused
+	}{
+		{"one holder has half", 8, 0, "a1 a1 a1 a1 a1! b1 b1 b1! c1 c1!"},
+		{"given back", 8, 0, "a2 a2 a1! -a2 b2 a1 a1!"},
+		{"a large first piece", 8, 0, "a7 a1! b1 b1! -a7 b1"},
+		{"beyond the total", 8, 0, "a9! a8 b1!"},
+		{"a fixed part", 8, 2, "a2 a1! b2 c2 d2 e1! -a2 e1"},
+		{"nodes and this process", 4, 0, "a2 _1 _1 _1!"},
+	} {
+		b := node.NewBudget(row.total, row.each)
+		for i, step := range strings.Fields(row.takes) {
+			step, refused := strings.CutSuffix(step, "!")
+			step, given := strings.CutPrefix(step, "-")
+			n := int64(step[1] - '0')
+			holder := strings.TrimPrefix(step[:1], "_")
+			if given {
+				b.Give(holder, n)
+			} else if b.Take(holder, n) == refused {
+				t.Errorf("%s: step %d, %s: refused is not %v", row.name, i, step, refused)
+			}
+		}
+	}
+}
+
+// A meter gives active holders equal parts, leaves one for a newcomer, and has debts paid.
+func TestMeterIsShared(t *testing.T) {
+	t.Parallel()
+	m, now := node.NewMeter(40), time.Unix(1, 0) // in a span
+	use := func(holder string, spans int) (units int) {
+		for range spans {
+			now = now.Add(node.MeterSpan)
+			for m.Take(holder, 1, now) == 0 {
+				units++
+			}
+		}
+		return units
+	}
+	if alone := use("a", 10); alone != 200 {
+		t.Errorf("alone, a holder uses %d of 400 units", alone)
+	}
+	used := map[string]int{}
+	for range 30 {
+		now = now.Add(node.MeterSpan)
+		for _, holder := range []string{"a", "b", "c"} {
+			for m.Take(holder, 1, now) == 0 {
+				used[holder]++
+			}
+		}
+	}
+	if used["a"] < 280 || used["a"] > 320 || used["b"] < 280 || used["c"] < 280 {
+		t.Errorf("three holders use %v of 1,200 units", used)
+	}
+	now = now.Add(100 * node.MeterSpan)
+	m.Take("a", 95, now)
+	spans := 0
+	for m.Take("a", 1, now) > 0 {
+		now = now.Add(node.MeterSpan)
+		spans++
+	}
+	if spans != 4 {
+		t.Errorf("a debt of 95 units is paid in %d spans of 20", spans)
+	}
+}
+
+// Frames of HTTP/2 are counted, however they are cut into reads, and HTTP 1.1 has none.
+func TestFramesAreCounted(t *testing.T) {
+	t.Parallel()
+	ping := frame(6, 0, 0, "12345678")
+	for _, row := range []struct {
+		name, sent string
+		want       int64
+	}{
+		{"HTTP 1.1", "GET / HTTP/1.1\r\nHost: x\r\n\r\n" + ping, 0},
+		{"the preface alone", node.Preface, 0},
+		{"settings and pings", node.Preface + frame(4, 0, 0, "") + strings.Repeat(ping, 9), 10},
+		{"empty data", node.Preface + strings.Repeat(frame(0, 0, 1, ""), 100), 100},
+		{"a large frame", node.Preface + frame(0, 0, 1, strings.Repeat("x", 70_000)) + ping, 2},
+		{"a frame that has begun", node.Preface + ping + ping[:9], 2},
+		{"a head that has begun", node.Preface + ping + ping[:8], 1},
+	} {
+		for size := 1; size < len(row.sent)+2; size = size*3 + 1 {
+			if got := node.CountFrames([]byte(row.sent), size); got != row.want {
+				t.Errorf("%s, in reads of %d bytes: %d frames, and not %d", row.name, size, got, row.want)
+			}
+		}
+	}
+}
+
+// A client that sends more frames than it may is slowed, whatever they are; its principal's
+// other connections with it, and other principals and addresses not.
+func TestFramesArePaced(t *testing.T) {
+	t.Parallel()
+	c := newTenants(t, 1)
+	ann, _ := c.token("ann", time.Time{}, access.Grant{Role: access.Viewer, Boards: "a"})
+	bob, _ := c.token("bob", time.Time{}, access.Grant{Role: access.Poster, Boards: "b"})
+	client := c.as(bob)
+	post := func() {
+		if _, err := jobs.PostOne(t.Context(), client, jobs.Posting{Board: "b", Name: "good", Kind: "none"}); err != nil {
+			t.Error(err)
+		}
+	}
+	post()
+	for _, token := range []string{"", ann} {
+		node.SetConnectionUnits(c.nodes[0], 400, 100)
+		const sent = 3_000
+		for kind, one := range map[string]string{"PING": frame(6, 0, 0, "12345678"), "PRIORITY": frame(2, 0, 3, "\x00\x00\x00\x01\x10"), "an unknown kind": frame(0xbb, 0, 0, "")} {
+			conn := c.http2("127.0.0.2", token)
+			began := time.Now()
+			_, err := io.WriteString(conn, strings.Repeat(one, sent)+frame(6, 0, 0, "the last"))
+			for last := []byte(nil); err == nil && !bytes.HasSuffix(last, []byte("the last")); {
+				part := make([]byte, 4<<10)
+				var n int
+				n, err = conn.Read(part)
+				last = append(last, part[:n]...)[max(0, len(last)+n-32):]
+			}
+			if took := time.Since(began); err != nil || took < time.Second {
+				t.Errorf("%d frames %s with token %.8q take %s, %v", sent, kind, token, took, err)
+			}
+			post()
+			_ = conn.Close()
+		}
+	}
+}
+
+// http2 opens a connection without the client library, and has a token known on it.
+func (c *tenants) http2(host, token string) net.Conn {
+	c.t.Helper()
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}
+	config := opening(c.t, c.anybody()).Client()
+	config.NextProtos = []string{"h2"}
+	conn, err := tls.DialWithDialer(dialer, "tcp", c.options[0].Members[0].API, config)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	header := func(name, value string) string {
+		return "\x00" + string(byte(len(name))) + name + string(byte(len(value))) + value
+	}
+	call := header(":method", "POST") + header(":scheme", "https") + header(":path", wire.Prefix+"AccessService/WhoAmI") + header("content-type", "application/json")
+	if token != "" {
+		call += header("authorization", "Bearer "+token)
+	}
+	if _, err := io.WriteString(conn, node.Preface+frame(4, 0, 0, "")+frame(1, 4, 1, call)+frame(0, 1, 1, "{}")); err != nil {
+		c.t.Fatal(err)
+	}
+	for answered := false; !answered; { // the end of stream 1
+		head := make([]byte, 9)
+		if _, err := io.ReadFull(conn, head); err != nil {
+			c.t.Fatal(err)
+		}
+		if _, err := io.CopyN(io.Discard, conn, int64(head[0])<<16|int64(head[1])<<8|int64(head[2])); err != nil {
+			c.t.Fatal(err)
+		}
+		answered = head[3] <= 1 && head[4]&1 != 0
+	}
+	return conn
+}
+
+// Strangers have few connections of each address, and the address with the most loses one when there are too many. Connections of
+// callers, of nodes and by the socket stay.
+func TestConnectionsOfStrangersAreApart(t *testing.T) {
+	t.Parallel()
+	const all, each = 12, 5
+	c := newTenants(t, 1)
+	node.SetMaxStrangers(c.nodes[0], all, each)
+	ann, _ := c.token("ann", time.Time{}, access.Grant{Role: access.Viewer, Boards: "a"})
+	client := c.as(ann)
+	known := c.http2("127.0.0.2", ann)
+	open := func(host string, n int) (conns []net.Conn) {
+		for range n {
+			conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}).Dial("tcp", c.options[0].Members[0].API)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			conns = append(conns, conn)
+		}
+		return conns
+	}
+	count := func(host string) int { return node.Strangers(c.nodes[0])[host] }
+	open("127.0.0.2", 40)
+	eventually(t, "one address has its part", func() bool { return count("127.0.0.2") == each })
+	for _, host := range []string{"127.0.0.3", "127.0.0.4", "127.0.0.5"} {
+		open(host, 4)
+	}
+	eventually(t, "all have room", func() bool {
+		held := node.Strangers(c.nodes[0])
+		return len(held) == 4 && held["127.0.0.2"] <= 3+1 && held["127.0.0.3"]+held["127.0.0.4"]+held["127.0.0.5"]+held["127.0.0.2"] == all
+	})
+	open("127.0.0.6", 1)
+	eventually(t, "a newcomer has a place", func() bool { return count("127.0.0.6") == 1 })
+	if _, err := io.WriteString(known, frame(6, 0, 0, "12345678")); err != nil {
+		t.Error(err)
+	}
+	if _, err := io.ReadFull(known, make([]byte, 17)); err != nil {
+		t.Errorf("a connection of a caller at the address of strangers: %v", err)
+	}
+	if _, err := client.WhoAmI(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A connection beyond the bound costs as much where there are many as where there are few.
+func TestConnectionsBeyondTheBoundAreCheap(t *testing.T) {
+	t.Parallel()
+	cost := func(limit int) time.Duration {
+		least := time.Hour
+		for range 5 {
+			least = min(least, node.FloodConnections(limit, 2_000))
+		}
+		return least
+	}
+	if few, many := cost(16), cost(16_384); many > 10*few {
+		t.Errorf("2,000 connections take %s over a bound of 16, and %s over one of 16,384", few, many)
+	}
+}
+
+// frame is a frame of HTTP/2.
+func frame(kind, flags byte, stream uint32, payload string) string {
+	head := append(binary.BigEndian.AppendUint32(nil, uint32(len(payload))<<8|uint32(kind)), flags)
+	return string(binary.BigEndian.AppendUint32(head, stream)) + payload
+}
