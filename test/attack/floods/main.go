@@ -1,0 +1,215 @@
+// Command floods measures what each flood of package attack leaves to others: how many jobs an
+// honest client posts beside it, and how many new clients are answered, as parts of what they do
+// beside a process that only computes. It fails if a flood leaves less than -least of the posts.
+//
+//	go run ./test/attack/floods -only PING
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/conductord/conductord/cmd/local"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/test/attack"
+)
+
+var (
+	binary      = flag.String("binary", "", "the conductord program; empty: build it")
+	only        = flag.String("only", "", "a regular expression of the floods to make; empty: all")
+	seconds     = flag.Duration("time", 3*time.Second, "how long each measurement takes")
+	pairs       = flag.Int("pairs", 2, "measurements of each flood, each beside one without")
+	connections = flag.Int("connections", 64, "connections of a flood")
+	least       = flag.Float64("least", 0.8, "the part of the posts that a flood must leave")
+	api         = flag.String("api", "", "of the process that floods: the node")
+	number      = flag.Int("flood", -1, "of the process that floods: which flood; beyond the last: none")
+	ca          = flag.String("ca", "", "of the process that floods: the authority")
+	token       = flag.String("token", "", "of the process that floods: a token")
+)
+
+// others is how nice the process that floods is: nodes and honest clients share its processors.
+const others = 10
+
+func main() {
+	flag.Parse()
+	work := measure
+	if *api != "" {
+		work = flood
+	}
+	if err := work(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// flood is the process that floods, until it is killed.
+func flood() error {
+	roots := x509.NewCertPool()
+	text, err := os.ReadFile(*ca)
+	if err != nil {
+		return err
+	}
+	roots.AppendCertsFromPEM(text)
+	if *number < 0 || *number >= len(attack.Floods) {
+		attack.Alone(context.Background(), runtime.GOMAXPROCS(0))
+		return nil
+	}
+	target := attack.Target{API: *api, Token: *token, TLS: &tls.Config{RootCAs: roots}}
+	attack.Floods[*number].Run(context.Background(), target, max(*connections, attack.Floods[*number].Hosts))
+	return nil
+}
+
+func measure() error {
+	wanted, err := regexp.Compile(*only)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "floods-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if *binary == "" {
+		*binary = filepath.Join(dir, "conductord")
+		if out, err := exec.Command("go", "build", "-o", *binary, "github.com/conductord/conductord/cmd/conductord").CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+	}
+	ctx := context.Background()
+	c, err := attack.Start(ctx, local.Options{Binary: *binary, Dir: dir})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	fmt.Printf("%-28s %5s %8s %8s %8s %10s   %s\n", "flood", "hosts", "posts", "new", "MiB", "slowest", "processors of the node: with, without")
+	failed := false
+	for i, kind := range attack.Floods {
+		if !wanted.MatchString(kind.Name) {
+			continue
+		}
+		var without, with rates
+		for range *pairs {
+			without.add(ratesBeside(ctx, c, dir, len(attack.Floods)))
+			with.add(ratesBeside(ctx, c, dir, i))
+		}
+		posts, fresh := with.posts/max(1, without.posts), with.fresh/max(1, without.fresh)
+		fmt.Printf("%-28s %5d %8.2f %8.2f %8d %10s   %.2f %.2f\n", kind.Name, kind.Hosts, posts, fresh, with.memory, with.slowest.Round(time.Millisecond),
+			with.processors/float64(*pairs), without.processors/float64(*pairs))
+		failed = failed || posts < *least
+	}
+	if failed {
+		return fmt.Errorf("a flood leaves less than %.2f of the posts", *least)
+	}
+	return nil
+}
+
+// rates are what honest clients did.
+type rates struct {
+	posts, fresh float64
+	slowest      time.Duration // post
+	memory       int           // MiB that the node has had at most
+	processors   float64       // that the node used
+}
+
+func (r *rates) add(more rates) {
+	r.posts, r.fresh, r.processors = r.posts+more.posts, r.fresh+more.fresh, r.processors+more.processors
+	r.slowest, r.memory = max(r.slowest, more.slowest), max(r.memory, more.memory)
+}
+
+// ratesBeside measures beside a flood of the leader.
+func ratesBeside(ctx context.Context, c *attack.Cluster, dir string, number int) rates {
+	node := leader(ctx, c)
+	target := c.Target(node.API)
+	self, _ := os.Executable()
+	command := exec.Command(self, "-api", node.API, "-flood", fmt.Sprint(number), "-connections", fmt.Sprint(*connections), "-ca", filepath.Join(dir, "ca.pem"), "-token", target.Token)
+	command.Stderr = os.Stderr
+	if err := command.Start(); err != nil {
+		panic(err)
+	}
+	defer func() { _ = command.Process.Kill(); _ = command.Wait(); time.Sleep(300 * time.Millisecond) }()
+	_ = syscall.Setpriority(syscall.PRIO_PROCESS, command.Process.Pid, others)
+	time.Sleep(700 * time.Millisecond)
+
+	used := ticks(node)
+	ctx, cancel := context.WithTimeout(ctx, *seconds)
+	defer cancel()
+	var posts, fresh, slowest atomic.Int64
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				began := time.Now()
+				if _, err := jobs.PostOne(ctx, c.Honest, attack.Posting()); err == nil {
+					posts.Add(1)
+				}
+				if took := int64(time.Since(began)); took > slowest.Load() {
+					slowest.Store(took)
+				}
+			}
+		})
+	}
+	all.Go(func() {
+		for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+			transport := &http.Transport{TLSClientConfig: target.TLS.Clone(), ForceAttemptHTTP2: true}
+			request, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+node.API+"/readyz", nil)
+			answer, err := transport.RoundTrip(request)
+			if err == nil {
+				_ = answer.Body.Close()
+				fresh.Add(1)
+			}
+			transport.CloseIdleConnections()
+		}
+	})
+	all.Wait()
+	return rates{float64(posts.Load()), float64(fresh.Load()), time.Duration(slowest.Load()), memory(node), (ticks(node) - used) / seconds.Seconds()}
+}
+
+func leader(ctx context.Context, c *attack.Cluster) *local.Node {
+	for ; ; time.Sleep(50 * time.Millisecond) {
+		for _, node := range c.Nodes {
+			if status, err := c.Honest.Status(ctx, node.API); err == nil && status.State == "leader" {
+				return node
+			}
+		}
+	}
+}
+
+// ticks is the time that a node has computed, in seconds.
+func ticks(node *local.Node) float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", node.PID()))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return float64(user+system) / 100
+}
+
+// memory is the most that a node has had, in MiB.
+func memory(node *local.Node) (mib int) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", node.PID()))
+	if err != nil {
+		return 0
+	}
+	var kib int
+	if found := regexp.MustCompile(`VmHWM:\s+(\d+)`).FindSubmatch(status); found != nil {
+		_, _ = fmt.Sscan(string(found[1]), &kib)
+	}
+	return kib >> 10
+}
