@@ -149,7 +149,7 @@ func nodeOptions(c config.Config, first bool, logger hclog.Logger, registry *pro
 		Retention: node.Retention{MaxAge: c.Retention.MaxAge, Keep: uint64(c.Retention.Keep)},
 		Limits:    limitsOf(c), DiskReserve: int64(c.DiskReserve), Memory: int64(c.Memory), VerifyInterval: c.Cluster.VerifyInterval, RemoveDeadAfter: c.Cluster.RemoveDeadAfter,
 		Backups: node.Backups{Directory: c.Backup.Directory, Interval: c.Backup.Interval, Keep: c.Backup.Keep},
-		Pages:   pagesOf(c, secure != nil, logger), PagesPath: c.Dashboard.Path, PageToken: dashboard.TokenOf,
+		Pages:   pagesOf(c, secure != nil, logger), PagesPath: c.Dashboard.Path, PageToken: (&dashboard.Options{Path: c.Dashboard.Path, Origin: c.Dashboard.Origin}).TokenOf,
 		Topology: routes, Logger: logger, Metrics: registry,
 	}, nil
 }

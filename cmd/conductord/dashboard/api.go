@@ -88,7 +88,7 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	call := r.Clone(r.Context())
 	call.RequestURI, call.RemoteAddr, call.TLS = r.URL.RequestURI(), t.browser.RemoteAddr, t.browser.TLS
 	call.Proto, call.ProtoMajor, call.ProtoMinor = "HTTP/1.1", 1, 1
-	if token := t.tokenOf(t.browser); token != "" {
+	if token := t.TokenOf(t.browser); token != "" {
 		call.Header.Set("Authorization", "Bearer "+token)
 	}
 	if call.Body == nil {

@@ -107,7 +107,7 @@ func (d *Dashboard) endAll(token string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for s := range d.streams {
-		if token != "" && d.options.tokenOf(s.request) == token {
+		if token != "" && d.options.TokenOf(s.request) == token {
 			s.cancel()
 		}
 	}

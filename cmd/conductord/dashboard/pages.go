@@ -100,7 +100,7 @@ type shown struct {
 func (d *Dashboard) shown(v *visit, p page, content view) *shown {
 	s := &shown{
 		view: content, Node: d.options.Node, Who: v.who, ReadOnly: d.options.ReadOnly, Self: v.request.URL.RequestURI(),
-		Live: p.load != nil && !p.still, SignOut: v.who != nil && d.options.tokenOf(v.request) != "",
+		Live: p.load != nil && !p.still, SignOut: v.who != nil && d.options.TokenOf(v.request) != "",
 	}
 	if v.who == nil {
 		return s

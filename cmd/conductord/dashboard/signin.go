@@ -30,9 +30,9 @@ func (o *Options) tokenCookie(r *http.Request, token string) *http.Cookie {
 // maxToken bounds a token, in bytes; browsers keep no longer cookies.
 const maxToken = 3_500
 
-// tokenOf is the token that a request shows; empty: none. A reverse proxy that signs people in may
-// send one in a header.
-func (o *Options) tokenOf(r *http.Request) string {
+// TokenOf is the token of a request; empty: none. A reverse proxy that signs people in can
+// send it in a header. It needs Path and Origin only.
+func (o *Options) TokenOf(r *http.Request) string {
 	if token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); found {
 		return token
 	}
@@ -42,9 +42,6 @@ func (o *Options) tokenOf(r *http.Request) string {
 	}
 	return cookie.Value
 }
-
-// TokenOf is the token that a request for a page shows; empty: none.
-func TokenOf(r *http.Request) string { return tokenOf(r) }
 
 // indexAge is how long, in seconds, a browser keeps the log index of its last action. A page that it opens
 // meanwhile is at least as new, also on another node behind the same address.
@@ -116,7 +113,7 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *Dashboard) signOut(w http.ResponseWriter, r *http.Request) {
-	d.endAll(d.options.tokenOf(r))
+	d.endAll(d.options.TokenOf(r))
 	d.setToken(w, r, "")
 	http.Redirect(w, r, d.options.Path+"sign-in", http.StatusSeeOther)
 }
@@ -133,7 +130,7 @@ func (d *Dashboard) ownAddress(next string) string {
 
 // fail shows the error, or the sign-in form.
 func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, v *visit, err error) {
-	if errors.Is(err, errSignIn) || statusOf(err) == http.StatusUnauthorized && d.options.tokenOf(r) != "" {
+	if errors.Is(err, errSignIn) || statusOf(err) == http.StatusUnauthorized && d.options.TokenOf(r) != "" {
 		next := ""
 		if r.Method == http.MethodGet {
 			next = "?next=" + url.QueryEscape(r.URL.RequestURI())

@@ -30,7 +30,7 @@ type visit struct {
 
 // visit reads the caller of a request. Its error is errSignIn if nobody has signed in.
 func (d *Dashboard) visit(r *http.Request) (*visit, error) {
-	if d.options.AccessControl && d.options.tokenOf(r) == "" && !local(r) && (r.TLS == nil || len(r.TLS.PeerCertificates) == 0) {
+	if d.options.AccessControl && d.options.TokenOf(r) == "" && !local(r) && (r.TLS == nil || len(r.TLS.PeerCertificates) == 0) {
 		return nil, errSignIn
 	}
 	v := &visit{api: newAPI(&d.options, r), request: r, dashboard: d}
