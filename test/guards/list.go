@@ -107,22 +107,22 @@ var guards = []guard{
 		pkg: "fsm", test: "TestNoJobComesBackToATakenKey",
 	},
 	{
-		name: "vouching", holds: "a node that does not ask its callers who they are passes no call on",
+		name: "vouching", holds: "a node without access control forwards no call",
 		file: "raftboard/node/guard.go", keep: "if name == \"\" && header.Get(wire.HeaderHops) != \"\" {", remove: "if false {",
 		pkg: "raftboard/node", test: "TestOpenNodeCannotVouch",
 	},
 	{
-		name: "present members", holds: "the certificate of a node that is no member is nobody's",
+		name: "present members", holds: "the certificate of a node outside the cluster proves nothing",
 		file: "raftboard/node/guard.go", keep: "if node == g.node || g.isMember(node) {", remove: "if true {",
 		pkg: "raftboard/node", test: "TestCertificates",
 	},
 	{
-		name: "known leaders", holds: "a node without a leader hears no node that no member lists",
+		name: "known leaders", holds: "a node without a leader accepts messages from listed members only",
 		file: "raftboard/node/members.go", keep: "!m.leader.follows(other.ID()) && m.vouched(other.ID()) {", remove: "!m.leader.follows(other.ID()) {",
 		pkg: "raftboard/node", test: "TestStrangerLeadsNobody",
 	},
 	{
-		name: "whole snapshots", holds: "no snapshot is kept that is not whole",
+		name: "whole snapshots", holds: "incomplete snapshots are not kept",
 		file: "raftboard/node/startcheck.go", keep: "if err := s.fault(); err != nil {", remove: "if err := s.fault(); false {",
 		pkg: "raftboard/node", test: "TestBadSnapshotsAreNotKept", row: "/cut_short",
 	},
