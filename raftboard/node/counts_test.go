@@ -62,16 +62,18 @@ func TestCountsAreOfOwnBoards(t *testing.T) {
 func TestCursorsNameNothingHidden(t *testing.T) {
 	t.Parallel()
 	c := newTenants(t, 1)
-	names := []string{"a", "mine-1", "mine-22", "z", "zzz"}
+	names := []string{"a", "mine-1", "mine-22", "z", "zz1", "zz2", "zzz"}
 	for _, name := range names { // around its own, in the order of names and of the lengths of names
 		c.newTenant("board-"+name, name)
 	}
 	token, _ := c.token("reader", time.Time{}, access.Grant{Role: access.Viewer, Boards: "board-mine-*"})
 	digits := regexp.MustCompile(`[0-9a-f]{40,}`)
-	for _, name := range []string{"BoardService/ListBoards", "LogbookService/ListBooks", "SessionService/ListEntities", "ScheduleService/List", "SessionService/ListSessions"} {
+	lists := []string{"BoardService/ListBoards", "LogbookService/ListBooks", "SessionService/ListEntities", "ScheduleService/List", "SessionService/ListSessions"}
+	for i := range 4 * len(lists) {
+		name, limit := lists[i%len(lists)], i/len(lists)+1
 		all, pages, after := "", 0, ""
 		for ; pages < 20; pages++ {
-			status, answer := c.call(0, token, name, fmt.Sprintf(`{"limit": 1, "after": %q}`, after))
+			status, answer := c.call(0, token, name, fmt.Sprintf(`{"limit": %d, "after": %q}`, limit, after))
 			if status != http.StatusOK {
 				t.Fatalf("%s after %q: %d %s", name, after, status, answer)
 			}
