@@ -157,6 +157,9 @@ func TestNodesThatAreNoMembers(t *testing.T) {
 	const nobody = `node "node4" is not a member of cluster "local"`
 	refuses(t, 7, nobody, append([]string{"access", "whoami"}, as("node4")...)...)
 	refuses(t, 7, nobody, "cluster", "join", "--config", fourth.Config)
+	if found, _ := examined(t, "", "--config", fourth.Config); !strings.Contains(found["cluster"].Do, "conductord cluster join") {
+		t.Errorf("the doctor finds %+v", found["cluster"])
+	}
 	var joined daemon.JoinedNode
 	printed(t, &joined, "cluster", "join", "--config", fourth.Config, "--token-file", token)
 	start(t, fourth)

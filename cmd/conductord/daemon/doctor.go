@@ -18,6 +18,7 @@ import (
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/flow/handler"
+	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/credentials"
 )
@@ -278,6 +279,10 @@ func (e *examination) members(ctx context.Context) {
 		options.TLS = e.secure.Members(e.config.Cluster.ID)
 	}
 	client, err := raftboard.Open(ctx, options)
+	if errors.Is(err, jobs.ErrNotAllowed) {
+		e.add("cluster", "note", err.Error(), "have an administrator add this node: conductord cluster join")
+		return
+	}
 	if err != nil {
 		e.add("cluster", "note", "no node answers", "start the nodes")
 		return
