@@ -246,6 +246,7 @@ func TestCertificates(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	same(t, c.cluster) // all know the principals
 	shown, tries := map[string]int{}, 0
 	for name, membership := range names {
 		for kind := range kinds {
