@@ -237,7 +237,7 @@ func (r *run) runEngine(ctx context.Context, plan *flow.Plan, detail *logbook.Fl
 	options, claim := r.loop.options, r.claimed.Job.Claim
 	end, err = engine.Run(ctx, engine.Options{
 		Plan: plan, Detail: *detail, Store: store,
-		Job: r.claimed.Job.ID.String(), Token: r.token, Owner: options.Name, Begins: claim.Begins,
+		Job: r.claimed.Job.ID.String(), Board: r.claimed.Job.Board, Token: r.token, Owner: options.Name, Begins: claim.Begins,
 		Journal: journal, Workers: options.Workers, Pool: r.loop.pool, MaxIdle: options.MaxIdle,
 		Suspend: r.suspended.Done(), Revert: r.reverting.Done(), Interrupt: r.interrupts, RevertCause: r.revertCause, Gate: r.session.admit,
 		Secrets: r.secret, Offer: r.offerStep, Untaken: r.slot.untaken, Output: r.output(), Now: r.now, Limits: options.Limits, Attempt: r.trace.hook(), Logger: r.logger.Named("engine"), HideFailures: options.encrypts,

@@ -64,7 +64,7 @@ func (w *stepWorker) do(work context.Context, t *liveSession, h *heldStep) {
 func (w *stepWorker) run(t *liveSession, h *heldStep) steps.Outcome {
 	task, given := w.options.Tasks[h.work.Type], h.work
 	call := &flow.Call{
-		Arguments: given.Arguments, Action: given.Action, Job: given.Job.String(), Flow: given.Flow, Step: given.Step,
+		Arguments: given.Arguments, Action: given.Action, Job: given.Job.String(), Board: given.Board, Flow: given.Flow, Step: given.Step,
 		Attempt: given.Attempt, Round: given.Round, Asked: given.Asked, Token: given.Token, Try: given.Try, Tries: given.Tries,
 		Result: given.Result, Failure: given.Failure, FlowFailures: given.FlowFailures,
 	}

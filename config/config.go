@@ -153,7 +153,8 @@ type PerBoard map[string][]string
 
 // Handlers says how handlers are confined. A limit of 0 limits nothing.
 type Handlers struct {
-	User       string // empty: the daemon's
+	User       string   // empty: the daemon's
+	Users      PerBoard // for the jobs of some boards; each has one name
 	NoNewPrivs bool
 	OpenFiles  int
 	FileSize   int // bytes

@@ -70,8 +70,9 @@ func TestGoodFiles(t *testing.T) {
 		{"listening elsewhere, in plain text", "raft_listen = \":9000\"\napi_listen = \"0.0.0.0:9001\"\ninsecure = true\n" + good, func(c *config.Config) {
 			c.RaftListen, c.APIListen, c.Insecure = ":9000", "0.0.0.0:9001", true
 		}},
-		{"names for boards", good + "[secrets.boards]\n\"a/*\" = ['db', 'mail-*']\nb = 'key'", func(c *config.Config) {
+		{"names for boards", good + "[secrets.boards]\n\"a/*\" = ['db', 'mail-*']\nb = 'key'\n[handlers]\nusers = {'*' = 'tenant'}", func(c *config.Config) {
 			c.Secrets.Boards = config.PerBoard{"a/*": {"db", "mail-*"}, "b": {"key"}}
+			c.Handlers.Users = config.PerBoard{"*": {"tenant"}}
 		}},
 		{"an IPv6 member", strings.ReplaceAll(good, "127.0.0.1:", "[::1]:"), func(c *config.Config) {
 			c.Cluster.Members[0] = config.Member{Name: "n1", Raft: "[::1]:7071", API: "[::1]:7070"}
@@ -120,6 +121,8 @@ func TestFaults(t *testing.T) {
 		{"number for names", good + "[secrets.boards]\n\"a\" = 1", []string{`17: secrets.boards: "a" must be a string, not the number 1`}},
 		{"no names", good + "[secrets.boards]\n\"a\" = []", []string{`17: secrets.boards: has 0 names for "a": there must be one, and at most 256`}},
 		{"a * within boards", good + "[secrets.boards]\n\"a*b\" = \"db\"", []string{`17: secrets.boards: must have the name of a board, or the beginning of names and *, not "a*b"`}},
+		{"two users", good + "[handlers]\nuser = \"u\"\nusers = {\"a\" = [\"b\", \"c\"]}", []string{`19: handlers.users: has 2 names for "a": there must be one, and at most 1`}},
+		{"users for some boards", good + "[handlers]\nusers = {\"a/*\" = \"b\"}", []string{"18: handlers.users: needs handlers.user, for the handlers of all other boards"}},
 		{"members no tables", "node=\"n1\"\ndata_dir=\"/d\"\n[cluster]\nid=\"c\"\nmembers = \"n1\"", []string{`5: cluster.members: must be a list of tables`}},
 		{"below the range", good + "[conductor]\nmax_jobs = 0", []string{"18: conductor.max_jobs: is 0, and must be from 1 to 256"}},
 		{"above the range", good + "[limits]\nname = 256", []string{"18: limits.name: is 256, and must be from 32 to 255"}},

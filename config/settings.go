@@ -233,6 +233,8 @@ func handlerSettings() []setting {
 	return []setting{
 		{key: "handlers.user", target: func(c *Config) any { return &c.Handlers.User },
 			doc: "Run handlers as this user, with its groups, if not as the node's user; the node must run as root, and this user gets the right to pass through data_dir"},
+		{key: "handlers.users", target: func(c *Config) any { return &c.Handlers.Users },
+			doc: `The users for the handlers of some boards, such as {"a/*" = "tenant-a"}; the longest name that fits a board counts, and handlers.user for all other boards; as a flag or variable: BOARDS=USER;…`},
 		{key: "handlers.no_new_privs", target: func(c *Config) any { return &c.Handlers.NoNewPrivs },
 			doc: "Whether set-uid programs that handlers start, such as sudo, gain no privileges (Linux)"},
 		{key: "handlers.open_files", target: func(c *Config) any { return &c.Handlers.OpenFiles }, low: 0, high: 1 << 20,

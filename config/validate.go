@@ -261,6 +261,10 @@ func checkHandlers(c *Config, blame func(key, message string)) {
 			blame(limit.key, "needs handlers.cgroups = true")
 		}
 	}
+	checkPerBoard("handlers.users", c.Handlers.Users, 1, blame)
+	if _, all := c.Handlers.Users["*"]; len(c.Handlers.Users) > 0 && c.Handlers.User == "" && !all {
+		blame("handlers.users", "needs handlers.user, for the handlers of all other boards: they would run as the node's user")
+	}
 }
 
 // checkPerBoard checks which boards have names, and the names.

@@ -38,6 +38,7 @@ type Call struct {
 
 	Action  logbook.Action
 	Job     string // the job's id; empty where a flow runs without a cluster
+	Board   string // the job's board
 	Flow    logbook.FlowID
 	Step    string
 	Attempt int // counts from 1, also attempts that a crash cut off

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
+	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
 )
 
@@ -68,5 +69,43 @@ inject = {x = {secret = "` + row.secret + `"}}
 	stolen, _ := os.ReadFile(file("stolen"))
 	if said := string(stolen); strings.Count(said, "SECRET-") != 2 || !strings.Contains(said, "SECRET-OF-A") || !strings.Contains(said, "SECRET-FOR-MAIL") {
 		t.Errorf("the worker was given %s", said)
+	}
+}
+
+// TestHandlersOfBoardsHaveUsers: a node and a step worker run each handler as the user of its job's board.
+func TestHandlersOfBoardsHaveUsers(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can run handlers as other users")
+	}
+	handlers, dir := filepath.Join(t.TempDir(), "handlers"), t.TempDir()
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	writeHandler(t, handlers, "says", `id -un | sed 's/.*/"&"/'`)
+	cluster, err := local.New(local.Options{Nodes: 1, Binary: binary, Dir: dir, Addresses: freeAddresses, Configure: func(c *config.Config) {
+		c.Conductor.Handlers, c.Conductor.Boards = []string{handlers}, []string{"a/1", "b/1"}
+		c.Handlers.User, c.Handlers.Users = "nobody", config.PerBoard{"a/*": {"daemon"}}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	if err := errors.Join(cluster.Start(), cluster.WaitReady(within(t))); err != nil {
+		t.Fatal(err)
+	}
+	server := "--server=" + strings.Join(cluster.Endpoints(), ",")
+	worker := follow(t, "worker", "--handlers", handlers, "--handlers-user", "nobody", "--handlers-users", "a/*=bin", server)
+	defer func() { _ = worker.Process.Kill(); _ = worker.Wait() }()
+	for _, row := range []struct{ board, worker, want string }{
+		{"a/1", "false", "daemon"}, {"b/1", "false", "nobody"}, {"a/1", "true", "bin"}, {"b/1", "true", "nobody"},
+	} {
+		document := filepath.Join(dir, "flow.toml")
+		if err := os.WriteFile(document, []byte("name = \"n\"\n[[steps]]\nname = \"says\"\nprovides = \"user\"\nworker = "+row.worker+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if said := ran(t, "flow", "run", document, "--board", row.board, "--wait", "--timeout", "1m", server); !strings.Contains(said, row.want) {
+			t.Errorf("on board %s, by a worker %s, the handler is not %s: %s\n%s", row.board, row.worker, row.want, said, worker.said())
+		}
 	}
 }

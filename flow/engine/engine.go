@@ -104,6 +104,7 @@ type Options struct {
 	Store logbook.Values
 	// Job, Token and Owner go into attempts and calls.
 	Job   string
+	Board string // the job's
 	Token logbook.Token
 	Owner string
 	// Begins lets the flow's first steps start before their marks are durable: the

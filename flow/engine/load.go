@@ -39,7 +39,7 @@ func newCore(o *Options, revision *revision, work *correction) (*core, error) {
 
 func loadCore(o *Options, revision *revision, work *correction) (*core, error) {
 	c := &core{revision: revision, plan: o.Plan, store: o.Store, owner: o.Owner, out: newBuilder(o), limits: o.Limits, cause: o.Detail.Cause,
-		call: flow.Call{Job: o.Job, Flow: o.Detail.ID, Token: o.Token}, calls: expecting[flow.Call](o.Plan.Len()), attempts: expecting[logbook.Attempt](2 * o.Plan.Len())}
+		call: flow.Call{Job: o.Job, Board: o.Board, Flow: o.Detail.ID, Token: o.Token}, calls: expecting[flow.Call](o.Plan.Len()), attempts: expecting[logbook.Attempt](2 * o.Plan.Len())}
 	if err := o.Detail.State.Move(o.Detail.State); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMismatch, err)
 	}

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/conductord/conductord/flow/handler/guardian"
 )
@@ -17,6 +19,10 @@ type Confinement struct {
 	// User runs handlers as this user, with its groups; it needs root. The user
 	// must be able to reach the directory that Confine is given.
 	User string
+	// Users are for the jobs of some boards, in the place of User. A key is a board, or the beginning of boards and *;
+	// the longest that fits counts. Handlers of different users can neither read each other's working directories,
+	// environments and memory, nor trace or signal each other. Those of one user can.
+	Users map[string]string
 	// NoNewPrivileges has set-uid programs, such as sudo, run without the
 	// privileges that they would gain.
 	NoNewPrivileges bool
@@ -34,8 +40,9 @@ type Confinement struct {
 // confined is a confinement that has been checked.
 type confined struct {
 	Confinement
-	user    *identity // nil: this program's
-	cgroups string    // the directory of the runs' cgroups; empty: none
+	user    *identity            // nil: this program's
+	users   map[string]*identity // by boards
+	cgroups string               // the directory of the runs' cgroups; empty: none
 }
 
 // identity is a user with its groups.
@@ -56,24 +63,47 @@ func (c Confinement) Check() error {
 // resolve finds what the names mean.
 func (c Confinement) resolve() (*confined, error) {
 	resolved := &confined{Confinement: c}
-	if c != (Confinement{}) && !confines {
+	if !reflect.DeepEqual(c, Confinement{}) && !confines {
 		return nil, errors.New("cannot confine handlers: only Linux can")
 	}
 	if !c.Cgroups && (c.Memory > 0 || c.Processes > 0) {
 		return nil, errors.New("cannot limit the memory and the processes of handlers without cgroups")
 	}
-	if c.User == "" {
-		return resolved, nil
+	var err error
+	if c.User != "" {
+		if resolved.user, err = identityOf(c.User); err != nil {
+			return nil, fmt.Errorf("cannot run handlers as the user %s: %w", c.User, err)
+		}
 	}
-	user, err := identityOf(c.User)
-	if err != nil {
-		return nil, fmt.Errorf("cannot run handlers as the user %s: %w", c.User, err)
+	resolved.users = make(map[string]*identity, len(c.Users))
+	for boards, name := range c.Users {
+		if resolved.users[boards], err = identityOf(name); err != nil {
+			return nil, fmt.Errorf("cannot run handlers for the boards %s as the user %s: %w", boards, name, err)
+		}
 	}
-	if (c.OpenFiles > 0 || c.FileSize > 0) && !mayLimitOthers() {
+	if resolved.othersRun() && (c.OpenFiles > 0 || c.FileSize > 0) && !mayLimitOthers() {
 		return nil, errors.New("cannot limit the files of handlers that run as another user without CAP_SYS_RESOURCE")
 	}
-	resolved.user = user
 	return resolved, nil
+}
+
+// othersRun reports whether other users than this program's run handlers.
+func (c *confined) othersRun() bool { return c.user != nil || len(c.users) > 0 }
+
+// of is the confinement for the jobs of a board.
+func (c *confined) of(board string) *confined {
+	own, longest := *c, ""
+	for boards, user := range c.users {
+		prefix, isPrefix := strings.CutSuffix(boards, "*")
+		switch {
+		case boards == board:
+			own.user = user
+			return &own
+		case isPrefix && strings.HasPrefix(board, prefix) && len(boards) > len(longest):
+			own.user, longest = user, boards
+		}
+	}
+	return &own
 }
 
 func identityOf(name string) (*identity, error) {
@@ -115,7 +145,7 @@ func Confine(c Confinement, directory string) (Option, error) {
 		killCgroups(resolved.cgroups)
 	}
 	guardian.KillAtHome(directory + "/")
-	if resolved.user != nil {
+	if resolved.othersRun() {
 		if err := os.Chmod(directory, traversable); err != nil {
 			return nil, err
 		}

@@ -154,7 +154,9 @@ func (t *task) run(ctx context.Context, call *flow.Call, name string, values map
 		return nil, unrunnable(err)
 	}
 	defer file.Close()
-	held, directory, err := t.workplace()
+	own := t.settings
+	own.confined = own.confined.of(call.Board)
+	held, directory, err := own.workplace()
 	if err != nil {
 		return nil, unrunnable(fmt.Errorf("cannot make a working directory for the handler %s: %w", name, err))
 	}
@@ -170,7 +172,7 @@ func (t *task) run(ctx context.Context, call *flow.Call, name string, values map
 	var process *process
 	var end ending
 	for try := 1; ; try++ {
-		if process, err = newProcess(&t.set.children, file, path, directory, append(line, '\n'), flow.Output(ctx), call, t.settings); err != nil {
+		if process, err = newProcess(&t.set.children, file, path, directory, append(line, '\n'), flow.Output(ctx), call, own); err != nil {
 			return nil, unrunnable(err)
 		}
 		if parent := traceparent.Of(ctx); parent != "" {
@@ -192,14 +194,14 @@ func (t *task) run(ctx context.Context, call *flow.Call, name string, values map
 
 // workplace makes a working directory within one that is held: a handler may
 // lock its own directory, and would wait for ever for our lock.
-func (t *task) workplace() (*scratch.Dir, string, error) {
-	held, err := scratch.Make(t.settings.scratch, stepPrefix)
+func (s *settings) workplace() (*scratch.Dir, string, error) {
+	held, err := scratch.Make(s.scratch, stepPrefix)
 	if err != nil {
 		return nil, "", err
 	}
 	directory := filepath.Join(held.Path, "work")
 	if err = os.Mkdir(directory, 0o700); err == nil {
-		err = t.settings.confined.give(held.Path, directory)
+		err = s.confined.give(held.Path, directory)
 	}
 	if err != nil {
 		return nil, "", errors.Join(err, held.Remove())

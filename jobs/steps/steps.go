@@ -52,6 +52,7 @@ func (id ID) String() string {
 type Work struct {
 	ID
 	Job       jobs.JobID
+	Board     string // of the job, as the leader knows it
 	Type      string
 	Labels    []string
 	Key       string

@@ -93,7 +93,7 @@ var shownTexts = map[string]string{
 	"StatusResponse":         "cluster node state leader leader_address version jobs not_ready log_store members_differ topology_digest topology_cluster",
 	"StepAttempt":            "flow step action",
 	"StepEvent":              "name state",
-	"StepWork":               "job type labels key",
+	"StepWork":               "job type labels key board",
 	"StreamedAnswer":         "message text age", // an answer of another call
 	"TableSum":               "table",
 	"TransferLeaderResponse": "leader",

@@ -1897,6 +1897,7 @@ type StepWork struct {
 	TimeLeft      *durationpb.Duration `protobuf:"bytes,12,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"` // unset: no limit
 	Try           uint32               `protobuf:"varint,13,opt,name=try,proto3" json:"try,omitempty"`                          // failures of this action in this round, plus one
 	Tries         uint32               `protobuf:"varint,14,opt,name=tries,proto3" json:"tries,omitempty"`                      // how many the step's retry allows: 1 without it
+	Board         string               `protobuf:"bytes,15,opt,name=board,proto3" json:"board,omitempty"`                       // of the job; the leader sets it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2027,6 +2028,13 @@ func (x *StepWork) GetTries() uint32 {
 		return x.Tries
 	}
 	return 0
+}
+
+func (x *StepWork) GetBoard() string {
+	if x != nil {
+		return x.Board
+	}
+	return ""
 }
 
 // StepOutcome is what a worker reports of an attempt. One that is done has a
@@ -5890,7 +5898,7 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\x04step\x18\x02 \x01(\tR\x04step\x12\x16\n" +
 	"\x06action\x18\x03 \x01(\tR\x06action\x12\x18\n" +
 	"\aattempt\x18\x04 \x01(\rR\aattempt\x12\x14\n" +
-	"\x05asked\x18\x05 \x01(\rR\x05asked\"\xf5\x03\n" +
+	"\x05asked\x18\x05 \x01(\rR\x05asked\"\x8b\x04\n" +
 	"\bStepWork\x12*\n" +
 	"\x02id\x18\x01 \x01(\v2\x1a.conductord.v1.StepAttemptR\x02id\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x12\n" +
@@ -5906,7 +5914,8 @@ const file_conductord_v1_types_proto_rawDesc = "" +
 	"\bfailures\x18\v \x03(\v2\x16.conductord.v1.FailureR\bfailures\x126\n" +
 	"\ttime_left\x18\f \x01(\v2\x19.google.protobuf.DurationR\btimeLeft\x12\x10\n" +
 	"\x03try\x18\r \x01(\rR\x03try\x12\x14\n" +
-	"\x05tries\x18\x0e \x01(\rR\x05tries\"\xc6\x02\n" +
+	"\x05tries\x18\x0e \x01(\rR\x05tries\x12\x14\n" +
+	"\x05board\x18\x0f \x01(\tR\x05board\"\xc6\x02\n" +
 	"\vStepOutcome\x12*\n" +
 	"\x02id\x18\x01 \x01(\v2\x1a.conductord.v1.StepAttemptR\x02id\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\bR\x04done\x12,\n" +

@@ -257,7 +257,7 @@ func (d *daemon) startConductor(ctx context.Context) error {
 	if err := os.MkdirAll(steps, 0o700); err != nil { // the node holds the data directory
 		return err
 	}
-	if d.config.Handlers.User != "" {
+	if othersRun(d.config.Handlers) {
 		if err := os.Chmod(d.config.DataDir, passable); err != nil {
 			return err
 		}

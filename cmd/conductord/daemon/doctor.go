@@ -146,7 +146,7 @@ func (e *examination) directory() {
 		err = fmt.Errorf("%s is no directory", dir)
 	}
 	others := fs.FileMode(0o077)
-	if e.config.Handlers.User != "" {
+	if othersRun(e.config.Handlers) {
 		others &^= passable
 	}
 	if err == nil && dir == e.config.DataDir && info.Mode().Perm()&others != 0 {

@@ -26,11 +26,21 @@ const maxHandlersBytes = jobs.MaxMetadata / 2
 
 // confinement is what the configuration takes from handlers.
 func confinement(c config.Handlers) handler.Confinement {
+	var users map[string]string
+	for boards, names := range c.Users {
+		if users == nil {
+			users = make(map[string]string)
+		}
+		users[boards] = names[0]
+	}
 	return handler.Confinement{
-		User: c.User, NoNewPrivileges: c.NoNewPrivs, OpenFiles: int64(c.OpenFiles), FileSize: int64(c.FileSize),
+		User: c.User, Users: users, NoNewPrivileges: c.NoNewPrivs, OpenFiles: int64(c.OpenFiles), FileSize: int64(c.FileSize),
 		Cgroups: c.Cgroups, Memory: int64(c.Memory), Processes: int64(c.Processes),
 	}
 }
+
+// othersRun reports whether other users than the node's run handlers.
+func othersRun(c config.Handlers) bool { return c.User != "" || len(c.Users) > 0 }
 
 // confine ends what handlers of a killed process have left, and empties the directory for working
 // directories, which this process holds.

@@ -140,6 +140,9 @@ func TestGuardianHoldsNothing(t *testing.T) {
 	if fields := strings.Fields(string(stat)); fields[1] != "(handler-guard)" || fields[4] != fields[0] || fields[5] != fields[0] {
 		t.Errorf("name, group and session are %s %s %s, of process %d", fields[1], fields[4], fields[5], pid)
 	}
+	if os.Geteuid() != 0 {
+		t.Skip("only root sees the files of a process that cannot be traced")
+	}
 	links, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/fd/*")
 	if err != nil || len(links) < 3 {
 		t.Fatalf("the guardian has the files %q: %v", links, err)
@@ -149,6 +152,29 @@ func TestGuardianHoldsNothing(t *testing.T) {
 		if target, _ := os.Readlink(link); !own.MatchString(target) {
 			t.Errorf("the guardian has the file %s: %s", link, target)
 		}
+	}
+	runtime.KeepAlive(g)
+}
+
+// TestGuardianIsNotTraced: the kernel gives its memory to root alone, and not to handlers of its own user.
+func TestGuardianIsNotTraced(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can start a guardian of another user")
+	}
+	const nobody = 65534
+	var pid int
+	g := guardian.New(func(command *exec.Cmd) error {
+		command.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+		err := command.Start()
+		pid = command.Process.Pid
+		return err
+	}, func(*exec.Cmd) {})
+	if err := g.Tell(guardian.Run{Directory: "/nowhere"}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(fmt.Sprintf("/proc/%d/mem", pid))
+	if err != nil || info.Sys().(*syscall.Stat_t).Uid != 0 {
+		t.Errorf("the memory of the guardian is of the user %d: %v", info.Sys().(*syscall.Stat_t).Uid, err)
 	}
 	runtime.KeepAlive(g)
 }

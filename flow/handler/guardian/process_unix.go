@@ -37,6 +37,7 @@ func init() {
 func guard() {
 	signal.Ignore()
 	rename()
+	forbidTracing()
 	_, _ = os.Stdout.WriteString("\n") // ready
 	runs := map[string]Run{}
 	for from := bufio.NewReader(os.Stdin); ; {

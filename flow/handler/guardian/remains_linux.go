@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -22,6 +24,9 @@ const (
 
 // rename gives the process its name, which the kernel takes from the program's file otherwise.
 func rename() { _ = os.WriteFile("/proc/self/comm", []byte(name), 0) }
+
+// forbidTracing keeps handlers of this user from tracing the process and from its memory.
+func forbidTracing() { _ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 
 // KillCgroup kills what is in a cgroup, and removes the cgroup.
 func KillCgroup(path string) {

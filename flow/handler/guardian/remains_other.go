@@ -3,5 +3,6 @@
 package guardian
 
 func rename()              {}
+func forbidTracing()       {}
 func KillCgroup(string)    {}
 func KillAtHome(...string) {}
