@@ -29,7 +29,7 @@
 //	TRACEPARENT          the W3C trace context of this attempt's span; only where the conductor traces
 //
 // Its working directory is empty, its own, and removed afterwards. The removal follows no link and
-// holds up the step for a second at most; a sweeper removes the rest in the background. If the process is
+// holds up the step for a second at most; the rest is removed in the background. If the process is
 // killed before that, the next one that calls Open removes it (see Scratch). On its command
 // line a handler has the arguments of Argv, none by default. No shell is in between.
 //
@@ -97,6 +97,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/conductord/conductord/flow/handler/guardian"
 	"github.com/conductord/conductord/logbook"
@@ -126,7 +127,7 @@ func CheckName(name string) error {
 type Set struct {
 	directories []string // absolute, in the order of the search
 	children    children
-	sweeper
+	swept       sync.Map // of the directories that a goroutine is about to sweep
 }
 
 // stepPrefix begins the names of working directories.
@@ -143,7 +144,7 @@ const stepPrefix = "conductord-step-"
 // close-on-exec, so that no handler inherits them.
 func Open(directories ...string) (*Set, error) {
 	sealDescriptors()
-	set := &Set{sweeper: sweeper{again: make(map[string]bool)}, children: children{removed: make(chan struct{}, 1)}}
+	set := &Set{children: children{removed: make(chan struct{}, 1)}}
 	set.children.guardian = guardian.New(func(command *exec.Cmd) error { return set.children.start(command, command.Start) }, set.children.remove)
 	_ = set.Sweep("", stepPrefix) // what cannot be removed is in nobody's way
 	var faults []error

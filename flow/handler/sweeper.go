@@ -2,7 +2,6 @@ package handler
 
 import (
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/conductord/conductord/flow/handler/scratch"
@@ -17,12 +16,6 @@ const (
 	sweepTime = time.Hour
 )
 
-// sweeper removes in the background what runs have left in their working directories.
-type sweeper struct {
-	mu    sync.Mutex
-	again map[string]bool // the directories that are swept; true: something was left meanwhile
-}
-
 // Sweep removes the directories in a directory (os.TempDir if empty) that have the prefix and that no process holds.
 // It takes a second at most; the rest is removed in the background.
 func (s *Set) Sweep(directory, prefix string) error {
@@ -34,34 +27,23 @@ func (s *Set) Sweep(directory, prefix string) error {
 	return err
 }
 
-// sweepLater sweeps a directory in a goroutine, which ends when nothing is left or sweepTime is over.
-func (s *sweeper) sweepLater(directory, prefix string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, sweeping := s.again[directory]; sweeping {
-		s.again[directory] = true
+// sweepLater sweeps a directory in a goroutine, which ends when nothing is left, sweepTime is over, or another has begun.
+// The directory is not marked during a sweep, which may miss what is left meanwhile.
+func (s *Set) sweepLater(directory, prefix string) {
+	if _, marked := s.swept.LoadOrStore(directory, nil); marked {
 		return
 	}
-	s.again[directory] = false
 	go func() {
-		for pause, until := sweepPause, time.Now().Add(sweepTime); ; pause = min(2*pause, maxSweepPause) {
-			err := scratch.Sweep(directory, prefix)
-			if s.swept(directory, !errors.Is(err, scratch.ErrUnfinished) || time.Now().After(until)) {
+		for pause, until := sweepPause, time.Now().Add(sweepTime); time.Now().Before(until); pause = min(2*pause, maxSweepPause) {
+			time.Sleep(pause)
+			s.swept.Delete(directory)
+			if !errors.Is(scratch.Sweep(directory, prefix), scratch.ErrUnfinished) {
 				return
 			}
-			time.Sleep(pause)
+			if _, marked := s.swept.LoadOrStore(directory, nil); marked {
+				return
+			}
 		}
+		s.swept.Delete(directory)
 	}()
-}
-
-// swept reports whether the sweeping of a directory ends.
-func (s *sweeper) swept(directory string, over bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if over && !s.again[directory] {
-		delete(s.again, directory)
-		return true
-	}
-	s.again[directory] = false
-	return false
 }

@@ -49,8 +49,11 @@ func newFlowRunner(c config.Config, steps string, guarded bool, own conductor.Op
 	if err := own.Registry.Register(spec.Kind, factory); err != nil {
 		return nil, err
 	}
+	if guarded && c.Secrets.Boards == nil { // access control means tenants: none may name the secrets of all
+		c.Secrets.Boards = config.PerBoard{}
+	}
 	source, err := secrets.Open(secrets.Options{
-		Directory: c.Secrets.Directory, Environment: c.Secrets.Environment, Command: c.Secrets.Command, Boards: secretsOfBoards(c, guarded), Run: handlers.Run,
+		Directory: c.Secrets.Directory, Environment: c.Secrets.Environment, Command: c.Secrets.Command, Boards: c.Secrets.Boards, Run: handlers.Run,
 	})
 	if err != nil {
 		return nil, err
@@ -74,15 +77,6 @@ func newFlowRunner(c config.Config, steps string, guarded bool, own conductor.Op
 		}
 	})
 	return r, nil
-}
-
-// secretsOfBoards are the secrets that jobs may name beside those of their boards. Access control means tenants:
-// without a setting, none of them may name the secrets of all.
-func secretsOfBoards(c config.Config, guarded bool) map[string][]string {
-	if guarded && c.Secrets.Boards == nil {
-		return map[string][]string{}
-	}
-	return c.Secrets.Boards
 }
 
 // close frees what the conductor has used, which has ended.

@@ -32,8 +32,7 @@ type removal struct {
 
 // remove removes a directory with everything in it.
 func remove(path string, until time.Time) error {
-	r := removal{path: path, until: until}
-	var err error
+	r, err := removal{path: path, until: until}, error(nil)
 	if r.top, err = r.open(unix.AT_FDCWD, path, "."); errors.Is(err, os.ErrNotExist) {
 		return nil
 	} else if err != nil {
@@ -94,17 +93,13 @@ func (r *removal) each(directory *os.File, otherwise func(name string) error) (f
 func unlink(directory *os.File, name string) error {
 	at := int(directory.Fd())
 	err := unix.Unlinkat(at, name, 0)
-	if err == nil || errors.Is(err, unix.ENOENT) {
+	if err == nil {
 		return nil
 	}
-	switch fault := unix.Unlinkat(at, name, unix.AT_REMOVEDIR); {
-	case errors.Is(fault, unix.ENOENT):
-		return nil
-	case errors.Is(fault, unix.ENOTDIR):
-		return err
-	default:
+	if fault := unix.Unlinkat(at, name, unix.AT_REMOVEDIR); !errors.Is(fault, unix.ENOTDIR) {
 		return fault
 	}
+	return err
 }
 
 // empty removes a directory at the top, and moves the directories in it to the top.
