@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/raftboard/stream"
 	"github.com/conductord/conductord/raftboard/wire"
@@ -68,7 +69,9 @@ func (s *services) calls() []call {
 		plain("BoardService/GetBoard", command.Read, reading(r, board.getBoard)),
 		plain("BoardService/ListBoards", command.Read, readingFor(r, board.listBoards)),
 		streamed("SessionService/KeepAlive", command.Work, leading(r, sessions.keepAlive)),
-		plain("SessionService/Open", command.Work, s.shares.counted(leading(r, sessions.open))),
+		plain("SessionService/Open", command.Work, leading(r, sessions.open, func(ctx context.Context, _ http.Header, m *conductordv1.OpenRequest) error {
+			return s.shares.admit(ctx, r.guard, m)
+		})),
 		plain("SessionService/ListSessions", command.Read, readingFor(r, sessions.listSessions)),
 		plain("SessionService/ListEntities", command.Read, readingFor(r, sessions.listEntities)),
 		plain("SessionService/ListDrains", command.Read, readingFor(r, sessions.listDrains)),

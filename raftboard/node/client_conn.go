@@ -5,9 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"sync/atomic"
 	"time"
@@ -38,21 +36,20 @@ type clientConn struct {
 	net.Conn // in plain text
 	raw      net.Conn
 	secure   *tls.Conn            // nil: without TLS
-	state    *tls.ConnectionState // after the handshake
+	shaken   *tls.ConnectionState // after the handshake
 	all      *connections
 	host     string
 
-	payer    atomic.Pointer[payer] // nil: it pays nothing
-	credit   atomic.Int64          // units that it may use in spite of debts
-	deadline atomic.Int64          // of reads; 0: none
-	closed   atomic.Bool
-	frames   frames // of what was read
+	payer  atomic.Pointer[payer] // nil: it pays nothing
+	credit atomic.Int64          // units that it may use in spite of debts
+	closed atomic.Bool
+	frames frames // of what was read
 
 	// Under all.mu:
 	pool   *pool
 	holder *holder // nil: it does not count
 	at     *list.Element
-	active bool // a call is under way
+	state  int // idle or active
 }
 
 // payer is whose work a connection causes.
@@ -71,19 +68,27 @@ func connOf(ctx context.Context) *clientConn {
 	return conn
 }
 
-// belongTo counts the connection for a caller that was authenticated on it. One of a node has no bound.
-func (c *clientConn) belongTo(who *caller) {
-	if c == nil {
-		return
-	}
-	if who.trusted() {
+// authenticated counts the connection for a caller that was authenticated on it.
+func (c *clientConn) authenticated(who *caller) {
+	switch {
+	case c == nil:
+	case who.trusted():
 		c.trust()
+	default:
+		if p := c.payer.Load(); p != nil && (p.stranger || p.name != who.name) {
+			c.belongTo(who.name, false)
+		}
+	}
+}
+
+func (c *clientConn) belongTo(name string, stranger bool) {
+	if stranger {
+		c.payer.Store(&payer{c.all.strangerWork, name, true})
+		c.all.enter(c, &c.all.strangers, name)
 		return
 	}
-	if p := c.payer.Load(); p != nil && (p.stranger || p.name != who.name) {
-		c.payer.Store(&payer{c.all.callerWork, who.name, false})
-		c.all.enter(c, &c.all.callers, who.name)
-	}
+	c.payer.Store(&payer{c.all.callerWork, name, false})
+	c.all.enter(c, &c.all.callers, name)
 }
 
 // trust takes all bounds from the connection.
@@ -98,49 +103,45 @@ func (c *clientConn) trust() {
 
 // Read implements net.Conn.
 func (c *clientConn) Read(into []byte) (int, error) {
-	if c.secure != nil && c.state == nil {
+	if c.secure != nil && c.shaken == nil {
 		if err := c.shakeHands(); err != nil {
 			return 0, err
 		}
 	}
-	if p := c.payer.Load(); p != nil && c.credit.Load() <= 0 {
-		if err := c.await(p.meter, p.name, 0); err != nil {
+	if c.credit.Load() <= 0 {
+		if err := c.turn(0); err != nil {
 			return 0, err
 		}
 	}
 	n, err := c.Conn.Read(into)
-	c.pay(c.frames.count(into[:n]), n, 0)
+	c.pay(c.frames.count(into[:n]), n)
 	return n, err
 }
 
 // shakeHands does the TLS handshake when it is the client's turn.
 func (c *clientConn) shakeHands() error {
-	err := c.await(c.all.handshakes, c.host, 1)
+	err := c.await(c.all.handshakes, c.host, 1, time.Now().Add(readHeaderTimeout))
 	if err == nil {
 		err = c.secure.Handshake()
 	}
 	if err != nil {
-		var plain tls.RecordHeaderError
-		if errors.As(err, &plain) && plain.Conn != nil {
-			_, _ = io.WriteString(c.raw, "HTTP/1.0 400 Bad Request\r\n\r\nThis port speaks HTTPS.\n")
-		}
 		c.all.log.warn(c.all.logger, "a TLS handshake at the HTTP port has failed", c.raw.RemoteAddr(), err)
 		return err
 	}
 	state := c.secure.ConnectionState()
-	c.state = &state
+	c.shaken = &state
 	return nil
 }
 
-// await waits until a meter allows n units.
-func (c *clientConn) await(m *meter, name string, n int64) error {
+// await waits until a meter allows n units, or until a time if it is not zero.
+func (c *clientConn) await(m *meter, name string, n int64, until time.Time) error {
 	for {
 		now := time.Now()
 		wait := m.take(name, n, now)
-		switch deadline := c.deadline.Load(); {
+		switch {
 		case c.closed.Load():
 			return net.ErrClosed
-		case deadline != 0 && now.UnixNano() > deadline:
+		case !until.IsZero() && now.After(until):
 			return os.ErrDeadlineExceeded
 		case wait == 0:
 			return nil
@@ -150,22 +151,22 @@ func (c *clientConn) await(m *meter, name string, n int64) error {
 }
 
 // turn waits until the payer may cause work of n units.
-func (c *clientConn) turn(n int64) {
-	if c == nil {
-		return
+func (c *clientConn) turn(n int64) error {
+	if c != nil {
+		if p := c.payer.Load(); p != nil {
+			return c.await(p.meter, p.name, n, time.Time{})
+		}
 	}
-	if p := c.payer.Load(); p != nil {
-		_ = c.await(p.meter, p.name, n)
-	}
+	return nil
 }
 
-// pay has the payer pay for units, and for bytes that were read or that a header has. It does not wait.
-func (c *clientConn) pay(units int64, read, header int) {
+// pay has the payer pay for units, and a stranger for bytes that were read. It does not wait.
+func (c *clientConn) pay(units int64, read int) {
 	p := c.payer.Load()
 	if p == nil {
 		return
 	}
-	if units += int64(header / bytesOfUnit); p.stranger {
+	if p.stranger {
 		units += int64(read / bytesOfUnit)
 	}
 	if units > 0 && c.credit.Add(-units) < 0 {
@@ -173,21 +174,14 @@ func (c *clientConn) pay(units int64, read, header int) {
 	}
 }
 
-// payRequest pays for a request.
-func (c *clientConn) payRequest(header http.Header) {
+// payRequest pays for a request of a stranger.
+func (c *clientConn) payRequest() {
 	if c == nil {
 		return
 	}
-	size, units := 0, int64(0)
-	for name, values := range header {
-		for _, value := range values {
-			size += len(name) + len(value)
-		}
-	}
 	if p := c.payer.Load(); p != nil && p.stranger {
-		units = strangerRequest
+		c.pay(strangerRequest, 0)
 	}
-	c.pay(units, 0, size)
 }
 
 // payRefusal pays for a call if it was refused.
@@ -195,7 +189,7 @@ func (c *clientConn) payRefusal(err error) {
 	switch kind := wire.ErrorFromConnect(err); {
 	case c == nil || err == nil:
 	case errors.Is(kind, jobs.ErrLimit), errors.Is(kind, jobs.ErrOverloaded), errors.Is(kind, jobs.ErrNotAllowed):
-		c.pay(refusedUnits, 0, 0)
+		c.pay(refusedUnits, 0)
 	}
 }
 
@@ -207,23 +201,12 @@ func (c *clientConn) Write(data []byte) (int, error) {
 	return c.Conn.Write(data)
 }
 
-// SetReadDeadline implements net.Conn.
-func (c *clientConn) SetReadDeadline(t time.Time) error {
-	at := int64(0)
-	if !t.IsZero() {
-		at = t.UnixNano()
-	}
-	c.deadline.Store(at)
-	return c.Conn.SetReadDeadline(t)
-}
-
 // CloseWrite tells the client that no more comes. net/http uses it to have an answer read before the end.
 func (c *clientConn) CloseWrite() error {
-	half, _ := c.Conn.(interface{ CloseWrite() error })
-	if half == nil {
-		return nil
+	if half, is := c.Conn.(interface{ CloseWrite() error }); is {
+		return half.CloseWrite()
 	}
-	return half.CloseWrite()
+	return nil
 }
 
 // Close implements net.Conn.
@@ -235,10 +218,12 @@ func (c *clientConn) Close() error {
 	return c.Conn.Close()
 }
 
+const headersFrame, continuationFrame = 1, 9
+
 // preface is what a connection of HTTP/2 begins with.
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// frames counts the frames in what a client sends. It looks at their lengths alone.
+// frames counts the frames in what a client sends.
 type frames struct {
 	begun int  // bytes of the preface
 	plain bool // it is no HTTP/2
@@ -247,7 +232,7 @@ type frames struct {
 	left  int // bytes of the payload that have not come yet
 }
 
-// count returns how many frames begin in the next bytes.
+// count returns the units of the frames that begin in the next bytes: one, and more for headers.
 func (f *frames) count(data []byte) (units int64) {
 	for len(data) > 0 && !f.plain {
 		switch {
@@ -266,6 +251,9 @@ func (f *frames) count(data []byte) (units int64) {
 			if f.have == len(f.head) {
 				f.have, f.left = 0, int(f.head[0])<<16|int(f.head[1])<<8|int(f.head[2])
 				units++
+				if kind := f.head[3]; kind == headersFrame || kind == continuationFrame {
+					units += int64(f.left / bytesOfUnit)
+				}
 			}
 		}
 	}

@@ -8,16 +8,14 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
 
 // Bounds of the connections to the HTTP port. Each costs some tens of kilobytes.
 const (
-	maxConnections  = 4_096 // of callers
-	maxStrangers    = 1_024 // connections on which no caller is authenticated
-	maxHostStranger = 256   // such connections of one address
+	maxConnections = 4_096 // of callers
+	maxStrangers   = 1_024 // connections on which no caller is authenticated
 )
 
 // Work that the connections to the HTTP port may cause, a second and for each processor. A unit is a
@@ -26,8 +24,7 @@ const (
 const (
 	callerUnits   = 20_000
 	strangerUnits = 2_000
-	handshakeRate = 100 // TLS handshakes: a millisecond each; others wait
-	acceptRate    = 300 // connections with TLS; others are closed at once
+	handshakeRate = 100 // TLS handshakes: a millisecond each
 )
 
 // connections are the connections to the HTTP port, except those by the socket and those of
@@ -40,7 +37,7 @@ type connections struct {
 	log    refusalLog
 	apart  bool // access control: strangers have pools of their own
 
-	callerWork, strangerWork, handshakes, accepts *meter
+	callerWork, strangerWork, handshakes *meter
 
 	mu                 sync.Mutex // over all below
 	callers, strangers pool
@@ -48,35 +45,28 @@ type connections struct {
 
 func newConnections(logger hclog.Logger, apart bool) *connections {
 	return &connections{
-		logger: logger, apart: apart, callerWork: newMeter(callerUnits), strangerWork: newMeter(strangerUnits),
-		handshakes: newMeter(handshakeRate), accepts: newMeter(acceptRate),
-		callers:   pool{limit: maxConnections, each: maxConnections, holders: make(map[string]*holder)},
-		strangers: pool{limit: maxStrangers, each: maxHostStranger, holders: make(map[string]*holder)},
+		logger: logger, apart: apart, callerWork: newMeter(callerUnits), strangerWork: newMeter(strangerUnits), handshakes: newMeter(handshakeRate),
+		callers: pool{limit: maxConnections, holders: make(map[string]*holder)}, strangers: pool{limit: maxStrangers, holders: make(map[string]*holder)},
 	}
 }
 
 // pool is connections that have a bound together. Each change costs at most the logarithm of its holders.
 type pool struct {
-	limit, each, count int // each: of one holder
-	holders            map[string]*holder
-	most               byCount
+	limit, count int
+	holders      map[string]*holder
+	most         byCount
 }
+
+const idle, active = 0, 1 // states of a connection
 
 // holder has connections of a pool.
 type holder struct {
-	name         string
-	idle, active list.List // of *clientConn, since they are so
-	at           int       // in byCount
+	name  string
+	conns [2]list.List // idle and active ones, since they are so: of *clientConn
+	at    int          // in byCount
 }
 
-func (h *holder) count() int { return h.idle.Len() + h.active.Len() }
-
-func (h *holder) listOf(active bool) *list.List {
-	if active {
-		return &h.active
-	}
-	return &h.idle
-}
+func (h *holder) count() int { return h.conns[idle].Len() + h.conns[active].Len() }
 
 // byCount is a heap of holders; the first has most.
 type byCount []*holder
@@ -105,27 +95,21 @@ func (c *connections) enter(conn *clientConn, p *pool, name string) {
 		p.holders[name] = h
 		heap.Push(&p.most, h)
 	}
-	conn.pool, conn.holder, conn.at = p, h, h.listOf(conn.active).PushBack(conn)
+	conn.pool, conn.holder, conn.at = p, h, h.conns[conn.state].PushBack(conn)
 	p.count++
 	heap.Fix(&p.most, h.at)
-	switch {
-	case h.count() > p.each:
-		c.dropLocked(h, h.count(), p.each)
-	case p.count > p.limit:
-		c.dropLocked(p.most[0], p.count, p.limit)
+	if p.count <= p.limit {
+		return
 	}
-}
-
-// dropLocked closes a connection of a holder.
-func (c *connections) dropLocked(h *holder, open, limit int) {
-	oldest := h.idle.Front()
+	h = p.most[0]
+	oldest := h.conns[idle].Front()
 	if oldest == nil {
-		oldest = h.active.Front()
+		oldest = h.conns[active].Front()
 	}
-	conn := oldest.Value.(*clientConn)
-	conn.leaveLocked()
-	_ = conn.raw.Close()
-	c.log.warn(c.logger, "closed a connection to the HTTP port", conn.raw.RemoteAddr(), fmt.Errorf("%s has the most, %d are open, and the limit is %d", h.name, open, limit))
+	dropped := oldest.Value.(*clientConn)
+	dropped.leaveLocked()
+	_ = dropped.raw.Close()
+	c.log.warn(c.logger, "closed a connection to the HTTP port", dropped.raw.RemoteAddr(), fmt.Errorf("%d are open, the limit is %d, and %s has the most", p.count+1, p.limit, h.name))
 }
 
 // leaveLocked counts the connection no more.
@@ -134,7 +118,7 @@ func (c *clientConn) leaveLocked() {
 	if h == nil {
 		return
 	}
-	h.listOf(c.active).Remove(c.at)
+	h.conns[c.state].Remove(c.at)
 	c.holder = nil
 	p.count--
 	if heap.Fix(&p.most, h.at); h.count() == 0 {
@@ -152,9 +136,11 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if h := client.holder; h != nil {
-		h.listOf(client.active).Remove(client.at)
-		client.active = state == http.StateActive
-		client.at = h.listOf(client.active).PushBack(client)
+		h.conns[client.state].Remove(client.at)
+		if client.state = idle; state == http.StateActive {
+			client.state = active
+		}
+		client.at = h.conns[client.state].PushBack(client)
 	}
 }
 
@@ -167,32 +153,16 @@ type listener struct {
 
 // Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
-	var raw net.Conn
-	var host string
-	for wait := time.Duration(1); wait > 0; {
-		if raw != nil {
-			_ = raw.Close()
-		}
-		var err error
-		if raw, err = l.Listener.Accept(); err != nil {
-			return nil, err
-		}
-		if host, wait = hostKey(raw.RemoteAddr().String()), 0; l.config != nil {
-			wait = l.all.accepts.take(host, 1, time.Now())
-		}
+	raw, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
-	conn := &clientConn{Conn: raw, raw: raw, all: l.all, host: host}
+	conn := &clientConn{Conn: raw, raw: raw, all: l.all, host: hostKey(raw.RemoteAddr().String())}
 	if l.config != nil {
 		conn.secure = tls.Server(raw, l.config)
 		conn.Conn = conn.secure
 	}
 	conn.credit.Store(freeUnits)
-	if l.all.apart {
-		conn.payer.Store(&payer{l.all.strangerWork, conn.host, true})
-		l.all.enter(conn, &l.all.strangers, conn.host)
-	} else {
-		conn.payer.Store(&payer{l.all.callerWork, conn.host, false})
-		l.all.enter(conn, &l.all.callers, conn.host)
-	}
+	conn.belongTo(conn.host, l.all.apart)
 	return conn, nil
 }

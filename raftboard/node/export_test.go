@@ -125,11 +125,11 @@ func SetConnectionUnits(n *Node, callers, strangers int64) {
 	}
 }
 
-// SetMaxStrangers bounds the connections of strangers, and those of each address.
-func SetMaxStrangers(n *Node, all, each int) {
+// SetMaxStrangers bounds the connections of strangers.
+func SetMaxStrangers(n *Node, all int) {
 	n.api.connections.mu.Lock()
 	defer n.api.connections.mu.Unlock()
-	n.api.connections.strangers.limit, n.api.connections.strangers.each = all, each
+	n.api.connections.strangers.limit = all
 }
 
 // Strangers are the connections of strangers, by address.

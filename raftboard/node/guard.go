@@ -177,7 +177,7 @@ func (g *guard) authenticate(next http.Handler) http.Handler {
 		if who.from == "" {
 			who.from = hostOf(r.RemoteAddr)
 		}
-		connOf(r.Context()).belongTo(who)
+		connOf(r.Context()).authenticated(who)
 		next.ServeHTTP(w, r.WithContext(withCaller(r.Context(), who)))
 	})
 }
@@ -197,7 +197,7 @@ func (g *guard) recognized(tokenOf func(*http.Request) string, next http.Handler
 			}
 		}
 		if who, err := g.identify(&shown); err == nil {
-			connOf(r.Context()).belongTo(who)
+			connOf(r.Context()).authenticated(who)
 			r = r.WithContext(withCaller(r.Context(), who))
 		}
 		next.ServeHTTP(w, r)

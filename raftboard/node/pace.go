@@ -62,14 +62,14 @@ func keepPace(ctx context.Context) {
 func (g *guard) paced(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := connOf(r.Context())
-		if conn != nil && conn.state != nil {
-			r.TLS = conn.state // net/http did not see the handshake
+		if conn != nil && conn.shaken != nil {
+			r.TLS = conn.shaken // net/http did not see the handshake
 		}
 		if g.fromNode(r) {
 			conn.trust()
 			r = r.WithContext(context.WithValue(r.Context(), nodeKey{}, true))
 		} else {
-			conn.payRequest(r.Header)
+			conn.payRequest()
 			keepPace(r.Context())
 		}
 		next.ServeHTTP(w, r)

@@ -2,19 +2,16 @@ package node
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"net"
 	"net/netip"
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
-
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
-	"github.com/conductord/conductord/raftboard/wire"
 )
 
 const (
@@ -29,8 +26,8 @@ const (
 )
 
 // sessionShares keeps one client from opening all sessions of a cluster. A client
-// is a principal, or without access control a remote host; a node's own conductor is not a client. The counts are kept in
-// memory and begin anew with the process.
+// is a principal, or without access control a remote host; a node's own conductor is not a client.
+// The counts are kept in memory and begin anew with the process.
 type sessionShares struct {
 	known func(jobs.SessionID) bool // whether a session is open
 
@@ -40,48 +37,36 @@ type sessionShares struct {
 	looked time.Time                               // when ended sessions were last removed
 }
 
-// counted makes openings count. One that is refused counts only while it is under way.
-func (s *sessionShares) counted(answers func(call) unary[conductordv1.OpenRequest, conductordv1.OpenResponse]) func(call) unary[conductordv1.OpenRequest, conductordv1.OpenResponse] {
-	return func(row call) unary[conductordv1.OpenRequest, conductordv1.OpenResponse] {
-		open := answers(row)
-		return func(ctx context.Context, request *connect.Request[conductordv1.OpenRequest]) (*connect.Response[conductordv1.OpenResponse], error) {
-			client, _ := ctx.Value(clientKey{}).(string)
-			id, err := jobs.ParseSessionID(request.Msg.GetOpening().GetId())
-			if client == "" || err != nil {
-				return open(ctx, request) // of this process's own conductor, or with a bad id, which the state machine refuses
-			}
-			limit := 0
-			if who := callerOf(ctx); ctx.Value(nodeKey{}) != nil {
-				client, limit = "node "+client, maxForwardedSessions
-			} else if who != nil {
-				client = who.name
-			}
-			added, err := s.admit(client, limit, id)
-			if err != nil {
-				return nil, wire.ErrorToConnect(err)
-			}
-			answer, err := open(ctx, request)
-			if err != nil && added && !errors.Is(wire.ErrorFromConnect(err), jobs.ErrUncertain) {
-				s.refused(client, id)
-			}
-			return answer, err
-		}
+// admit counts an opening, or refuses it. One that its caller may not make counts for the caller alone:
+// g refuses it before it takes a place of the node that has forwarded it.
+func (s *sessionShares) admit(ctx context.Context, g *guard, request *conductordv1.OpenRequest) error {
+	client, _ := ctx.Value(clientKey{}).(string)
+	id, err := jobs.ParseSessionID(request.GetOpening().GetId())
+	if client == "" || err != nil {
+		return nil // this process's own conductor, or a bad id, which the state machine refuses
 	}
-}
-
-// admit counts an opening, and reports whether it is a new one, or refuses it. A limit of 0 is that of clients.
-func (s *sessionShares) admit(client string, limit int, id jobs.SessionID) (added bool, err error) {
+	fromNode, who := ctx.Value(nodeKey{}) != nil, callerOf(ctx)
+	switch {
+	case fromNode:
+		if err := g.allow(ctx, "SessionService/Open", command.Work, request); err != nil {
+			return err
+		}
+		client = "node " + client
+	case who != nil:
+		client = who.name
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if limit == 0 {
-		limit = s.most
+	limit := s.most
+	if fromNode {
+		limit = maxForwardedSessions
 	}
 	if s.opened[client] == nil {
 		s.opened[client] = map[jobs.SessionID]time.Time{}
 	}
 	sessions, now := s.opened[client], time.Now()
 	if _, again := sessions[id]; again {
-		return false, nil
+		return nil
 	}
 	if len(sessions) >= limit && now.Sub(s.looked) > time.Second {
 		s.looked = now
@@ -90,19 +75,10 @@ func (s *sessionShares) admit(client string, limit int, id jobs.SessionID) (adde
 		})
 	}
 	if len(sessions) >= limit {
-		return false, &logbook.LimitError{Field: "sessions of client " + client, Limit: int64(limit), Size: int64(limit) + 1, Unit: "sessions"}
+		return &logbook.LimitError{Field: "sessions of client " + client, Limit: int64(limit), Size: int64(limit) + 1, Unit: "sessions"}
 	}
 	sessions[id] = now
-	return true, nil
-}
-
-// refused releases the share of a session that was not opened.
-func (s *sessionShares) refused(client string, id jobs.SessionID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if delete(s.opened[client], id); len(s.opened[client]) == 0 {
-		delete(s.opened, client)
-	}
+	return nil
 }
 
 // ended releases the shares of sessions that have ended.

@@ -89,8 +89,8 @@ func (s *watchService) tell(ctx context.Context, send sender, wanted *jobs.Watch
 		return err
 	}
 	for {
-		connOf(ctx).turn(lookUnits)
-		more := s.polls.nextEvents() // before the look, so that nothing is missed between
+		_ = connOf(ctx).turn(lookUnits) // send returns an error if the connection has ended
+		more := s.polls.nextEvents()    // before the look, so that nothing is missed between
 		events, reached, err := s.machine.EventsOf(wanted, position, eventsAtOnce)
 		if err != nil {
 			return err
