@@ -122,11 +122,6 @@ var guards = []guard{
 		pkg: "raftboard/node", test: "TestStrangerLeadsNobody",
 	},
 	{
-		name: "whole snapshots", holds: "incomplete snapshots are not kept",
-		file: "raftboard/node/startcheck.go", keep: "if err := s.fault(); err != nil {", remove: "if err := s.fault(); false {",
-		pkg: "raftboard/node", test: "TestBadSnapshotsAreNotKept", row: "/cut_short",
-	},
-	{
 		name: "encrypted values", holds: "a conductor without the key of a value begins nothing of its job",
 		file: "conductor/encrypted.go", keep: "if !encrypted {", remove: "if true || !encrypted {",
 		pkg: "conductor", test: "TestEncryptedValues",
