@@ -26,8 +26,6 @@ const (
 	refusedUnits, strangerRequest = 64, 16
 	// lookUnits is what the look of a watch at new events costs.
 	lookUnits = 10
-	// turnPause is how often a connection that waits looks whether it is closed.
-	turnPause = 50 * time.Millisecond
 )
 
 // clientConn is a connection to the HTTP port. It does the TLS handshake itself, so that it can
@@ -146,7 +144,7 @@ func (c *clientConn) await(m *meter, name string, n int64, until time.Time) erro
 		case wait == 0:
 			return nil
 		}
-		time.Sleep(min(wait, turnPause))
+		time.Sleep(wait)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -24,7 +25,8 @@ const (
 const (
 	callerUnits   = 20_000
 	strangerUnits = 2_000
-	handshakeRate = 100 // TLS handshakes: a millisecond each
+	handshakeRate = 100 // TLS handshakes: a millisecond each; more wait
+	acceptRate    = 300 // new connections with TLS; more are closed
 )
 
 // connections are the connections to the HTTP port, except those by the socket and those of
@@ -37,7 +39,7 @@ type connections struct {
 	log    refusalLog
 	apart  bool // access control: strangers have pools of their own
 
-	callerWork, strangerWork, handshakes *meter
+	callerWork, strangerWork, handshakes, accepts *meter
 
 	mu                 sync.Mutex // over all below
 	callers, strangers pool
@@ -45,7 +47,7 @@ type connections struct {
 
 func newConnections(logger hclog.Logger, apart bool) *connections {
 	return &connections{
-		logger: logger, apart: apart, callerWork: newMeter(callerUnits), strangerWork: newMeter(strangerUnits), handshakes: newMeter(handshakeRate),
+		logger: logger, apart: apart, callerWork: newMeter(callerUnits), strangerWork: newMeter(strangerUnits), handshakes: newMeter(handshakeRate), accepts: newMeter(acceptRate),
 		callers: pool{limit: maxConnections, holders: make(map[string]*holder)}, strangers: pool{limit: maxStrangers, holders: make(map[string]*holder)},
 	}
 }
@@ -154,6 +156,10 @@ type listener struct {
 // Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
 	raw, err := l.Listener.Accept()
+	for err == nil && l.config != nil && l.all.accepts.take(hostKey(raw.RemoteAddr().String()), 1, time.Now()) > 0 {
+		_ = raw.Close()
+		raw, err = l.Listener.Accept()
+	}
 	if err != nil {
 		return nil, err
 	}

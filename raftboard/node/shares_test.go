@@ -291,7 +291,7 @@ func TestFramesArePaced(t *testing.T) {
 	}
 	post()
 	for _, token := range []string{"", ann} {
-		node.SetConnectionUnits(c.nodes[0], 400, 100)
+		node.SetConnectionUnits(c.nodes[0], 1_600, 1_600)
 		const sent = 3_000
 		for kind, one := range map[string]string{"PING": frame(6, 0, 0, "12345678"), "PRIORITY": frame(2, 0, 3, "\x00\x00\x00\x01\x10"), "an unknown kind": frame(0xbb, 0, 0, "")} {
 			conn := c.http2("127.0.0.2", token)
@@ -303,7 +303,7 @@ func TestFramesArePaced(t *testing.T) {
 				n, err = conn.Read(part)
 				last = append(last, part[:n]...)[max(0, len(last)+n-32):]
 			}
-			if took := time.Since(began); err != nil || took < time.Second {
+			if took := time.Since(began); err != nil || took < 2*node.MeterSpan {
 				t.Errorf("%d frames %s with token %.8q take %s, %v", sent, kind, token, took, err)
 			}
 			post()

@@ -32,8 +32,8 @@ import (
 var (
 	binary      = flag.String("binary", "", "the conductord program; empty: build it")
 	only        = flag.String("only", "", "a regular expression of the floods to make; empty: all")
-	seconds     = flag.Duration("time", 3*time.Second, "how long each measurement takes")
-	pairs       = flag.Int("pairs", 2, "measurements of each flood, each beside one without")
+	seconds     = flag.Duration("time", time.Second, "how long each measurement takes")
+	pairs       = flag.Int("pairs", 4, "measurements of each flood, each beside one without")
 	connections = flag.Int("connections", 64, "connections of a flood")
 	least       = flag.Float64("least", 0.8, "the part of the posts that a flood must leave")
 	api         = flag.String("api", "", "of the process that floods: the node")
