@@ -19,7 +19,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// TestSecretsStayOutOfTheCluster is the section "Secrets" of docs/security.md: handlers are given
+// TestSecretsStayOutOfTheCluster is docs/secrets.md: handlers are given
 // secrets from a file, the environment and a command, and print them wherever they can. Then no
 // file of the cluster has one: no data directory, log or backup, and no command prints one.
 func TestSecretsStayOutOfTheCluster(t *testing.T) {

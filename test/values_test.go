@@ -36,7 +36,7 @@ name = "refuse"
 requires = ["receipt"]
 `
 
-// TestEncryptedValues is the runbook "Encrypted values" of docs/security.md: keys for the nodes and
+// TestEncryptedValues is the runbook "Set up" of docs/value-keys.md: keys for the nodes and
 // for readers, no plain value on any disk, the exchange of the key, and a conductor without it.
 func TestEncryptedValues(t *testing.T) {
 	t.Parallel()
