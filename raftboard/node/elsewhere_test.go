@@ -55,6 +55,7 @@ var answeredElsewhere = map[string]string{
 	"BoardService/ClaimNext":   "a conductor waits on several boards",
 	"BoardService/CreateBoard": "a board that changes clusters is made before the topology says so",
 	"SessionService/Register":  "a conductor tells of all boards from which it claims",
+	"WorkerService/Offer":      "the leader takes the board of the work from its job",
 }
 
 // TestBoardsElsewhereAreRefused makes every call of the API that names a board, at a cluster
