@@ -172,3 +172,15 @@ func TestAuditIsBounded(t *testing.T) {
 		t.Errorf("batched otherwise, the state is another one: %v", err)
 	}
 }
+
+// TestOwnSessions: only the principal that opened a session claims with it, and ends its claims and itself.
+func TestOwnSessions(t *testing.T) {
+	r := newRig(t)
+	r.ok(by("ann", open("of ann")))
+	r.posted(posting("a", "k"))
+	r.refused(by("bob", claim("of ann", id("a"), "n")), "session_expired")
+	token := r.ok(by("ann", claim("of ann", id("a"), "n"))).GetClaim().Granted[0].Token
+	end := func() *v1.Command { return consume(&v1.Ending{Job: id("a"), Token: token, Outcome: "success"}) }
+	r.refused(by("bob", end()), "fenced")
+	r.ok(by("ann", end()))
+}

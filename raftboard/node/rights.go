@@ -23,9 +23,9 @@ const rightsLook = 500 * time.Millisecond
 
 // lastingCalls are the calls that last: long polls, watches, streams, backups.
 type lastingCalls struct {
-	mu      sync.Mutex
-	open    map[*lastingCall]struct{} // under mu
-	running bool                      // a goroutine looks at them; under mu
+	mu   sync.Mutex
+	open map[*lastingCall]struct{} // under mu
+	none chan struct{}             // closed when no call lasts; nil: no goroutine looks at them; under mu
 }
 
 // lastingCall is a call that lasts.
@@ -45,30 +45,34 @@ func (g *guard) while(ctx context.Context, still func() error) (context.Context,
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open[call] = struct{}{}
-	if !l.running {
-		l.running = true
-		go l.look() // ends when no call lasts
+	if l.none == nil {
+		l.none = make(chan struct{})
+		go l.look(l.none) // ends when no call lasts
 	}
 	return ctx, func() {
 		l.mu.Lock()
-		delete(l.open, call)
+		if delete(l.open, call); len(l.open) == 0 && l.none != nil {
+			close(l.none)
+			l.none = nil
+		}
 		l.mu.Unlock()
 		end(nil)
 	}
 }
 
 // look ends the calls whose callers may no longer make them.
-func (l *lastingCalls) look() {
+func (l *lastingCalls) look(none <-chan struct{}) {
 	ticker := time.NewTicker(rightsLook)
 	defer ticker.Stop()
-	for range ticker.C {
-		l.mu.Lock()
-		open := slices.Collect(maps.Keys(l.open))
-		l.running = len(open) > 0
-		l.mu.Unlock()
-		if len(open) == 0 {
+	for {
+		select {
+		case <-ticker.C:
+		case <-none:
 			return
 		}
+		l.mu.Lock()
+		open := slices.Collect(maps.Keys(l.open))
+		l.mu.Unlock()
 		for _, call := range open {
 			if refusal := call.still(); refusal != nil {
 				call.end(refusal)

@@ -89,7 +89,7 @@ var guards = []guard{
 	{
 		name: "own sessions", holds: "only the principal that opened a session uses it, and its claims",
 		file: "fsm/access.go", keep: "return t.by == \"\" || session.Principal == \"\" || t.by == session.Principal", remove: "return true || session.Principal == t.by",
-		pkg: "raftboard/node", test: "TestTenantsDoNotMeet",
+		pkg: "fsm", test: "TestOwnSessions",
 	},
 	{
 		name: "own books", holds: "a job runs under no book of another board",
