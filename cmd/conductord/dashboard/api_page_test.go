@@ -91,7 +91,7 @@ func openPlain(t *testing.T) string {
 	t.Helper()
 	n, err := node.Open(node.Options{
 		Name: "n1", Cluster: "test", Members: []node.Member{{Name: "n1", Raft: "127.0.0.1:1", API: "127.0.0.1:2"}}, RaftListen: "127.0.0.1:0", APIListen: "127.0.0.1:0",
-		DataDir: t.TempDir(), Init: true, Raft: node.RaftTimings{Heartbeat: 100 * time.Millisecond},
+		DataDir: t.TempDir(), Init: true, Raft: node.RaftTimings{Heartbeat: 100 * time.Millisecond}, Memory: 4 << 30, // the heap of all tests counts
 		PagesPath: "/dashboard/", Pages: func(api http.Handler) http.Handler {
 			return dashboard.New(dashboard.Options{API: api, Path: "/dashboard/", Node: "n1", Logger: hclog.NewNullLogger()})
 		},

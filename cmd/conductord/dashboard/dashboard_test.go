@@ -62,7 +62,7 @@ func open(t *testing.T, adjust ...func(*dashboard.Options)) *site {
 	own, anybody := store(t, files), store(t, credentials.Files{CA: files.CA})
 	n, err := node.Open(node.Options{
 		Name: "n1", Cluster: "test", Members: []node.Member{{Name: "n1", Raft: "127.0.0.1:1", API: "127.0.0.1:2"}}, RaftListen: "127.0.0.1:0", APIListen: "127.0.0.1:0",
-		DataDir: filepath.Join(dir, "data"), Init: true, Credentials: own, AccessControl: true, Raft: node.RaftTimings{Heartbeat: 100 * time.Millisecond},
+		DataDir: filepath.Join(dir, "data"), Init: true, Credentials: own, AccessControl: true, Raft: node.RaftTimings{Heartbeat: 100 * time.Millisecond}, Memory: 4 << 30, // the heap of all tests counts
 		PagesPath: "/dashboard/", PageToken: (&dashboard.Options{Path: "/dashboard/"}).TokenOf, Pages: func(api http.Handler) http.Handler {
 			options := dashboard.Options{API: api, Path: "/dashboard/", AccessControl: true, Node: "n1", Logger: hclog.NewNullLogger()}
 			for _, change := range adjust {

@@ -20,6 +20,8 @@ import (
 )
 
 const (
+	// memory is a budget that the heap of a test's process stays below: all of it counts for each node.
+	memory = 4 << 30
 	// startTime is how long a cluster may take until it is ready: about a second, and far
 	// more on a busy machine.
 	startTime = time.Minute
@@ -91,6 +93,7 @@ func (c *Cluster) open(nodes int, fatal func(error)) (err error) {
 		c.options = append(c.options, node.Options{
 			Name: member.Name, Cluster: "test", Members: members, DataDir: filepath.Join(c.dir, member.Name), Init: true,
 			Raft: timings, Fatal: fatal,
+			Memory: memory,
 		})
 		if err := c.Start(i); err != nil {
 			return err
