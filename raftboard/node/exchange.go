@@ -179,21 +179,22 @@ func (e *exchange) read(body *bytes.Buffer) error {
 	if e.stranger {
 		most = strangerBody
 	}
+	known := size >= 0
 	switch {
 	case size > most:
 		return tooLarge(size, most)
-	case size < 0:
-		size = min(smallBody, most)
-	default:
-		body.Grow(int(size) + bytes.MinRead)
-	}
-	if size == 0 {
+	case size == 0:
 		return nil
+	case !known:
+		size = min(smallBody, most)
 	}
 	for ; ; size = most {
 		release, err := e.reserve(size)
 		if err != nil {
 			return err
+		}
+		if known { // only now: a body that waits for memory must not take it
+			body.Grow(int(size) + bytes.MinRead)
 		}
 		settle := e.wait(e.controller.SetReadDeadline, size, 0)
 		_, err = body.ReadFrom(io.LimitReader(e.request.Body, size+1-int64(body.Len())))
