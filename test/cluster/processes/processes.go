@@ -27,6 +27,9 @@ import (
 // close, on a machine that is four times slower.
 const stopTime = 40 * time.Second
 
+// endTime is how long a guardian may outlive its daemon: a second, and more on a busy machine.
+const endTime = 3 * time.Second
+
 // Options say what cluster is wanted.
 type Options struct {
 	Binary    string // of Build
@@ -252,7 +255,11 @@ func (p *Processes) Close() error {
 	p.nodes.Close()
 	for i, node := range p.nodes.Nodes {
 		if p.places != nil {
-			if pids := p.places[i].inhabitants(); len(pids) > 0 {
+			pids := p.places[i].inhabitants()
+			for end := time.Now().Add(endTime); len(pids) > 0 && time.Now().Before(end); pids = p.places[i].inhabitants() {
+				time.Sleep(10 * time.Millisecond)
+			}
+			if len(pids) > 0 {
 				wrong = append(wrong, fmt.Errorf("%s has left processes behind: %s", node.Name, commands(pids)))
 			}
 		}
