@@ -226,8 +226,8 @@ func (m *Machine) BoardOfFlow(id logbook.FlowID) (board string, found bool, err 
 	return board, found, err
 }
 
-// BoardOfWork is that of the flow's last job, under whose claim the flow is updated; of a flow without
-// one, that of its book.
+// BoardOfWork is the board of the flow's last job, under whose claim the flow is updated; of a flow without
+// one, the board of its book.
 func (m *Machine) BoardOfWork(id logbook.FlowID) (board string, found bool, err error) {
 	err = m.read(func(v *view) error {
 		if record := v.flow(id); record != nil {

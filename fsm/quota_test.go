@@ -218,7 +218,7 @@ func TestQuotasSurviveSnapshots(t *testing.T) {
 	}
 }
 
-// TestSharesOfBoards: the boards that a principal's postings make are at most half of those that others have left, so
+// TestSharesOfBoards: the boards that a principal's postings make are at most half of the boards that others have left, so
 // that each further principal gets some. A board that is deleted gives its place back.
 func TestSharesOfBoards(t *testing.T) {
 	r := newRig(t)

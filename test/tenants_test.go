@@ -14,7 +14,7 @@ import (
 )
 
 // TestSecretsOfTenants: on a cluster with access control, a tenant's own step worker gets the secrets of the tenant's
-// boards, and those that secrets.boards names for them. The conductor refuses all others by name.
+// boards, and the shared secrets that secrets.boards names for them. The conductor refuses all others by name.
 func TestSecretsOfTenants(t *testing.T) {
 	t.Parallel()
 	dir, handlers, secrets := t.TempDir(), filepath.Join(t.TempDir(), "handlers"), t.TempDir()

@@ -14,7 +14,7 @@
 // One line break at the end of a file or an output is no part of the secret. Nothing is
 // cached: each attempt at a step asks anew, so a changed secret counts from then on.
 //
-// A job can name every secret of its board, and those that its board may name. So a caller that may post
+// A job can name every secret of its board, and the shared secrets that its board may name. So a caller that may post
 // to a board can have the conductor's handlers use them, and its own step workers read them.
 package secrets
 

@@ -294,7 +294,7 @@ func (h Holder) String() string {
 	return fmt.Sprintf("node %q of cluster %q", h.Name, h.Cluster)
 }
 
-// nodeUsages are those that a node's certificate lists: a node listens and dials.
+// nodeUsages are the usages of a node's certificate: a node listens and dials.
 var nodeUsages = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 
 // HolderOf finds the holder of a certificate that was verified. It returns an error for one with

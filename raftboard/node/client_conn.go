@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// freeUnits are those that a new connection may use at once, so that a client of an address
+	// freeUnits is the number of units that a new connection can use at once, so that a client of an address
 	// whose other clients use all can still say who it is. maxCredit bounds what answers earn.
 	freeUnits, maxCredit = 32, 1_024
 	// bytesOfUnit is what a stranger may send, or a header may have, for a unit; writtenUnit is

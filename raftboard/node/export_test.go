@@ -580,7 +580,7 @@ func SealIdentity(data []byte) ([]byte, error) {
 	return json.Marshal(stored)
 }
 
-// NewFlowChecks makes checks of flows, each of which takes the processor for so long.
+// NewFlowChecks makes checks of flows. Each check takes the processor for so long.
 func NewFlowChecks(cost time.Duration) func(principal string) error {
 	var spent time.Duration
 	checks := &flowChecks{

@@ -48,7 +48,7 @@ func (l *logged) Write(line []byte) (int, error) {
 	return l.text.Write(line)
 }
 
-// panics are the lines that tell of a panic.
+// panics are the log lines of panics.
 func (l *logged) panics() (lines []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,7 +172,7 @@ func (f *filler) send(at int, token string, method protoreflect.MethodDescriptor
 	}
 }
 
-// codeOf is the code of a refused call: that of the API if the answer has one.
+// codeOf is the code of a refused call: the API's code if the answer has one.
 func codeOf(said []byte) string {
 	var failed struct {
 		Code    string

@@ -58,7 +58,7 @@ func (s *logService) answer(ctx context.Context, row call, request *connect.Requ
 	return answer, err
 }
 
-// lines are those that the caller asks for.
+// lines returns the lines that the caller asks for.
 func (s *logService) lines(ctx context.Context, row call, request *connect.Request[conductordv1.ReadLogsRequest]) (*conductordv1.ReadLogsResponse, error) {
 	message, guard := request.Msg, s.router.guard
 	if p := guard.hidesValuesFrom(ctx); p != "" {

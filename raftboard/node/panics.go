@@ -26,7 +26,7 @@ type panics struct {
 	kinds map[string]*panicKind // by call, of which there are few; under mu
 }
 
-// panicKind is when panics of a call were last logged, and the number of those that were not since.
+// panicKind is when panics of a call were last logged, and the number of panics without a line since.
 type panicKind struct {
 	logged  time.Time
 	omitted int

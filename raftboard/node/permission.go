@@ -358,7 +358,7 @@ const (
 const ownIDDigits = 9
 
 // shown reads pages of a list until one has something that the caller may see, and leaves out
-// the rest. Where the next of a page names its last item, cursor makes it of those that are shown.
+// the rest. Where the next of a page names its last item, cursor makes it of the shown items.
 func shown[T any](after string, read func(after string) ([]T, string, error), shows func(*T) bool, cursor func([]T) string) ([]T, string, error) {
 	rows := 0
 	for pages := 1; ; pages++ {

@@ -89,7 +89,7 @@ func failing() *logbook.Failure {
 	return &logbook.Failure{Kind: "x", Message: strings.Repeat(`"`, 2_000), Step: long(0)}
 }
 
-// longFlow posts a flow of steps with long names, all of which are done or failed.
+// longFlow posts a flow of steps with long names, all done or failed.
 func (s *site) longFlow() jobs.JobID {
 	s.t.Helper()
 	ctx, book, flow := s.t.Context(), logbook.NewBookID(), logbook.NewFlowID()

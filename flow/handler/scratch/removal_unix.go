@@ -54,7 +54,7 @@ func remove(path string, until time.Time) error {
 	return fmt.Errorf("cannot remove all of %s: %w", path, err)
 }
 
-// each removes the entries of a directory, and calls otherwise for those that cannot be removed as they are.
+// each removes the entries of a directory, and calls otherwise for entries that cannot be removed directly.
 func (r *removal) each(directory *os.File, otherwise func(name string) error) (fault error) {
 	if _, err := directory.Seek(0, io.SeekStart); err != nil {
 		return err
