@@ -108,17 +108,25 @@ var (
 )
 
 // withoutIDs is an answer without the ids of a request, also where they are in details.
+// A UUID that is none of the ids stays whole: a token such as 1-90 may be a part of it.
 func withoutIDs(answer string, ids ...string) string {
-	for i, id := range ids {
-		answer = strings.ReplaceAll(answer, id, fmt.Sprint("ID", i))
+	pattern := `[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`
+	for _, id := range ids {
+		pattern += "|" + regexp.QuoteMeta(id)
 	}
+	anyID := regexp.MustCompile(pattern)
+	numbered := func(found []byte) []byte {
+		if i := slices.Index(ids, string(found)); i >= 0 {
+			return fmt.Append(nil, "ID", i)
+		}
+		return found
+	}
+	answer = string(anyID.ReplaceAllFunc([]byte(answer), numbered))
 	answer = ofLength.ReplaceAllString(answer, "$1")
 	return inBase64.ReplaceAllStringFunc(answer, func(text string) string {
 		for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 			decoded, err := encoding.DecodeString(text)
-			for i, id := range ids {
-				decoded = bytes.ReplaceAll(decoded, []byte(id), fmt.Append(nil, "ID", i))
-			}
+			decoded = anyID.ReplaceAllFunc(decoded, numbered)
 			if err == nil && bytes.Contains(decoded, []byte("ID")) {
 				return fmt.Sprintf("%q", decoded)
 			}
