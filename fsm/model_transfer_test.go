@@ -24,14 +24,17 @@ func (m *model) transfer(c *v1.JobCommand) error {
 	case j.State != jobs.StateClaimed && j.State != jobs.StateClaimable,
 		j.Claim != nil && j.StopRequest != nil && !under(j, jobs.RequestTransfer):
 		return jobs.ErrConflict
-	case !m.lives(c.To, ""):
-		return jobs.ErrNotFound
 	}
-	able := false
+	serves, able := false, false
 	for _, e := range m.entities {
-		able = able || e.Kind == jobs.EntityConductor && e.Name == c.To && e.Takes(&j.Job)
+		if e.Kind == jobs.EntityConductor && e.Name == c.To {
+			serves, able = serves || e.Serves(j.Board), able || e.Takes(&j.Job)
+		}
 	}
-	if !able || m.drains[c.To] != nil {
+	switch {
+	case !serves:
+		return jobs.ErrNotFound
+	case !able, m.drains[c.To] != nil:
 		return jobs.ErrConflict
 	}
 	if j.Claim != nil {
