@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -45,6 +46,14 @@ func SetExchangeBytes(n *Node, bytes int64) {
 	n.api.exchanges.bodies.mu.Lock()
 	defer n.api.exchanges.bodies.mu.Unlock()
 	n.api.exchanges.bodies.total = bytes
+}
+
+// BodyWithoutRoom has a call read a body for which there is no memory, and returns the memory that the call took.
+func BodyWithoutRoom(request *http.Request) (taken int, err error) {
+	var body bytes.Buffer
+	e := &exchange{all: newExchanges(hclog.NewNullLogger(), 0, false), request: request}
+	err = e.read(&body)
+	return body.Cap(), err
 }
 
 // Exchanges returns how many exchanges wait for their clients, and the bytes that all hold.

@@ -9,9 +9,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"connectrpc.com/connect"
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
@@ -72,6 +76,21 @@ func TestCallsThatWaitHoldTheirBodiesAlone(t *testing.T) {
 	}
 	if _, held := node.Exchanges(c.nodes[0]); held != int64(sent) {
 		t.Errorf("two calls that wait hold %d bytes, and their bodies have %d", held, sent)
+	}
+}
+
+// A body takes memory only once the budget has room for the body, also when the caller announced its length.
+func TestBodiesWaitWithoutMemory(t *testing.T) {
+	t.Parallel()
+	for _, length := range []int64{100, 1 << 20, -1} {
+		synctest.Test(t, func(t *testing.T) {
+			request := httptest.NewRequest(http.MethodPost, postPath, io.LimitReader(zeros{}, 1<<20))
+			request.ContentLength = length
+			taken, err := node.BodyWithoutRoom(request)
+			if taken != 0 || connect.CodeOf(err) != connect.CodeUnavailable {
+				t.Errorf("a body of %d bytes took %d bytes of memory before the budget had room, and then: %v", length, taken, err)
+			}
+		})
 	}
 }
 
