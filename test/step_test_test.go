@@ -22,7 +22,7 @@ func TestStepTest(t *testing.T) {
 	if said, err := exec.Command("go", "build", "-o", worker, modulePath+"/test/conformance").CombinedOutput(); err != nil {
 		t.Fatalf("cannot build the worker: %v: %s", err, said)
 	}
-	page, err := os.ReadFile("../docs/workers.md")
+	page, err := os.ReadFile("../docs/testing-workers.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestStepTest(t *testing.T) {
 				if bad := slices.Contains(strings.Fields(row.broken), r.Rule); bad != (r.Verdict == "FAIL") {
 					t.Errorf("%s is %s: expected %s, got %s", r.Rule, r.Verdict, r.Expected, r.Got)
 				} else if bad && (r.See == "" || !strings.Contains(string(page), r.See)) {
-					t.Errorf("%s names %q, which the page of workers does not have", r.Rule, r.See)
+					t.Errorf("%s names %q, which docs/testing-workers.md does not have", r.Rule, r.See)
 				}
 			}
 		})

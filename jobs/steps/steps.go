@@ -1,5 +1,5 @@
 // Package steps is the contract between conductors, nodes and the workers beside the cluster
-// that do steps: see docs/workers.md.
+// that do steps: see docs/worker-protocol.md.
 //
 // A conductor offers an attempt (Offer). A worker pulls (Pull), gets Work, and reports its
 // Outcome. The leader brings them together in memory. The logbook names the worker's session

@@ -1,4 +1,4 @@
-"""A step worker: it does steps of flows in functions. docs/workers.md has the protocol."""
+"""A step worker: it does steps of flows in functions. docs/worker-protocol.md has the protocol."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ type verdict struct {
 	Why      string  `json:"why,omitempty"` // it was skipped
 	Expected string  `json:"expected,omitempty"`
 	Got      string  `json:"got,omitempty"`
-	See      string  `json:"see,omitempty"` // the passage of docs/workers.md
+	See      string  `json:"see,omitempty"` // the passage of docs/testing-workers.md
 }
 
 // report is all verdicts.
@@ -54,7 +54,7 @@ func Command(p *cli.Program) *cobra.Command {
 		Short: "Test a step worker, or a handler, against the rules for them",
 		Long: "Start a node in this process, run COMMAND as a step worker of it, and say which rules the worker keeps. COMMAND gets\n" +
 			"the address of the node as CONDUCTORD_SERVER, and no other variable of conductord. It does the types of steps that\n" +
-			"docs/workers.md lists under \"Conformance\". It must be the worker itself, since it gets SIGTERM; a shell uses exec.\n\n" +
+			"docs/testing-workers.md lists. It must be the worker itself, since it gets SIGTERM; a shell uses exec.\n\n" +
 			"With --handler, test an executable. It is given the type of step as its first argument, the arguments on stdin, and\n" +
 			"all that a handler of a flow is given. Rules of the protocol are skipped then.\n\n" +
 			"The exit code is 0 only if all rules that are not skipped hold. It takes less than a minute.",
@@ -210,7 +210,7 @@ func (r *rule) judge(ctx context.Context, t trial) verdict {
 // lines are what people read.
 func (v *verdict) lines() []string {
 	if v.Verdict == verdictFail {
-		return []string{"FAIL " + v.Rule, "     expected: " + v.Expected, "     got:      " + v.Got, "     see docs/workers.md: " + v.See}
+		return []string{"FAIL " + v.Rule, "     expected: " + v.Expected, "     got:      " + v.Got, "     see docs/testing-workers.md: " + v.See}
 	}
 	note := v.Why
 	if note == "" {

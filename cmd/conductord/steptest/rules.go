@@ -32,7 +32,7 @@ func types() []string {
 type rule struct {
 	name    string
 	handler bool   // holds for handlers too
-	passage string // of the page of workers
+	passage string // of docs/testing-workers.md
 	test    func(*trial)
 }
 
@@ -80,14 +80,14 @@ func rules() []rule {
 				"a failure of the kind over_limit (of handlers and Go: result)", "the kind %q: %s", f.Kind, brief(f.Message))
 			t.works()
 		}},
-		{"garbage", true, "A result that is no JSON is reported as a failure, and the worker goes on.", func(t *trial) {
+		{"garbage", true, "A result that is no JSON is reported as a failure, and the worker continues.", func(t *trial) {
 			f := t.failure(t.do(typeGarbage, 1, "{}"))
 			t.holds(f.Kind == logbook.FailureResult || f.Kind == logbook.FailureError && f.Permanent,
 				"a permanent failure of the kind error (of handlers and Go: a failure of the kind result)",
 				"the kind %q, permanent %t: %s", f.Kind, f.Permanent, brief(f.Message))
 			t.works()
 		}},
-		{"crash", true, "An unforeseen error of a step is reported as a failure, and the worker goes on.", func(t *trial) {
+		{"crash", true, "An unforeseen error of a step is reported as a failure, and the worker continues.", func(t *trial) {
 			t.failure(t.do(typeCrash, 1, "{}"))
 			t.works()
 		}},
@@ -104,7 +104,7 @@ func rules() []rule {
 			}
 		}},
 		{"retry", true, "The next attempt has the next number and the same key.", testRetry},
-		{"progress", true, "The last progress that a step reports is reported with its end, or before.", func(t *trial) {
+		{"progress", true, "The last progress of a step is reported with its end, or before.", func(t *trial) {
 			atom := t.do(typeProgress, 1, "{}")
 			t.result(atom, `{"reported": 3}`)
 			const want = `3 of 3 with the details {"at": 3}`
@@ -113,7 +113,7 @@ func rules() []rule {
 			t.holds(p.Done == 3 && p.Total == 3 && difference(`{"at": 3}`, p.Details) == "", want, "%d of %d with the details %s", p.Done, p.Total, brief(string(p.Details)))
 		}},
 		{"logs", true, "All lines that a step writes for the logs are reported, in order.", testLogs},
-		{"not-yet", true, "A step that says \"not yet\" is asked again in the same attempt.", func(t *trial) {
+		{"not-yet", true, "A step that answers \"not yet\" runs again in the same attempt.", func(t *trial) {
 			atom := t.do(typeLater, 1, `{"times": 3}`)
 			t.result(atom, `{"asked": 3}`)
 			asked := executed(atom).Asked
@@ -121,11 +121,11 @@ func rules() []rule {
 				"1 attempt that says \"not yet\" 3 times", "%d attempts, and the last says it %d times", len(atom.Attempts), asked)
 		}},
 		{"revert", true, "A revert gets the result of the execution, and the arguments.", testRevert},
-		{"once", false, "An attempt is made once, and not reported again when the answer was `recorded`.", testOnce},
-		{"slots", false, "A worker makes as many attempts at once as it has slots, and never more.", testSlots},
-		{"adoption", false, "An attempt goes on when its conductor ends, and each `Pull` names it in `holds`.", testAdoption},
+		{"once", false, "An attempt is made once, and not reported again after the answer `recorded`.", testOnce},
+		{"slots", false, "A worker makes as many attempts in parallel as it has slots, and never more.", testSlots},
+		{"adoption", false, "An attempt continues when its conductor ends, and each `Pull` names it in `holds`.", testAdoption},
 		{"session", false, "When its session is over, a worker ends its attempts and works under a new session.", testSession},
-		{"stop", true, "An attempt that is told to stop ends within 10 s.", func(t *trial) {
+		{"stop", true, "An attempt ends within 10 s after a stop request.", func(t *trial) {
 			job, attempt := t.sleeping(forEver, 0)
 			told := time.Now()
 			t.check(t.client.Cancel(t.ctx, jobs.JobCommand{Job: job.ID, Grace: 2 * stopTime}))
@@ -138,7 +138,7 @@ func rules() []rule {
 			t.failure(t.record(job))
 		}},
 		{ruleSigterm, false, "On SIGTERM a worker takes no more, finishes its attempts, closes its session and exits with 0.", testSigterm},
-		{rulePromised, false, "An attempt whose `Pull` the worker ends on SIGTERM is one of those that it finishes.", testPromised},
+		{rulePromised, false, "A worker finishes an attempt whose `Pull` it ends on SIGTERM.", testPromised},
 	}
 }
 
