@@ -641,11 +641,38 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 }
 
-// TestLinksLead holds that links between the documents lead somewhere.
+// anchorsOf returns the anchors that GitHub gives to the headings of a page.
+func anchorsOf(page string) map[string]bool {
+	anchors := map[string]bool{}
+	for _, b := range blocksOf("", page) {
+		page = strings.Replace(page, b.text, "", 1) // comments of shell are no headings
+	}
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(page, -1) {
+		text := regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`).ReplaceAllString(strings.ToLower(heading[1]), "$1")
+		anchors[strings.ReplaceAll(regexp.MustCompile(`[^\pL\pN_ -]`).ReplaceAllString(text, ""), " ", "-")] = true
+	}
+	return anchors
+}
+
+// TestLinksLead holds that links between the documents lead somewhere, to a heading that exists.
 func TestLinksLead(t *testing.T) {
-	for file, text := range documents(t) {
-		for _, match := range regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)]*)?\)`).FindAllStringSubmatch(text, -1) {
+	pages, anchors := documents(t), map[string]map[string]bool{}
+	for file, text := range pages {
+		anchors[file] = anchorsOf(text)
+	}
+	for file, text := range pages {
+		for _, match := range regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]*))?\)`).FindAllStringSubmatch(text, -1) {
 			if strings.Contains(match[1], "://") {
+				continue
+			}
+			target := file
+			if match[1] != "" {
+				target = filepath.ToSlash(filepath.Join(filepath.Dir(file), match[1]))
+			}
+			if headings, known := anchors[target]; known && match[2] != "" && !headings[match[2]] {
+				t.Errorf("%s links to %s#%s, and there is no such heading", file, target, match[2])
+			}
+			if match[1] == "" {
 				continue
 			}
 			if _, err := os.Stat(filepath.Join("..", filepath.Dir(file), match[1])); err != nil {
