@@ -16,8 +16,10 @@ import (
 	"time"
 )
 
+// tutorialPaths are the pages of the tutorial, in order: each continues where the last one ended.
+var tutorialPaths = []string{"docs/tutorial.md", "docs/tutorial-repair.md"}
+
 const (
-	tutorialPath = "docs/tutorial.md"
 	// elsewhereMark stands above a block whose last command runs until it is interrupted.
 	elsewhereMark = "<!-- in another terminal -->"
 	// lookTime bounds how long a block that only looks is repeated until it shows what
@@ -30,67 +32,78 @@ const (
 // looking matches blocks that change nothing: a reader may look again.
 var looking = regexp.MustCompile(`^(?:(?:conductord (?:flow show|job get|job list|cluster status)|cat|tail) [^\n]*\n)+$`)
 
-// TestTutorial types the blocks of docs/tutorial.md in an empty directory, in order, and
-// compares what it sees with what the page shows, but for ids, times and progress.
+// TestTutorial types the blocks of the tutorial's pages in an empty directory, in order, and
+// compares what it sees with what the pages show, but for ids, times and progress.
 func TestTutorial(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("awk"); err != nil {
 		t.Skip("the tutorial needs awk")
 	}
-	page := documents(t)[tutorialPath]
-	lines := strings.Split(page, "\n")
-	moved := portsInARow(t)
-	blocks := blocksOf(tutorialPath, page)
 	dir := t.TempDir()
-	shell := startTerminal(t, dir, "")
+	reader := tutorialReader{dir: dir, shell: startTerminal(t, dir, ""), moved: portsInARow(t)}
+	for _, path := range tutorialPaths {
+		page := documents(t)[path]
+		shown := reader.types(t, path, page)
+		if shown == page {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join("..", path), []byte(shown), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const fewest = 15
+	if reader.typed < fewest {
+		t.Fatalf("found only %d blocks to type", reader.typed)
+	}
+}
+
+// tutorialReader types what the pages show.
+type tutorialReader struct {
+	dir   string
+	shell *terminal
+	moved string // the address of the first node
+	typed int    // blocks
+}
+
+// types types the blocks of a page. It returns the page, with -rewrite as it should be.
+func (r *tutorialReader) types(t *testing.T, path, page string) string {
+	t.Helper()
+	lines, blocks, shown := strings.Split(page, "\n"), blocksOf(path, page), page
 	patient := lookTime
 	if *rewrite {
 		patient = lookTime / 10 // nothing is known yet that it should look for
 	}
-	shown := page
-	typed := 0
 	for i, b := range blocks {
 		if b.language != "sh" {
 			continue
 		}
-		typed++
-		var want *block
-		if i+1 < len(blocks) && blocks[i+1].language == "text" {
-			want = &blocks[i+1]
-		}
-		text := movePorts(b.text, moved)
+		r.typed++
+		text := movePorts(b.text, r.moved)
 		var got string
 		if elsewhere := lines[b.line-3] == elsewhereMark; elsewhere {
-			text = strings.Replace(text, "conductord dev", "exec conductord dev --api-listen "+moved, 1)
-			got = startTerminal(t, dir, text).untilQuiet()
+			text = strings.Replace(text, "conductord dev", "exec conductord dev --api-listen "+r.moved, 1)
+			got = startTerminal(t, r.dir, text).untilQuiet()
 		} else {
-			got = shell.run(t, b, text)
+			got = r.shell.run(t, b, text)
 		}
-		if want == nil {
+		if i+1 == len(blocks) || blocks[i+1].language != "text" {
 			continue
 		}
-		for end := time.Now().Add(patient); plain(got, moved) != plain(want.text, moved) && looking.MatchString(b.text) && time.Now().Before(end); {
-			got = shell.run(t, b, text)
+		want := blocks[i+1]
+		for end := time.Now().Add(patient); plain(got, r.moved) != plain(want.text, r.moved) && looking.MatchString(b.text) && time.Now().Before(end); {
+			got = r.shell.run(t, b, text)
 		}
 		switch {
-		case plain(got, moved) == plain(want.text, moved):
+		case plain(got, r.moved) == plain(want.text, r.moved):
 		case *rewrite:
 			from := fmt.Sprintf("%s\n```\n\n```text\n%s```", strings.TrimSuffix(b.text, "\n"), want.text)
-			to := fmt.Sprintf("%s\n```\n\n```text\n%s```", strings.TrimSuffix(b.text, "\n"), backPorts(progress.ReplaceAllString(got, ""), moved))
+			to := fmt.Sprintf("%s\n```\n\n```text\n%s```", strings.TrimSuffix(b.text, "\n"), backPorts(progress.ReplaceAllString(got, ""), r.moved))
 			shown = strings.Replace(shown, from, to, 1)
 		default:
 			t.Errorf("%s shows\n%s\nand there is\n%s\n(with -rewrite, this test writes what there is)", want, want.text, got)
 		}
 	}
-	const fewest = 15
-	if typed < fewest {
-		t.Fatalf("found only %d blocks to type", typed)
-	}
-	if shown != page {
-		if err := os.WriteFile(filepath.Join("..", tutorialPath), []byte(shown), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return shown
 }
 
 // What differs from run to run, and what stands for it.
