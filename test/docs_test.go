@@ -365,14 +365,15 @@ func TestShownCommandsCanBeWrong(t *testing.T) {
 	}
 }
 
-// TestThreeServersConfigs holds that the block of docs/operations.md that writes the
+// TestThreeServersConfigs holds that the block of docs/start-and-stop.md that writes the
 // configurations of three servers writes ones that can be used and belong together.
 func TestThreeServersConfigs(t *testing.T) {
+	const path = "docs/start-and-stop.md"
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "examples", "handlers"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, b := range blocksOf("docs/operations.md", documents(t)["docs/operations.md"]) {
+	for _, b := range blocksOf(path, documents(t)[path]) {
 		if b.language != "sh" || !strings.Contains(b.text, "config init") {
 			continue
 		}
@@ -566,13 +567,13 @@ func settingsTable() string {
 }
 
 // TestMetricsAreDocumented compares the metrics of a real server with those
-// that docs/operations.md lists.
+// that docs/metrics.md lists.
 func TestMetricsAreDocumented(t *testing.T) {
 	text, err := get(t, "http://"+startDev(t)+"/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
-	document := documents(t)["docs/operations.md"]
+	document := documents(t)["docs/metrics.md"]
 	matches := regexp.MustCompile(`(?m)^# HELP (conductord_\w+)`).FindAllStringSubmatch(text, -1)
 	if len(matches) == 0 {
 		t.Fatal("the server tells no metrics of its own")
@@ -581,12 +582,12 @@ func TestMetricsAreDocumented(t *testing.T) {
 	for _, match := range matches {
 		served[match[1]] = true
 		if !strings.Contains(document, "`"+match[1]+"`") {
-			t.Errorf("docs/operations.md does not list %s", match[1])
+			t.Errorf("docs/metrics.md does not list %s", match[1])
 		}
 	}
 	for _, match := range regexp.MustCompile("(?m)^\\| `(conductord_\\w+)`").FindAllStringSubmatch(document, -1) {
 		if !served[match[1]] {
-			t.Errorf("docs/operations.md lists %s, which a server does not tell", match[1])
+			t.Errorf("docs/metrics.md lists %s, which a server does not tell", match[1])
 		}
 	}
 }

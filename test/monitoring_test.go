@@ -103,7 +103,7 @@ func TestMonitoringIsOfThisProgram(t *testing.T) {
 	}
 	rules := fileText(t, rulesFile)
 	alerts := alertOfRule.FindAllStringSubmatch(rules, -1)
-	exprs, tests, operations := exprOfRule.FindAllStringSubmatch(rules, -1), fileText(t, strings.Replace(rulesFile, ".yml", ".test.yml", 1)), documents(t)["docs/operations.md"]
+	exprs, tests, listed := exprOfRule.FindAllStringSubmatch(rules, -1), fileText(t, strings.Replace(rulesFile, ".yml", ".test.yml", 1)), documents(t)["docs/metrics.md"]
 	if len(alerts) == 0 || len(exprs) != len(alerts) {
 		t.Fatalf("%d alerts have %d expressions", len(alerts), len(exprs))
 	}
@@ -114,8 +114,8 @@ func TestMonitoringIsOfThisProgram(t *testing.T) {
 				t.Errorf("no test says that %s", want)
 			}
 		}
-		if !strings.Contains(operations, "`"+alert[1]+"`") {
-			t.Errorf("docs/operations.md does not list %s", alert[1])
+		if !strings.Contains(listed, "`"+alert[1]+"`") {
+			t.Errorf("docs/metrics.md does not list %s", alert[1])
 		}
 	}
 	for _, command := range commandOfRule.FindAllStringSubmatch(rules, -1) {

@@ -108,7 +108,7 @@ func (p *Program) writeComparison(comparison raftboard.Comparison) error {
 	if err := write(); err != nil || len(differ) == 0 {
 		return err
 	}
-	return fmt.Errorf("a member differs from the majority: %s stops; see \"A member differs\" in docs/operations.md", strings.Join(differ, ", "))
+	return fmt.Errorf("a member differs from the majority: %s stops; see \"A member differs\" in docs/repair.md", strings.Join(differ, ", "))
 }
 
 // checkLed makes the exit code report whether the cluster can take a write.

@@ -927,7 +927,7 @@ func TestClusterVerify(t *testing.T) {
 	}
 	cluster.compared[1] = raftboard.MemberCheck{Name: "n2", Differs: "table job"}
 	want = said{"NODE  ENTRY  STATE\nn1    42     same\nn2    42     differs in table job\n",
-		"conductord: a member differs from the majority: n2 stops; see \"A member differs\" in docs/operations.md\n", cli.ExitFailed}
+		"conductord: a member differs from the majority: n2 stops; see \"A member differs\" in docs/repair.md\n", cli.ExitFailed}
 	if got := run(t, cluster, "cluster", "verify"); got != want {
 		t.Errorf("one differs: %+v", got)
 	}

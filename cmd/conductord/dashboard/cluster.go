@@ -124,7 +124,7 @@ func compareMembers(ctx context.Context, v *visit) (string, error) {
 	for _, m := range answer.GetMembers() {
 		switch {
 		case m.GetDiffers() != "":
-			return "", &statusError{http.StatusConflict, fmt.Sprintf("at entry %d, member %s differs in %s, and stops: see \"A member differs\" in docs/operations.md", answer.GetIndex(), m.GetName(), m.GetDiffers())}
+			return "", &statusError{http.StatusConflict, fmt.Sprintf("at entry %d, member %s differs in %s, and stops: see \"A member differs\" in docs/repair.md", answer.GetIndex(), m.GetName(), m.GetDiffers())}
 		case !m.GetSame():
 			return "", &statusError{http.StatusServiceUnavailable, fmt.Sprintf("at entry %d, member %s was not compared: %s", answer.GetIndex(), m.GetName(), m.GetError())}
 		}

@@ -42,7 +42,7 @@ const (
 var Kinds = []Kind{Bolt, WAL}
 
 // StopForGood ends every report of a log that is damaged on disk.
-const StopForGood = "stop this node for good: the others go on without it (see docs/operations.md)"
+const StopForGood = "stop this node for good: the others go on without it (see \"A disk is lost\" in docs/repair.md)"
 
 // lockTimeout is how long to wait for the lock on a file, which a second
 // daemon on the same directory would hold for ever.
