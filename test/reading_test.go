@@ -20,7 +20,7 @@ const (
 )
 
 // references are pages that are complete rather than short.
-var references = []string{"docs/protocol.md", "docs/configuration.md", "docs/errors.md", "CHANGELOG.md"}
+var references = []string{"docs/protocol.md", "docs/configuration.md", "docs/errors.md", "docs/decisions.md", "CHANGELOG.md"}
 
 // habits are phrases that make an English sentence read like a translation.
 var habits = map[string]*regexp.Regexp{

@@ -51,7 +51,7 @@ func TestWrongMemberLists(t *testing.T) {
 		name   string
 		before []startup // a cluster that works already
 		then   []startup // the mistake
-		later  []startup // when the others have settled: see "Known gaps" in docs/architecture.md
+		later  []startup // when the others have settled: see "Known gaps" in docs/guarantees.md
 		stops  []int     // the nodes that stop
 		waits  []int     // those that wait for others
 		nobody bool      // no node leads: at least two stop, and the others wait
