@@ -10,11 +10,11 @@ import (
 )
 
 // TestGuardsAreFound holds that every guard still stands where the list says,
-// that its test exists, and that docs/guarantees.md has its row. Whether the
+// that its test exists, and that docs/guarantee-tests.md has its row. Whether the
 // test fails without the guard is shown by running the command.
 func TestGuardsAreFound(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
-	documented, err := os.ReadFile("docs/guarantees.md")
+	documented, err := os.ReadFile("docs/guarantee-tests.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestGuardsAreFound(t *testing.T) {
 			t.Errorf("guard %q: package %s has no %s", g.name, g.pkg, g.test)
 		}
 		if row := fmt.Sprintf("| %s | %s | `%s` | `%s` `%s` |", g.name, g.holds, g.file, g.pkg, g.test); !strings.Contains(string(documented), row) {
-			t.Errorf("docs/guarantees.md lacks the row\n%s", row)
+			t.Errorf("docs/guarantee-tests.md lacks the row\n%s", row)
 		}
 	}
 }

@@ -13,7 +13,7 @@ type guard struct {
 	row    string // the part of the test that suffices; empty: all of it
 }
 
-// guards are all of them. docs/guarantees.md lists the same rows.
+// guards are all of them. docs/guarantee-tests.md lists the same rows.
 var guards = []guard{
 	{
 		name: "fence", holds: "a write under a claim that has ended is refused",
