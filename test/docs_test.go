@@ -540,6 +540,9 @@ func TestConfigurationIsDocumented(t *testing.T) {
 	}
 }
 
+// requiredKeys are the keys of a node that have no default and must have a value.
+var requiredKeys = []string{"node", "data_dir", "cluster.id", "cluster.members"}
+
 // settingsTable is every key as a table, a section of the file at a time.
 func settingsTable() string {
 	var table strings.Builder
@@ -555,13 +558,16 @@ func settingsTable() string {
 			if name == "" {
 				title = "At the top of the file"
 			}
-			fmt.Fprintf(&table, "\n### %s\n\n| Key | Default | Meaning | Flag | Variable |\n|---|---|---|---|---|\n", title)
+			fmt.Fprintf(&table, "\n### %s\n\n| Key | Type | Default | Description |\n|---|---|---|---|\n", title)
 		}
 		standard := "none"
-		if s.Default != "" {
+		switch {
+		case slices.Contains(requiredKeys, s.Key):
+			standard = "required"
+		case s.Default != "":
 			standard = "`" + s.Default + "`"
 		}
-		fmt.Fprintf(&table, "| `%s` | %s | %s. | `--%s` | `%s` |\n", s.Key, standard, s.Doc, s.Flag, s.Env)
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", s.Key, s.Type, standard, s.Doc)
 	}
 	return table.String() + "\n"
 }
