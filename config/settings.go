@@ -24,7 +24,7 @@ type Setting struct {
 	Flag    string // without dashes: "raft-heartbeat"
 	Env     string // "CONDUCTORD_RAFT_HEARTBEAT"
 	Default string // in the text form that flag and variable take; may be empty
-	Doc     string // one sentence, without a full stop
+	Doc     string // phrases or sentences, without a full stop at the end
 	Type    string // string, int, bool, duration, strings, members or boards
 }
 
