@@ -30,11 +30,11 @@
 //   - commands, what each may do: post.go, claim.go; for the end of a claim ending.go (by
 //     its owner), session.go (crash: the owner died), expiry.go (the claim's own time),
 //     stop_request.go (settle: where the job goes then, and suspend, resume, cancel),
-//     retry.go; for operators change.go, intervene.go, restore.go, drain.go; timers.go
-//     for the leader's commands; schedule_verbs.go, slot.go;
+//     retry_policy.go; for operators change.go, intervene.go, retry.go, drain.go; timers.go
+//     and retention.go for the leader's commands; schedule_verbs.go, backfill.go;
 //   - the machine: apply.go (a batch of entries), verbs.go (how each command is applied),
 //     read.go, snapshot.go, digest.go;
-//   - the transaction below: keys.go (all tables and keys), tx.go, view.go, caches.go, job_record.go, flow_record.go, ledger.go,
+//   - the transaction below: keys.go (all tables and keys), txn.go, view.go, caches.go, job_record.go, flow_record.go, ledger.go,
 //     counters.go, quota_cache.go, session_claims.go, entry_use.go, event_buffer.go, memory.go.
 package fsm
 

@@ -74,6 +74,18 @@ func (t *txn) keepIntervention(record *flowRecord, detail *logbook.FlowDetail, s
 	}
 }
 
+// interventionCount is how many interventions there are in a flow.
+func (v *view) interventionCount(id logbook.FlowID) uint32 {
+	return uint32(len(v.keys(tableIntervention, id.UUID[:])))
+}
+
+// addIntervention adds an intervention to a flow, which the caller writes.
+func (t *txn) addIntervention(record *flowRecord, number uint32, i *logbook.Intervention) {
+	t.use.intervene(record.ID)
+	t.putMessage(tableIntervention, interventionKey(record.ID, number), nil, command.InterventionToProto(i))
+	record.Interventions, record.UpdatedAt = []logbook.Intervention{{Token: i.Token}}, t.now
+}
+
 // takeBack cancels the pending interventions in a flow, in the name of the person who
 // cancels its job.
 func (t *txn) takeBack(record *flowRecord, request *jobs.OperatorRequest) {

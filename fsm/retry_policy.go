@@ -1,0 +1,190 @@
+package fsm
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/logbook"
+)
+
+const (
+	// maxReruns is how often a flow is run again by its job's policy, whatever
+	// that says: every run leaves an intervention, and what persons do to the
+	// flow needs room too.
+	maxReruns = logbook.MaxInterventions / 2
+	// maxRetryReason bounds what is said of a failed attempt in a line; the
+	// failure itself stands beside it.
+	maxRetryReason = 1 << 10
+)
+
+// sequel is what follows on a failed attempt that does not end its job, worked
+// out before anything is written.
+type sequel struct {
+	parks   bool
+	due     time.Duration // from now
+	outcome jobs.Outcome
+	failure *logbook.Failure
+	failed  int                   // attempts, with this one
+	rerun   *logbook.Intervention // has the flow run again; nil: it has none, or stays as it is
+	number  uint32                // of the intervention
+	reason  string
+}
+
+// sequel decides whether a job that is consumed goes on, by its policy; nil if
+// not. A job that is being cancelled ends, and no attempt is begun after the
+// job's deadline.
+func (t *txn) sequel(p *parting, outcome jobs.Outcome) (*sequel, error) {
+	j, policy := p.job, p.job.Retry
+	failed := outcome == jobs.OutcomeReverted || outcome == jobs.OutcomeFailed
+	if policy == nil || !failed || j.isUnder(jobs.RequestCancel) {
+		return nil, nil
+	}
+	failure := t.failureOf(p)
+	if failure == nil {
+		failure = unsaid(p, howEnded(outcome))
+	}
+	s := &sequel{outcome: outcome, failure: failure, failed: j.Attempts + 1}
+	s.due = policy.Wait(j.ID, s.failed)
+	next := policy.After(s.failed, failure)
+	switch {
+	case next != jobs.FailureRetries:
+	case outcome == jobs.OutcomeFailed && !j.Flow.IsZero(), !j.Deadline.IsZero() && !t.after(s.due).Before(j.Deadline):
+		next = policy.Last()
+	case !j.Flow.IsZero():
+		if s.number = t.interventionCount(j.Flow); s.number >= maxReruns {
+			next = policy.Last()
+		}
+	}
+	if next == jobs.FailureCompletes {
+		return nil, nil
+	}
+	s.parks = next == jobs.FailureParks
+	s.reason = attemptText(s.failed, policy.Tries()) + " has failed: " + cmp.Or(p.Reason, failure.Error())
+	s.reason = strings.ToValidUTF8(s.reason[:min(len(s.reason), maxRetryReason)], "")
+	if s.parks || j.Flow.IsZero() {
+		return s, nil
+	}
+	if t.owns(j) {
+		return nil, fmt.Errorf("%w: job %s was claimed this moment; do it again", jobs.ErrConflict, j.ID)
+	}
+	s.rerun = t.rerun(j, jobs.ByRetryPolicy, attemptText(s.failed, policy.Tries())+" has failed")
+	return s, nil
+}
+
+func attemptText(number, tries int) string {
+	return fmt.Sprintf("attempt %d of %d", number, max(tries, number))
+}
+
+// rerun is the word that has the flow of a job run again from its beginning.
+// Its id follows from the job and the entry, in which it stands once.
+func (t *txn) rerun(j *jobRecord, by, reason string) *logbook.Intervention {
+	return &logbook.Intervention{
+		ID:   uuid.NewSHA1(j.ID.UUID, binary.BigEndian.AppendUint64([]byte("rerun "), t.Index)),
+		Flow: j.Flow, Kind: logbook.InterveneRerun, By: by, Reason: reason, At: t.now, Token: t.token(),
+	}
+}
+
+// goOn ends an attempt that does not end its job: the claim is over, and the
+// job waits for the next attempt, or for a person.
+func (t *txn) goOn(p *parting, s *sequel) {
+	j := p.job
+	if s.rerun != nil {
+		t.planRerun(p, s)
+	}
+	p.Reason = s.reason
+	t.part(p, endAttempted)
+	j.Attempts, j.Attempted = s.failed, s.outcome
+	kind, delay := jobs.EventRetried, s.due
+	if s.parks {
+		kind, delay = jobs.EventParked, 0
+		j.Held, j.Parked = true, true
+	} else {
+		j.Priority = stepped(j.Priority, j.Retry.PriorityStep)
+		t.changes.Retried++
+	}
+	t.settle(j, delay)
+	t.event(kind, j, jobs.Event{Owner: j.LastOwner, Token: j.Token, Outcome: s.outcome, Reason: s.reason})
+	t.recordError(j, howEnded(s.outcome), s.failure)
+}
+
+// planRerun puts the intervention into the flow, which is written with its last
+// update, or now if there is none.
+func (t *txn) planRerun(p *parting, s *sequel) {
+	if p.update != nil {
+		t.addIntervention(p.update.flow, s.number, s.rerun)
+		return
+	}
+	record := t.existingFlow(p.job.Flow)
+	t.addIntervention(record, s.number, s.rerun)
+	t.saveFlow(record)
+}
+
+func howEnded(outcome jobs.Outcome) jobs.How {
+	if outcome == jobs.OutcomeReverted {
+		return jobs.HowReverted
+	}
+	return jobs.HowFailed
+}
+
+// stepped adds a step to a priority, within the range of priorities.
+func stepped(priority, step jobs.Priority) jobs.Priority {
+	return jobs.Priority(min(max(int64(priority)+int64(step), math.MinInt32), math.MaxInt32))
+}
+
+// unpark has a job begin anew that its policy has parked, with all its attempts.
+func (j *jobRecord) unpark() { j.Held, j.Parked, j.Attempts = false, false, 0 }
+
+// release is what a person's release of a parked job does to its flow, worked
+// out before anything is written; nil if there is nothing of the kind.
+type release struct {
+	record *flowRecord
+	rerun  *logbook.Intervention
+	number uint32
+}
+
+// planRelease finds what the release of a job does to its flow.
+func (t *txn) planRelease(j *jobRecord, c jobs.Change) (*release, error) {
+	if !c.Release || !j.Parked || j.Flow.IsZero() {
+		return nil, nil
+	}
+	record := t.existingFlow(j.Flow)
+	number := t.interventionCount(j.Flow)
+	switch {
+	case record.State != logbook.FlowReverted:
+		return nil, fmt.Errorf("%w: its flow %s is %s, and a person has to say what becomes of it, by an intervention", jobs.ErrConflict, record.ID, record.State)
+	case number >= logbook.MaxInterventions:
+		return nil, &logbook.LimitError{Field: "interventions", Limit: logbook.MaxInterventions, Size: int64(number) + 1, Unit: "interventions"}
+	case t.owns(j):
+		return nil, fmt.Errorf("%w: it was let go of this moment; do it again", jobs.ErrConflict)
+	}
+	return &release{record, t.rerun(j, cmp.Or(c.By, "somebody"), c.Reason), number}, nil
+}
+
+// letRun writes that.
+func (t *txn) letRun(j *jobRecord, r *release) {
+	if r == nil {
+		return
+	}
+	t.addIntervention(r.record, r.number, r.rerun)
+	t.saveFlow(r.record)
+	j.end = endNone
+}
+
+// giveUp ends a parked job whose flow is half undone and which a person cancels: an owner
+// could do nothing more. Interventions that hold are taken back.
+func (t *txn) giveUp(j *jobRecord, flow *flowRecord, request *jobs.OperatorRequest) {
+	t.takeBack(flow, request)
+	flow.job = 0
+	t.saveFlow(flow)
+	j.StopRequest, j.Outcome = request, jobs.OutcomeFailed
+	j.Held, j.Parked = false, false
+	t.closeJob(j, jobs.StateCompleted)
+	t.event(jobs.EventCompleted, j, jobs.Event{Token: j.Token, Outcome: j.Outcome, Reason: request.Reason, Request: request})
+}
