@@ -131,13 +131,13 @@ type queueStart struct {
 	ageing jobs.BoardAgeing // of its board
 }
 
-// queuesOf are the queues in which a request finds jobs, each once; those of a
-// paused board are left out. Where it names no kinds, the line of the board stands
-// for all of those without labels, and a line for each set of them for the others.
+// queuesOf are the queues in which a request finds jobs, each once, without the queues of
+// paused boards. A request without kinds reads the tables of any kind: one queue for the
+// board's jobs without labels, and one for each set of labels.
 func (v *view) queuesOf(request jobs.ClaimRequest) iter.Seq[queueStart] {
 	f := queueFinder{offered: slices.Sorted(slices.Values(request.Labels)), plain: shelf{table: tableClaimable}, labelled: shelf{table: tableLabelled}}
 	if len(request.Kinds) == 0 {
-		f.plain.table, f.labelled.table = tableLine, tableLabelledLine
+		f.plain.table, f.labelled.table = tableAnyKind, tableLabelledAnyKind
 	}
 	f.plain.cursor = v.cursor(f.plain.table)
 	if len(f.offered) > 0 {
@@ -363,15 +363,15 @@ func claimableKey(m *memory, job *jobFacts) (table, []byte) {
 	return where, appendOrder(key, job)
 }
 
-// lineKey is the place of a claimable job among those of all kinds of its board
+// anyKindKey is the place of a claimable job among those of all kinds of its board
 // that want the same labels.
-func lineKey(m *memory, job *jobFacts) (table, []byte) {
+func anyKindKey(m *memory, job *jobFacts) (table, []byte) {
 	labels := labelText(job.Labels)
 	key := appendName(m.room(len(job.Board)+len(labels)+orderRoom), job.Board)
 	if labels == "" {
-		return tableLine, appendOrder(key, job)
+		return tableAnyKind, appendOrder(key, job)
 	}
-	return tableLabelledLine, appendOrder(appendName(key, labels), job)
+	return tableLabelledAnyKind, appendOrder(appendName(key, labels), job)
 }
 
 // orderRoom is what keys of claimable jobs take beside names: the lengths of

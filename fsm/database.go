@@ -9,7 +9,7 @@ import (
 
 func (o *Options) database(path string) (*tables.DB, error) {
 	opened, err := tables.Open(tables.Options{
-		Path: path, Names: tableNames[:], MmapSize: o.MmapSize, MemoryRows: o.MemoryRows,
+		Path: path, Names: tableNames, MmapSize: o.MmapSize, MemoryRows: o.MemoryRows,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the state: %w", err)

@@ -225,7 +225,7 @@ func (c *census) row(t table, key, value []byte) error {
 		return c.checkFound(key)
 	case tableError:
 		return c.checkError(key, value)
-	case tableCounters: // its table comes after that of the jobs
+	case tableCounters: // its table comes after those of jobs and sessions
 		return c.checkCounters(key, value)
 	case tableBook:
 		decode(value, &v1.Book{}, command.BookFromProto)
@@ -572,7 +572,7 @@ func (c *census) agrees(l ledger) error {
 		}
 	}
 	for _, index := range []table{
-		tableClaimable, tableLabelled, tableLine, tableLabelledLine, tableDue, tableKey, tableDeadline, tableFinished, tableStuck, tableOwn, tableReserved,
+		tableClaimable, tableLabelled, tableAnyKind, tableLabelledAnyKind, tableDue, tableKey, tableDeadline, tableFinished, tableStuck, tableOwn, tableReserved,
 	} {
 		if c.rows[index] != c.indexed[index] {
 			return fmt.Errorf("table %s has %d rows, and the jobs say %d", tableNames[index], c.rows[index], c.indexed[index])

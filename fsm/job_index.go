@@ -40,8 +40,8 @@ func (j *jobFacts) index(m *memory, rows []indexRow) []indexRow {
 		} else {
 			queue, key := claimableKey(m, j)
 			add(queue, key, nil)
-			line, key := lineKey(m, j)
-			add(line, key, nil)
+			where, key := anyKindKey(m, j)
+			add(where, key, nil)
 		}
 	case jobs.StateDelayed, jobs.StateCooling:
 		add(tableDue, dueKey(j.DueAt, j.Sequence), nil)

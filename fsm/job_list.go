@@ -142,7 +142,7 @@ func (v *view) walkClaimable(query *jobs.Query) (rows iter.Seq2[place, []byte], 
 	if err != nil || found != (query.After != "") {
 		return nil, false, badCursor("query")
 	}
-	plain, labelled, prefix := tableLine, tableLabelledLine, boardKey(query.Board[:min(len(query.Board), maxKeyName)])
+	plain, labelled, prefix := tableAnyKind, tableLabelledAnyKind, boardKey(query.Board[:min(len(query.Board), maxKeyName)])
 	if query.Kind != "" {
 		plain, labelled = tableClaimable, tableLabelled
 		prefix = appendName(prefix, query.Kind[:min(len(query.Kind), maxKeyName)])
