@@ -26,7 +26,8 @@ import (
 // FindEnds finds the ids that end with the digits, of so many.
 func FindEnds(m *Machine, prefix jobs.IDPrefix, latest int) (found jobs.IDMatches, err error) {
 	err = m.read(func(v *view) error {
-		return v.findEnds(v.cursor(tableJobID), prefix, func(string, string) bool { return true }, &found, latest)
+		v.findEnds(v.cursor(tableJobID), prefix, func(string, string) bool { return true }, &found, latest)
+		return nil
 	})
 	return found, err
 }

@@ -48,33 +48,33 @@ func (m *Machine) FindIDs(prefix jobs.IDPrefix, shows func(board, principal stri
 			}
 			found.IDs = append(found.IDs, id)
 		}
-		return v.findEnds(cursor, prefix, shows, &found, maxEndsExamined)
+		v.findEnds(cursor, prefix, shows, &found, maxEndsExamined)
+		return nil
 	})
 	return found, err
 }
 
 // findEnds adds the ids that end with the digits, of the latest ids of a number. There can be more
 // if no id begins with the digits, and older ids have not been compared.
-func (v *view) findEnds(cursor *tables.Cursor, prefix jobs.IDPrefix, shows func(board, principal string) bool, found *jobs.IDMatches, latest int) error {
+func (v *view) findEnds(cursor *tables.Cursor, prefix jobs.IDPrefix, shows func(board, principal string) bool, found *jobs.IDMatches, latest int) {
 	if n := len(prefix.Digits); n < jobs.MinIDEnd || n == 2*idSize {
-		return nil
+		return
 	}
 	begin, examined, text := len(found.IDs), 0, make([]byte, 2*idSize)
 	for key, _ := cursor.Last(); key != nil; key, _ = cursor.Prev() {
 		if examined++; examined > latest {
 			found.More = begin == 0
-			return nil
+			return
 		}
 		hex.Encode(text, key)
 		if !bytes.HasSuffix(text, []byte(prefix.Digits)) || bytes.HasPrefix(text, []byte(prefix.Digits)) || !shows(v.whereIs(prefix.Noun, uuid.UUID(key))) {
 			continue
 		}
 		if found.More = len(found.IDs) == jobs.MaxIDMatches; found.More {
-			return nil
+			return
 		}
 		found.IDs = append(found.IDs, uuid.UUID(key))
 	}
-	return nil
 }
 
 // whereIs finds the board of what has an id, and the principal of a session.

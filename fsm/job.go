@@ -244,16 +244,10 @@ func (v *view) complete(j *jobRecord) jobs.Job {
 }
 
 func (v *view) withEvidence(job jobs.Job) jobs.Job {
-	value := v.get(tableEvidence, sequenceKey(job.Sequence))
-	if value == nil {
-		return job
+	if value := v.get(tableEvidence, sequenceKey(job.Sequence)); value != nil {
+		job.Failure = command.FailureFromProto(decodeMessage(value, &v1.Failure{}))
 	}
-	job.Failure = decode(value, &v1.Failure{}, failureFromProto)
 	return job
-}
-
-func failureFromProto(message *v1.Failure) (*logbook.Failure, error) {
-	return command.FailureFromProto(message), nil
 }
 
 // setEvidence keeps why the job was let go, instead of the reason before.
