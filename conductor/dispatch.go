@@ -11,9 +11,9 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/conductord/conductord/boottime"
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/engine"
+	"github.com/conductord/conductord/internal/boottime"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/conductord/conductord/boottime"
+	"github.com/conductord/conductord/internal/boottime"
 	"github.com/conductord/conductord/jobs"
 )
 

@@ -5,8 +5,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/conductord/conductord/boottime"
 	"github.com/conductord/conductord/conductor"
+	"github.com/conductord/conductord/internal/boottime"
 )
 
 // step is one thing that happens to an attendance, at a time in thousandths

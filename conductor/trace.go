@@ -12,9 +12,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/conductord/conductord/flow"
+	"github.com/conductord/conductord/internal/traceparent"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
-	"github.com/conductord/conductord/traceparent"
 )
 
 // SpanIDs makes the ids of traces and spans, for sdktrace.WithIDGenerator of

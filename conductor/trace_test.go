@@ -17,9 +17,9 @@ import (
 	"github.com/conductord/conductord/conductor"
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/handler"
+	"github.com/conductord/conductord/internal/traceparent"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
-	"github.com/conductord/conductord/traceparent"
 )
 
 const posterSpan = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

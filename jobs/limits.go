@@ -6,8 +6,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/conductord/conductord/internal/traceparent"
 	"github.com/conductord/conductord/logbook"
-	"github.com/conductord/conductord/traceparent"
 )
 
 // Bounds that are not configurable.

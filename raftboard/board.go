@@ -13,10 +13,10 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/api/conductord/v1/conductordv1connect"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/traceparent"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/wire"
-	"github.com/conductord/conductord/traceparent"
 )
 
 // makeBatchers makes the batchers of the writes. Updates and endings have one

@@ -15,7 +15,7 @@ const modulePath = "github.com/conductord/conductord"
 // floors is the order of the packages: imports go down only. A package that is
 // not listed is on its parent's floor.
 var floors = map[string]int{
-	"logbook": 0, "config": 0, "api": 0, "docs": 0, "boottime": 0, "traceparent": 0, "internal/meant": 0, "internal/tomlpos": 0,
+	"logbook": 0, "config": 0, "api": 0, "docs": 0, "internal": 0,
 	"jobs": 1, "flow": 1, "valuekeys": 1, "topology": 1,
 	"fsm/command": 2, "flow/engine": 2, "flow/handler": 2, "flow/spec": 2,
 	"fsm": 3, "raftboard": 3, "conductor": 3,

@@ -21,10 +21,10 @@ import (
 	"github.com/conductord/conductord/cmd/local"
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/flow/spec"
+	"github.com/conductord/conductord/internal/traceparent"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
-	"github.com/conductord/conductord/traceparent"
 )
 
 // collector takes OTLP over HTTP, and keeps the spans.

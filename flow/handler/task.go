@@ -13,8 +13,8 @@ import (
 
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/flow/handler/scratch"
+	"github.com/conductord/conductord/internal/traceparent"
 	"github.com/conductord/conductord/logbook"
-	"github.com/conductord/conductord/traceparent"
 )
 
 // The exit statuses that mean something, as in sysexits.h.

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
-	"github.com/conductord/conductord/boottime"
+	"github.com/conductord/conductord/internal/boottime"
 	"github.com/conductord/conductord/raftboard/node/backup"
 )
 

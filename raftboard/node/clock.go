@@ -7,7 +7,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/conductord/conductord/boottime"
+	"github.com/conductord/conductord/internal/boottime"
 )
 
 // slewShare bounds the correction of the cluster's time: to one part in slewShare

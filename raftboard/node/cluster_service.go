@@ -13,9 +13,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
-	"github.com/conductord/conductord/boottime"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/boottime"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/raftboard/node/logstore"

@@ -52,9 +52,9 @@ import (
 	"github.com/hashicorp/raft"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
-	"github.com/conductord/conductord/boottime"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/boottime"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/steplog"
 	"github.com/conductord/conductord/raftboard/node/logstore"

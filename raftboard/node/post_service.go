@@ -11,10 +11,10 @@ import (
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/traceparent"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/wire"
-	"github.com/conductord/conductord/traceparent"
 )
 
 // postingRule bounds the postings of one command.

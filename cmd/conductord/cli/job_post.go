@@ -15,10 +15,10 @@ import (
 
 	"github.com/conductord/conductord/flow/spec"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/internal/traceparent"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/wire"
-	"github.com/conductord/conductord/traceparent"
 )
 
 // contentFlags are what jobs can be given however they come to be posted: by

@@ -8,8 +8,8 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/conductord/conductord/internal/traceparent"
 	"github.com/conductord/conductord/logbook"
-	"github.com/conductord/conductord/traceparent"
 )
 
 const good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

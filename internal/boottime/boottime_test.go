@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/conductord/conductord/boottime"
+	"github.com/conductord/conductord/internal/boottime"
 )
 
 // TestNowNeverGoesBack: nor between goroutines that read it at the same time.
