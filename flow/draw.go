@@ -2,7 +2,6 @@ package flow
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -12,35 +11,22 @@ import (
 func (p *Plan) Outline() string {
 	p = p.Template()
 	var out strings.Builder
-	p.outline(&out, p.root, 0)
+	p.outline(&out, p.Tree(), "")
 	if inputs := p.Inputs(); len(inputs) > 0 {
 		fmt.Fprintf(&out, "inputs: %s\n", strings.Join(inputs, ", "))
 	}
 	return out.String()
 }
 
-func (p *Plan) outline(out *strings.Builder, node Node, depth int) {
-	if !p.keeps(node) {
+func (p *Plan) outline(out *strings.Builder, t *Tree, indent string) {
+	if t.Step != nil {
+		fmt.Fprintf(out, "%s%d. %s%s\n", indent, t.First+1, t.Step.name, p.describe(t.First))
 		return
 	}
-	indent := strings.Repeat("  ", depth)
-	switch n := node.(type) {
-	case *Flow:
-		fmt.Fprintf(out, "%s%s (%s)%s\n", indent, n.name, n.pattern, map[TakeoverPolicy]string{
-			UndoLast: "; undoes its last steps at a takeover", TakeoverContinue: "; continues at a takeover"}[n.onTakeover])
-		if retry := n.Retrier(); retry != nil {
-			number := p.index[retry.Name()]
-			fmt.Fprintf(out, "%s  %d. %s%s\n", indent, number+1, retry.Name(), p.describe(number))
-		}
-		if n.each != nil {
-			p.outline(out, n.each.opener, depth+1)
-		}
-		for _, child := range n.children {
-			p.outline(out, child, depth+1)
-		}
-	case *Step:
-		number := p.index[n.name]
-		fmt.Fprintf(out, "%s%d. %s%s\n", indent, number+1, n.name, p.describe(number))
+	fmt.Fprintf(out, "%s%s (%s)%s\n", indent, t.Flow.name, t.Flow.pattern, map[TakeoverPolicy]string{
+		UndoLast: "; undoes its last steps at a takeover", TakeoverContinue: "; continues at a takeover"}[t.Flow.onTakeover])
+	for _, part := range t.Parts {
+		p.outline(out, part, indent+"  ")
 	}
 }
 
@@ -54,21 +40,6 @@ func (e *each) notes() []string {
 		notes = append(notes, fmt.Sprintf("gathers %s as %s", g.symbol, g.as))
 	}
 	return notes
-}
-
-// keeps reports whether any of a node is in the plan: targets may have removed it.
-func (p *Plan) keeps(node Node) bool {
-	flow, ok := node.(*Flow)
-	if !ok {
-		_, left := p.index[node.Name()]
-		return left
-	}
-	if retry := flow.Retrier(); retry != nil {
-		if _, left := p.index[retry.Name()]; left {
-			return true
-		}
-	}
-	return len(p.how.Targets) == 0 || slices.ContainsFunc(flow.children, p.keeps)
 }
 
 // Remark is shown with the step in Plan.Outline.
@@ -227,7 +198,7 @@ func (p *Plan) Mermaid() string {
 }
 
 func (d *drawing) draw() {
-	d.node(d.plan.root, "  ")
+	d.part(d.plan.Tree(), "  ")
 	for from := range d.plan.steps {
 		for _, to := range d.plan.Successors(from) {
 			d.edge(d, from, to, strings.Join(d.labels(from, to), ", "))
@@ -235,26 +206,16 @@ func (d *drawing) draw() {
 	}
 }
 
-func (d *drawing) node(node Node, indent string) {
-	if !d.plan.keeps(node) {
-		return
-	}
-	flow, ok := node.(*Flow)
-	if !ok {
-		d.step(d, d.plan.index[node.Name()], indent)
+func (d *drawing) part(t *Tree, indent string) {
+	if t.Step != nil {
+		d.step(d, t.First, indent)
 		return
 	}
 	id := d.flows
 	d.flows++
-	d.cluster(d, flow.name, id, func() {
-		if retry := flow.Retrier(); retry != nil {
-			d.step(d, d.plan.index[retry.Name()], indent+"  ")
-		}
-		if flow.each != nil {
-			d.step(d, d.plan.index[flow.each.opener.name], indent+"  ")
-		}
-		for _, child := range flow.children {
-			d.node(child, indent+"  ")
+	d.cluster(d, t.Flow.name, id, func() {
+		for _, part := range t.Parts {
+			d.part(part, indent+"  ")
 		}
 	}, indent)
 }

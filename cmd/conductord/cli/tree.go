@@ -31,7 +31,7 @@ type treeRow struct {
 // known here, since the code that builds them is the conductors'.
 func rowsOf(detail *logbook.FlowDetail) []treeRow {
 	if plan := spec.PlanOf(detail); plan != nil {
-		return nodeRows(plan)
+		return appendRows(nil, plan.Tree(), 0)
 	}
 	rows := make([]treeRow, 0, len(detail.Atoms))
 	for i := range detail.Atoms {
@@ -41,78 +41,20 @@ func rowsOf(detail *logbook.FlowDetail) []treeRow {
 	return rows
 }
 
-// layout makes the rows of a plan.
-type layout struct {
-	plan *flow.Plan
-	only map[string]string // by the first step of what is decided about
-	rows []treeRow
-}
-
-func nodeRows(plan *flow.Plan) []treeRow {
-	l := &layout{plan: plan, only: map[string]string{}}
-	for _, choice := range plan.Choices() {
-		var names []string
-		for i := range choice.Deciders {
-			names = append(names, choice.Deciders[i].Name)
-		}
-		l.only[plan.Step(choice.Target.First).Name()] = strings.Join(names, " and ")
-	}
-	if root, ok := plan.Root().(*flow.Flow); ok {
-		l.children(root, 0)
-	} else {
-		l.step(plan.Root(), 0)
-	}
-	return l.rows
-}
-
-func (l *layout) children(parent *flow.Flow, depth int) {
-	l.retry(parent, depth)
-	for _, child := range parent.Children() {
-		inner, isFlow := child.(*flow.Flow)
-		if !isFlow {
-			l.step(child, depth)
+// appendRows adds the rows of what is in a flow.
+func appendRows(rows []treeRow, in *flow.Tree, depth int) []treeRow {
+	for _, part := range in.Visible() {
+		row := treeRow{name: part.Name(), depth: depth, only: part.Only}
+		if part.Flow != nil {
+			row.group = part.Flow.Pattern()
+			rows = appendRows(append(rows, row), part, depth+1)
 			continue
 		}
-		before := len(l.rows)
-		l.rows = append(l.rows, treeRow{name: inner.Name(), depth: depth, group: inner.Pattern()})
-		if body, is := bodyOf(inner); is {
-			l.retry(inner, depth+1)
-			l.step(inner, depth+1) // the atom that takes the list
-			if l.children(body, depth+1); len(l.rows) == before+1 {
-				l.rows = l.rows[:before]
-			}
-			continue
-		}
-		if l.children(inner, depth+1); len(l.rows) == before+1 {
-			l.rows = l.rows[:before] // nothing of it is left by the targets
-		}
+		row.retry = part.Step.IsRetry()
+		row.work, _ = part.Step.WorkerStep()
+		rows = append(rows, row)
 	}
-}
-
-func (l *layout) retry(over *flow.Flow, depth int) {
-	retry := over.Retrier()
-	if retry == nil {
-		return
-	}
-	if _, left := l.plan.Find(retry.Name()); left {
-		l.rows = append(l.rows, treeRow{name: retry.Name(), depth: depth, retry: true, only: l.only[retry.Name()]})
-	}
-}
-
-// bodyOf is what an each runs for every element, if the flow is one.
-func bodyOf(inner *flow.Flow) (*flow.Flow, bool) {
-	if inner.Pattern() != flow.PatternEach || len(inner.Children()) != 1 {
-		return nil, false
-	}
-	body, ok := inner.Children()[0].(*flow.Flow)
-	return body, ok
-}
-
-func (l *layout) step(node flow.Node, depth int) {
-	if step, left := l.plan.Find(node.Name()); left {
-		work, _ := l.plan.Step(step).WorkerStep()
-		l.rows = append(l.rows, treeRow{name: node.Name(), depth: depth, only: l.only[node.Name()], work: work})
-	}
+	return rows
 }
 
 // tree is a picture of a flow at one moment. Drawing it decides nothing and

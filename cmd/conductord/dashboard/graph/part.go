@@ -29,6 +29,9 @@ const (
 	Fold       // parts that stand together only because there are too many
 )
 
+// kinds are the kinds of steps; others are of the kind Step.
+var kinds = map[logbook.AtomKind]Kind{logbook.KindRetry: Retry, logbook.KindEach: List}
+
 // Part is a step of a flow, or a flow.
 type Part struct {
 	Name  string
@@ -152,7 +155,7 @@ func (b *builder) leaf(name string) *Part {
 func (b *builder) recorded(root *Part, detail *logbook.FlowDetail) {
 	add := func(name string, kind logbook.AtomKind) {
 		if b.leaf(name) == nil {
-			leaf := &Part{Name: name, Kind: map[logbook.AtomKind]Kind{logbook.KindRetry: Retry, logbook.KindEach: List}[kind]}
+			leaf := &Part{Name: name, Kind: kinds[kind]}
 			root.Parts, b.leaves[name] = append(root.Parts, leaf), leaf
 		}
 	}
@@ -170,68 +173,24 @@ func (b *builder) recorded(root *Part, detail *logbook.FlowDetail) {
 
 func (b *builder) planned(root *Part, plan *flow.Plan) {
 	b.plan, b.around, b.index, b.first = plan, map[*Part]*Part{}, map[*Part]int{}, map[*Part]int{}
-	if f, ok := plan.Root().(*flow.Flow); ok {
-		b.children(root, f)
-	} else {
-		b.step(root, plan.Root().Name(), Step)
-	}
-	for _, choice := range plan.Choices() {
-		first := b.leaves[plan.Step(choice.Target.First).Name()]
-		for i := range choice.Deciders {
-			first.Only = strings.TrimPrefix(first.Only+" and "+choice.Deciders[i].Name, " and ")
-		}
-	}
+	b.parts(root, plan.Tree())
 	b.connect(root)
 }
 
-// children adds the parts of a flow.
-func (b *builder) children(p *Part, f *flow.Flow) {
-	if retry := f.Retrier(); retry != nil {
-		b.step(p, retry.Name(), Retry)
-	}
-	children := f.Children()
-	if f.Pattern() == flow.PatternEach {
-		b.step(p, f.Name(), List)
-		if body, ok := children[0].(*flow.Flow); ok {
-			b.children(p, body)
-			return
-		}
-	}
-	for _, child := range children {
-		inner, isFlow := child.(*flow.Flow)
-		if !isFlow {
-			b.step(p, child.Name(), Step)
+// parts adds the parts of a flow.
+func (b *builder) parts(p *Part, t *flow.Tree) {
+	for _, inner := range t.Visible() {
+		part := &Part{Name: inner.Name(), Only: inner.Only, Kind: Flow}
+		b.around[part], b.index[part], b.first[part] = p, len(p.Parts), inner.First
+		p.Parts = append(p.Parts, part)
+		if inner.Step != nil {
+			part.Kind, b.leaves[part.Name] = kinds[inner.Step.Kind()], part
 			continue
 		}
-		part := &Part{Name: inner.Name(), Kind: Flow}
-		if inner.Pattern() == flow.PatternEach {
+		if inner.Flow.Pattern() == flow.PatternEach {
 			part.Kind = Each
 		}
-		b.put(p, part)
-		if b.children(part, inner); len(part.Parts) == 0 { // nothing of it is left by the targets
-			p.Parts = p.Parts[:len(p.Parts)-1]
-			delete(b.around, part)
-		}
-	}
-}
-
-func (b *builder) put(p, part *Part) {
-	b.around[part], b.index[part] = p, len(p.Parts)
-	p.Parts = append(p.Parts, part)
-}
-
-func (b *builder) step(p *Part, name string, kind Kind) {
-	number, left := b.plan.Find(name)
-	if !left {
-		return
-	}
-	leaf := &Part{Name: name, Kind: kind}
-	b.leaves[name] = leaf
-	b.put(p, leaf)
-	for up := leaf; up != nil; up = b.around[up] {
-		if first, known := b.first[up]; !known || number < first {
-			b.first[up] = number
-		}
+		b.parts(part, inner)
 	}
 }
 
