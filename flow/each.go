@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/conductord/conductord/logbook"
 )
 
 // MaxElements bounds the list of one each: as many as a flow may have steps.
@@ -189,26 +191,12 @@ func (c *compiler) checkNumberedNames() {
 		return
 	}
 	for _, name := range sortedKeys(c.names) {
-		for base, _, ok := cutNumber(name); ok; base, _, ok = cutNumber(base) {
+		for base, ok := logbook.CutInstance(name); ok; base, ok = logbook.CutInstance(base) {
 			if c.inner[base] {
 				c.fault(ErrDuplicate, "step %q has the name of an instance of step %q", name, base)
 			}
 		}
 	}
-}
-
-// cutNumber cuts the last index off a name.
-func cutNumber(name string) (base string, number int, ok bool) {
-	open := strings.LastIndexByte(name, '[')
-	if open < 0 || !strings.HasSuffix(name, "]") {
-		return name, 0, false
-	}
-	digits := name[open+1 : len(name)-1]
-	number, err := strconv.Atoi(digits)
-	if err != nil || strconv.Itoa(number) != digits || number < 0 {
-		return name, 0, false
-	}
-	return name[:open], number, true
 }
 
 // placeEach places an each: its opening, and its known instances. The template has one
@@ -354,7 +342,7 @@ func (p *Plan) Instance(opening, element int) []string {
 func (p *Plan) Instantiated(name string) (*Step, bool) {
 	template := p.Template()
 	depth := 0
-	for base, _, ok := cutNumber(name); ok; base, _, ok = cutNumber(base) {
+	for base, ok := logbook.CutInstance(name); ok; base, ok = logbook.CutInstance(base) {
 		depth++
 		if number, found := template.index[base]; found && template.depths[number] == depth {
 			return template.steps[number], true
@@ -373,7 +361,7 @@ func (p *Plan) Openings(name string) []string {
 	var openings []string
 	base, at := step.name, name[len(step.name):]
 	for at != "" {
-		at, _, _ = cutNumber(at)
+		at, _ = logbook.CutInstance(at)
 		for opening, body := range p.Template().bodies {
 			if slices.Contains(body, base) {
 				base = opening

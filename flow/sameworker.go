@@ -3,6 +3,8 @@ package flow
 import (
 	"maps"
 	"slices"
+
+	"github.com/conductord/conductord/logbook"
 )
 
 // SameWorkerAs binds a step of OnWorker to the worker that did an earlier one: its last
@@ -34,7 +36,7 @@ func (r *resolver) bindWorker(number int, instance int32) {
 	p := r.compiler.plan
 	step := p.steps[number]
 	earlier, found := -1, false
-	for at := step.at; !found; at, _, _ = cutNumber(at) {
+	for at := step.at; !found; at, _ = logbook.CutInstance(at) {
 		if earlier, found = p.index[step.sameWorkerAs+at]; at == "" {
 			break
 		}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -131,6 +133,20 @@ type AtomDetail struct {
 	// once; nothing is overwritten. If there are more than KeptAttempts, the oldest are folded.
 	Attempts []Attempt `json:"attempts,omitempty"`
 	Folded   Folded    `json:"folded,omitzero"`
+}
+
+// CutInstance cuts the last index off the name of an instance of a step, as in step[3], or off
+// the indices alone, as in [2][3].
+func CutInstance(name string) (base string, ok bool) {
+	open := strings.LastIndexByte(name, '[')
+	if open < 0 || !strings.HasSuffix(name, "]") {
+		return name, false
+	}
+	digits := name[open+1 : len(name)-1]
+	if index, err := strconv.Atoi(digits); err != nil || strconv.Itoa(index) != digits || index < 0 {
+		return name, false
+	}
+	return name[:open], true
 }
 
 // Folded counts the oldest attempts at an atom, which are no longer kept. It

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -203,7 +202,7 @@ func (f *FlowDetail) knows(i *Intervention) error {
 		kinds[steps[n].Name], grows = steps[n].Kind, grows || steps[n].Kind == KindEach
 	}
 	kind, known := kinds[i.Step]
-	for base, ok := cutInstance(i.Step); grows && !known && ok; base, ok = cutInstance(base) {
+	for base, ok := CutInstance(i.Step); grows && !known && ok; base, ok = CutInstance(base) {
 		kind, known = kinds[base]
 	}
 	switch {
@@ -213,13 +212,4 @@ func (f *FlowDetail) knows(i *Intervention) error {
 		return fmt.Errorf("%w: %q is of the kind %s, which cannot be completed by hand", ErrConflict, i.Step, kind)
 	}
 	return nil
-}
-
-// cutInstance cuts the last index of an instance off a step's name, as in step[3].
-func cutInstance(name string) (string, bool) {
-	open := strings.LastIndexByte(name, '[')
-	if open < 1 || !strings.HasSuffix(name, "]") || strings.Trim(name[open+1:len(name)-1], "0123456789") != "" {
-		return name, false
-	}
-	return name[:open], true
 }

@@ -218,15 +218,11 @@ func folded(rows []treeRow, atoms []logbook.AtomDetail, known map[string]*logboo
 
 // baseOf is the name of the step that an instance was made of.
 func baseOf(name string) (string, bool) {
-	base := name
-	for strings.HasSuffix(base, "]") {
-		open := strings.LastIndexByte(base, '[')
-		if open <= 0 || open == len(base)-2 || strings.Trim(base[open+1:len(base)-1], "0123456789") != "" {
-			break
-		}
-		base = base[:open]
+	base, ok := logbook.CutInstance(name)
+	for more := ok; more; {
+		base, more = logbook.CutInstance(base)
 	}
-	return base, base != name
+	return base, ok && base != ""
 }
 
 // foremost are the instances that are shown: failures before what runs, what

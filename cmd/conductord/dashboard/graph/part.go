@@ -10,8 +10,6 @@
 package graph
 
 import (
-	"strings"
-
 	"github.com/conductord/conductord/flow"
 	"github.com/conductord/conductord/logbook"
 )
@@ -144,7 +142,7 @@ type builder struct {
 
 // leaf is the part for a step, or for an instance of a step.
 func (b *builder) leaf(name string) *Part {
-	for ok := true; ok; name, ok = baseOf(name) {
+	for ok := true; ok; name, ok = logbook.CutInstance(name) {
 		if leaf := b.leaves[name]; leaf != nil {
 			return leaf
 		}
@@ -217,7 +215,7 @@ func (p *Part) Find(name string) *Part {
 		if found := p.find(name); found != nil {
 			return found
 		}
-		base, ok := baseOf(name)
+		base, ok := logbook.CutInstance(name)
 		if !ok {
 			return nil
 		}
@@ -245,13 +243,4 @@ func (p *Part) Walk(do func(*logbook.AtomDetail)) {
 	for _, part := range p.Parts {
 		part.Walk(do)
 	}
-}
-
-// baseOf is the name of the step that an instance, such as ship[3], was made of.
-func baseOf(name string) (base string, ok bool) {
-	open := strings.LastIndexByte(name, '[')
-	if open <= 0 || !strings.HasSuffix(name, "]") {
-		return name, false
-	}
-	return name[:open], true
 }
