@@ -13,6 +13,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -44,7 +45,7 @@ func (s *accessService) listQuotas(message *conductordv1.ListQuotasRequest) (*co
 	page, next, err := s.machine.QuotaPage(message.After, guard.now())
 	for i := range page {
 		if page[i].Principal != "" {
-			page[i].Used.Watches = guard.watchers.of(page[i].Principal)
+			page[i].Used.Watches = guard.watchers.Of(page[i].Principal)
 		}
 	}
 	return &conductordv1.ListQuotasResponse{Next: next, Quotas: toProto(page, command.QuotaToProto)}, err
@@ -70,7 +71,7 @@ func (s *accessService) listRefusals(context.Context, *connect.Request[conductor
 // record puts on record what the caller is about to do that is no command. Without a caller
 // there is nothing to record.
 func (s *accessService) record(ctx context.Context, verb, target, change string) error {
-	if callerOf(ctx) == nil {
+	if admission.CallerOf(ctx) == nil {
 		return nil
 	}
 	act := connect.NewRequest(&conductordv1.AuditRecord{Verb: verb, Target: target, Change: change})

@@ -17,20 +17,14 @@ type peerAskers struct {
 	open    func(Member) *transport.Asker
 
 	mu      sync.Mutex
-	servers []raft.Server // the configuration that peers was made for; under mu
-	peers   []askedPeer   // under mu
-	closed  bool          // under mu
+	servers []raft.Server    // the configuration that peers was made for; under mu
+	peers   []transport.Peer // under mu
+	closed  bool             // under mu
 	ending  sync.WaitGroup
 }
 
-// askedPeer is another member, and what asks it.
-type askedPeer struct {
-	listed
-	*transport.Asker
-}
-
 // now returns the other members.
-func (p *peerAskers) now() []askedPeer {
+func (p *peerAskers) now() []transport.Peer {
 	servers := p.members.servers()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,8 +34,8 @@ func (p *peerAskers) now() []askedPeer {
 	before := p.peers
 	p.servers, p.peers = servers, nil
 	for _, member := range p.members.peers() {
-		kept := slices.IndexFunc(before, func(peer askedPeer) bool { return peer.Member == member.Member })
-		asked := askedPeer{listed: member}
+		kept := slices.IndexFunc(before, func(peer transport.Peer) bool { return peer.Member == member.Member })
+		asked := transport.Peer{Member: member.Member, Voter: member.voter}
 		if kept >= 0 {
 			asked.Asker = before[kept].Asker
 			before = slices.Delete(slices.Clone(before), kept, kept+1)
@@ -60,7 +54,7 @@ func (p *peerAskers) now() []askedPeer {
 // them. Raft counts by the same configuration.
 func (p *peerAskers) quorum() (voters []*transport.Asker, majority int) {
 	for _, peer := range p.now() {
-		if peer.voter {
+		if peer.Voter {
 			voters = append(voters, peer.Asker)
 		}
 	}
@@ -74,7 +68,7 @@ func (p *peerAskers) ask(ctx context.Context, id raft.ServerID) (transport.Stand
 		err    error
 	}
 	peers := p.now()
-	at := slices.IndexFunc(peers, func(peer askedPeer) bool { return peer.ID() == id })
+	at := slices.IndexFunc(peers, func(peer transport.Peer) bool { return peer.ID() == id })
 	if at < 0 {
 		return transport.Standing{}, notAMember(string(id))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/admission"
 )
 
 // A connection that asks faster than its rate is slowed, and no call of it fails. Others are
@@ -25,7 +26,7 @@ func TestRequestsOfAConnectionArePaced(t *testing.T) {
 	overHTTP(t, func(t *testing.T, http2 bool) {
 		const rate, extra = 100, 50
 		c := newCluster(t, 1).startAll()
-		node.SetRequestRate(c.nodes[0], rate)
+		node.Tune(c.nodes[0], func(b *admission.Bounds) { b.Rate = rate })
 		ask := func(client *http.Client) {
 			answer, err := client.Get("http://" + c.endpoints()[0] + "/healthz")
 			if err != nil {
@@ -111,7 +112,7 @@ func TestCallsOfAConnectionAreBounded(t *testing.T) {
 	const maxConcurrentStreams = 3
 	for ; len(settings) >= 6; settings = settings[6:] {
 		if value := binary.BigEndian.Uint32(settings[2:]); binary.BigEndian.Uint16(settings) == maxConcurrentStreams {
-			if value != node.MaxStreams {
+			if value != maxStreams {
 				t.Errorf("%d calls at once", value)
 			}
 			return
@@ -182,23 +183,12 @@ func TestClientsAddNoMetrics(t *testing.T) {
 	verbs := map[string]bool{}
 	for _, refusal := range refusals {
 		verbs[refusal.Verb] = true
-		if len(refusal.Error) > 2*node.MaxRefusalText || !clean(refusal.Verb+refusal.Error) {
+		if len(refusal.Error) > 2*maxRefusalText || !clean(refusal.Verb+refusal.Error) {
 			t.Errorf("%+v", refusal)
 		}
 	}
 	if len(verbs) > 3 || !verbs["BoardService/GetJob"] || !verbs["other"] {
 		t.Errorf("refusals of %v", verbs)
-	}
-}
-
-// A refusal is logged and remembered without bytes that a terminal obeys, wherever it is cut.
-func TestRefusalTextsAreClean(t *testing.T) {
-	t.Parallel()
-	for before := range 4 {
-		text := node.RefusalText(fmt.Errorf("%s%s", strings.Repeat("x", node.MaxRefusalText-before), "\u169b\x9b31m"))
-		if !clean(text) || len(text) > 2*node.MaxRefusalText {
-			t.Errorf("%q", text)
-		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/stream"
 	"github.com/conductord/conductord/raftboard/wire"
 )
@@ -28,7 +29,7 @@ type call struct {
 type services struct {
 	router    *router
 	submit    *submitter
-	shares    *sessionShares
+	shares    *admission.SessionShares
 	posts     *postService
 	claims    *claimService
 	board     *boardService
@@ -70,7 +71,7 @@ func (s *services) calls() []call {
 		plain("BoardService/ListBoards", command.Read, readingFor(r, board.listBoards)),
 		streamed("SessionService/KeepAlive", command.Work, leading(r, sessions.keepAlive)),
 		plain("SessionService/Open", command.Work, leading(r, sessions.open, func(ctx context.Context, _ http.Header, m *conductordv1.OpenRequest) error {
-			return s.shares.admit(ctx, r.guard, m)
+			return s.shares.Admit(ctx, m.GetOpening().GetId(), func() error { return r.guard.allow(ctx, "SessionService/Open", command.Work, m) })
 		})),
 		plain("SessionService/ListSessions", command.Read, readingFor(r, sessions.listSessions)),
 		plain("SessionService/ListEntities", command.Read, readingFor(r, sessions.listEntities)),
@@ -183,7 +184,7 @@ func readingFor[Req, Res any](r *router, look func(context.Context, *Req) (*Res,
 	return func(row call) unary[Req, Res] {
 		return func(ctx context.Context, request *connect.Request[Req]) (*connect.Response[Res], error) {
 			if _, list := any(request.Msg).(interface{ GetLimit() uint32 }); list {
-				if err := r.memory.mayGrow(); err != nil {
+				if err := r.memory.MayGrow(); err != nil {
 					return nil, wire.ErrorToConnect(err)
 				}
 			}
@@ -237,7 +238,7 @@ func lead[Req, Res any](
 	ctx context.Context, r *router, name string, request *connect.Request[Req],
 	local func(ctx context.Context, message *Req) (*Res, uint64, error), options ...connect.ClientOption,
 ) (*connect.Response[Res], error) {
-	if who := callerOf(ctx); who != nil {
+	if who := admission.CallerOf(ctx); who != nil {
 		if _, err := r.guard.rights(who); err != nil { // on a stream, a token may have ended since it began
 			return nil, wire.ErrorToConnect(err)
 		}
@@ -276,10 +277,10 @@ func forward[Req, Res any](
 	passed.Header().Set(wire.HeaderHops, strconv.FormatUint(hops+1, 10))
 	if r.guard.enforced {
 		passed.Header().Set(wire.HeaderPrincipal, r.guard.nameOf(ctx))
-		if who := callerOf(ctx); who != nil {
-			passed.Header().Set(wire.HeaderFrom, who.from)
-			if who.token.UUID != uuid.Nil {
-				passed.Header().Set(wire.HeaderToken, who.token.String())
+		if who := admission.CallerOf(ctx); who != nil {
+			passed.Header().Set(wire.HeaderFrom, who.From)
+			if who.Token.UUID != uuid.Nil {
+				passed.Header().Set(wire.HeaderToken, who.Token.String())
 			}
 		}
 	}

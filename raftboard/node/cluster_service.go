@@ -18,6 +18,7 @@ import (
 	"github.com/conductord/conductord/internal/boottime"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/wire"
 )
@@ -34,7 +35,7 @@ type clusterService struct {
 	members *membership
 	log     *logstore.Log
 	guard   *guard
-	disk    *diskSpace
+	disk    *admission.Disk
 	growth  *growth
 	router  *router
 	backups *backupSchedule
@@ -139,7 +140,7 @@ func (s *clusterService) status(ctx context.Context, request *connect.Request[co
 	if err := s.ready.check(); err != nil {
 		status.Ready, status.NotReady = false, wire.WithoutClass(err)
 	}
-	status.DiskFreeBytes, status.DiskShort = uint64(max(s.disk.free.Load(), 0)), s.disk.isCrowded()
+	status.DiskFreeBytes, status.DiskShort = uint64(max(s.disk.Free(), 0)), s.disk.Crowded()
 	if s.backups.Directory != "" {
 		status.BackupAge = durationpb.New(time.Duration(s.backups.age() * float64(time.Second)))
 		status.BackupInterval = durationpb.New(s.backups.Interval)

@@ -82,7 +82,7 @@ func disksFillUp(t *testing.T, kind logstore.Kind) {
 	if err := client.SaveBook(t.Context(), logbook.Book{ID: logbook.NewBookID(), Name: "book"}); !errors.Is(err, jobs.ErrLimit) {
 		t.Errorf("a book: %v", err)
 	}
-	t.Logf("%d postings; then node 1 %s", len(posted), node.DiskNeed(c.nodes[0]))
+	t.Logf("%d postings; then node 1 %s", len(posted), node.DiskSpace(c.nodes[0]))
 	for _, id := range posted { // what is there is read, claimed and ended
 		claimed, err := client.Claim(t.Context(), session, id, jobs.NewNonce())
 		if err != nil {
@@ -94,7 +94,7 @@ func disksFillUp(t *testing.T, kind logstore.Kind) {
 	}
 	need := func(when string) {
 		for i, running := range c.nodes {
-			t.Logf("%s: node %d %s", when, i+1, node.DiskNeed(running))
+			t.Logf("%s: node %d %s", when, i+1, node.DiskSpace(running))
 		}
 	}
 	need("when all jobs have ended")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -66,8 +67,8 @@ func TestHalfSentBodies(t *testing.T) {
 	overHTTP(t, func(t *testing.T, http2 bool) {
 		const budget, part, senders = 1 << 20, 200 << 10, 32
 		c := newCluster(t, 1).startAll()
-		node.SetExchangeBytes(c.nodes[0], budget)
-		node.SetClientPatience(c.nodes[0], time.Second)
+		node.Tune(c.nodes[0], func(b *admission.Bounds) { b.BodyBytes = budget })
+		node.Tune(c.nodes[0], func(b *admission.Bounds) { b.Patience = time.Second })
 		var answered sync.WaitGroup
 		for range senders {
 			client := clientOf(t, http2)
@@ -101,7 +102,7 @@ func TestHalfSentBodies(t *testing.T) {
 			case <-deadline:
 				t.Fatal("half-sent bodies are held without end")
 			default:
-				_, held := node.Exchanges(c.nodes[0])
+				held := node.Held(c.nodes[0]).Bytes
 				most = max(most, held)
 				if _, err := jobs.PostOne(t.Context(), client, jobs.Posting{Name: "good", Kind: "none"}); err != nil {
 					t.Fatalf("another client's posting: %v", err)
@@ -111,7 +112,7 @@ func TestHalfSentBodies(t *testing.T) {
 		if most < part || most > budget {
 			t.Errorf("half-sent bodies held %d bytes, and the limit is %d", most, budget)
 		}
-		eventually(t, "nothing is held", func() bool { waiting, held := node.Exchanges(c.nodes[0]); return waiting == 0 && held == 0 })
+		eventually(t, "nothing is held", func() bool { held := node.Held(c.nodes[0]); return held.Waiting == 0 && held.Bytes == 0 })
 	})
 }
 
@@ -136,7 +137,7 @@ func TestUnreadAnswers(t *testing.T) {
 	t.Parallel()
 	overHTTP(t, func(t *testing.T, http2 bool) {
 		c := newCluster(t, 1).startAll()
-		node.SetClientPatience(c.nodes[0], time.Second)
+		node.Tune(c.nodes[0], func(b *admission.Bounds) { b.Patience = time.Second })
 		job := large(t, c)
 		path, body := "/conductord.v1.BoardService/GetJob", fmt.Sprintf(`{"id":%q}`, job.ID)
 		var broken func() bool
@@ -148,7 +149,7 @@ func TestUnreadAnswers(t *testing.T) {
 			defer func() { _ = answer.Body.Close() }()
 			broken = func() bool { _, err := io.Copy(io.Discard, answer.Body); return err != nil }
 		} else {
-			others := node.Connections(c.nodes[0])
+			others := node.Held(c.nodes[0]).Connections
 			conn, err := net.Dial("tcp", c.endpoints()[0])
 			if err != nil {
 				t.Fatal(err)
@@ -158,13 +159,13 @@ func TestUnreadAnswers(t *testing.T) {
 			go func() { _, _ = io.WriteString(conn, strings.Repeat(call, 100)) }() // ends with the connection
 			broken = func() bool {
 				// Between two answers nothing waits either: wait for the end of the connection.
-				eventually(t, "its connection is closed", func() bool { return node.Connections(c.nodes[0]) <= others })
+				eventually(t, "its connection is closed", func() bool { return node.Held(c.nodes[0]).Connections <= others })
 				n, _ := io.Copy(io.Discard, conn)
 				return n < 100*250<<10
 			}
 		}
-		eventually(t, "an answer waits to be read", func() bool { waiting, held := node.Exchanges(c.nodes[0]); return waiting == 1 && held > 250<<10 })
-		eventually(t, "it is given up", func() bool { waiting, held := node.Exchanges(c.nodes[0]); return waiting == 0 && held == 0 })
+		eventually(t, "an answer waits to be read", func() bool { held := node.Held(c.nodes[0]); return held.Waiting == 1 && held.Bytes > 250<<10 })
+		eventually(t, "it is given up", func() bool { held := node.Held(c.nodes[0]); return held.Waiting == 0 && held.Bytes == 0 })
 		if !broken() {
 			t.Error("the answer came after all")
 		}
@@ -175,7 +176,7 @@ func TestUnreadAnswers(t *testing.T) {
 func TestPatienceIsForEachCall(t *testing.T) {
 	overHTTP(t, func(t *testing.T, http2 bool) {
 		c := newCluster(t, 1).startAll()
-		node.SetClientPatience(c.nodes[0], 200*time.Millisecond)
+		node.Tune(c.nodes[0], func(b *admission.Bounds) { b.Patience = 200 * time.Millisecond })
 		client, id := clientOf(t, http2), large(t, c).ID
 		for range 3 {
 			// A long poll takes longer than the patience, and is not cut.
@@ -229,7 +230,7 @@ func TestCompressedRequests(t *testing.T) {
 				t.Errorf("a compressed %s has status %d", row.media, answer.StatusCode)
 			}
 		}
-		if _, held := node.Exchanges(c.nodes[0]); held != 0 {
+		if held := node.Held(c.nodes[0]).Bytes; held != 0 {
 			t.Errorf("refused bodies hold %d bytes", held)
 		}
 	})
@@ -298,7 +299,7 @@ func TestWebPagesAreRefused(t *testing.T) {
 func TestBodyThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1).startAll()
-	node.SetClientPatience(c.nodes[0], 100*time.Millisecond)
+	node.Tune(c.nodes[0], func(b *admission.Bounds) { b.Patience = 100 * time.Millisecond })
 	conn, err := net.Dial("tcp", c.endpoints()[0])
 	if err != nil {
 		t.Fatal(err)
@@ -319,7 +320,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	overHTTP(t, func(t *testing.T, http2 bool) {
 		const limit = 20
 		c := newCluster(t, 1).startAll()
-		node.SetMaxConnections(c.nodes[0], limit)
+		node.Tune(c.nodes[0], func(b *admission.Bounds) { b.Callers = limit })
 		job := large(t, c)
 		polled := make(chan error, 1)
 		go func() { // ends with the job
@@ -344,7 +345,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 			t.Fatalf("a new client gets %v, %v", answer, err)
 		}
 		_ = answer.Body.Close()
-		if open := node.Connections(c.nodes[0]); open > limit {
+		if open := node.Held(c.nodes[0]).Connections; open > limit {
 			t.Errorf("%d connections are open, and the limit is %d", open, limit)
 		}
 		if err := c.client().Cancel(t.Context(), jobs.JobCommand{Job: job.ID}); err != nil {
@@ -355,3 +356,15 @@ func TestConnectionsAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// Bounds of the port that clients meet.
+const (
+	pressedPatience   = 3 * time.Second
+	strangerBodies    = 8
+	meterSpan         = 250 * time.Millisecond
+	maxClientSessions = 1_000
+	maxStreams        = 1_000
+	refusalLines      = 5 // logged in each refusalPeriod
+	refusalPeriod     = 10 * time.Second
+	maxRefusalText    = 256 // bytes
+)

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -28,159 +27,21 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
 // Internals that the tests of this package use.
 
-// SetClientPatience sets how long a client may take.
-func SetClientPatience(n *Node, patience time.Duration) {
-	n.api.exchanges.mu.Lock()
-	defer n.api.exchanges.mu.Unlock()
-	n.api.exchanges.patience = patience
-}
+// Tune changes bounds of a node's HTTP port.
+func Tune(n *Node, change func(*admission.Bounds)) { n.api.Tune(change) }
 
-// SetExchangeBytes sets how many bytes all exchanges may hold.
-func SetExchangeBytes(n *Node, bytes int64) {
-	n.api.exchanges.bodies.mu.Lock()
-	defer n.api.exchanges.bodies.mu.Unlock()
-	n.api.exchanges.bodies.total = bytes
-}
-
-// BodyWithoutRoom has a call read a body for which there is no memory, and returns the memory that the call took.
-func BodyWithoutRoom(request *http.Request) (taken int, err error) {
-	var body bytes.Buffer
-	e := &exchange{all: newExchanges(hclog.NewNullLogger(), 0, false), request: request}
-	err = e.read(&body)
-	return body.Cap(), err
-}
-
-// Exchanges returns how many exchanges wait for their clients, and the bytes that all hold.
-func Exchanges(n *Node) (waiting int, held int64) {
-	n.api.exchanges.mu.Lock()
-	defer n.api.exchanges.mu.Unlock()
-	n.api.exchanges.bodies.mu.Lock()
-	defer n.api.exchanges.bodies.mu.Unlock()
-	return len(n.api.exchanges.waiting), n.api.exchanges.bodies.used + n.api.exchanges.answers
-}
-
-// SetMaxConnections bounds the connections to the HTTP port.
-func SetMaxConnections(n *Node, limit int) {
-	n.api.connections.mu.Lock()
-	defer n.api.connections.mu.Unlock()
-	n.api.connections.callers.limit = limit
-}
-
-// RefusalText is a reason as it is kept and logged.
-func RefusalText(reason error) string { return refusalText(reason) }
-
-// SetRequestRate lowers the requests a second on each connection that is made from now on.
-func SetRequestRate(n *Node, rate int64) { n.api.requestRate.Store(rate) }
-
-// Connections is how many there are to the HTTP port.
-func Connections(n *Node) int {
-	n.api.connections.mu.Lock()
-	defer n.api.connections.mu.Unlock()
-	return n.api.connections.callers.count + n.api.connections.strangers.count
-}
+// Held is what a node's HTTP port holds now.
+func Held(n *Node) admission.Load { return n.api.Load() }
 
 // SetMaxClientSessions bounds the sessions of each client.
-func SetMaxClientSessions(n *Node, limit int) {
-	n.shares.mu.Lock()
-	defer n.shares.mu.Unlock()
-	n.shares.most = limit
-}
-
-// Budget and Meter are shared by holders.
-type (
-	Budget struct{ budget }
-	Meter  struct{ *meter }
-)
-
-func NewBudget(total, each int64) *Budget { return &Budget{budget{total: total, each: each}} }
-
-func (b *Budget) Take(holder string, n int64) bool { return b.take(holder, n, 0) }
-func (b *Budget) Give(holder string, n int64)      { b.give(holder, n) }
-
-// NewMeter makes a meter that allows so many units in a span.
-func NewMeter(total int64) Meter { return Meter{&meter{total: total, used: map[string]int64{}}} }
-
-func (m Meter) Take(holder string, n int64, now time.Time) time.Duration {
-	return m.take(holder, n, now)
-}
-
-const (
-	MeterSpan = meterSpan
-	Preface   = preface
-)
-
-// CountFrames counts the frames that are sent, in reads of so many bytes.
-func CountFrames(sent []byte, size int) (n int64) {
-	var f frames
-	for ; len(sent) > 0; sent = sent[min(size, len(sent)):] {
-		n += f.count(sent[:min(size, len(sent))])
-	}
-	return n
-}
-
-// SetConnectionUnits bounds the work that callers and strangers cause in a span, and forgets what they did.
-func SetConnectionUnits(n *Node, callers, strangers int64) {
-	for m, total := range map[*meter]int64{n.api.connections.callerWork: callers, n.api.connections.strangerWork: strangers} {
-		m.mu.Lock()
-		m.total = total
-		clear(m.used)
-		m.mu.Unlock()
-	}
-}
-
-// SetMaxStrangers bounds the connections of strangers.
-func SetMaxStrangers(n *Node, all int) {
-	n.api.connections.mu.Lock()
-	defer n.api.connections.mu.Unlock()
-	n.api.connections.strangers.limit = all
-}
-
-// Strangers are the connections of strangers, by address.
-func Strangers(n *Node) map[string]int {
-	n.api.connections.mu.Lock()
-	defer n.api.connections.mu.Unlock()
-	held := map[string]int{}
-	for name, holder := range n.api.connections.strangers.holders {
-		held[name] = holder.count()
-	}
-	return held
-}
-
-// FloodConnections returns how long so many connections take beyond a bound.
-func FloodConnections(limit, more int) time.Duration {
-	c := newConnections(hclog.NewNullLogger(), true)
-	c.strangers.limit = limit
-	enter := func(i int) {
-		near, _ := net.Pipe()
-		c.enter(&clientConn{Conn: near, raw: near, all: c}, &c.strangers, fmt.Sprint(i%1_000))
-	}
-	for i := range limit {
-		enter(i)
-	}
-	began := time.Now()
-	for i := range more {
-		enter(i)
-	}
-	return time.Since(began)
-}
-
-// Bounds of exchanges.
-const (
-	PressedPatience = pressedPatience
-	StrangerBodies  = strangerBodies
-)
-
-// Bounds of sessions.
-const (
-	MaxClientSessions    = maxClientSessions
-	MaxForwardedSessions = maxForwardedSessions
-)
+func SetMaxClientSessions(n *Node, limit int64) { n.shares.Most.Store(limit) }
 
 // Deadlines are the sessions' timers.
 type Deadlines struct{ *deadlines[jobs.SessionID] }
@@ -394,20 +255,6 @@ func AnswerToClaim(n *Node, job jobs.JobID, token jobs.Token) ([]*conductordv1.C
 	return n.services.claims.claimed([]*conductordv1.Granted{{Job: job.String(), Token: command.TokenToProto(token)}})
 }
 
-// NewRefusalLog gives what logs a refused connection.
-func NewRefusalLog(logger hclog.Logger) func(remote string, reason error) {
-	var log refusalLog
-	return func(remote string, reason error) { log.warn(logger, "refused", remote, reason) }
-}
-
-// Bounds of the log of refused connections.
-const (
-	RefusalLines   = refusalLines
-	RefusalPeriod  = refusalPeriod
-	MaxRefusalText = maxRefusalText
-	MaxStreams     = maxStreams
-)
-
 // TimerEpoch is that of the present leader.
 func TimerEpoch(n *Node) uint64 { return n.machine.TimerEpoch() }
 
@@ -480,11 +327,10 @@ func HangWrites(o *Options, disk *sync.RWMutex) {
 	o.System.Log = func(engine logstore.Engine) logstore.Engine { return hangingEngine{engine, disk} }
 }
 
-// DiskNeed describes the disk space that a node needs, and its parts, in MiB.
-func DiskNeed(n *Node) string {
-	need, err := n.disk.need()
+// DiskSpace describes the disk space of a node, in MiB.
+func DiskSpace(n *Node) string {
 	size, reusable, _ := n.machine.Space()
-	return fmt.Sprintf("needs %d MiB of %d: state %d, of which %d are free, log has %d free, %v", need>>20, n.disk.free.Load()>>20, size>>20, reusable>>20, n.log.Reusable()>>20, err)
+	return fmt.Sprintf("%d MiB: state %d, of which %d are free, log has %d free", n.disk.Free()>>20, size>>20, reusable>>20, n.log.Reusable()>>20)
 }
 
 // Lasting is how many calls last that a node ends with the right to them.
@@ -572,7 +418,7 @@ func GuardWith(t testing.TB, known access.Principal) func(http.Header) (name str
 		if err != nil {
 			return "", err
 		}
-		return who.name, nil
+		return who.Name, nil
 	}
 }
 
@@ -599,6 +445,6 @@ func NewFlowChecks(cost time.Duration) func(principal string) error {
 	id, book := logbook.NewFlowID().String(), logbook.NewBookID().String()
 	posting := &conductordv1.Posting{Book: &conductordv1.Book{Id: book, Name: "b", Flows: []*conductordv1.FlowDetail{{Id: id, Book: book, Name: "f", Factory: &conductordv1.Factory{Name: "k"}}}}}
 	return func(principal string) error {
-		return checks.posting(withCaller(context.Background(), &caller{name: principal}), posting)
+		return checks.posting(admission.WithCaller(context.Background(), &admission.Caller{Name: principal}), posting)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/valuekeys"
 )
 
@@ -68,26 +69,26 @@ func (c *flowChecks) admit(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err // nobody waits for the answer
 	}
-	who := callerOf(ctx)
-	if who == nil || who.trusted() {
+	who := admission.CallerOf(ctx)
+	if who == nil || who.Trusted() {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	owed := time.Until(c.paid[who.name]) / checkShare
+	owed := time.Until(c.paid[who.Name]) / checkShare
 	if owed <= checkSaved {
 		return nil
 	}
 	return fmt.Errorf("post the flow again in %v: %w", ((owed - checkSaved) * checkShare).Round(time.Millisecond), &logbook.LimitError{
-		Field: fmt.Sprintf("time for checks of flows of %s", access.Subject{Principal: who.name}),
+		Field: fmt.Sprintf("time for checks of flows of %s", access.Subject{Principal: who.Name}),
 		Limit: checkSaved.Milliseconds(), Size: owed.Milliseconds(), Unit: "ms of a processor",
 	})
 }
 
 // charge counts the time of a check. Principals that owe nothing are forgotten.
 func (c *flowChecks) charge(ctx context.Context, took time.Duration) {
-	who, now := callerOf(ctx), time.Now()
-	if who == nil || who.trusted() {
+	who, now := admission.CallerOf(ctx), time.Now()
+	if who == nil || who.Trusted() {
 		return
 	}
 	c.mu.Lock()
@@ -97,8 +98,8 @@ func (c *flowChecks) charge(ctx context.Context, took time.Duration) {
 			delete(c.paid, principal)
 		}
 	}
-	if c.paid[who.name].Before(now) {
-		c.paid[who.name] = now
+	if c.paid[who.Name].Before(now) {
+		c.paid[who.Name] = now
 	}
-	c.paid[who.name] = c.paid[who.name].Add(checkShare * took)
+	c.paid[who.Name] = c.paid[who.Name].Add(checkShare * took)
 }

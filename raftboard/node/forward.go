@@ -15,6 +15,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/credentials"
+	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -24,7 +25,7 @@ type router struct {
 	machine   *fsm.Machine
 	reads     *readRounds
 	ready     *readiness
-	memory    *memoryBudget
+	memory    *admission.Memory
 	guard     *guard
 	secure    secured
 	client    *http.Client // forwards calls

@@ -23,48 +23,16 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/raftboard/credentials"
+	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// Names of callers that are no stored principals. They may do everything.
-const (
-	nodeCaller  = "node/"  // and the name of a node of the cluster
-	localCaller = "local/" // and the number of the user that calls by the node's socket
-)
-
-// caller is the authenticated sender of a call.
-type caller struct {
-	name    string
-	from    string         // the host that it calls from, or socketHost
-	token   access.TokenID // of the access token that it has shown; zero: it has shown none
-	expires time.Time      // the end of what it has shown; zero: none
-}
-
-// trusted reports whether the caller may do everything, if it is a node: while it is a member.
-func (c *caller) trusted() bool {
-	return strings.HasPrefix(c.name, nodeCaller) || strings.HasPrefix(c.name, localCaller)
-}
-
-// callerKey is the key of the caller in a call's context.
-type callerKey struct{}
-
-// callerOf is the caller of a call; nil: this node itself, or any caller where there is no
-// access control.
-func callerOf(ctx context.Context) *caller {
-	who, _ := ctx.Value(callerKey{}).(*caller)
-	return who
-}
-
-func withCaller(ctx context.Context, who *caller) context.Context {
-	return context.WithValue(ctx, callerKey{}, who)
-}
-
 // nameOf is the name of a call's caller; for this node itself, its own.
 func (g *guard) nameOf(ctx context.Context) string {
-	if who := callerOf(ctx); who != nil {
-		return who.name
+	if who := admission.CallerOf(ctx); who != nil {
+		return who.Name
 	}
-	return nodeCaller + g.node
+	return admission.NodeCaller + g.node
 }
 
 // guard authenticates callers and authorizes their calls. The node that is called first
@@ -77,9 +45,9 @@ type guard struct {
 	now       func() time.Time
 	refuse    *connect.ErrorWriter
 	logger    hclog.Logger
-	log       refusalLog
+	log       admission.RefusalLog
 	refused   *refusals
-	watchers  watchers
+	watchers  *admission.Watchers
 	lasting   lastingCalls
 	elsewhere *elsewhere
 	tokens    *webTokens // nil: JSON web tokens do not count
@@ -97,7 +65,7 @@ func newGuard(o Options, machine *fsm.Machine, now func() time.Time, applied fun
 		enforced: o.AccessControl, cluster: o.Cluster, node: o.Name, machine: machine, now: now,
 		refuse: connect.NewErrorWriter(wire.HandlerOptions()...), logger: o.Logger, tokens: newWebTokens(o.Issuer, now),
 		refused: newRefusals(o.Metrics), uses: newTokenUses(), applied: applied,
-		watchers:  watchers{polls: budget{total: maxPolls}, watches: budget{total: maxWatches}, count: make(map[string]uint64)},
+		watchers:  admission.NewWatchers(),
 		lasting:   lastingCalls{open: make(map[*lastingCall]struct{})},
 		elsewhere: newElsewhere(o, machine),
 	}
@@ -166,19 +134,19 @@ func (g *guard) authenticate(next http.Handler) http.Handler {
 		who, err := g.authenticated(r)
 		if err != nil {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // net/http reads the end of a short body
-			g.log.warn(g.logger, "refused a call", r.RemoteAddr, err)
+			g.log.Warn(g.logger, "refused a call", r.RemoteAddr, err)
 			if errors.Is(err, access.ErrUnknown) {
-				g.refused.note(access.Refusal{From: hostOf(r.RemoteAddr), Verb: refusedVerb(r.URL.Path), Error: refusalText(err)}, g.now())
+				g.refused.note(access.Refusal{From: hostOf(r.RemoteAddr), Verb: refusedVerb(r.URL.Path), Error: admission.RefusalText(err)}, g.now())
 				w.Header().Set("WWW-Authenticate", "Bearer")
 			}
 			_ = g.refuse.Write(w, r, wire.ErrorToConnect(err))
 			return
 		}
-		if who.from == "" {
-			who.from = hostOf(r.RemoteAddr)
+		if who.From == "" {
+			who.From = hostOf(r.RemoteAddr)
 		}
-		connOf(r.Context()).authenticated(who)
-		next.ServeHTTP(w, r.WithContext(withCaller(r.Context(), who)))
+		admission.ConnOf(r.Context()).Authenticated(who)
+		next.ServeHTTP(w, r.WithContext(admission.WithCaller(r.Context(), who)))
 	})
 }
 
@@ -197,8 +165,8 @@ func (g *guard) recognized(tokenOf func(*http.Request) string, next http.Handler
 			}
 		}
 		if who, err := g.identify(&shown); err == nil {
-			connOf(r.Context()).authenticated(who)
-			r = r.WithContext(withCaller(r.Context(), who))
+			admission.ConnOf(r.Context()).Authenticated(who)
+			r = r.WithContext(admission.WithCaller(r.Context(), who))
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -211,7 +179,7 @@ const applyPatience = time.Second
 // authenticated is identify. A principal or token that this node does not know may be in an
 // entry that it has not applied yet, so it catches up with the leader before it refuses the
 // caller. Callers share the questions to the leader.
-func (g *guard) authenticated(r *http.Request) (*caller, error) {
+func (g *guard) authenticated(r *http.Request) (*admission.Caller, error) {
 	who, err := g.identify(r)
 	if !errors.Is(err, errNotFound) {
 		return who, err
@@ -232,9 +200,9 @@ var (
 
 // identify finds the caller by, in this order: the socket of this machine, a node's
 // certificate, an access token or a JSON web token, a client's certificate.
-func (g *guard) identify(r *http.Request) (*caller, error) {
-	if user, local := r.Context().Value(localKey{}).(string); local {
-		return &caller{name: localCaller + user, from: socketHost}, nil
+func (g *guard) identify(r *http.Request) (*admission.Caller, error) {
+	if user, local := admission.LocalUser(r.Context()); local {
+		return &admission.Caller{Name: admission.LocalCaller + user, From: admission.SocketHost}, nil
 	}
 	holder, err := g.holder(r)
 	if err == nil && holder.Cluster != "" {
@@ -251,7 +219,7 @@ func (g *guard) identify(r *http.Request) (*caller, error) {
 	case strings.Contains(holder.Name, "/"):
 		return nil, fmt.Errorf("%w: the common name %.64q of its certificate holds a /", access.ErrUnknown, holder.Name)
 	}
-	who := &caller{name: holder.Name}
+	who := &admission.Caller{Name: holder.Name}
 	_, err = g.rights(who)
 	return who, err
 }
@@ -286,23 +254,23 @@ func (g *guard) member(node string) error {
 
 // forwardedBy is the caller of a call that comes from a node: the one for which the node
 // forwards it, or the node itself.
-func forwardedBy(node string, header http.Header) (*caller, error) {
+func forwardedBy(node string, header http.Header) (*admission.Caller, error) {
 	name := header.Get(wire.HeaderPrincipal)
 	if name == "" && header.Get(wire.HeaderHops) != "" {
 		return nil, fmt.Errorf("%w: node %q forwards calls without asking who makes them: set access_control on all nodes", access.ErrUnknown, node)
 	}
-	who := &caller{name: cmp.Or(name, nodeCaller+node), from: header.Get(wire.HeaderFrom)}
+	who := &admission.Caller{Name: cmp.Or(name, admission.NodeCaller+node), From: header.Get(wire.HeaderFrom)}
 	if id := header.Get(wire.HeaderToken); id != "" {
 		token, err := uuid.Parse(id)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %s is no id of a token: %w", access.ErrUnknown, wire.HeaderToken, err)
 		}
-		who.token.UUID = token
+		who.Token.UUID = token
 	}
 	return who, nil
 }
 
-func (g *guard) byToken(ctx context.Context, shown string) (*caller, error) {
+func (g *guard) byToken(ctx context.Context, shown string) (*admission.Caller, error) {
 	text, ok := strings.CutPrefix(shown, "Bearer ")
 	if !ok {
 		return nil, fmt.Errorf("%w: the header Authorization is not \"Bearer\" and a token", access.ErrUnknown)
@@ -312,7 +280,7 @@ func (g *guard) byToken(ctx context.Context, shown string) (*caller, error) {
 		if err != nil {
 			return nil, err
 		}
-		who := &caller{name: name, expires: expires}
+		who := &admission.Caller{Name: name, Expires: expires}
 		_, err = g.rights(who)
 		return who, err
 	}
@@ -324,7 +292,7 @@ func (g *guard) byToken(ctx context.Context, shown string) (*caller, error) {
 	if !found {
 		return nil, errRevoked
 	}
-	who := &caller{name: known.principal, token: known.token.ID, expires: known.token.Expires}
+	who := &admission.Caller{Name: known.principal, Token: known.token.ID, Expires: known.token.Expires}
 	if _, err = g.rights(who); err == nil {
 		g.uses.note(known, g.now())
 	}
@@ -333,50 +301,50 @@ func (g *guard) byToken(ctx context.Context, shown string) (*caller, error) {
 
 // rights finds the principal of a caller; nil for a trusted one. It refuses a token that was
 // revoked, or has expired, and a node that was removed, since the caller was identified.
-func (g *guard) rights(who *caller) (*access.Principal, error) {
-	if node, is := strings.CutPrefix(who.name, nodeCaller); is {
+func (g *guard) rights(who *admission.Caller) (*access.Principal, error) {
+	if node, is := strings.CutPrefix(who.Name, admission.NodeCaller); is {
 		return nil, g.member(node)
 	}
-	if who.trusted() {
+	if who.Trusted() {
 		return nil, nil
 	}
 	list, err := g.current()
 	if err != nil {
 		return nil, err
 	}
-	if !who.expires.IsZero() && !who.expires.After(g.now()) {
-		return nil, fmt.Errorf("%w: the token has expired at %s", access.ErrUnknown, who.expires.UTC().Format(time.RFC3339))
+	if !who.Expires.IsZero() && !who.Expires.After(g.now()) {
+		return nil, fmt.Errorf("%w: the token has expired at %s", access.ErrUnknown, who.Expires.UTC().Format(time.RFC3339))
 	}
-	p := list.byName[who.name]
-	switch isOwn := func(token access.Token) bool { return token.ID == who.token }; {
-	case p != nil && (who.token == access.TokenID{} || slices.ContainsFunc(p.Tokens, isOwn)):
+	p := list.byName[who.Name]
+	switch isOwn := func(token access.Token) bool { return token.ID == who.Token }; {
+	case p != nil && (who.Token == access.TokenID{} || slices.ContainsFunc(p.Tokens, isOwn)):
 		return p, nil
-	case who.token != access.TokenID{}:
+	case who.Token != access.TokenID{}:
 		return nil, errRevoked
 	}
-	return nil, fmt.Errorf("%w: there is no principal %q: an administrator makes it by \"conductord access save %s --grant ROLE=BOARDS\"", errNotFound, who.name, who.name)
+	return nil, fmt.Errorf("%w: there is no principal %q: an administrator makes it by \"conductord access save %s --grant ROLE=BOARDS\"", errNotFound, who.Name, who.Name)
 }
 
 // whoAmI answers who the caller is.
 func (g *guard) whoAmI(ctx context.Context, _ *connect.Request[conductordv1.WhoAmIRequest]) (*connect.Response[conductordv1.WhoAmIResponse], error) {
 	answer := &conductordv1.WhoAmIResponse{Enforced: g.enforced}
-	who := callerOf(ctx)
+	who := admission.CallerOf(ctx)
 	if who == nil {
 		return connect.NewResponse(answer), nil
 	}
-	answer.Name = who.name
+	answer.Name = who.Name
 	switch p, err := g.rights(who); {
 	case err != nil:
 		return nil, wire.ErrorToConnect(err)
 	case p == nil:
 		answer.Grants = command.GrantsToProto([]access.Grant{{Role: access.Administrator, Boards: access.AllBoards}})
 	default:
-		quota, err := g.machine.Quota(who.name, g.now())
+		quota, err := g.machine.Quota(who.Name, g.now())
 		if err != nil {
 			return nil, wire.ErrorToConnect(err)
 		}
 		if quota != nil {
-			quota.Used.Watches = g.watchers.of(who.name)
+			quota.Used.Watches = g.watchers.Of(who.Name)
 		}
 		answer.Grants, answer.HideValues, answer.Quota = command.GrantsToProto(p.Grants), p.HideValues, command.QuotaToProto(quota)
 	}
@@ -396,4 +364,14 @@ func (g *guard) page(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// fromNode reports whether a node of the cluster has sent a request. Without TLS its word for
+// that must do.
+func (g *guard) fromNode(r *http.Request) bool {
+	if r.TLS == nil {
+		return r.Header.Get(wire.HeaderHops) != ""
+	}
+	holder, err := g.holder(r)
+	return err == nil && holder.Cluster != ""
 }

@@ -4,29 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
-	"net"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/wire"
-)
-
-// Bounds of the HTTP port.
-const (
-	readHeaderTimeout = 5 * time.Second
-	idleTimeout       = 2 * time.Minute
-	maxHeaderBytes    = 16 << 10
-	maxStreams        = 1_000 // calls at once on one HTTP/2 connection: a client's long polls share one
-	stopPatience      = 2 * time.Second
 )
 
 // Pages that are answered to everybody.
@@ -36,82 +24,6 @@ const (
 )
 
 const metricsPath = "/metrics"
-
-// apiServer is the HTTP port.
-type apiServer struct {
-	exchanges   *exchanges
-	connections *connections
-	requestRate atomic.Int64       // of each connection; tests lower it
-	server      *http.Server       // nil: not opened
-	stopCalls   context.CancelFunc // ends long polls and watches
-	address     net.Addr
-}
-
-func newAPIServer(o Options) *apiServer {
-	logger := o.Logger.Named("http")
-	a := &apiServer{exchanges: newExchanges(logger, o.Memory, o.AccessControl), connections: newConnections(logger, o.AccessControl)}
-	a.requestRate.Store(maxRequestRate)
-	return a
-}
-
-// serve answers calls at the listeners until stop. Its goroutines end then.
-func (a *apiServer) serve(listeners []net.Listener, handler http.Handler, logger hclog.Logger, routines *sync.WaitGroup, fatal func(error)) {
-	a.address = listeners[0].Addr()
-	ctx, cancel := context.WithCancel(context.Background())
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(true)
-	protocols.SetUnencryptedHTTP2(true)
-	a.server = &http.Server{
-		Handler:           handler,
-		Protocols:         protocols,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: clientPatience},
-		ReadHeaderTimeout: readHeaderTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          log.New(&httpErrors{logger: logger}, "", 0),
-		ConnState:         a.connections.changed,
-		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
-			return a.withPace(withClient(ctx, conn), conn)
-		},
-		BaseContext: func(net.Listener) context.Context { return ctx },
-	}
-	a.server.RegisterOnShutdown(cancel) // long polls and watches end, so that Shutdown can
-	a.stopCalls = cancel
-	routines.Go(func() { a.exchanges.run(ctx) })
-	for _, listener := range listeners {
-		routines.Go(func() {
-			if err := a.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-				fatal(fmt.Errorf("the API at %s has stopped: %w", listener.Addr(), err))
-			}
-		})
-	}
-}
-
-func (a *apiServer) stop() error {
-	if a.server == nil {
-		return nil
-	}
-	a.stopCalls()
-	ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
-	defer cancel()
-	if err := a.server.Shutdown(ctx); err != nil {
-		return a.server.Close()
-	}
-	return nil
-}
-
-// httpErrors gets what net/http logs of connections, a line each, and bounds its rate.
-type httpErrors struct {
-	logger hclog.Logger
-	log    refusalLog
-}
-
-// Write implements io.Writer.
-func (h *httpErrors) Write(line []byte) (int, error) {
-	h.log.warn(h.logger, "a connection to the HTTP port has failed", "", errors.New(strings.TrimSpace(string(line))))
-	return len(line), nil
-}
 
 // handler serves the API, health and metrics.
 func (s *services) handler(metrics *nodeMetrics, registry *prometheus.Registry, panics *panics) http.Handler {
@@ -138,13 +50,22 @@ func (s *services) handler(metrics *nodeMetrics, registry *prometheus.Registry, 
 	return mux
 }
 
+// refusedOrigin refuses calls of the API from web pages. Only an attack makes them: its site's
+// name resolves to this node's address (DNS rebinding).
+func refusedOrigin(r *http.Request) error {
+	if r.Header.Get("Origin") != "" {
+		return wire.ErrorToConnect(fmt.Errorf("%w: web pages may not call the API; this request has an Origin header", jobs.ErrNotAllowed))
+	}
+	return nil
+}
+
 // withPages has what is below a path answered by the handler of pages, and a browser that asks
 // for the root sent there. Everything else goes to the API.
-func (a *apiServer) withPages(api http.Handler, g *guard, o Options) http.Handler {
+func withPages(server *admission.Server, api http.Handler, g *guard, o Options) http.Handler {
 	if o.Pages == nil {
 		return api
 	}
-	path, shown := o.PagesPath, g.recognized(o.PageToken, a.exchanges.bound(o.Pages(api)))
+	path, shown := o.PagesPath, g.recognized(o.PageToken, server.Bound(o.Pages(api)))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasPrefix(r.URL.Path, path):
@@ -169,7 +90,7 @@ func (o *observing) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		began := time.Now()
 		answer, err := next(ctx, request)
 		o.metrics.called(request.Spec().Procedure, time.Since(began), err)
-		connOf(ctx).payRefusal(err)
+		admission.ConnOf(ctx).PayRefusal(err)
 		leader, known := o.leader.known()
 		if !known {
 			return answer, err
@@ -196,7 +117,7 @@ func (o *observing) WrapStreamingHandler(next connect.StreamingHandlerFunc) conn
 		began := time.Now()
 		err := next(ctx, conn)
 		o.metrics.called(conn.Spec().Procedure, time.Since(began), err)
-		connOf(ctx).payRefusal(err)
+		admission.ConnOf(ctx).PayRefusal(err)
 		return err
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/admission"
 )
 
 // leadership is one node's time as the leader that serves: it begins when the
@@ -44,7 +45,7 @@ type leaderTasks struct {
 	rounds    *clockRounds
 	leader    *leaderState
 	ready     *readiness
-	disk      *diskSpace
+	disk      *admission.Disk
 	metrics   *nodeMetrics
 	logger    hclog.Logger
 	fatal     func(error)

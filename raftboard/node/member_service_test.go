@@ -50,15 +50,15 @@ func newChanging(t *testing.T, founders, size int, adjust ...func(*node.Options)
 func (c *changing) join(client *raftboard.Client, i int, how node.Join) error {
 	c.t.Helper()
 	c.options[i].Init = false
-	err := node.JoinCluster(c.options[i], how, admission(c.t, client, c.options[i].Cluster, how.Replaces))
+	err := node.JoinCluster(c.options[i], how, admissionBy(c.t, client, c.options[i].Cluster, how.Replaces))
 	if err == nil {
 		c.start(i)
 	}
 	return err
 }
 
-// admission asks a cluster to make a node a member.
-func admission(t *testing.T, client *raftboard.Client, cluster, replaces string) func(node.Member, uuid.UUID) (node.Admission, error) {
+// admissionBy asks a cluster to make a node a member.
+func admissionBy(t *testing.T, client *raftboard.Client, cluster, replaces string) func(node.Member, uuid.UUID) (node.Admission, error) {
 	return func(self node.Member, instance uuid.UUID) (node.Admission, error) {
 		told, err := client.AddMember(t.Context(), raftboard.NewMember{
 			Cluster: cluster, Name: self.Name, Instance: instance, RaftAddress: self.Raft, APIAddress: self.API, Replaces: replaces,

@@ -15,23 +15,22 @@
 //   - a node: options.go, node.go (start, parts, end), identity.go, lock.go,
 //     members.go (the first start), startcheck.go (log against snapshots), convert.go;
 //   - replication: proposer.go (commands into entries), replica.go (entries into the
-//     state machine), compaction.go (snapshots), appliedguard.go, disk.go;
+//     state machine), compaction.go (snapshots), appliedguard.go;
 //   - leading: leader.go (which node leads), leadership.go (this node's time as the
 //     leader, and its tasks then), timers.go, deadlines.go, claims.go, schedules.go,
 //     clock.go, clockrounds.go;
 //   - answering: reads.go (what a read may show), longpoll.go, submit.go, forward.go,
 //     readiness.go, calls.go (the table of calls), then a file for each service;
 //   - backups: backup_service.go, backup_schedule.go, restore.go (a new node from one);
-//   - the HTTP port: http.go, socket.go, streams.go, exchange.go and connections.go (bounds),
-//     client_conn.go (the work of a connection), shares.go, session_shares.go, refusals.go, metrics.go;
+//   - the HTTP port: http.go, streams.go, metrics.go;
 //   - protection: tls.go, guard.go (who calls), permission.go (what each caller may do),
 //     refused_calls.go, quotas.go (watches of each principal).
 //
 // Node wires parts together. Each part and each service has only the others that it
 // uses, as fields.
 //
-// Package logstore below it keeps raft's log; package transport carries raft between
-// the nodes. Neither knows this package.
+// Package admission below it bounds what clients cost. Package logstore keeps raft's log;
+// package transport carries raft between the nodes. None of them knows this package.
 package node
 
 import (
@@ -57,6 +56,7 @@ import (
 	"github.com/conductord/conductord/internal/boottime"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/steplog"
+	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/transport"
 	"github.com/conductord/conductord/raftboard/wire"
@@ -110,13 +110,14 @@ type Node struct {
 	committed    *committed
 	ready        *readiness
 	leader       *leaderState
-	disk         *diskSpace
-	memory       *memoryBudget
+	disk         *admission.Disk
+	memory       *admission.Memory
 	polls        *longPolls
 	offers       *stepOffers
-	shares       *sessionShares
+	shares       *admission.SessionShares
 	logs         *steplog.Buffer // of the steps that run beside the node
-	api          *apiServer
+	api          *admission.Server
+	address      net.Addr // of the HTTP port
 	services     *services
 	activity     *activity
 
@@ -143,16 +144,12 @@ func Open(options Options) (*Node, error) {
 		polls:   newLongPolls(),
 		offers:  newStepOffers(options.Logger.Named("workers")),
 		leader:  newLeaderState(options),
-		disk:    newDiskSpace(options),
-		memory:  &memoryBudget{bytes: options.Memory, logger: options.Logger},
+		disk:    admission.NewDisk(options.Name, options.DataDir, options.DiskReserve, snapshotsRetained, options.Logger),
+		memory:  admission.NewMemory(options.Memory, options.Logger),
 		logs:    steplog.New(options.Name),
-		api:     newAPIServer(options),
+		api:     admission.NewServer(options.Logger.Named("http"), options.Memory, options.AccessControl),
 	}
-	n.shares = &sessionShares{
-		most:   maxClientSessions,
-		known:  func(id jobs.SessionID) bool { _, err := n.machine.Session(id); return err == nil },
-		opened: make(map[string]map[jobs.SessionID]time.Time),
-	}
+	n.shares = admission.NewSessionShares(func(id jobs.SessionID) bool { _, err := n.machine.Session(id); return err == nil })
 	n.closed = sync.OnceValue(n.close)
 	n.fatal = n.fatalOnce(options.Fatal)
 	n.members = newMembership(options, n.leader, n.fatal)
@@ -177,7 +174,7 @@ func (n *Node) open() error {
 	if n.lock, err = lockDataDir(n.options.DataDir); err != nil {
 		return err
 	}
-	n.disk.giveUpReserve()
+	n.disk.GiveUpReserve()
 	if n.identity, err = loadIdentity(n.options); err != nil {
 		return err
 	}
@@ -218,28 +215,29 @@ func (n *Node) open() error {
 	if err := logstore.CatchDamage(n.options.DataDir, func() error { return n.openRaft(ctx) }); err != nil {
 		return err
 	}
-	listener, err := newSecured(n.options).listenAPI(n.options.APIListen, n.api.connections)
+	listener, err := newSecured(n.options).listenAPI(n.options.APIListen, n.api)
 	if err != nil {
 		return fmt.Errorf("cannot listen on the API port: %w", err)
 	}
 	listeners := []net.Listener{listener}
 	if n.options.Socket != "" {
-		local, err := listenSocket(n.options.Socket)
+		local, err := admission.ListenSocket(n.options.Socket)
 		if err != nil {
 			return errors.Join(fmt.Errorf("cannot listen on the socket: %w", err), listener.Close())
 		}
 		listeners = append(listeners, local)
 	}
 	guard, panics := n.services.router.guard, newPanics(n.logger)
-	api := guard.authenticate(n.api.exchanges.bound(n.services.handler(n.metrics, n.options.Metrics, panics), refusedOrigin))
+	api := guard.authenticate(n.api.Bound(n.services.handler(n.metrics, n.options.Metrics, panics), refusedOrigin))
 	api = guard.elsewhere.keepShown(api)
-	handler := guard.paced(n.api.withPages(api, guard, n.options))
-	n.api.serve(listeners, panics.around(handler), n.logger.Named("http"), &n.routines, n.fatal)
+	handler := admission.Paced(withPages(n.api, api, guard, n.options), guard.fromNode)
+	n.address = listener.Addr()
+	n.api.Serve(listeners, panics.around(handler), &n.routines, n.fatal)
 	return nil
 }
 
 func (n *Node) openPort() error {
-	var refusals refusalLog
+	var refusals admission.RefusalLog
 	secure := newSecured(n.options)
 	logger := n.logger.Named("transport")
 	var err error
@@ -249,7 +247,7 @@ func (n *Node) openPort() error {
 		Listen:  n.options.System.Listen, Secure: secure.raft(), Certified: secure.certified(), Logger: logger,
 		Dial: func(ctx context.Context, address string) (net.Conn, error) { return secure.dial(ctx, address) },
 		Refused: func(remote net.Addr, reason error) {
-			refusals.warn(logger, "refused a connection to the raft port", remote, reason)
+			refusals.Warn(logger, "refused a connection to the raft port", remote, reason)
 		},
 		Greeted: n.members.greeted, Admit: n.members.admit, Hears: n.members.hears, Present: n.members.ids, Disagreed: n.members.disagreed, Mute: n.log.Hanging, Standing: n.stands, Hear: n.clock.heard,
 	})
@@ -289,7 +287,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	if fault := n.members.refusedByAll(); fault != nil { // met since the probe
 		return fault
 	}
-	n.proposer = newProposer(n.raft, n.memory.bytes/proposalShare, asked, n.clock.now, n.metrics, n.fatal)
+	n.proposer = newProposer(n.raft, n.options.Memory/proposalShare, asked, n.clock.now, n.metrics, n.fatal)
 	n.reads = n.newReadRounds()
 	n.clocks = &clockRounds{peers: n.newAskers(n.told), clock: n.clock}
 	n.memberAskers = n.newAskers(nil)
@@ -302,10 +300,13 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.leader.watch(ctx, &n.routines)
 	n.routines.Go(func() { n.members.join(ctx, n.raft) })
 	n.routines.Go(func() { n.members.watchRemoval(ctx) })
-	n.disk.machine, n.disk.log = n.machine, n.log
+	n.disk.Machine, n.disk.Log = n.machine, n.log
 	diskAskers := n.newAskers(n.told)
-	n.routines.Go(func() { n.disk.watch(ctx, n.leader.serves, diskAskers) })
-	n.routines.Go(func() { n.memory.watch(ctx) })
+	n.routines.Go(func() {
+		defer diskAskers.close()
+		n.disk.Watch(ctx, n.leader.serves, diskAskers.now)
+	})
+	n.routines.Go(func() { n.memory.Watch(ctx) })
 	if n.options.Credentials != nil {
 		n.routines.Go(func() { n.watchExpiry(ctx) })
 	}
@@ -446,7 +447,7 @@ func (n *Node) stands() transport.Standing {
 		return now
 	}
 	now.Term = n.raft.CurrentTerm()
-	now.Crowded = n.disk.isCrowded()
+	now.Crowded = n.disk.Crowded()
 	if n.leader.serves() {
 		now.Commit = n.raft.CommitIndex()
 	}
@@ -460,7 +461,7 @@ func (n *Node) stands() transport.Standing {
 // entries calls it, so it does not wait.
 func (n *Node) changed(changes fsm.Changes) {
 	n.polls.changed(changes)
-	n.shares.ended(changes.Ended)
+	n.shares.Ended(changes.Ended)
 	n.offers.ended(changes.Ended)
 	n.offers.recorded(changes.Worked)
 	if n.ready.caughtUp.Load() { // what a node applies before that happened earlier
@@ -484,7 +485,7 @@ func (n *Node) Digest() (index uint64, sum [32]byte, err error) {
 }
 
 // APIAddress is where the node's HTTP port listens.
-func (n *Node) APIAddress() net.Addr { return n.api.address }
+func (n *Node) APIAddress() net.Addr { return n.address }
 
 // Leading reports whether the node serves as the leader.
 func (n *Node) Leading() bool { return n.leader.serves() }
@@ -494,7 +495,7 @@ func (n *Node) Leading() bool { return n.leader.serves() }
 func (n *Node) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Session, error) {
 	request := connect.NewRequest(&conductordv1.OpenRequest{Opening: command.OpeningToProto(&opening)})
 	if n.options.AccessControl {
-		ctx = withCaller(ctx, &caller{name: nodeCaller + n.options.Name})
+		ctx = admission.WithCaller(ctx, &admission.Caller{Name: admission.NodeCaller + n.options.Name})
 	}
 	row := call{name: "SessionService/Open", permission: command.Work}
 	answer, err := leading(n.services.router, n.services.sessions.open)(row)(ctx, request)
@@ -575,7 +576,7 @@ func (n *Node) close() error {
 	if n.raft != nil {
 		n.stopServing()
 	}
-	errs = append(errs, n.api.stop())
+	errs = append(errs, n.api.Stop())
 	if n.cancel != nil {
 		n.cancel()
 	}

@@ -110,6 +110,9 @@ type Options struct {
 	Fatal func(error)
 }
 
+// MaxSocketPath bounds the path of a socket, in bytes: systems allow 104 to 108.
+const MaxSocketPath = 100
+
 // RaftTimings are the times and sizes of raft.
 type RaftTimings struct {
 	Heartbeat         time.Duration // a follower that hears nothing for so long campaigns; 0: 500 ms
@@ -144,7 +147,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Retention.Keep, 100_000)
 	setDefault(&o.Limits, logbook.MaxLimits)
 	setDefault(&o.LogStore, logstore.Bolt)
-	setDefault(&o.DiskReserve, defaultDiskReserve)
+	setDefault(&o.DiskReserve, 256<<20)
 	setDefault(&o.Memory, defaultMemory)
 	setDefault(&o.VerifyInterval, 10*time.Minute)
 	setDefault(&o.TokenUsePeriod, time.Minute)
@@ -177,6 +180,12 @@ func (t RaftTimings) withDefaults() RaftTimings {
 	setDefault(&t.TrailingLogs, 2*t.SnapshotThreshold)
 	return t
 }
+
+// defaultMemory is the budget of Options.Memory, and a share of it is for proposals that wait.
+const (
+	defaultMemory = 512 << 20
+	proposalShare = 8
+)
 
 func setDefault[T comparable](field *T, value T) {
 	var zero T

@@ -15,6 +15,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -45,7 +46,7 @@ func mayAnywhere(p *access.Principal, needed command.Permission) bool {
 // restricted finds the principal of a call, unless it has a permission on all boards: then it
 // returns nil, and nothing more needs to be checked.
 func (g *guard) restricted(ctx context.Context, needed command.Permission) (*access.Principal, error) {
-	who := callerOf(ctx)
+	who := admission.CallerOf(ctx)
 	if who == nil {
 		return nil, nil
 	}
@@ -64,8 +65,8 @@ func (g *guard) allow(ctx context.Context, verb string, needed command.Permissio
 		err = g.refuseElsewhere(verb, message)
 	}
 	if errors.Is(err, jobs.ErrNotAllowed) {
-		who := callerOf(ctx)
-		g.refused.note(access.Refusal{Principal: who.name, From: who.from, Verb: verb, Error: err.Error()}, g.now())
+		who := admission.CallerOf(ctx)
+		g.refused.note(access.Refusal{Principal: who.Name, From: who.From, Verb: verb, Error: err.Error()}, g.now())
 	}
 	return err
 }
@@ -100,7 +101,7 @@ func (g *guard) allowSession(ctx context.Context, text string) error {
 		return err
 	}
 	session, err := g.machine.Session(id)
-	if err == nil && session.Principal != "" && session.Principal != callerOf(ctx).name {
+	if err == nil && session.Principal != "" && session.Principal != admission.CallerOf(ctx).Name {
 		return fmt.Errorf("session %s: %w", id, jobs.ErrSessionExpired)
 	}
 	return err
@@ -277,18 +278,18 @@ func inState[ID any](noun, id string, parse func(string) (ID, error), boardOf fu
 // returns an error unless the caller may send it.
 func (g *guard) sign(ctx context.Context, c *conductordv1.Command) error {
 	c.Principal, c.From = "", ""
-	who := callerOf(ctx)
+	who := admission.CallerOf(ctx)
 	if who == nil {
 		return nil
 	}
-	c.Principal, c.From = who.name, who.from
+	c.Principal, c.From = who.Name, who.From
 	verb := command.VerbOf(c)
 	if verb == nil {
 		return nil // which the check of the command refuses
 	}
 	message := verb.Message(c)
 	if by := message.ProtoReflect().Descriptor().Fields().ByName("by"); by != nil {
-		message.ProtoReflect().Set(by, protoreflect.ValueOfString(who.name))
+		message.ProtoReflect().Set(by, protoreflect.ValueOfString(who.Name))
 	}
 	if verb.Permission == command.Lead {
 		return nil // the node has made it for a call that was allowed
@@ -445,14 +446,14 @@ func (g *guard) hide(ctx context.Context, answer any) {
 
 // hidesValuesFrom is the principal of the caller, if it may not see values; empty: it may.
 func (g *guard) hidesValuesFrom(ctx context.Context) string {
-	who := callerOf(ctx)
+	who := admission.CallerOf(ctx)
 	if who == nil {
 		return ""
 	}
 	if p, err := g.rights(who); err != nil || p == nil || !p.HideValues {
 		return ""
 	}
-	return who.name
+	return who.Name
 }
 
 // withoutValues clears all values in a message.

@@ -14,6 +14,7 @@ import (
 	"github.com/conductord/conductord/internal/traceparent"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -229,8 +230,8 @@ func (s *postService) flowsPass(ctx context.Context, postings []*conductordv1.Po
 // checkFlow finds the faults of the flow that a posting brings. The check may cost much more than the posting, so a
 // quota that would refuse the posting does so before. Ahead is how many postings of the call come first.
 func (s *postService) checkFlow(ctx context.Context, posting *conductordv1.Posting, ahead int) error {
-	if who := callerOf(ctx); who != nil && s.checks.check != nil && len(posting.GetBook().GetFlows()) > 0 {
-		if err := s.machine.RoomFor(who.name, posting, uint64(ahead), s.submit.guard.now()); err != nil {
+	if who := admission.CallerOf(ctx); who != nil && s.checks.check != nil && len(posting.GetBook().GetFlows()) > 0 {
+		if err := s.machine.RoomFor(who.Name, posting, uint64(ahead), s.submit.guard.now()); err != nil {
 			return err
 		}
 	}

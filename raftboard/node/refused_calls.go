@@ -12,11 +12,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/wire"
 )
-
-// socketHost is where calls by a node's socket come from.
-const socketHost = "socket"
 
 // maxRefusals bounds the kinds of refusals that a node remembers: a stranger can make as many
 // as it likes.
@@ -106,5 +104,5 @@ func hostOf(address string) string {
 	if host, _, err := net.SplitHostPort(address); err == nil {
 		return host
 	}
-	return socketHost
+	return admission.SocketHost
 }

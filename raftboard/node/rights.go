@@ -15,6 +15,7 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
+	"github.com/conductord/conductord/raftboard/node/admission"
 )
 
 // rightsLook is how often a node looks whether the callers of calls that last may still make them: what
@@ -37,7 +38,7 @@ type lastingCall struct {
 // while makes the context of a call that lasts. It ends soon after the right to the call, with the
 // refusal as its cause. Before the call answers, it asks still once more.
 func (g *guard) while(ctx context.Context, still func() error) (context.Context, context.CancelFunc) {
-	if who := callerOf(ctx); who == nil || who.trusted() {
+	if who := admission.CallerOf(ctx); who == nil || who.Trusted() {
 		return context.WithCancel(ctx)
 	}
 	ctx, end := context.WithCancelCause(ctx)
@@ -101,7 +102,7 @@ func lasting[Req, Res any](r *router, local func(context.Context, *Req) (*Res, u
 func (g *guard) whileKnown(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, release := g.while(r.Context(), func() error {
-			_, err := g.rights(callerOf(r.Context()))
+			_, err := g.rights(admission.CallerOf(r.Context()))
 			return err
 		})
 		defer release()
@@ -113,7 +114,7 @@ func (g *guard) whileKnown(next http.Handler) http.Handler {
 // a node's socket, and callers where there was no access control may do everything.
 func (p *principals) worksOn(opener, board string) bool {
 	known := p.byName[opener]
-	return opener == "" || (&caller{name: opener}).trusted() || known != nil && may(known, command.Work, board)
+	return opener == "" || (&admission.Caller{Name: opener}).Trusted() || known != nil && may(known, command.Work, board)
 }
 
 // worksOn reports whether the principal that opened a session may work on a board now.

@@ -46,7 +46,7 @@ func (t *leaderTasks) serveSchedules(ctx context.Context, current *leadership) {
 		}
 		timer.Stop()
 		k.pause = 0
-		if t.disk.mayGrow(0) != nil {
+		if t.disk.MayGrow(0) != nil {
 			k.pause = longestSleep // the slots are not lost: they are decided once there is space
 			continue
 		}

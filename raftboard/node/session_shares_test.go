@@ -15,7 +15,6 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard"
-	"github.com/conductord/conductord/raftboard/node"
 )
 
 // clientFrom makes a client that calls from another host.
@@ -48,7 +47,7 @@ func TestSessionsOfOneClient(t *testing.T) {
 	var open []jobs.Opening
 	for range 16 {
 		all.Go(func() {
-			for range node.MaxClientSessions / 8 { // twice too many
+			for range maxClientSessions / 8 { // twice too many
 				next := opening()
 				_, err := client.OpenSession(t.Context(), next)
 				var limit *logbook.LimitError
@@ -57,15 +56,15 @@ func TestSessionsOfOneClient(t *testing.T) {
 					mu.Lock()
 					open = append(open, next)
 					mu.Unlock()
-				case !errors.As(err, &limit) || limit.Field != "sessions of client 127.0.0.1" || limit.Limit != node.MaxClientSessions:
+				case !errors.As(err, &limit) || limit.Field != "sessions of client 127.0.0.1" || limit.Limit != maxClientSessions:
 					t.Errorf("one more is refused by %v", err)
 				}
 			}
 		})
 	}
 	all.Wait()
-	if len(open) != node.MaxClientSessions {
-		t.Errorf("one client has opened %d sessions, and the limit is %d", len(open), node.MaxClientSessions)
+	if len(open) != maxClientSessions {
+		t.Errorf("one client has opened %d sessions, and the limit is %d", len(open), maxClientSessions)
 	}
 	for _, how := range []struct {
 		name string

@@ -9,17 +9,14 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"connectrpc.com/connect"
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -74,23 +71,8 @@ func TestCallsThatWaitHoldTheirBodiesAlone(t *testing.T) {
 		c.begin("127.0.0.1", ann, "/conductord.v1.BoardService/WaitJob", length, struct{ io.Reader }{strings.NewReader(body)})
 		eventually(t, "a call waits", func() bool { return node.Finishes(c.nodes[0]) == i+1 })
 	}
-	if _, held := node.Exchanges(c.nodes[0]); held != int64(sent) {
+	if held := node.Held(c.nodes[0]).Bytes; held != int64(sent) {
 		t.Errorf("two calls that wait hold %d bytes, and their bodies have %d", held, sent)
-	}
-}
-
-// A body takes memory only once the budget has room for the body, also when the caller announced its length.
-func TestBodiesWaitWithoutMemory(t *testing.T) {
-	t.Parallel()
-	for _, length := range []int64{100, 1 << 20, -1} {
-		synctest.Test(t, func(t *testing.T) {
-			request := httptest.NewRequest(http.MethodPost, postPath, io.LimitReader(zeros{}, 1<<20))
-			request.ContentLength = length
-			taken, err := node.BodyWithoutRoom(request)
-			if taken != 0 || connect.CodeOf(err) != connect.CodeUnavailable {
-				t.Errorf("a body of %d bytes took %d bytes of memory before the budget had room, and then: %v", length, taken, err)
-			}
-		})
 	}
 }
 
@@ -99,7 +81,7 @@ func TestOnePrincipalLeavesRoom(t *testing.T) {
 	t.Parallel()
 	const budget, part, senders = 1 << 20, 60 << 10, 40
 	c := newTenants(t, 1)
-	node.SetExchangeBytes(c.nodes[0], budget)
+	node.Tune(c.nodes[0], func(b *admission.Bounds) { b.BodyBytes = budget })
 	ann, _ := c.token("ann", time.Time{}, access.Grant{Role: access.Viewer, Boards: "a"})
 	bob, _ := c.token("bob", time.Time{}, access.Grant{Role: access.Poster, Boards: "b"})
 	for range senders {
@@ -107,18 +89,18 @@ func TestOnePrincipalLeavesRoom(t *testing.T) {
 		t.Cleanup(func() { _ = body.Close() })
 		c.begin("127.0.0.2", ann, postPath, part+1, body)
 	}
-	eventually(t, "ann holds what she can", func() bool { _, held := node.Exchanges(c.nodes[0]); return held > budget/4 })
+	eventually(t, "ann holds what she can", func() bool { held := node.Held(c.nodes[0]).Bytes; return held > budget/4 })
 	client := c.as(bob)
 	began := time.Now()
 	for range 20 {
 		if _, err := jobs.PostOne(t.Context(), client, jobs.Posting{Board: "b", Name: "good", Kind: "none"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, held := node.Exchanges(c.nodes[0]); held > budget/2+part {
+		if held := node.Held(c.nodes[0]).Bytes; held > budget/2+part {
 			t.Errorf("ann holds %d of %d bytes", held, budget)
 		}
 	}
-	if took := time.Since(began); took > node.PressedPatience {
+	if took := time.Since(began); took > pressedPatience {
 		t.Logf("the other principal's postings took %s", took)
 	}
 }
@@ -138,24 +120,24 @@ func TestBodiesOfStrangersAreApart(t *testing.T) {
 	}
 	for _, path := range []string{"/pages/sign-in", "/healthz"} {
 		var answers []<-chan int
-		for range node.StrangerBodies {
+		for range strangerBodies {
 			answers = append(answers, half("127.0.0.1", path))
 		}
-		eventually(t, "bodies of a stranger are waited for", func() bool { waiting, _ := node.Exchanges(c.nodes[0]); return waiting == node.StrangerBodies })
-		if _, held := node.Exchanges(c.nodes[0]); held != 0 {
+		eventually(t, "bodies of a stranger are waited for", func() bool { return node.Held(c.nodes[0]).Waiting == strangerBodies })
+		if held := node.Held(c.nodes[0]).Bytes; held != 0 {
 			t.Errorf("%s: strangers hold %d bytes of the budget of callers", path, held)
 		}
 		if status := <-half("127.0.0.1", path); status != http.StatusServiceUnavailable {
 			t.Errorf("%s: one body more of the same host: %d", path, status)
 		}
 		half("127.0.0.2", path)
-		eventually(t, "another host's body is waited for", func() bool { waiting, _ := node.Exchanges(c.nodes[0]); return waiting > node.StrangerBodies })
+		eventually(t, "another host's body is waited for", func() bool { return node.Held(c.nodes[0]).Waiting > strangerBodies })
 		for _, answer := range answers {
 			if status := <-answer; status != http.StatusServiceUnavailable {
 				t.Errorf("%s: half a body is answered with %d", path, status)
 			}
 		}
-		eventually(t, "all have ended", func() bool { waiting, _ := node.Exchanges(c.nodes[0]); return waiting == 0 })
+		eventually(t, "all have ended", func() bool { return node.Held(c.nodes[0]).Waiting == 0 })
 	}
 	if status := <-c.begin("127.0.0.1", "", "/pages/sign-in", -1, bytes.NewReader(make([]byte, 4<<10))); status != http.StatusOK {
 		t.Errorf("a form of a stranger: %d", status)
@@ -200,101 +182,6 @@ func TestRefusedOpeningsTakeNoPlacesOfOthers(t *testing.T) {
 	}
 }
 
-// A budget leaves each newcomer as much as any holder has, and what is given back is there for others.
-func TestBudgetIsShared(t *testing.T) {
-	t.Parallel()
-	for _, row := range []struct {
-		name        string
-		total, each int64
-		takes       string // holder and number; "-" before it: given back; "!" behind it: refused
-	}{
-		{"one holder has half", 8, 0, "a1 a1 a1 a1 a1! b1 b1 b1! c1 c1!"},
-		{"given back", 8, 0, "a2 a2 a1! -a2 b2 a1 a1!"},
-		{"a large first piece", 8, 0, "a7 a1! b1 b1! -a7 b1"},
-		{"beyond the total", 8, 0, "a9! a8 b1!"},
-		{"a fixed part", 8, 2, "a2 a1! b2 c2 d2 e1! -a2 e1"},
-		{"nodes and this process", 4, 0, "a2 _1 _1 _1!"},
-	} {
-		b := node.NewBudget(row.total, row.each)
-		for i, step := range strings.Fields(row.takes) {
-			step, refused := strings.CutSuffix(step, "!")
-			step, given := strings.CutPrefix(step, "-")
-			n := int64(step[1] - '0')
-			holder := strings.TrimPrefix(step[:1], "_")
-			if given {
-				b.Give(holder, n)
-			} else if b.Take(holder, n) == refused {
-				t.Errorf("%s: step %d, %s: refused is not %v", row.name, i, step, refused)
-			}
-		}
-	}
-}
-
-// A meter gives active holders equal parts, leaves one for a newcomer, and has debts paid.
-func TestMeterIsShared(t *testing.T) {
-	t.Parallel()
-	m, now := node.NewMeter(40), time.Unix(1, 0) // in a span
-	use := func(holder string, spans int) (units int) {
-		for range spans {
-			now = now.Add(node.MeterSpan)
-			for m.Take(holder, 1, now) == 0 {
-				units++
-			}
-		}
-		return units
-	}
-	if alone := use("a", 10); alone != 200 {
-		t.Errorf("alone, a holder uses %d of 400 units", alone)
-	}
-	used := map[string]int{}
-	for range 30 {
-		now = now.Add(node.MeterSpan)
-		for _, holder := range []string{"a", "b", "c"} {
-			for m.Take(holder, 1, now) == 0 {
-				used[holder]++
-			}
-		}
-	}
-	if used["a"] < 280 || used["a"] > 320 || used["b"] < 280 || used["c"] < 280 {
-		t.Errorf("three holders use %v of 1,200 units", used)
-	}
-	now = now.Add(100 * node.MeterSpan)
-	m.Take("a", 95, now)
-	spans := 0
-	for m.Take("a", 1, now) > 0 {
-		now = now.Add(node.MeterSpan)
-		spans++
-	}
-	if spans != 4 {
-		t.Errorf("a debt of 95 units is paid in %d spans of 20", spans)
-	}
-}
-
-// Frames of HTTP/2 are counted, however they are cut into reads, and HTTP 1.1 has none.
-func TestFramesAreCounted(t *testing.T) {
-	t.Parallel()
-	ping := frame(6, 0, 0, "12345678")
-	for _, row := range []struct {
-		name, sent string
-		want       int64
-	}{
-		{"HTTP 1.1", "GET / HTTP/1.1\r\nHost: x\r\n\r\n" + ping, 0},
-		{"the preface alone", node.Preface, 0},
-		{"settings and pings", node.Preface + frame(4, 0, 0, "") + strings.Repeat(ping, 9), 10},
-		{"empty data", node.Preface + strings.Repeat(frame(0, 0, 1, ""), 100), 100},
-		{"a large frame", node.Preface + frame(0, 0, 1, strings.Repeat("x", 70_000)) + ping, 2},
-		{"large headers", node.Preface + frame(1, 4, 1, strings.Repeat("x", 2_560)) + frame(9, 4, 1, strings.Repeat("x", 256)), 13},
-		{"a frame that has begun", node.Preface + ping + ping[:9], 2},
-		{"a head that has begun", node.Preface + ping + ping[:8], 1},
-	} {
-		for size := 1; size < len(row.sent)+2; size = size*3 + 1 {
-			if got := node.CountFrames([]byte(row.sent), size); got != row.want {
-				t.Errorf("%s, in reads of %d bytes: %d frames, and not %d", row.name, size, got, row.want)
-			}
-		}
-	}
-}
-
 // A client that sends more frames than it may is slowed, whatever they are; its principal's
 // other connections with it, and other principals and addresses not.
 func TestFramesArePaced(t *testing.T) {
@@ -310,7 +197,7 @@ func TestFramesArePaced(t *testing.T) {
 	}
 	post()
 	for _, token := range []string{"", ann} {
-		node.SetConnectionUnits(c.nodes[0], 1_600, 1_600)
+		node.Tune(c.nodes[0], func(b *admission.Bounds) { b.CallerUnits, b.StrangerUnits = 1_600, 1_600 })
 		const sent = 3_000
 		for kind, one := range map[string]string{"PING": frame(6, 0, 0, "12345678"), "PRIORITY": frame(2, 0, 3, "\x00\x00\x00\x01\x10"), "an unknown kind": frame(0xbb, 0, 0, "")} {
 			conn := c.http2("127.0.0.2", token)
@@ -322,7 +209,7 @@ func TestFramesArePaced(t *testing.T) {
 				n, err = conn.Read(part)
 				last = append(last, part[:n]...)[max(0, len(last)+n-32):]
 			}
-			if took := time.Since(began); err != nil || took < 2*node.MeterSpan {
+			if took := time.Since(began); err != nil || took < 2*meterSpan {
 				t.Errorf("%d frames %s with token %.8q take %s, %v", sent, kind, token, took, err)
 			}
 			post()
@@ -350,7 +237,7 @@ func (c *tenants) http2(host, token string) net.Conn {
 	if token != "" {
 		call += header("authorization", "Bearer "+token)
 	}
-	if _, err := io.WriteString(conn, node.Preface+frame(4, 0, 0, "")+frame(1, 4, 1, call)+frame(0, 1, 1, "{}")); err != nil {
+	if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+frame(4, 0, 0, "")+frame(1, 4, 1, call)+frame(0, 1, 1, "{}")); err != nil {
 		c.t.Fatal(err)
 	}
 	for answered := false; !answered; { // the end of stream 1
@@ -371,7 +258,7 @@ func TestConnectionsOfStrangersAreApart(t *testing.T) {
 	t.Parallel()
 	const all = 12
 	c := newTenants(t, 1)
-	node.SetMaxStrangers(c.nodes[0], all)
+	node.Tune(c.nodes[0], func(b *admission.Bounds) { b.Strangers = all })
 	ann, _ := c.token("ann", time.Time{}, access.Grant{Role: access.Viewer, Boards: "a"})
 	client := c.as(ann)
 	known := c.http2("127.0.0.2", ann)
@@ -386,14 +273,14 @@ func TestConnectionsOfStrangersAreApart(t *testing.T) {
 		}
 		return conns
 	}
-	count := func(host string) int { return node.Strangers(c.nodes[0])[host] }
+	count := func(host string) int { return node.Held(c.nodes[0]).Strangers[host] }
 	open("127.0.0.2", 40)
 	eventually(t, "one address has all", func() bool { return count("127.0.0.2") == all })
 	for _, host := range []string{"127.0.0.3", "127.0.0.4", "127.0.0.5"} {
 		open(host, 4)
 	}
 	eventually(t, "all have room", func() bool {
-		held := node.Strangers(c.nodes[0])
+		held := node.Held(c.nodes[0]).Strangers
 		return len(held) == 4 && held["127.0.0.2"] <= 3+1 && held["127.0.0.3"]+held["127.0.0.4"]+held["127.0.0.5"]+held["127.0.0.2"] == all
 	})
 	open("127.0.0.6", 1)
@@ -406,21 +293,6 @@ func TestConnectionsOfStrangersAreApart(t *testing.T) {
 	}
 	if _, err := client.WhoAmI(t.Context()); err != nil {
 		t.Error(err)
-	}
-}
-
-// A connection beyond the bound costs as much where there are many as where there are few.
-func TestConnectionsBeyondTheBoundAreCheap(t *testing.T) {
-	t.Parallel()
-	cost := func(limit int) time.Duration {
-		least := time.Hour
-		for range 5 {
-			least = min(least, node.FloodConnections(limit, 2_000))
-		}
-		return least
-	}
-	if few, many := cost(16), cost(16_384); many > 10*few {
-		t.Errorf("2,000 connections take %s over a bound of 16, and %s over one of 16,384", few, many)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/admission"
 )
 
 // A reader that stops is dropped. It continues after the last position that it has
@@ -24,7 +25,7 @@ func TestReaderThatStopsIsDropped(t *testing.T) {
 	c := newCluster(t, 1, func(o *node.Options) {
 		o.Logger = hclog.New(&hclog.LoggerOptions{Level: hclog.Info, Output: dropped})
 	}).startAll()
-	node.SetClientPatience(c.nodes[0], 300*time.Millisecond)
+	node.Tune(c.nodes[0], func(b *admission.Bounds) { b.Patience = 300 * time.Millisecond })
 	client := c.client()
 	var postings []jobs.Posting
 	for i := range total {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/stream"
 )
 
@@ -22,8 +23,8 @@ func (s *services) streams(calls []call, metrics *nodeMetrics, panics *panics) *
 		Panicked: func(procedure string, cause any, stack []byte) error {
 			return panics.note(procedureName(procedure), cause, stack)
 		},
-		Pace:     keepPace,
-		Short:    s.router.memory.short.Load,
-		Patience: clientPatience,
+		Pace:     admission.KeepPace,
+		Short:    s.router.memory.Short,
+		Patience: admission.ClientPatience,
 	})
 }

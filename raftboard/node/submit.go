@@ -9,13 +9,14 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/node/admission"
 )
 
 // submitter checks and replicates the commands of callers.
 type submitter struct {
 	limits   logbook.Limits
-	memory   *memoryBudget
-	disk     *diskSpace
+	memory   *admission.Memory
+	disk     *admission.Disk
 	machine  *fsm.Machine
 	proposer *proposer
 	guard    *guard
@@ -23,10 +24,10 @@ type submitter struct {
 
 // mayGrow returns an error while there is no room for new work of so many bytes.
 func (s *submitter) mayGrow(bytes int) error {
-	if err := s.memory.mayGrow(); err != nil {
+	if err := s.memory.MayGrow(); err != nil {
 		return err
 	}
-	return s.disk.mayGrow(bytes)
+	return s.disk.MayGrow(bytes)
 }
 
 // all checks commands and replicates those that pass, as a part of one log entry.
@@ -80,4 +81,14 @@ func (s *submitter) one(ctx context.Context, c *conductordv1.Command) (uint64, *
 		return index, nil, err
 	}
 	return index, results[0], nil
+}
+
+// grows reports whether a command brings new work.
+func grows(c *conductordv1.Command) bool {
+	switch c.GetKind().(type) {
+	case *conductordv1.Command_Post, *conductordv1.Command_SaveBook, *conductordv1.Command_CreateBoard,
+		*conductordv1.Command_SaveSchedule, *conductordv1.Command_RunSchedule, *conductordv1.Command_BackfillSchedule:
+		return true
+	}
+	return false
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/raftboard/credentials"
+	"github.com/conductord/conductord/raftboard/node/admission"
 )
 
 // secured is how a node listens and dials: with TLS if it has credentials, else in plain text.
@@ -32,12 +33,12 @@ func (s secured) raft() func(net.Conn) net.Conn {
 }
 
 // listenAPI listens for clients.
-func (s secured) listenAPI(address string, all *connections) (net.Listener, error) {
+func (s secured) listenAPI(address string, at *admission.Server) (net.Listener, error) {
 	raw, err := s.system.Listen(address)
 	if err != nil || s.store == nil {
-		return &listener{Listener: raw, all: all}, err
+		return at.Listener(raw, nil), err
 	}
-	return &listener{Listener: raw, all: all, config: s.store.API(s.clients)}, nil
+	return at.Listener(raw, s.store.API(s.clients)), nil
 }
 
 // dial connects to another member, by either port. Nothing is sent before it has proven that

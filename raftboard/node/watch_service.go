@@ -12,6 +12,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -58,7 +59,7 @@ func (s *watchService) watch(ctx context.Context, message *conductordv1.WatchReq
 	}
 	within, end := s.guard.while(ctx, still)
 	defer end()
-	release, err := s.guard.hold(ctx, true, &s.guard.watchers.watches)
+	release, err := s.guard.hold(ctx, true, &s.guard.watchers.Watches)
 	if err != nil {
 		return err
 	}
@@ -89,8 +90,8 @@ func (s *watchService) tell(ctx context.Context, send sender, wanted *jobs.Watch
 		return err
 	}
 	for {
-		_ = connOf(ctx).turn(lookUnits) // send returns an error if the connection has ended
-		more := s.polls.nextEvents()    // before the look, so that nothing is missed between
+		_ = admission.ConnOf(ctx).Turn(admission.LookUnits) // send returns an error if the connection has ended
+		more := s.polls.nextEvents()                        // before the look, so that nothing is missed between
 		events, reached, err := s.machine.EventsOf(wanted, position, eventsAtOnce)
 		if err != nil {
 			return err

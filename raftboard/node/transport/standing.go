@@ -58,6 +58,13 @@ func AnswerQuestions(conn net.Conn, hear func(told int64), stand func() Standing
 // ErrOvertaken is the answer to a question that a later one has replaced.
 var ErrOvertaken = errors.New("a later question has taken the place of this one")
 
+// Peer is another member, and what asks it.
+type Peer struct {
+	Member
+	Voter bool
+	*Asker
+}
+
 // Asker asks one peer for its Standing, over one connection that it makes when
 // needed. One question is under way and one waits, however long the peer takes: a
 // later question replaces the one that waits, because its answer is as good.

@@ -1,4 +1,4 @@
-package node
+package admission
 
 import (
 	"strings"
@@ -19,15 +19,15 @@ const (
 	maxRefusalText = 256
 )
 
-// refusalLog logs refused connections, at a bounded rate. Its zero value is ready; its methods may be called concurrently.
-type refusalLog struct {
+// RefusalLog logs refused connections, at a bounded rate. Its zero value is ready; its methods may be called concurrently.
+type RefusalLog struct {
 	mu      sync.Mutex
 	began   time.Time // of the present period; under mu
 	lines   int       // of the period; under mu
 	omitted int       // since the last line; under mu
 }
 
-func (r *refusalLog) warn(logger hclog.Logger, message string, remote any, reason error) {
+func (r *RefusalLog) Warn(logger hclog.Logger, message string, remote any, reason error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now := time.Now(); now.Sub(r.began) >= refusalPeriod {
@@ -38,12 +38,12 @@ func (r *refusalLog) warn(logger hclog.Logger, message string, remote any, reaso
 		return
 	}
 	r.lines++
-	logger.Warn(message, "remote", remote, "reason", refusalText(reason), "omitted", r.omitted)
+	logger.Warn(message, "remote", remote, "reason", RefusalText(reason), "omitted", r.omitted)
 	r.omitted = 0
 }
 
-// refusalText is a reason as it is kept and logged.
-func refusalText(reason error) string {
+// RefusalText is a reason as it is kept and logged.
+func RefusalText(reason error) string {
 	text := reason.Error()
 	if len(text) > maxRefusalText {
 		text = text[:maxRefusalText] + "..."

@@ -1,4 +1,4 @@
-package node
+package admission
 
 import (
 	"errors"
@@ -7,15 +7,9 @@ import (
 	"os"
 )
 
-// MaxSocketPath bounds the path of a socket, in bytes: systems allow 104 to 108.
-const MaxSocketPath = 100
-
-// localKey is the key of the user in the context of calls by the socket.
-type localKey struct{}
-
-// listenSocket listens for programs of this user and of root. It replaces a socket that a
+// ListenSocket listens for programs of this user and of root. It replaces a socket that a
 // killed process has left: this process holds the data directory.
-func listenSocket(path string) (net.Listener, error) {
+func ListenSocket(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}

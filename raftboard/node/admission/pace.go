@@ -1,4 +1,4 @@
-package node
+package admission
 
 import (
 	"context"
@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
-	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // maxRequestRate bounds the requests a second on one connection to the HTTP port, and how many
@@ -43,48 +41,35 @@ type paceKey struct{}
 
 // withPace puts a new connection's pace into the context of its calls. Calls by the node's
 // socket have none.
-func (a *apiServer) withPace(ctx context.Context, conn net.Conn) context.Context {
+func (a *Server) withPace(ctx context.Context, conn net.Conn) context.Context {
 	if _, local := conn.(*net.UnixConn); local {
 		return ctx
 	}
 	return context.WithValue(ctx, paceKey{}, &pace{rate: a.requestRate.Load()})
 }
 
-// keepPace waits until the connection's pace allows one request more.
-func keepPace(ctx context.Context) {
+// KeepPace waits until the connection's pace allows one request more.
+func KeepPace(ctx context.Context) {
 	if p, ok := ctx.Value(paceKey{}).(*pace); ok {
 		time.Sleep(p.delay(time.Now()))
 	}
 }
 
-// paced wraps a handler so that the requests of a connection keep its pace. Nodes need not:
+// Paced wraps a handler so that the requests of a connection keep its pace. Nodes need not:
 // their connections carry the calls of many clients.
-func (g *guard) paced(next http.Handler) http.Handler {
+func Paced(next http.Handler, fromNode func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conn := connOf(r.Context())
+		conn := ConnOf(r.Context())
 		if conn != nil && conn.shaken != nil {
 			r.TLS = conn.shaken // net/http did not see the handshake
 		}
-		if g.fromNode(r) {
+		if fromNode(r) {
 			conn.trust()
 			r = r.WithContext(context.WithValue(r.Context(), nodeKey{}, true))
 		} else {
 			conn.payRequest()
-			keepPace(r.Context())
+			KeepPace(r.Context())
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// nodeKey is the key of a mark in the context of calls that a node has sent.
-type nodeKey struct{}
-
-// fromNode reports whether a node of the cluster has sent a request. Without TLS its word for
-// that must do.
-func (g *guard) fromNode(r *http.Request) bool {
-	if r.TLS == nil {
-		return r.Header.Get(wire.HeaderHops) != ""
-	}
-	holder, err := g.holder(r)
-	return err == nil && holder.Cluster != ""
 }

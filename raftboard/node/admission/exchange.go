@@ -1,4 +1,4 @@
-package node
+package admission
 
 import (
 	"bytes"
@@ -22,10 +22,10 @@ import (
 // Bounds of the calls on the HTTP port. However slowly clients send or read, they
 // cost a node bounded memory and time.
 const (
-	// clientPatience is how long a client may take to send a body, or to read one
+	// ClientPatience is how long a client may take to send a body, or to read one
 	// part of an answer. It gets a second more for each minClientSpeed bytes: a
 	// minute for the largest message.
-	clientPatience = 30 * time.Second
+	ClientPatience = 30 * time.Second
 	minClientSpeed = 64 << 10
 	// pressedPatience is the bound while other calls lack memory. Healthy clients
 	// need less. Bad clients that reconnect at once cannot make a node read the
@@ -46,27 +46,29 @@ const (
 	allStrangerBodies = 1_024
 	// callBytes is about what a call costs that waits. The calls under way may take all memory together.
 	callBytes = 32 << 10
+	// exchangeShare of the memory is for the bodies that calls hold, and for unread answers.
+	exchangeShare = 16
 	// maxBody bounds a body: the largest message and its frame.
 	maxBody = wire.MaxMessage + 1<<10
 )
 
 // A watch sends a sign of life at least twice within clientPatience, which begins
 // anew with each.
-const _ = uint64(clientPatience - 2*wire.WatchSign)
+const _ = uint64(ClientPatience - 2*wire.WatchSign)
 
 // exchanges are the calls on the HTTP port. One goroutine (run) ends those whose
 // clients are too slow.
 type exchanges struct {
 	logger hclog.Logger
 	refuse *connect.ErrorWriter
-	log    refusalLog
+	log    RefusalLog
 	apart  bool // access control: a call without a caller is a stranger's
 
 	// bodies are the bytes of bodies that a node holds, from their first byte to the end of the
 	// call. Decoding takes as much again. When unread answers exceed its total, pressedPatience holds.
-	bodies         budget
-	calls, streams budget // under way
-	strangers      budget // bodies that are read
+	bodies         Budget
+	calls, streams Budget // under way
+	strangers      Budget // bodies that are read
 
 	mu       sync.Mutex // over all below
 	patience time.Duration
@@ -78,9 +80,9 @@ type exchanges struct {
 func newExchanges(logger hclog.Logger, memory int64, apart bool) *exchanges {
 	return &exchanges{
 		logger: logger, refuse: connect.NewErrorWriter(wire.HandlerOptions()...), apart: apart,
-		bodies: budget{total: memory / exchangeShare}, calls: budget{total: memory / callBytes}, streams: budget{total: stream.MaxStreams},
-		strangers: budget{total: allStrangerBodies, each: strangerBodies},
-		patience:  clientPatience, waiting: make(map[*exchange]struct{}),
+		bodies: Budget{total: memory / exchangeShare}, calls: Budget{total: memory / callBytes}, streams: Budget{total: stream.MaxStreams},
+		strangers: Budget{total: allStrangerBodies, each: strangerBodies},
+		patience:  ClientPatience, waiting: make(map[*exchange]struct{}),
 	}
 }
 
@@ -107,7 +109,7 @@ func (x *exchanges) bound(next http.Handler, checks ...func(*http.Request) error
 	checks = append(checks, refusedUnread)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e := &exchange{ResponseWriter: w, all: x, controller: http.NewResponseController(w), request: r, holder: holderOf(r.Context())}
-		e.stranger = x.apart && e.holder != "" && callerOf(r.Context()) == nil
+		e.stranger = x.apart && e.holder != "" && CallerOf(r.Context()) == nil
 		defer e.release()
 		isStream := r.URL.Path == conductordv1connect.StreamServiceCarryProcedure && r.ProtoMajor == 2
 		done, err := e.begin(isStream)
@@ -125,22 +127,13 @@ func (x *exchanges) bound(next http.Handler, checks ...func(*http.Request) error
 			err = e.read(body)
 		}
 		if err != nil {
-			connOf(r.Context()).payRefusal(err)
+			ConnOf(r.Context()).PayRefusal(err)
 			_ = e.controller.SetReadDeadline(time.Now().Add(time.Second)) // net/http reads the end of a short body
 			_ = x.refuse.Write(e, r, err)
 			return
 		}
 		next.ServeHTTP(e, &bounded)
 	})
-}
-
-// refusedOrigin refuses calls of the API from web pages. Only an attack makes them: its site's
-// name resolves to this node's address (DNS rebinding).
-func refusedOrigin(r *http.Request) error {
-	if r.Header.Get("Origin") != "" {
-		return wire.ErrorToConnect(fmt.Errorf("%w: web pages may not call the API; this request has an Origin header", jobs.ErrNotAllowed))
-	}
-	return nil
 }
 
 // refusedUnread refuses requests by their headers.
@@ -282,7 +275,7 @@ func (e *exchange) wait(stop func(time.Time) error, bytes, answer int64) (settle
 func (e *exchange) release() {
 	e.all.bodies.give(e.holder, e.body)
 	if e.request.ProtoMajor == 1 { // net/http writes the end of an answer later
-		_ = e.controller.SetWriteDeadline(time.Now().Add(clientPatience))
+		_ = e.controller.SetWriteDeadline(time.Now().Add(ClientPatience))
 	}
 }
 
@@ -299,7 +292,7 @@ func (x *exchanges) endSlow() time.Duration {
 			patience = min(patience, pressedPatience)
 		}
 		if waited > patience {
-			x.log.warn(x.logger, "ended a call that waited for its client", e.request.RemoteAddr,
+			x.log.Warn(x.logger, "ended a call that waited for its client", e.request.RemoteAddr,
 				fmt.Errorf("%s waited for %s for %d bytes, and may for %s", e.request.URL.Path, waited.Round(time.Millisecond), e.bytes, patience))
 			e.ended = true
 			delete(x.waiting, e)

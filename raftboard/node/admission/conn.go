@@ -1,4 +1,4 @@
-package node
+package admission
 
 import (
 	"container/list"
@@ -24,13 +24,13 @@ const (
 	// refusedUnits is what a refused call of a caller costs beside its frames, and strangerRequest a
 	// request that has no caller: a flood of them must not take the processors.
 	refusedUnits, strangerRequest = 64, 16
-	// lookUnits is what the look of a watch at new events costs.
-	lookUnits = 10
+	// LookUnits is what the look of a watch at new events costs.
+	LookUnits = 10
 )
 
-// clientConn is a connection to the HTTP port. It does the TLS handshake itself, so that it can
+// Conn is a connection to the HTTP port. It does the TLS handshake itself, so that it can
 // count the frames of HTTP/2, and pays for what comes: while its payer is in debt, it reads nothing.
-type clientConn struct {
+type Conn struct {
 	net.Conn // in plain text
 	raw      net.Conn
 	secure   *tls.Conn            // nil: without TLS
@@ -60,26 +60,26 @@ type payer struct {
 // connKey is the key of the connection in a call's context.
 type connKey struct{}
 
-// connOf is the connection of a call; nil: it came by the socket, or from this process.
-func connOf(ctx context.Context) *clientConn {
-	conn, _ := ctx.Value(connKey{}).(*clientConn)
+// ConnOf is the connection of a call; nil: it came by the socket, or from this process.
+func ConnOf(ctx context.Context) *Conn {
+	conn, _ := ctx.Value(connKey{}).(*Conn)
 	return conn
 }
 
-// authenticated counts the connection for a caller that was authenticated on it.
-func (c *clientConn) authenticated(who *caller) {
+// Authenticated counts the connection for a caller that was authenticated on it.
+func (c *Conn) Authenticated(who *Caller) {
 	switch {
 	case c == nil:
-	case who.trusted():
+	case who.Trusted():
 		c.trust()
 	default:
-		if p := c.payer.Load(); p != nil && (p.stranger || p.name != who.name) {
-			c.belongTo(who.name, false)
+		if p := c.payer.Load(); p != nil && (p.stranger || p.name != who.Name) {
+			c.belongTo(who.Name, false)
 		}
 	}
 }
 
-func (c *clientConn) belongTo(name string, stranger bool) {
+func (c *Conn) belongTo(name string, stranger bool) {
 	if stranger {
 		c.payer.Store(&payer{c.all.strangerWork, name, true})
 		c.all.enter(c, &c.all.strangers, name)
@@ -90,7 +90,7 @@ func (c *clientConn) belongTo(name string, stranger bool) {
 }
 
 // trust takes all bounds from the connection.
-func (c *clientConn) trust() {
+func (c *Conn) trust() {
 	if c == nil || c.payer.Swap(nil) == nil {
 		return
 	}
@@ -100,14 +100,14 @@ func (c *clientConn) trust() {
 }
 
 // Read implements net.Conn.
-func (c *clientConn) Read(into []byte) (int, error) {
+func (c *Conn) Read(into []byte) (int, error) {
 	if c.secure != nil && c.shaken == nil {
 		if err := c.shakeHands(); err != nil {
 			return 0, err
 		}
 	}
 	if c.credit.Load() <= 0 {
-		if err := c.turn(0); err != nil {
+		if err := c.Turn(0); err != nil {
 			return 0, err
 		}
 	}
@@ -117,13 +117,13 @@ func (c *clientConn) Read(into []byte) (int, error) {
 }
 
 // shakeHands does the TLS handshake when it is the client's turn.
-func (c *clientConn) shakeHands() error {
+func (c *Conn) shakeHands() error {
 	err := c.await(c.all.handshakes, c.host, 1, time.Now().Add(readHeaderTimeout))
 	if err == nil {
 		err = c.secure.Handshake()
 	}
 	if err != nil {
-		c.all.log.warn(c.all.logger, "a TLS handshake at the HTTP port has failed", c.raw.RemoteAddr(), err)
+		c.all.log.Warn(c.all.logger, "a TLS handshake at the HTTP port has failed", c.raw.RemoteAddr(), err)
 		return err
 	}
 	state := c.secure.ConnectionState()
@@ -132,7 +132,7 @@ func (c *clientConn) shakeHands() error {
 }
 
 // await waits until a meter allows n units, or until a time if it is not zero.
-func (c *clientConn) await(m *meter, name string, n int64, until time.Time) error {
+func (c *Conn) await(m *meter, name string, n int64, until time.Time) error {
 	for {
 		now := time.Now()
 		wait := m.take(name, n, now)
@@ -148,8 +148,8 @@ func (c *clientConn) await(m *meter, name string, n int64, until time.Time) erro
 	}
 }
 
-// turn waits until the payer may cause work of n units.
-func (c *clientConn) turn(n int64) error {
+// Turn waits until the payer may cause work of n units.
+func (c *Conn) Turn(n int64) error {
 	if c != nil {
 		if p := c.payer.Load(); p != nil {
 			return c.await(p.meter, p.name, n, time.Time{})
@@ -159,7 +159,7 @@ func (c *clientConn) turn(n int64) error {
 }
 
 // pay has the payer pay for units, and a stranger for bytes that were read. It does not wait.
-func (c *clientConn) pay(units int64, read int) {
+func (c *Conn) pay(units int64, read int) {
 	p := c.payer.Load()
 	if p == nil {
 		return
@@ -173,7 +173,7 @@ func (c *clientConn) pay(units int64, read int) {
 }
 
 // payRequest pays for a request of a stranger.
-func (c *clientConn) payRequest() {
+func (c *Conn) payRequest() {
 	if c == nil {
 		return
 	}
@@ -182,8 +182,8 @@ func (c *clientConn) payRequest() {
 	}
 }
 
-// payRefusal pays for a call if it was refused.
-func (c *clientConn) payRefusal(err error) {
+// PayRefusal pays for a call if it was refused.
+func (c *Conn) PayRefusal(err error) {
 	switch kind := wire.ErrorFromConnect(err); {
 	case c == nil || err == nil:
 	case errors.Is(kind, jobs.ErrLimit), errors.Is(kind, jobs.ErrOverloaded), errors.Is(kind, jobs.ErrNotAllowed):
@@ -192,7 +192,7 @@ func (c *clientConn) payRefusal(err error) {
 }
 
 // Write implements net.Conn.
-func (c *clientConn) Write(data []byte) (int, error) {
+func (c *Conn) Write(data []byte) (int, error) {
 	if p := c.payer.Load(); p != nil && !p.stranger && c.credit.Load() < maxCredit {
 		c.credit.Add(int64(len(data) / writtenUnit))
 	}
@@ -200,7 +200,7 @@ func (c *clientConn) Write(data []byte) (int, error) {
 }
 
 // CloseWrite tells the client that no more comes. net/http uses it to have an answer read before the end.
-func (c *clientConn) CloseWrite() error {
+func (c *Conn) CloseWrite() error {
 	if half, is := c.Conn.(interface{ CloseWrite() error }); is {
 		return half.CloseWrite()
 	}
@@ -208,7 +208,7 @@ func (c *clientConn) CloseWrite() error {
 }
 
 // Close implements net.Conn.
-func (c *clientConn) Close() error {
+func (c *Conn) Close() error {
 	c.closed.Store(true)
 	c.all.mu.Lock()
 	c.leaveLocked()

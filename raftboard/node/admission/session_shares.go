@@ -1,15 +1,12 @@
-package node
+package admission
 
 import (
 	"context"
 	"maps"
-	"net"
-	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
-	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 )
@@ -25,39 +22,46 @@ const (
 	openingTime = 10 * time.Second
 )
 
-// sessionShares keeps one client from opening all sessions of a cluster. A client
+// SessionShares keeps one client from opening all sessions of a cluster. A client
 // is a principal, or without access control a remote host; a node's own conductor is not a client.
 // The counts are kept in memory and begin anew with the process.
-type sessionShares struct {
+type SessionShares struct {
 	known func(jobs.SessionID) bool // whether a session is open
+	Most  atomic.Int64              // of a client
 
 	mu     sync.Mutex                              // over all below
-	most   int                                     // of a client
 	opened map[string]map[jobs.SessionID]time.Time // when, by client
 	looked time.Time                               // when ended sessions were last removed
 }
 
-// admit counts an opening, or refuses it. One that its caller may not make counts for the caller alone:
-// g refuses it before it takes a place of the node that has forwarded it.
-func (s *sessionShares) admit(ctx context.Context, g *guard, request *conductordv1.OpenRequest) error {
+// NewSessionShares is for sessions that are open as long as they are known.
+func NewSessionShares(known func(jobs.SessionID) bool) *SessionShares {
+	s := &SessionShares{known: known, opened: make(map[string]map[jobs.SessionID]time.Time)}
+	s.Most.Store(maxClientSessions)
+	return s
+}
+
+// Admit counts the opening of a session by its id, or refuses it. One that its caller may not make counts for the caller alone:
+// allow refuses it before it takes a place of the node that has forwarded it.
+func (s *SessionShares) Admit(ctx context.Context, opening string, allow func() error) error {
 	client, _ := ctx.Value(clientKey{}).(string)
-	id, err := jobs.ParseSessionID(request.GetOpening().GetId())
+	id, err := jobs.ParseSessionID(opening)
 	if client == "" || err != nil {
 		return nil // this process's own conductor, or a bad id, which the state machine refuses
 	}
-	fromNode, who := ctx.Value(nodeKey{}) != nil, callerOf(ctx)
+	fromNode, who := ctx.Value(nodeKey{}) != nil, CallerOf(ctx)
 	switch {
 	case fromNode:
-		if err := g.allow(ctx, "SessionService/Open", command.Work, request); err != nil {
+		if err := allow(); err != nil {
 			return err
 		}
 		client = "node " + client
 	case who != nil:
-		client = who.name
+		client = who.Name
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	limit := s.most
+	limit := int(s.Most.Load())
 	if fromNode {
 		limit = maxForwardedSessions
 	}
@@ -81,8 +85,8 @@ func (s *sessionShares) admit(ctx context.Context, g *guard, request *conductord
 	return nil
 }
 
-// ended releases the shares of sessions that have ended.
-func (s *sessionShares) ended(ids []jobs.SessionID) {
+// Ended releases the shares of sessions that have ended.
+func (s *SessionShares) Ended(ids []jobs.SessionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for client, sessions := range s.opened {
@@ -93,31 +97,4 @@ func (s *sessionShares) ended(ids []jobs.SessionID) {
 			delete(s.opened, client)
 		}
 	}
-}
-
-// clientKey is the key of the client in a call's context.
-type clientKey struct{}
-
-// hostKey is the host of an address, or for IPv6 the /64 network, which one client usually has to itself.
-func hostKey(address string) string {
-	parsed, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return address
-	}
-	host := parsed.Addr().Unmap().WithZone("")
-	if network, err := host.Prefix(64); err == nil && host.Is6() {
-		return network.String()
-	}
-	return host.String()
-}
-
-// withClient puts a connection and its client into the context of its calls.
-func withClient(ctx context.Context, conn net.Conn) context.Context {
-	if _, local := conn.(*net.UnixConn); local {
-		user := userOf(conn)
-		ctx = context.WithValue(ctx, localKey{}, user)
-		return context.WithValue(ctx, clientKey{}, localCaller+user)
-	}
-	client := conn.(*clientConn)
-	return context.WithValue(context.WithValue(ctx, connKey{}, client), clientKey{}, client.host)
 }

@@ -1,4 +1,4 @@
-package node
+package admission
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/logstore"
@@ -26,8 +25,7 @@ import (
 // another node's is short of space. Work that was accepted goes on, ends, and is
 // removed by retention.
 const (
-	defaultDiskReserve = 256 << 20
-	diskLook           = time.Second
+	diskLook = time.Second
 	// reserveFile is removed by a node that starts on a full disk.
 	reserveFile = "reserve"
 	// reserveShare of the reserve is in that file: enough for a start, a term and
@@ -37,19 +35,18 @@ const (
 	lookShare = 16
 	// earlyShare: a node warns when it has less than so many times what it needs.
 	earlyShare = 2
-	// snapshotsOnDisk counts the retained snapshots and the one that is being written.
-	snapshotsOnDisk = snapshotsRetained + 1
 )
 
-// diskSpace is what a node knows of the space on its disk and on the others'. Its
+// Disk is what a node knows of the space on its disk and on the others'. Its
 // methods may be called concurrently.
-type diskSpace struct {
-	node    string // this one's name
-	dir     string // the data directory
-	reserve int64  // bytes: Options.DiskReserve
-	logger  hclog.Logger
-	machine *fsm.Machine  // set before watch
-	log     *logstore.Log // set before watch
+type Disk struct {
+	node      string // this one's name
+	dir       string // the data directory
+	reserve   int64  // bytes
+	snapshots int64  // that the disk holds: the retained ones and the one that is being written
+	logger    hclog.Logger
+	Machine   *fsm.Machine  // set before watch
+	Log       *logstore.Log // set before watch
 
 	free     atomic.Int64  // bytes
 	early    atomic.Bool   // less than twice what is needed
@@ -60,15 +57,16 @@ type diskSpace struct {
 	crowded map[string]bool // the nodes known to be short of space; under mu
 }
 
-func newDiskSpace(o Options) *diskSpace {
-	return &diskSpace{
-		node: o.Name, dir: o.DataDir, reserve: o.DiskReserve, logger: o.Logger,
+// NewDisk is for a node with a data directory, where so many snapshots are retained.
+func NewDisk(node, dir string, reserve int64, retained int, logger hclog.Logger) *Disk {
+	return &Disk{
+		node: node, dir: dir, reserve: reserve, snapshots: int64(retained) + 1, logger: logger,
 		lookSoon: make(chan struct{}, 1), crowded: map[string]bool{},
 	}
 }
 
 // note records whether a node's disk is short of space.
-func (d *diskSpace) note(name string, crowded bool) {
+func (d *Disk) note(name string, crowded bool) {
 	d.mu.Lock()
 	changed := d.crowded[name] != crowded
 	d.crowded[name] = crowded
@@ -79,26 +77,32 @@ func (d *diskSpace) note(name string, crowded bool) {
 }
 
 // forget removes what was known of nodes that are no members any more.
-func (d *diskSpace) forget(others []askedPeer) {
+func (d *Disk) forget(others []transport.Peer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	maps.DeleteFunc(d.crowded, func(name string, _ bool) bool {
-		return name != d.node && !slices.ContainsFunc(others, func(peer askedPeer) bool { return peer.Name == name })
+		return name != d.node && !slices.ContainsFunc(others, func(peer transport.Peer) bool { return peer.Name == name })
 	})
 }
 
-// isCrowded reports whether this node's disk is short of space.
-func (d *diskSpace) isCrowded() bool {
+// Free is the free space at the last look.
+func (d *Disk) Free() int64 { return d.free.Load() }
+
+// Crowded reports whether this node's disk is short of space.
+func (d *Disk) Crowded() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.crowded[d.node]
 }
 
-// mayGrow returns an error while a disk is short of space. bytes is the size of
+// MayGrow returns an error while a disk is short of space. bytes is the size of
 // the new work; after a lot of it, the next look at the disk comes early.
-func (d *diskSpace) mayGrow(bytes int) error {
+func (d *Disk) MayGrow(bytes int) error {
 	if d.grown.Add(int64(bytes)) > d.reserve/lookShare {
-		signal(d.lookSoon)
+		select {
+		case d.lookSoon <- struct{}{}:
+		default: // signalled already
+		}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -118,22 +122,22 @@ func (d *diskSpace) mayGrow(bytes int) error {
 //   - the snapshots after the state has grown by its half. Without snapshots the
 //     log would grow. A snapshot copies the whole file of the state, which never
 //     shrinks, so growth counts once for the state and once for each snapshot.
-func (d *diskSpace) need() (int64, error) {
-	size, reusable, err := d.machine.Space()
+func (d *Disk) need() (int64, error) {
+	size, reusable, err := d.Machine.Space()
 	kept, err2 := filepath.Glob(filepath.Join(d.dir, "snapshots", "*", "state.bin"))
 	half := d.reserve / 2
 	growth := max(half-reusable, 0)
-	snapshots := snapshotsOnDisk * (size + growth)
+	snapshots := d.snapshots * (size + growth)
 	for _, path := range kept {
 		if file, err := os.Stat(path); err == nil { // else it was removed just now
 			snapshots -= file.Size()
 		}
 	}
-	return max(half-d.log.Reusable(), 0) + growth + max(snapshots, 0), errors.Join(err, err2)
+	return max(half-d.Log.Reusable(), 0) + growth + max(snapshots, 0), errors.Join(err, err2)
 }
 
-// giveUpReserve removes the reserve file, so that a node can start on a full disk.
-func (d *diskSpace) giveUpReserve() {
+// GiveUpReserve removes the reserve file, so that a node can start on a full disk.
+func (d *Disk) GiveUpReserve() {
 	path := filepath.Join(d.dir, reserveFile)
 	held, err := os.Stat(path)
 	if err != nil {
@@ -144,17 +148,16 @@ func (d *diskSpace) giveUpReserve() {
 	}
 }
 
-// watch looks at the free space of this disk and, while this node leads, asks the
-// peers for theirs. The askers are its own: a question here must not replace another's.
+// Watch looks at the free space of this disk and, while this node leads, asks the
+// peers for theirs. Their askers are its own: a question here must not replace another's.
 // It ends with ctx.
-func (d *diskSpace) watch(ctx context.Context, leads func() bool, peers *peerAskers) {
-	defer peers.close()
+func (d *Disk) Watch(ctx context.Context, leads func() bool, peers func() []transport.Peer) {
 	look := time.NewTicker(diskLook)
 	defer look.Stop()
 	for {
 		d.look()
 		if leads() {
-			others := peers.now()
+			others := peers()
 			d.forget(others)
 			for _, peer := range others {
 				peer.Ask(func(stands transport.Standing, err error) { d.note(peer.Name, err == nil && stands.Crowded) })
@@ -169,7 +172,7 @@ func (d *diskSpace) watch(ctx context.Context, leads func() bool, peers *peerAsk
 	}
 }
 
-func (d *diskSpace) look() {
+func (d *Disk) look() {
 	free, err := freeSpace(d.dir)
 	need, err2 := d.need()
 	if err = errors.Join(err, err2); err != nil {
@@ -198,22 +201,12 @@ func (d *diskSpace) look() {
 
 // flushState flushes the state to its file, so that the space of removed rows
 // becomes reusable there.
-func (d *diskSpace) flushState() {
-	snapshot, err := d.machine.Snapshot()
+func (d *Disk) flushState() {
+	snapshot, err := d.Machine.Snapshot()
 	if err == nil {
 		err = snapshot.Close()
 	}
 	if err != nil {
 		d.logger.Debug("cannot flush the state", "error", err)
 	}
-}
-
-// grows reports whether a command brings new work.
-func grows(c *conductordv1.Command) bool {
-	switch c.GetKind().(type) {
-	case *conductordv1.Command_Post, *conductordv1.Command_SaveBook, *conductordv1.Command_CreateBoard,
-		*conductordv1.Command_SaveSchedule, *conductordv1.Command_RunSchedule, *conductordv1.Command_BackfillSchedule:
-		return true
-	}
-	return false
 }

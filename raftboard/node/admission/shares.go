@@ -1,31 +1,15 @@
-package node
+package admission
 
 import (
-	"context"
 	"runtime"
 	"sync"
 	"time"
 )
 
-// holderOf is who a call counts for: its principal, or the address of a client that is not
-// authenticated. It is empty for nodes, operators by the socket and this process: totals alone bound them.
-func holderOf(ctx context.Context) (holder string) {
-	if who := callerOf(ctx); who != nil && who.trusted() {
-		return ""
-	} else if who != nil {
-		return who.name // an address is no name of a principal
-	}
-	if _, local := ctx.Value(localKey{}).(string); local {
-		return ""
-	}
-	holder, _ = ctx.Value(clientKey{}).(string)
-	return holder
-}
-
-// budget is of what holders hold in parallel, such as bytes of bodies. No holder may have
+// Budget is of what holders hold in parallel, such as bytes of bodies. No holder may have
 // more than is left then, so one alone has half at most, and a newcomer finds room. Its first
 // piece may be larger. The empty holder is bounded by the total alone.
-type budget struct {
+type Budget struct {
 	total, each int64 // each: of one holder, instead of as much as is left; 0: unset
 
 	mu   sync.Mutex
@@ -34,7 +18,7 @@ type budget struct {
 }
 
 // take reports whether n more are the holder's, with so many left.
-func (b *budget) take(holder string, n, left int64) bool {
+func (b *Budget) take(holder string, n, left int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	free, held := b.total-left-b.used-n, b.held[holder]
@@ -54,7 +38,7 @@ func (b *budget) take(holder string, n, left int64) bool {
 }
 
 // give returns n of what the holder has taken.
-func (b *budget) give(holder string, n int64) {
+func (b *Budget) give(holder string, n int64) {
 	if n == 0 {
 		return
 	}

@@ -1,4 +1,4 @@
-package node
+package admission
 
 import (
 	"container/heap"
@@ -36,7 +36,7 @@ const (
 // is idle longest, or its oldest.
 type connections struct {
 	logger hclog.Logger
-	log    refusalLog
+	log    RefusalLog
 	apart  bool // access control: strangers have pools of their own
 
 	callerWork, strangerWork, handshakes, accepts *meter
@@ -84,7 +84,7 @@ func (b *byCount) Pop() any {
 }
 
 // enter counts a connection for a holder, and drops one if they are too many.
-func (c *connections) enter(conn *clientConn, p *pool, name string) {
+func (c *connections) enter(conn *Conn, p *pool, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	conn.leaveLocked()
@@ -108,14 +108,14 @@ func (c *connections) enter(conn *clientConn, p *pool, name string) {
 	if oldest == nil {
 		oldest = h.conns[active].Front()
 	}
-	dropped := oldest.Value.(*clientConn)
+	dropped := oldest.Value.(*Conn)
 	dropped.leaveLocked()
 	_ = dropped.raw.Close()
-	c.log.warn(c.logger, "closed a connection to the HTTP port", dropped.raw.RemoteAddr(), fmt.Errorf("%d are open, the limit is %d, and %s has the most", p.count+1, p.limit, h.name))
+	c.log.Warn(c.logger, "closed a connection to the HTTP port", dropped.raw.RemoteAddr(), fmt.Errorf("%d are open, the limit is %d, and %s has the most", p.count+1, p.limit, h.name))
 }
 
 // leaveLocked counts the connection no more.
-func (c *clientConn) leaveLocked() {
+func (c *Conn) leaveLocked() {
 	p, h := c.pool, c.holder
 	if h == nil {
 		return
@@ -131,7 +131,7 @@ func (c *clientConn) leaveLocked() {
 
 // changed is called by net/http for each change of a connection's state.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
-	client, is := conn.(*clientConn)
+	client, is := conn.(*Conn)
 	if !is || state != http.StateIdle && state != http.StateActive {
 		return
 	}
@@ -163,7 +163,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn := &clientConn{Conn: raw, raw: raw, all: l.all, host: hostKey(raw.RemoteAddr().String())}
+	conn := &Conn{Conn: raw, raw: raw, all: l.all, host: hostKey(raw.RemoteAddr().String())}
 	if l.config != nil {
 		conn.secure = tls.Server(raw, l.config)
 		conn.Conn = conn.secure

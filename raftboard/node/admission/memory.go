@@ -1,4 +1,4 @@
-package node
+package admission
 
 import (
 	"context"
@@ -13,37 +13,47 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// The budget of memory, and what has a share of it.
 const (
-	defaultMemory = 512 << 20
-	exchangeShare = 16 // one part in so many: the bodies that calls hold, and unread answers
-	proposalShare = 8  // one part in so many: proposals that wait
 	// A node is short of memory from three quarters of its budget on: the collector needs
 	// room for garbage, and what is under way grows a little yet.
 	shortOver, shortOf = 3, 4
 	memoryLook         = 250 * time.Millisecond
 )
 
-// memoryBudget is what a node knows of its memory. The queues have their shares of the
+// Memory is what a node knows of its memory. The queues have their shares of the
 // budget; this is the bound over all of them, for the sum of what many clients hold in
 // streams, lists and watches. While memory is short, the node refuses new work and lists;
 // keep-alives, claims and endings go on. Its methods may be called concurrently.
-type memoryBudget struct {
+type Memory struct {
 	bytes  int64
 	short  atomic.Bool
 	logger hclog.Logger
 }
 
-// watch looks at the memory that is in use until ctx ends.
-func (m *memoryBudget) watch(ctx context.Context) {
-	for range every(ctx, memoryLook) {
+// NewMemory is for a budget of bytes.
+func NewMemory(bytes int64, logger hclog.Logger) *Memory {
+	return &Memory{bytes: bytes, logger: logger}
+}
+
+// Short reports whether memory is short.
+func (m *Memory) Short() bool { return m.short.Load() }
+
+// Watch looks at the memory that is in use until ctx ends.
+func (m *Memory) Watch(ctx context.Context) {
+	ticker := time.NewTicker(memoryLook)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
 		m.look(liveHeap)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
 	}
 }
 
 // look notes whether memory is short. live is what the latest collection has found in use;
 // while memory is short, few things are made, so the next collection has to be asked for.
-func (m *memoryBudget) look(live func() int64) {
+func (m *Memory) look(live func() int64) {
 	if m.short.Load() {
 		runtime.GC()
 	}
@@ -59,8 +69,8 @@ func liveHeap() int64 {
 	return int64(live[0].Value.Uint64())
 }
 
-// mayGrow returns an error while memory is short.
-func (m *memoryBudget) mayGrow() error {
+// MayGrow returns an error while memory is short.
+func (m *Memory) MayGrow() error {
 	if !m.short.Load() {
 		return nil
 	}

@@ -1,0 +1,102 @@
+package admission
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/conductord/conductord/jobs/access"
+)
+
+// Names of callers that are no stored principals. They may do everything.
+const (
+	NodeCaller  = "node/"  // and the name of a node of the cluster
+	LocalCaller = "local/" // and the number of the user that calls by the node's socket
+)
+
+// Caller is the authenticated sender of a call.
+type Caller struct {
+	Name    string
+	From    string         // the host that it calls from, or SocketHost
+	Token   access.TokenID // of the access token that it has shown; zero: it has shown none
+	Expires time.Time      // the end of what it has shown; zero: none
+}
+
+// Trusted reports whether the caller may do everything, if it is a node: while it is a member.
+func (c *Caller) Trusted() bool {
+	return strings.HasPrefix(c.Name, NodeCaller) || strings.HasPrefix(c.Name, LocalCaller)
+}
+
+// callerKey is the key of the caller in a call's context.
+type callerKey struct{}
+
+// CallerOf is the caller of a call; nil: this node itself, or any caller where there is no
+// access control.
+func CallerOf(ctx context.Context) *Caller {
+	who, _ := ctx.Value(callerKey{}).(*Caller)
+	return who
+}
+
+// WithCaller puts the caller into the context of its call.
+func WithCaller(ctx context.Context, who *Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, who)
+}
+
+// SocketHost is where calls by a node's socket come from.
+const SocketHost = "socket"
+
+// localKey is the key of the user in the context of calls by the socket.
+type localKey struct{}
+
+// LocalUser is the user that calls by the node's socket.
+func LocalUser(ctx context.Context) (user string, local bool) {
+	user, local = ctx.Value(localKey{}).(string)
+	return user, local
+}
+
+// nodeKey is the key of a mark in the context of calls that a node has sent.
+type nodeKey struct{}
+
+// holderOf is who a call counts for: its principal, or the address of a client that is not
+// authenticated. It is empty for nodes, operators by the socket and this process: totals alone bound them.
+func holderOf(ctx context.Context) (holder string) {
+	if who := CallerOf(ctx); who != nil && who.Trusted() {
+		return ""
+	} else if who != nil {
+		return who.Name // an address is no name of a principal
+	}
+	if _, local := LocalUser(ctx); local {
+		return ""
+	}
+	holder, _ = ctx.Value(clientKey{}).(string)
+	return holder
+}
+
+// clientKey is the key of the client in a call's context.
+type clientKey struct{}
+
+// hostKey is the host of an address, or for IPv6 the /64 network, which one client usually has to itself.
+func hostKey(address string) string {
+	parsed, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return address
+	}
+	host := parsed.Addr().Unmap().WithZone("")
+	if network, err := host.Prefix(64); err == nil && host.Is6() {
+		return network.String()
+	}
+	return host.String()
+}
+
+// withClient puts a connection and its client into the context of its calls.
+func withClient(ctx context.Context, conn net.Conn) context.Context {
+	if _, local := conn.(*net.UnixConn); local {
+		user := userOf(conn)
+		ctx = context.WithValue(ctx, localKey{}, user)
+		return context.WithValue(ctx, clientKey{}, LocalCaller+user)
+	}
+	client := conn.(*Conn)
+	return context.WithValue(context.WithValue(ctx, connKey{}, client), clientKey{}, client.host)
+}

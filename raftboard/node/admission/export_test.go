@@ -1,0 +1,81 @@
+package admission
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// Internals that the tests of this package use.
+
+// Meter is shared by holders.
+type Meter struct{ *meter }
+
+func NewBudget(total, each int64) *Budget { return &Budget{total: total, each: each} }
+
+func (b *Budget) Take(holder string, n int64) bool { return b.take(holder, n, 0) }
+func (b *Budget) Give(holder string, n int64)      { b.give(holder, n) }
+
+// NewMeter makes a meter that allows so many units in a span.
+func NewMeter(total int64) Meter { return Meter{&meter{total: total, used: map[string]int64{}}} }
+
+func (m Meter) Take(holder string, n int64, now time.Time) time.Duration {
+	return m.take(holder, n, now)
+}
+
+const (
+	MeterSpan = meterSpan
+	Preface   = preface
+)
+
+// CountFrames counts the frames that are sent, in reads of so many bytes.
+func CountFrames(sent []byte, size int) (n int64) {
+	var f frames
+	for ; len(sent) > 0; sent = sent[min(size, len(sent)):] {
+		n += f.count(sent[:min(size, len(sent))])
+	}
+	return n
+}
+
+// FloodConnections returns how long so many connections take beyond a bound.
+func FloodConnections(limit, more int) time.Duration {
+	c := newConnections(hclog.NewNullLogger(), true)
+	c.strangers.limit = limit
+	enter := func(i int) {
+		near, _ := net.Pipe()
+		c.enter(&Conn{Conn: near, raw: near, all: c}, &c.strangers, fmt.Sprint(i%1_000))
+	}
+	for i := range limit {
+		enter(i)
+	}
+	began := time.Now()
+	for i := range more {
+		enter(i)
+	}
+	return time.Since(began)
+}
+
+// BodyWithoutRoom has a call read a body for which there is no memory, and returns the memory that the call took.
+func BodyWithoutRoom(request *http.Request) (taken int, err error) {
+	var body bytes.Buffer
+	e := &exchange{all: newExchanges(hclog.NewNullLogger(), 0, false), request: request}
+	err = e.read(&body)
+	return body.Cap(), err
+}
+
+// NewRefusalLog gives what logs a refused connection.
+func NewRefusalLog(logger hclog.Logger) func(remote string, reason error) {
+	var log RefusalLog
+	return func(remote string, reason error) { log.Warn(logger, "refused", remote, reason) }
+}
+
+// Bounds of the log of refused connections.
+const (
+	RefusalLines   = refusalLines
+	RefusalPeriod  = refusalPeriod
+	MaxRefusalText = maxRefusalText
+)

@@ -1,0 +1,170 @@
+// Package admission bounds what clients cost a node: its memory, its disk and its processors are
+// shared out by principal, and among strangers by address.
+//
+// The nouns: a Caller is the authenticated sender of a call, and who the call counts for. A Server is
+// the HTTP port: it bounds connections, requests, bodies and answers. A Budget is what holders have in
+// parallel, a meter what they use in a time. Memory and Disk refuse new work while they are short.
+// SessionShares and Watchers count what lasts longer than a call.
+//
+// No holder gets more than is left for others, so one flood leaves room for a newcomer. Nodes of the
+// cluster, and operators by the socket, have no bound of their own.
+//
+// The package assumes that its user authenticates callers and says so, by WithCaller and
+// Conn.Authenticated, and that wire bounds the messages.
+package admission
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// Bounds of the HTTP port.
+const (
+	readHeaderTimeout = 5 * time.Second
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 16 << 10
+	maxStreams        = 1_000 // calls at once on one HTTP/2 connection: a client's long polls share one
+	stopPatience      = 2 * time.Second
+)
+
+// Server is the HTTP port. Its methods may be called concurrently.
+type Server struct {
+	exchanges   *exchanges
+	connections *connections
+	requestRate atomic.Int64       // of each connection; see Tune
+	server      *http.Server       // nil: not opened
+	stopCalls   context.CancelFunc // ends long polls and watches
+}
+
+// NewServer makes the server of a node with a budget of memory, in bytes. apart: strangers have bounds of their own.
+func NewServer(logger hclog.Logger, memory int64, apart bool) *Server {
+	a := &Server{exchanges: newExchanges(logger, memory, apart), connections: newConnections(logger, apart)}
+	a.requestRate.Store(maxRequestRate)
+	return a
+}
+
+// Bound wraps a handler so that its calls have bounds, after the given checks of their headers.
+func (a *Server) Bound(next http.Handler, checks ...func(*http.Request) error) http.Handler {
+	return a.exchanges.bound(next, checks...)
+}
+
+// Listener accepts the connections of clients, with TLS if there is a config.
+func (a *Server) Listener(raw net.Listener, config *tls.Config) net.Listener {
+	return &listener{Listener: raw, all: a.connections, config: config}
+}
+
+// Serve answers calls at the listeners until Stop. Its goroutines end then.
+func (a *Server) Serve(listeners []net.Listener, handler http.Handler, routines *sync.WaitGroup, fatal func(error)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	a.server = &http.Server{
+		Handler:           handler,
+		Protocols:         protocols,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: ClientPatience},
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          log.New(&httpErrors{logger: a.exchanges.logger}, "", 0),
+		ConnState:         a.connections.changed,
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return a.withPace(withClient(ctx, conn), conn)
+		},
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	a.server.RegisterOnShutdown(cancel) // long polls and watches end, so that Shutdown can
+	a.stopCalls = cancel
+	routines.Go(func() { a.exchanges.run(ctx) })
+	for _, listener := range listeners {
+		routines.Go(func() {
+			if err := a.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+				fatal(fmt.Errorf("the API at %s has stopped: %w", listener.Addr(), err))
+			}
+		})
+	}
+}
+
+// Stop ends all calls, and gives each a moment to answer. A server that never served may be stopped.
+func (a *Server) Stop() error {
+	if a.server == nil {
+		return nil
+	}
+	a.stopCalls()
+	ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
+	defer cancel()
+	if err := a.server.Shutdown(ctx); err != nil {
+		return a.server.Close()
+	}
+	return nil
+}
+
+// httpErrors gets what net/http logs of connections, a line each, and bounds its rate.
+type httpErrors struct {
+	logger hclog.Logger
+	log    RefusalLog
+}
+
+// Write implements io.Writer.
+func (h *httpErrors) Write(line []byte) (int, error) {
+	h.log.Warn(h.logger, "a connection to the HTTP port has failed", "", errors.New(strings.TrimSpace(string(line))))
+	return len(line), nil
+}
+
+// Bounds are those of a server that may change while it serves.
+type Bounds struct {
+	Patience                   time.Duration // with a client that is to send or to read
+	BodyBytes                  int64         // of all calls
+	Rate                       int64         // requests a second on each connection that is made from now on
+	Callers, Strangers         int           // connections
+	CallerUnits, StrangerUnits int64         // of work in meterSpan
+}
+
+// Tune changes the bounds, and forgets what holders owe.
+func (a *Server) Tune(change func(*Bounds)) {
+	x, c := a.exchanges, a.connections
+	for _, mu := range []sync.Locker{&x.mu, &x.bodies.mu, &c.mu, &c.callerWork.mu, &c.strangerWork.mu} {
+		mu.Lock()
+		defer mu.Unlock()
+	}
+	b := Bounds{x.patience, x.bodies.total, a.requestRate.Load(), c.callers.limit, c.strangers.limit, c.callerWork.total, c.strangerWork.total}
+	change(&b)
+	x.patience, x.bodies.total, c.callers.limit, c.strangers.limit, c.callerWork.total, c.strangerWork.total = b.Patience, b.BodyBytes, b.Callers, b.Strangers, b.CallerUnits, b.StrangerUnits
+	a.requestRate.Store(b.Rate)
+	clear(c.callerWork.used)
+	clear(c.strangerWork.used)
+}
+
+// Load is what a server holds.
+type Load struct {
+	Waiting     int            // calls, for their clients
+	Bytes       int64          // of bodies and unread answers
+	Connections int            // of callers and strangers
+	Strangers   map[string]int // connections, by address
+}
+
+// Load returns what the server holds now.
+func (a *Server) Load() Load {
+	x, c := a.exchanges, a.connections
+	for _, mu := range []sync.Locker{&x.mu, &x.bodies.mu, &c.mu} {
+		mu.Lock()
+		defer mu.Unlock()
+	}
+	held := Load{len(x.waiting), x.bodies.used + x.answers, c.callers.count + c.strangers.count, map[string]int{}}
+	for name, holder := range c.strangers.holders {
+		held.Strangers[name] = holder.count()
+	}
+	return held
+}
