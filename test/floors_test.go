@@ -28,6 +28,7 @@ var floors = map[string]int{
 var rooms = map[string]int{
 	"raftboard/node/logstore": 0, "raftboard/node/transport": 0, "raftboard/node/backup": 0,
 	"raftboard/node/admission": 1,
+	"raftboard/node/guard":     2,
 	"raftboard/node":           5,
 	"raftboard/node/nodetest":  6,
 }
@@ -48,11 +49,13 @@ var forbidden = []struct {
 
 // allowed are the exceptions to forbidden.
 var allowed = map[[2]string]bool{
-	{"raftboard", "fsm/command"}:        true, // the vocabulary alone
-	{"raftboard/wire", "fsm/command"}:   true,
-	{"raftboard/node", "fsm"}:           true, // the daemon's half
-	{"raftboard/node", "fsm/command"}:   true,
-	{"raftboard/node/admission", "fsm"}: true,
+	{"raftboard", "fsm/command"}:            true, // the vocabulary alone
+	{"raftboard/wire", "fsm/command"}:       true,
+	{"raftboard/node", "fsm"}:               true, // the daemon's half
+	{"raftboard/node", "fsm/command"}:       true,
+	{"raftboard/node/admission", "fsm"}:     true,
+	{"raftboard/node/guard", "fsm"}:         true,
+	{"raftboard/node/guard", "fsm/command"}: true,
 }
 
 type goPackage struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/wire"
 )
@@ -42,10 +43,10 @@ func (s *accessService) listPrincipals(message *conductordv1.ListPrincipalsReque
 // listQuotas adds the watches that this node counts.
 func (s *accessService) listQuotas(message *conductordv1.ListQuotasRequest) (*conductordv1.ListQuotasResponse, error) {
 	guard := s.router.guard
-	page, next, err := s.machine.QuotaPage(message.After, guard.now())
+	page, next, err := s.machine.QuotaPage(message.After, guard.Now())
 	for i := range page {
 		if page[i].Principal != "" {
-			page[i].Used.Watches = guard.watchers.Of(page[i].Principal)
+			page[i].Used.Watches = guard.Watchers.Of(page[i].Principal)
 		}
 	}
 	return &conductordv1.ListQuotasResponse{Next: next, Quotas: toProto(page, command.QuotaToProto)}, err
@@ -61,11 +62,38 @@ func (s *accessService) listAudit(message *conductordv1.ListAuditRequest) (*cond
 }
 
 func (s *accessService) listRefusals(context.Context, *connect.Request[conductordv1.ListRefusalsRequest]) (*connect.Response[conductordv1.ListRefusalsResponse], error) {
-	refusals := s.router.guard.refused.latest()
+	refusals := s.router.guard.Refused.Latest()
 	for i := range refusals {
 		refusals[i].Node = s.node
 	}
 	return connect.NewResponse(&conductordv1.ListRefusalsResponse{Refusals: toProto(refusals, command.RefusalToProto)}), nil
+}
+
+// whoAmI answers who the caller is.
+func (s *accessService) whoAmI(ctx context.Context, _ *connect.Request[conductordv1.WhoAmIRequest]) (*connect.Response[conductordv1.WhoAmIResponse], error) {
+	g := s.router.guard
+	answer := &conductordv1.WhoAmIResponse{Enforced: g.Enforced}
+	who := admission.CallerOf(ctx)
+	if who == nil {
+		return connect.NewResponse(answer), nil
+	}
+	answer.Name = who.Name
+	switch p, err := g.Rights(who); {
+	case err != nil:
+		return nil, wire.ErrorToConnect(err)
+	case p == nil:
+		answer.Grants = command.GrantsToProto([]access.Grant{{Role: access.Administrator, Boards: access.AllBoards}})
+	default:
+		quota, err := g.Machine.Quota(who.Name, g.Now())
+		if err != nil {
+			return nil, wire.ErrorToConnect(err)
+		}
+		if quota != nil {
+			quota.Used.Watches = g.Watchers.Of(who.Name)
+		}
+		answer.Grants, answer.HideValues, answer.Quota = command.GrantsToProto(p.Grants), p.HideValues, command.QuotaToProto(quota)
+	}
+	return connect.NewResponse(answer), nil
 }
 
 // record puts on record what the caller is about to do that is no command. Without a caller
@@ -97,5 +125,27 @@ func (s *accessService) recordSoon(ctx context.Context, verb, target string) err
 func (s *accessService) recordAct(ctx context.Context, message *conductordv1.AuditRecord) (*conductordv1.Done, uint64, error) {
 	act := &conductordv1.AuditRecord{Verb: message.Verb, Target: message.Target, Change: message.Change}
 	index, _, err := s.submit.one(ctx, &conductordv1.Command{Kind: &conductordv1.Command_RecordAct{RecordAct: act}})
+	return &conductordv1.Done{}, index, err
+}
+
+// reportTokenUses has the leader keep which tokens were used, once a period. It ends with
+// ctx.
+func (s *accessService) reportTokenUses(ctx context.Context, period time.Duration) {
+	for range every(ctx, period) {
+		uses := s.router.guard.Uses.Take(s.router.guard.Now())
+		if len(uses) == 0 {
+			continue
+		}
+		trying, cancel := context.WithTimeout(ctx, recordPatience)
+		message := connect.NewRequest(&conductordv1.NoteTokenUsesCommand{Uses: uses})
+		if _, err := lead(trying, s.router, "AccessService/NoteTokenUses", message, s.noteTokenUses); err != nil {
+			s.router.guard.Uses.Forget(uses) // the next use is noted again
+		}
+		cancel()
+	}
+}
+
+func (s *accessService) noteTokenUses(ctx context.Context, message *conductordv1.NoteTokenUsesCommand) (*conductordv1.Done, uint64, error) {
+	index, _, err := s.submit.one(ctx, &conductordv1.Command{Kind: &conductordv1.Command_NoteTokenUses{NoteTokenUses: message}})
 	return &conductordv1.Done{}, index, err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/backup"
+	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -30,7 +31,7 @@ type backupService struct {
 	cluster, node, version string
 	machine                *fsm.Machine
 	ready                  *readiness
-	guard                  *guard
+	guard                  *guard.Guard
 	access                 *accessService
 	running                chan struct{} // holds one element while a backup is made
 }
@@ -66,7 +67,7 @@ func (s *backupService) file(next http.Handler) http.Handler {
 		case begun:
 			panic(http.ErrAbortHandler) // so that the client does not take it for the end
 		default:
-			_ = s.guard.refuse.Write(w, r, wire.ErrorToConnect(err))
+			_ = s.guard.Refuse.Write(w, r, wire.ErrorToConnect(err))
 		}
 	})
 }
@@ -74,11 +75,11 @@ func (s *backupService) file(next http.Handler) http.Handler {
 // write writes a backup. One is made at a time: while the state is read, the database
 // keeps all rows that it holds.
 func (s *backupService) write(ctx context.Context, header http.Header, to io.Writer) error {
-	still := func() error { return s.guard.allow(ctx, backupCall, command.Administer, nil) }
+	still := func() error { return s.guard.Allow(ctx, backupCall, command.Administer, nil) }
 	if err := still(); err != nil {
 		return err
 	}
-	if p := s.guard.hidesValuesFrom(ctx); p != "" {
+	if p := s.guard.HidesValuesFrom(ctx); p != "" {
 		return fmt.Errorf("%w: principal %q may not see values, and a backup has all of them", jobs.ErrNotAllowed, p)
 	}
 	if err := s.access.recordSoon(ctx, backupCall, "node="+s.node); err != nil && !errors.Is(err, jobs.ErrUnavailable) {
@@ -98,7 +99,7 @@ func (s *backupService) write(ctx context.Context, header http.Header, to io.Wri
 		return fmt.Errorf("cannot begin a backup: %w", err)
 	}
 	defer snapshot.Close() //nolint:errcheck // it was only read
-	ctx, end := s.guard.while(ctx, still)
+	ctx, end := s.guard.While(ctx, still)
 	defer end()
 	var pacer pacer
 	out := bufio.NewWriterSize(&pacedWriter{ctx: ctx, to: to}, backupPart)

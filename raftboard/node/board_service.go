@@ -15,13 +15,14 @@ import (
 
 // boardService answers calls about jobs and boards.
 type boardService struct {
-	machine *fsm.Machine
-	clock   *clock
-	leader  *leaderState
-	reads   *readRounds
-	polls   *longPolls
-	submit  *submitter
-	offers  *stepOffers
+	elsewhere *elsewhere
+	machine   *fsm.Machine
+	clock     *clock
+	leader    *leaderState
+	reads     *readRounds
+	polls     *longPolls
+	submit    *submitter
+	offers    *stepOffers
 }
 
 func (s *boardService) getJob(message *conductordv1.GetJobRequest) (*conductordv1.GetJobResponse, error) {
@@ -55,7 +56,7 @@ func (s *boardService) explain(ctx context.Context, message *conductordv1.Explai
 			situation.Workers = s.ableOn(job.Board, situation.Workers)
 		}
 	}
-	if situation.Job.Reason != "" && s.submit.guard.hidesValuesFrom(ctx) != "" {
+	if situation.Job.Reason != "" && s.submit.guard.HidesValuesFrom(ctx) != "" {
 		situation.Job.Reason = "the reason is hidden from you"
 	}
 	situation.Conductors = s.ableOn(situation.Job.Board, situation.Conductors)
@@ -66,7 +67,7 @@ func (s *boardService) explain(ctx context.Context, message *conductordv1.Explai
 // ableOn leaves out the entities whose principals may not work on a board.
 func (s *boardService) ableOn(board string, entities []jobs.Entity) []jobs.Entity {
 	return slices.DeleteFunc(entities, func(entity jobs.Entity) bool {
-		works, err := s.submit.guard.worksOn(entity.Session, board)
+		works, err := s.submit.guard.WorksOn(entity.Session, board)
 		return err != nil || !works
 	})
 }
@@ -76,7 +77,7 @@ func (s *boardService) list(ctx context.Context, message *conductordv1.ListJobsR
 	if err != nil {
 		return nil, err
 	}
-	shows, err := s.submit.guard.shownBoards(ctx)
+	shows, err := s.submit.guard.ShownBoards(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +105,7 @@ func (s *boardService) wait(ctx context.Context, message *conductordv1.WaitJobRe
 	if err != nil {
 		return nil, 0, err
 	}
-	release, err := s.submit.guard.holdPoll(ctx, timeout, false)
+	release, err := s.submit.guard.HoldPoll(ctx, timeout, false)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -138,7 +139,7 @@ func (s *boardService) execute(ctx context.Context, message *conductordv1.Execut
 	}
 	for _, c := range message.Commands {
 		for _, posting := range c.GetPost().GetPostings() { // which only Post forwards
-			if err := s.submit.guard.elsewhere.refuse(posting.GetBoard()); err != nil {
+			if err := s.elsewhere.refuse(posting.GetBoard()); err != nil {
 				return nil, 0, err
 			}
 		}
@@ -181,7 +182,7 @@ func (s *boardService) listErrors(ctx context.Context, message *conductordv1.Lis
 	if err != nil {
 		return nil, err
 	}
-	shows, err := s.submit.guard.shownBoards(ctx)
+	shows, err := s.submit.guard.ShownBoards(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -246,13 +247,17 @@ func (s *boardService) getBoard(message *conductordv1.GetBoardRequest) (*conduct
 	return &conductordv1.GetBoardResponse{Board: command.BoardToProto(&board)}, nil
 }
 
+// ownIDDigits is how many digits of an id a caller gives that does not read all boards. Its search must
+// be complete without telling how many ids of others it has met: about so many are posted in 4 s.
+const ownIDDigits = 9
+
 // findIDs finds ids by their beginning, among those that the caller may see.
 func (s *boardService) findIDs(ctx context.Context, message *conductordv1.FindIDsRequest) (*conductordv1.FindIDsResponse, error) {
 	prefix, err := jobs.ParseIDPrefix(jobs.IDNoun(message.Noun), message.Prefix)
 	if err != nil {
 		return nil, err
 	}
-	shows, all, err := s.submit.guard.shownIDs(ctx)
+	shows, all, err := s.submit.guard.ShownIDs(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -272,6 +277,6 @@ func (s *boardService) listBoards(ctx context.Context, message *conductordv1.Lis
 	boards, next, err := shown(message.After, func(after string) ([]jobs.BoardStatus, string, error) {
 		page, err := s.machine.BoardList(after, int(min(message.Limit, logbook.MaxPage)), s.clock.answerTime())
 		return page.Items, page.Next, err
-	}, func(board *jobs.BoardStatus) bool { return s.submit.guard.mayShow(ctx, board.Name) }, func(kept []jobs.BoardStatus) string { return kept[len(kept)-1].Name })
+	}, func(board *jobs.BoardStatus) bool { return s.submit.guard.MayShow(ctx, board.Name) }, func(kept []jobs.BoardStatus) string { return kept[len(kept)-1].Name })
 	return &conductordv1.ListBoardsResponse{Next: next, Boards: toProto(boards, command.BoardToProto)}, err
 }

@@ -13,6 +13,7 @@ import (
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/raftboard/node/admission"
+	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/stream"
 	"github.com/conductord/conductord/raftboard/wire"
 )
@@ -54,7 +55,7 @@ type services struct {
 func (s *services) calls() []call {
 	r, posts, claims, board, sessions, books, schedules := s.router, s.posts, s.claims, s.board, s.sessions, s.books, s.schedules
 	rows := []call{
-		streamed("BoardService/Post", command.Post, r.guard.elsewhere.routed(leading(r, posts.post, nameJobs))),
+		streamed("BoardService/Post", command.Post, r.elsewhere.routed(leading(r, posts.post, nameJobs))),
 		streamed("BoardService/GetJob", command.Read, reading(r, board.getJob)),
 		streamed("BoardService/WaitJob", command.Read, lasting(r, board.wait)),
 		streamed("BoardService/Claim", command.Work, leading(r, claims.claim)),
@@ -71,7 +72,7 @@ func (s *services) calls() []call {
 		plain("BoardService/ListBoards", command.Read, readingFor(r, board.listBoards)),
 		streamed("SessionService/KeepAlive", command.Work, leading(r, sessions.keepAlive)),
 		plain("SessionService/Open", command.Work, leading(r, sessions.open, func(ctx context.Context, _ http.Header, m *conductordv1.OpenRequest) error {
-			return s.shares.Admit(ctx, m.GetOpening().GetId(), func() error { return r.guard.allow(ctx, "SessionService/Open", command.Work, m) })
+			return s.shares.Admit(ctx, m.GetOpening().GetId(), func() error { return r.guard.Allow(ctx, "SessionService/Open", command.Work, m) })
 		})),
 		plain("SessionService/ListSessions", command.Read, readingFor(r, sessions.listSessions)),
 		plain("SessionService/ListEntities", command.Read, readingFor(r, sessions.listEntities)),
@@ -101,7 +102,7 @@ func (s *services) calls() []call {
 		plain("AccessService/ListAudit", command.Administer, reading(r, s.access.listAudit)),
 		plain("AccessService/ListRefusals", command.Administer, here(r, s.access.listRefusals)),
 		plain("AccessService/RecordAct", command.Administer, leading(r, s.access.recordAct)),
-		plain("AccessService/WhoAmI", command.Read, here(r, r.guard.whoAmI)),
+		plain("AccessService/WhoAmI", command.Read, here(r, s.access.whoAmI)),
 		plain("ClusterService/AddMember", command.Administer, recorded(r, s.access, s.members.add)),
 		plain("ClusterService/RemoveMember", command.Administer, recorded(r, s.access, s.members.remove)),
 		plain("ClusterService/SetVote", command.Administer, recorded(r, s.access, s.members.setVote)),
@@ -151,12 +152,28 @@ func leading[Req, Res any](
 				}
 			}
 			return lead(ctx, r, row.name, request, func(ctx context.Context, message *Req) (*Res, uint64, error) {
-				if err := r.guard.allow(ctx, row.name, row.permission, message); err != nil {
+				if err := r.guard.Allow(ctx, row.name, row.permission, message); err != nil {
 					return nil, 0, err
 				}
 				return local(ctx, message)
 			})
 		}
+	}
+}
+
+// lasting is leading, for a call that waits: its caller must also have the right to it when it is answered.
+func lasting[Req, Res any](r *router, local func(context.Context, *Req) (*Res, uint64, error)) func(call) unary[Req, Res] {
+	return func(row call) unary[Req, Res] {
+		return leading(r, func(ctx context.Context, message *Req) (*Res, uint64, error) {
+			still := func() error { return r.guard.Allow(ctx, row.name, row.permission, message) }
+			within, release := r.guard.While(ctx, still)
+			defer release()
+			answer, index, err := local(within, message)
+			if refusal := still(); refusal != nil {
+				return nil, 0, refusal
+			}
+			return answer, index, err
+		})(row)
 	}
 }
 
@@ -194,7 +211,7 @@ func readingFor[Req, Res any](r *router, look func(context.Context, *Req) (*Res,
 				}
 				index := r.machine.AppliedIndex() // before the look, which may see more
 				message, err := guarded(ctx, r.guard, row, request.Msg, look)
-				r.guard.hide(ctx, message)
+				r.guard.Hide(ctx, message)
 				answer, err := reply(message, index, err)
 				if ago, known := r.leader.heardAgo(); err == nil && known {
 					answer.Header().Set(wire.HeaderAge, ago.String())
@@ -217,7 +234,7 @@ func readingFor[Req, Res any](r *router, look func(context.Context, *Req) (*Res,
 func here[Req, Res any](r *router, answer unary[Req, Res]) func(call) unary[Req, Res] {
 	return func(row call) unary[Req, Res] {
 		return func(ctx context.Context, request *connect.Request[Req]) (*connect.Response[Res], error) {
-			if err := r.guard.allow(ctx, row.name, row.permission, request.Msg); err != nil {
+			if err := r.guard.Allow(ctx, row.name, row.permission, request.Msg); err != nil {
 				return nil, wire.ErrorToConnect(err)
 			}
 			return answer(ctx, request)
@@ -226,8 +243,8 @@ func here[Req, Res any](r *router, answer unary[Req, Res]) func(call) unary[Req,
 }
 
 // guarded looks for a caller that may.
-func guarded[Req, Res any](ctx context.Context, g *guard, row call, message *Req, look func(context.Context, *Req) (*Res, error)) (*Res, error) {
-	if err := g.allow(ctx, row.name, row.permission, message); err != nil {
+func guarded[Req, Res any](ctx context.Context, g *guard.Guard, row call, message *Req, look func(context.Context, *Req) (*Res, error)) (*Res, error) {
+	if err := g.Allow(ctx, row.name, row.permission, message); err != nil {
 		return nil, err
 	}
 	return look(ctx, message)
@@ -239,7 +256,7 @@ func lead[Req, Res any](
 	local func(ctx context.Context, message *Req) (*Res, uint64, error), options ...connect.ClientOption,
 ) (*connect.Response[Res], error) {
 	if who := admission.CallerOf(ctx); who != nil {
-		if _, err := r.guard.rights(who); err != nil { // on a stream, a token may have ended since it began
+		if _, err := r.guard.Rights(who); err != nil { // on a stream, a token may have ended since it began
 			return nil, wire.ErrorToConnect(err)
 		}
 	}
@@ -249,7 +266,9 @@ func lead[Req, Res any](
 	}
 	if where.here {
 		message, index, err := local(ctx, request.Msg)
-		r.guard.hide(ctx, message)
+		if err == nil {
+			r.guard.Hide(ctx, message)
+		}
 		return reply(message, index, err)
 	}
 	hops, err := hopsOf(request.Header())
@@ -275,8 +294,8 @@ func forward[Req, Res any](
 		passed.Header().Set(wire.HeaderTopology, digest)
 	}
 	passed.Header().Set(wire.HeaderHops, strconv.FormatUint(hops+1, 10))
-	if r.guard.enforced {
-		passed.Header().Set(wire.HeaderPrincipal, r.guard.nameOf(ctx))
+	if r.guard.Enforced {
+		passed.Header().Set(wire.HeaderPrincipal, r.guard.NameOf(ctx))
 		if who := admission.CallerOf(ctx); who != nil {
 			passed.Header().Set(wire.HeaderFrom, who.From)
 			if who.Token.UUID != uuid.Nil {
@@ -328,4 +347,37 @@ func toProto[T, Message any](items []T, convert func(*T) *Message) []*Message {
 		messages = append(messages, convert(&items[i]))
 	}
 	return messages
+}
+
+// Bounds of what one call reads while the caller may see nothing of it. Then the answer is empty, and says where the
+// list continues. A list whose next would name an item reads as many rows as there can be boards or sessions.
+const (
+	maxHiddenPages = 20
+	maxHiddenRows  = 10_000
+)
+
+// shown reads pages of a list until one has something that the caller may see, and leaves out
+// the rest. Where the next of a page names its last item, cursor makes it of the shown items.
+func shown[T any](after string, read func(after string) ([]T, string, error), shows func(*T) bool, cursor func([]T) string) ([]T, string, error) {
+	rows := 0
+	for pages := 1; ; pages++ {
+		page, next, err := read(after)
+		if err != nil {
+			return nil, "", err
+		}
+		kept := page[:0]
+		rows += len(page)
+		for i := range page { // in place: shows may take something out of an item
+			if shows(&page[i]) {
+				kept = append(kept, page[i])
+			}
+		}
+		switch {
+		case len(kept) > 0 && next != "" && cursor != nil:
+			return kept, cursor(kept), nil
+		case len(kept) > 0 || next == "" || pages == maxHiddenPages && cursor == nil, rows >= maxHiddenRows, len(page) == 0:
+			return kept, next, nil
+		}
+		after = next
+	}
 }

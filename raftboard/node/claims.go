@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -11,6 +12,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/guard"
 )
 
 // heldClaim names a claim for its timer.
@@ -82,4 +84,61 @@ func (l *leadership) timeHolder(held *jobs.HeldClaim, now time.Time) {
 	// The full time is what has passed in silence and what is left.
 	ttl := left + silent - l.deadlines.grace
 	held.Silent, held.Suspect = silent, silent > jobs.SuspectAfter(ttl)
+}
+
+// takeClaims gives back the jobs whose claimants may no longer work on their boards. They cool down, as those of a
+// lost conductor do: its steps may still run. It ends with ctx.
+func (t *leaderTasks) takeClaims(ctx context.Context) {
+	judged := uint64(0)
+	for range every(ctx, guard.RightsLook) {
+		now := t.machine.AccessIndex()
+		if now == judged {
+			continue
+		}
+		if err := t.takeClaimsOnce(ctx); err != nil {
+			t.logger.Warn("cannot give back the claims of principals without a right to them yet", "error", err)
+			continue
+		}
+		judged = now
+	}
+}
+
+func (t *leaderTasks) takeClaimsOnce(ctx context.Context) error {
+	all, _, err := t.machine.Principals()
+	if err != nil {
+		return err
+	}
+	mayWork := guard.WorksOn(all)
+	for query := (jobs.ClaimQuery{}); ; {
+		page, err := t.machine.Claims(query)
+		if err != nil {
+			return err
+		}
+		var commands []*conductordv1.Command
+		for i := range page.Items {
+			held := &page.Items[i]
+			session, err := t.machine.Session(held.Claim.Session)
+			if err != nil || mayWork(session.Principal, held.Board) {
+				continue // a session that has ended holds nothing
+			}
+			t.logger.Info("claim given back: its claimant may no longer work there", "job", held.Job, "board", held.Board, "principal", session.Principal)
+			commands = append(commands, giveBack(held.Job.String(), held.Claim.Token, t.timings.CoolDown,
+				fmt.Sprintf("principal %q may no longer work on board %q", session.Principal, held.Board)))
+		}
+		if len(commands) > 0 {
+			if _, _, err := t.proposer.propose(ctx, commands...); err != nil {
+				return err
+			}
+		}
+		if query.After = page.Next; query.After == "" {
+			return nil
+		}
+	}
+}
+
+// giveBack is the command that ends a claim in the node's own name.
+func giveBack(job string, token jobs.Token, coolDown time.Duration, reason string) *conductordv1.Command {
+	return &conductordv1.Command{Kind: &conductordv1.Command_Abandon{Abandon: &conductordv1.Ending{
+		Job: job, Token: command.TokenToProto(token), Delay: durationpb.New(coolDown), Reason: reason,
+	}}}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/raftboard/node/admission"
+	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/wire"
 )
@@ -34,7 +35,7 @@ type clusterService struct {
 	ready   *readiness
 	members *membership
 	log     *logstore.Log
-	guard   *guard
+	guard   *guard.Guard
 	disk    *admission.Disk
 	growth  *growth
 	router  *router
@@ -136,7 +137,7 @@ func (s *clusterService) status(ctx context.Context, request *connect.Request[co
 		MembersDiffer: s.members.difference(), ClusterVersion: uint32(s.machine.Version()), ProgramVersion: command.Version,
 	}
 	status.SnapshotIndex, status.SnapshotBytes = s.growth.snapshot()
-	status.TopologyDigest, status.TopologyCluster = s.guard.elsewhere.status()
+	status.TopologyDigest, status.TopologyCluster = s.router.elsewhere.status()
 	if err := s.ready.check(); err != nil {
 		status.Ready, status.NotReady = false, wire.WithoutClass(err)
 	}
@@ -154,7 +155,7 @@ func (s *clusterService) status(ctx context.Context, request *connect.Request[co
 	if ahead, known := s.clock.wallOffset(); known {
 		status.ClockOffset, status.StartedAt = durationpb.New(ahead), timestamppb.New(s.clock.now().Add(-boottime.Since(s.started)))
 	}
-	if !s.guard.mayShow(ctx, access.AllBoards) {
+	if !s.guard.MayShow(ctx, access.AllBoards) {
 		status.Sessions = 0
 		return connect.NewResponse(status), nil
 	}

@@ -2,18 +2,14 @@ package node
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,9 +21,9 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/admission"
+	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/transport"
 )
@@ -334,17 +330,12 @@ func DiskSpace(n *Node) string {
 }
 
 // Lasting is how many calls last that a node ends with the right to them.
-func Lasting(n *Node) int {
-	l := &n.services.router.guard.lasting
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.open)
-}
+func Lasting(n *Node) int { return n.services.router.guard.Lasting() }
 
 // Calls are the calls that the API takes, each with its permission class.
 func Calls() map[string]string {
 	calls := map[string]string{watchCall: string(command.Read), backupCall: string(command.Administer)}
-	for _, c := range (&services{router: &router{guard: &guard{elsewhere: new(elsewhere)}}}).calls() {
+	for _, c := range (&services{router: &router{guard: new(guard.Guard), elsewhere: new(elsewhere)}}).calls() {
 		calls[c.name] = string(c.permission)
 	}
 	return calls
@@ -396,30 +387,6 @@ func AdmitAtStart(met, other transport.Hello) error {
 	three := []Member{{Name: "n1"}, {Name: "n2"}, {Name: "n3"}}
 	known := &identityStore{id: identity{Bootstrapped: true, Peers: map[raft.ServerID]uuid.UUID{met.ID(): met.Instance}}}
 	return (&membership{roster: rosterOf(three), identity: known, leader: &leaderState{}}).admit(other)
-}
-
-// GuardWith returns what a guard that knows one principal makes of the headers of a call
-// without a certificate.
-func GuardWith(t testing.TB, known access.Principal) func(http.Header) (name string, err error) {
-	t.Helper()
-	machine, err := fsm.Open(fsm.Options{Path: filepath.Join(t.TempDir(), "state.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = machine.Close() })
-	g := newGuard(Options{AccessControl: true, Cluster: "test", Name: "n1", Metrics: prometheus.NewRegistry()}, machine, time.Now, nil)
-	list := &principals{byName: map[string]*access.Principal{known.Name: &known}, byToken: map[[sha256.Size]byte]tokenOf{}}
-	for _, token := range known.Tokens {
-		list.byToken[token.Hash] = tokenOf{known.Name, token}
-	}
-	g.list.Store(list)
-	return func(header http.Header) (string, error) {
-		who, err := g.identify((&http.Request{Header: header}).WithContext(context.Background()))
-		if err != nil {
-			return "", err
-		}
-		return who.Name, nil
-	}
 }
 
 // SealIdentity is an identity that was changed, with its checksum.

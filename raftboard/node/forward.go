@@ -16,6 +16,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/node/admission"
+	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -26,7 +27,8 @@ type router struct {
 	reads     *readRounds
 	ready     *readiness
 	memory    *admission.Memory
-	guard     *guard
+	guard     *guard.Guard
+	elsewhere *elsewhere
 	secure    secured
 	client    *http.Client // forwards calls
 	forwarded prometheus.Counter

@@ -14,6 +14,7 @@ import (
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/admission"
+	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -22,8 +23,6 @@ const (
 	healthPath = "/healthz"
 	readyPath  = "/readyz"
 )
-
-const metricsPath = "/metrics"
 
 // handler serves the API, health and metrics.
 func (s *services) handler(metrics *nodeMetrics, registry *prometheus.Registry, panics *panics) http.Handler {
@@ -37,7 +36,7 @@ func (s *services) handler(metrics *nodeMetrics, registry *prometheus.Registry, 
 	mux.Handle(wire.Prefix+watchCall, s.watches.lines(watch))
 	mux.Handle(wire.Prefix+backupCall, s.backups.file(connect.NewServerStreamHandler(wire.Prefix+backupCall, s.backups.Backup, options...)))
 	path, streams := s.streams(calls, metrics, panics).Handler(options...)
-	mux.Handle(path, s.router.guard.whileKnown(streams))
+	mux.Handle(path, s.router.guard.WhileKnown(streams))
 	mux.HandleFunc("GET "+healthPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET "+readyPath, func(w http.ResponseWriter, _ *http.Request) {
 		if err := s.router.ready.check(); err != nil {
@@ -46,7 +45,7 @@ func (s *services) handler(metrics *nodeMetrics, registry *prometheus.Registry, 
 		}
 		_, _ = fmt.Fprintln(w, "ok")
 	})
-	mux.Handle("GET "+metricsPath, s.router.guard.page(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
+	mux.Handle("GET "+guard.MetricsPath, s.router.guard.Page(promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 	return mux
 }
 
@@ -61,11 +60,11 @@ func refusedOrigin(r *http.Request) error {
 
 // withPages has what is below a path answered by the handler of pages, and a browser that asks
 // for the root sent there. Everything else goes to the API.
-func withPages(server *admission.Server, api http.Handler, g *guard, o Options) http.Handler {
+func withPages(server *admission.Server, api http.Handler, g *guard.Guard, o Options) http.Handler {
 	if o.Pages == nil {
 		return api
 	}
-	path, shown := o.PagesPath, g.recognized(o.PageToken, server.Bound(o.Pages(api)))
+	path, shown := o.PagesPath, g.Recognized(o.PageToken, server.Bound(o.Pages(api)))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasPrefix(r.URL.Path, path):

@@ -45,11 +45,11 @@ func (s *logService) answer(ctx context.Context, row call, request *connect.Requ
 	if err := s.router.ready.awaitMinIndex(ctx, request.Header()); err != nil {
 		return nil, err
 	}
-	still := func() error { return guard.allow(ctx, row.name, row.permission, message) }
+	still := func() error { return guard.Allow(ctx, row.name, row.permission, message) }
 	if err := still(); err != nil {
 		return nil, err
 	}
-	within, end := guard.while(ctx, still)
+	within, end := guard.While(ctx, still)
 	defer end()
 	answer, err := s.lines(within, row, request)
 	if refusal := still(); refusal != nil {
@@ -61,14 +61,14 @@ func (s *logService) answer(ctx context.Context, row call, request *connect.Requ
 // lines returns the lines that the caller asks for.
 func (s *logService) lines(ctx context.Context, row call, request *connect.Request[conductordv1.ReadLogsRequest]) (*conductordv1.ReadLogsResponse, error) {
 	message, guard := request.Msg, s.router.guard
-	if p := guard.hidesValuesFrom(ctx); p != "" {
+	if p := guard.HidesValuesFrom(ctx); p != "" {
 		return nil, fmt.Errorf("%w: principal %q may not see values, and steps may write them", jobs.ErrNotAllowed, p)
 	}
 	wait, err := pollTime("wait", message.Wait)
 	if err != nil {
 		return nil, err
 	}
-	release, err := guard.holdPoll(ctx, wait, false)
+	release, err := guard.HoldPoll(ctx, wait, false)
 	if err != nil {
 		return nil, err
 	}

@@ -23,13 +23,13 @@
 //     readiness.go, calls.go (the table of calls), then a file for each service;
 //   - backups: backup_service.go, backup_schedule.go, restore.go (a new node from one);
 //   - the HTTP port: http.go, streams.go, metrics.go;
-//   - protection: tls.go, guard.go (who calls), permission.go (what each caller may do),
-//     refused_calls.go, quotas.go (watches of each principal).
+//   - other machines: tls.go, elsewhere.go (boards of other clusters).
 //
 // Node wires parts together. Each part and each service has only the others that it
 // uses, as fields.
 //
-// Package admission below it bounds what clients cost. Package logstore keeps raft's log;
+// Package guard below it says which caller a call has, and what the caller may do; package
+// admission bounds what clients cost. Package logstore keeps raft's log;
 // package transport carries raft between the nodes. None of them knows this package.
 package node
 
@@ -57,6 +57,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/steplog"
 	"github.com/conductord/conductord/raftboard/node/admission"
+	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/transport"
 	"github.com/conductord/conductord/raftboard/wire"
@@ -228,9 +229,9 @@ func (n *Node) open() error {
 		listeners = append(listeners, local)
 	}
 	guard, panics := n.services.router.guard, newPanics(n.logger)
-	api := guard.authenticate(n.api.Bound(n.services.handler(n.metrics, n.options.Metrics, panics), refusedOrigin))
-	api = guard.elsewhere.keepShown(api)
-	handler := admission.Paced(withPages(n.api, api, guard, n.options), guard.fromNode)
+	api := guard.Authenticate(n.api.Bound(n.services.handler(n.metrics, n.options.Metrics, panics), refusedOrigin), healthPath, readyPath)
+	api = n.services.router.elsewhere.keepShown(api)
+	handler := admission.Paced(withPages(n.api, api, guard, n.options), guard.FromNode)
 	n.address = listener.Addr()
 	n.api.Serve(listeners, panics.around(handler), &n.routines, n.fatal)
 	return nil
@@ -350,11 +351,19 @@ func (n *Node) catchUp(ctx context.Context) {
 // newServices gives each service the parts that it needs.
 func (n *Node) newServices() *services {
 	o := n.options
-	guard := newGuard(o, n.machine, n.clock.answerTime, n.committed.apply)
-	guard.isMember = n.members.isMember
+	elsewhere := newElsewhere(o, n.machine)
+	options := guard.Options{
+		Enforced: o.AccessControl, Cluster: o.Cluster, Node: o.Name, Machine: n.machine, Now: n.clock.answerTime, Issuer: o.Issuer, Metrics: o.Metrics, Logger: o.Logger,
+		IsMember: n.members.isMember, Applied: n.committed.apply,
+	}
+	if o.Topology != nil {
+		options.Elsewhere = elsewhere.refuse
+	}
+	guard := guard.New(options)
+	elsewhere.allow, elsewhere.hide = guard.Allow, guard.Hide
 	submit := &submitter{limits: o.Limits, memory: n.memory, disk: n.disk, machine: n.machine, proposer: n.proposer, guard: guard}
 	router := &router{
-		leader: n.leader, machine: n.machine, reads: n.reads, ready: n.ready, memory: n.memory, guard: guard,
+		leader: n.leader, machine: n.machine, reads: n.reads, ready: n.ready, memory: n.memory, guard: guard, elsewhere: elsewhere,
 		secure: newSecured(o), client: newForwarder(newSecured(o), n.members), forwarded: n.metrics.forwarded,
 	}
 	cluster := &clusterService{options: o, log: n.log, started: n.started, machine: n.machine, raft: n.raft, clock: n.clock, leader: n.leader, ready: n.ready, members: n.members, guard: guard, disk: n.disk, growth: n.growth, router: router}
@@ -372,7 +381,7 @@ func (n *Node) newServices() *services {
 		},
 		claims:    &claimService{limits: o.Limits, machine: n.machine, leader: n.leader, polls: n.polls, proposer: n.proposer, submit: submit},
 		workers:   &workerService{limits: o.Limits, machine: n.machine, leader: n.leader, reads: n.reads, offers: n.offers, router: router, clock: n.clock},
-		board:     &boardService{machine: n.machine, clock: n.clock, leader: n.leader, reads: n.reads, polls: n.polls, submit: submit, offers: n.offers},
+		board:     &boardService{elsewhere: elsewhere, machine: n.machine, clock: n.clock, leader: n.leader, reads: n.reads, polls: n.polls, submit: submit, offers: n.offers},
 		watches:   &watchService{machine: n.machine, polls: n.polls, leader: n.leader, ready: n.ready, guard: guard},
 		sessions:  &sessionService{machine: n.machine, leader: n.leader, reads: n.reads, submit: submit},
 		books:     &logbookService{machine: n.machine, submit: submit},

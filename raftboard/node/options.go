@@ -14,6 +14,7 @@ import (
 
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/credentials"
+	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/transport"
 	"github.com/conductord/conductord/topology"
@@ -21,6 +22,9 @@ import (
 
 // Member is one daemon of the cluster.
 type Member = transport.Member
+
+// Issuer makes JSON web tokens that prove principals.
+type Issuer = guard.Issuer
 
 // Options describe a node and its behaviour. Cluster and the timings must be the same on
 // all nodes of a cluster.
@@ -197,7 +201,7 @@ func setDefault[T comparable](field *T, value T) {
 // validate reports all problems at once.
 func (o Options) validate() error {
 	_, selfErr := o.self()
-	faults := []error{o.Limits.CheckName("cluster id", o.Cluster), selfErr, o.Issuer.validate(), o.Backups.validate(o.DataDir)} // nil: no fault
+	faults := []error{o.Limits.CheckName("cluster id", o.Cluster), selfErr, o.Issuer.Validate(), o.Backups.validate(o.DataDir)} // nil: no fault
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if o.AccessControl && o.Credentials == nil {
 		fault("access control needs TLS: in plain text, everybody on the way can read a token")

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -70,7 +71,7 @@ func (p *panics) around(next http.Handler) http.Handler {
 				return
 			}
 			if cause != http.ErrAbortHandler {
-				why := p.note(refusedVerb(r.URL.Path), cause, debug.Stack())
+				why := p.note(guard.RefusedVerb(r.URL.Path), cause, debug.Stack())
 				if w.Header().Get("Content-Type") == "" { // nothing is written
 					http.Error(w, why.Error(), http.StatusInternalServerError)
 					return

@@ -70,7 +70,7 @@ func (s *postService) postAll(ctx context.Context, request *conductordv1.PostReq
 	// Checking is much of the work, and rarely finds a fault: check the whole call, and
 	// each posting only if that fails.
 	whole := postCommand(request.Postings)
-	signed := s.submit.guard.sign(ctx, whole)
+	signed := s.submit.guard.Sign(ctx, whole)
 	if err := s.submit.mayGrow(command.Size(whole)); err != nil {
 		return nil, 0, err
 	}
@@ -113,7 +113,7 @@ func (s *postService) postApart(ctx context.Context, request *conductordv1.PostR
 	var load wire.Load // of the last command
 	accepted := 0
 	for i, posting := range request.Postings {
-		err := s.submit.guard.allow(ctx, "post", command.Post, posting)
+		err := s.submit.guard.Allow(ctx, "post", command.Post, posting)
 		if err == nil {
 			err = command.CheckPosting(s.limits, posting)
 		}
@@ -203,7 +203,7 @@ func (s *postService) postedJobs(ctx context.Context, posted []*conductordv1.Pos
 		return nil, err
 	}
 	for k, place := range places {
-		if !s.submit.guard.mayShow(ctx, found[k].Board) {
+		if !s.submit.guard.MayShow(ctx, found[k].Board) {
 			why := fmt.Errorf("cannot post job %s: %w: the id stands for another posting", found[k].ID, jobs.ErrConflict)
 			answer[place] = refusedPosting(found[k].ID.String(), command.ErrorToProto(why))
 			continue
@@ -231,7 +231,7 @@ func (s *postService) flowsPass(ctx context.Context, postings []*conductordv1.Po
 // quota that would refuse the posting does so before. Ahead is how many postings of the call come first.
 func (s *postService) checkFlow(ctx context.Context, posting *conductordv1.Posting, ahead int) error {
 	if who := admission.CallerOf(ctx); who != nil && s.checks.check != nil && len(posting.GetBook().GetFlows()) > 0 {
-		if err := s.machine.RoomFor(who.Name, posting, uint64(ahead), s.submit.guard.now()); err != nil {
+		if err := s.machine.RoomFor(who.Name, posting, uint64(ahead), s.submit.guard.Now()); err != nil {
 			return err
 		}
 	}

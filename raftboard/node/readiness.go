@@ -11,6 +11,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -91,7 +92,7 @@ func (c *committed) apply(ctx context.Context) error {
 }
 
 func (c *committed) ask() (uint64, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), applyPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), guard.ApplyPatience)
 	defer cancel()
 	if c.ready.leader.serves() {
 		return c.reads.confirm(ctx)

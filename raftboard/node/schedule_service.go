@@ -112,7 +112,7 @@ func evaluated(s *schedules.Schedule) *conductordv1.Schedule {
 }
 
 func (s *scheduleService) list(ctx context.Context, message *conductordv1.ListSchedulesRequest) (*conductordv1.ListSchedulesResponse, error) {
-	shows, err := s.submit.guard.shownBoards(ctx)
+	shows, err := s.submit.guard.ShownBoards(ctx)
 	if err != nil {
 		return nil, err
 	}

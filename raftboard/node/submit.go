@@ -10,6 +10,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/admission"
+	"github.com/conductord/conductord/raftboard/node/guard"
 )
 
 // submitter checks and replicates the commands of callers.
@@ -19,7 +20,7 @@ type submitter struct {
 	disk     *admission.Disk
 	machine  *fsm.Machine
 	proposer *proposer
-	guard    *guard
+	guard    *guard.Guard
 }
 
 // mayGrow returns an error while there is no room for new work of so many bytes.
@@ -37,9 +38,9 @@ func (s *submitter) all(ctx context.Context, commands ...*conductordv1.Command) 
 	var passed []*conductordv1.Command
 	var places []int
 	for i, c := range commands {
-		err := s.guard.sign(ctx, c)
+		err := s.guard.Sign(ctx, c)
 		if verb := command.VerbOf(c); err == nil && verb != nil && verb.Permission != command.Lead {
-			err = s.guard.refuseElsewhere(verb.Name, verb.Message(c))
+			err = s.guard.RefuseElsewhere(verb.Name, verb.Message(c))
 		}
 		if err == nil {
 			err = command.Check(s.limits, c)

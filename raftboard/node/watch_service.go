@@ -13,6 +13,7 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/admission"
+	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -26,7 +27,7 @@ type watchService struct {
 	polls   *longPolls
 	leader  *leaderState
 	ready   *readiness
-	guard   *guard
+	guard   *guard.Guard
 }
 
 // Watch answers one watch. Every node does so from its own state: events have the same
@@ -53,13 +54,13 @@ func (s *watchService) watch(ctx context.Context, message *conductordv1.WatchReq
 	if err := s.ready.awaitMinIndex(ctx, header); err != nil {
 		return err
 	}
-	still := func() error { return s.guard.allowWatch(ctx, &wanted) }
+	still := func() error { return s.guard.AllowWatch(ctx, &wanted) }
 	if err := still(); err != nil {
 		return err
 	}
-	within, end := s.guard.while(ctx, still)
+	within, end := s.guard.While(ctx, still)
 	defer end()
-	release, err := s.guard.hold(ctx, true, &s.guard.watchers.Watches)
+	release, err := s.guard.Hold(ctx, true, &s.guard.Watchers.Watches)
 	if err != nil {
 		return err
 	}
@@ -98,7 +99,7 @@ func (s *watchService) tell(ctx context.Context, send sender, wanted *jobs.Watch
 		}
 		if reached != position {
 			position = reached
-			shows, err := s.guard.shownEvents(ctx, wanted)
+			shows, err := s.guard.ShownEvents(ctx, wanted)
 			if err != nil {
 				return err
 			}
@@ -110,7 +111,7 @@ func (s *watchService) tell(ctx context.Context, send sender, wanted *jobs.Watch
 				continue
 			}
 			told := &conductordv1.WatchResponse{Events: answer, Position: command.PositionToProto(position)}
-			s.guard.hide(ctx, told)
+			s.guard.Hide(ctx, told)
 			if err := send(told); err != nil {
 				return err
 			}

@@ -55,7 +55,7 @@ func (s *workerService) offer(ctx context.Context, message *conductordv1.OfferSt
 	if err := s.checkOffer(o); err != nil {
 		return nil, 0, err
 	}
-	release, err := s.router.guard.holdPoll(ctx, wait, false)
+	release, err := s.router.guard.HoldPoll(ctx, wait, false)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -97,7 +97,7 @@ func (s *workerService) offer(ctx context.Context, message *conductordv1.OfferSt
 			return answer, s.machine.AppliedIndex(), nil
 		case <-look.C:
 			if worker := o.offer.Worker; !worker.IsZero() {
-				if works, err := s.router.guard.worksOn(worker, o.board); err == nil && !works {
+				if works, err := s.router.guard.WorksOn(worker, o.board); err == nil && !works {
 					s.offers.lose(o)
 				}
 			}
@@ -217,7 +217,7 @@ func (s *workerService) pull(ctx context.Context, message *conductordv1.PullStep
 		return nil, 0, err
 	}
 	guard := s.router.guard
-	if p := guard.hidesValuesFrom(ctx); p != "" {
+	if p := guard.HidesValuesFrom(ctx); p != "" {
 		return nil, 0, fmt.Errorf("%w: principal %q may not see values, and workers are given them", jobs.ErrNotAllowed, p)
 	}
 	p, err := pullOf(message)
@@ -231,8 +231,8 @@ func (s *workerService) pull(ctx context.Context, message *conductordv1.PullStep
 	if p.worker, p.principal, err = s.worker(p.session); err != nil {
 		return nil, 0, err
 	}
-	p.sees = func(board string) bool { return guard.mayOn(ctx, command.Work, board) }
-	release, err := guard.holdPoll(ctx, wait, false)
+	p.sees = func(board string) bool { return guard.MayOn(ctx, command.Work, board) }
+	release, err := guard.HoldPoll(ctx, wait, false)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -295,7 +295,7 @@ func (s *workerService) list(ctx context.Context, message *conductordv1.ListWork
 	entities, next, err := shown(message.After, func(after string) ([]jobs.Entity, string, error) {
 		return s.machine.EntityPage(jobs.EntityWorker, "", after, logbook.MaxPage)
 	}, func(entity *jobs.Entity) bool {
-		return s.router.guard.showEntity(ctx, entity) && (message.Board == "" || len(entity.Boards) == 0 || slices.Contains(entity.Boards, message.Board))
+		return s.router.guard.ShowEntity(ctx, entity) && (message.Board == "" || len(entity.Boards) == 0 || slices.Contains(entity.Boards, message.Board))
 	}, fsm.EntityCursor)
 	if err != nil {
 		return nil, 0, err
@@ -304,7 +304,7 @@ func (s *workerService) list(ctx context.Context, message *conductordv1.ListWork
 	for i := range entities {
 		live := s.offers.live(&entities[i], s.clock.answerTime(), func(flow logbook.FlowID) bool {
 			board, _, err := s.machine.BoardOfWork(flow)
-			return err == nil && s.router.guard.mayShow(ctx, board)
+			return err == nil && s.router.guard.MayShow(ctx, board)
 		})
 		answer.Workers = append(answer.Workers, command.LiveWorkerToProto(&live))
 	}
@@ -379,7 +379,7 @@ func (s *workerService) report(ctx context.Context, message *conductordv1.Report
 	if err != nil {
 		return nil, 0, err
 	}
-	release, err := s.router.guard.holdPoll(ctx, wait, false)
+	release, err := s.router.guard.HoldPoll(ctx, wait, false)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -463,7 +463,7 @@ func (s *workerService) recorded(ctx context.Context, worker jobs.SessionID, o *
 	switch {
 	case err != nil:
 		return false, err
-	case !latest && !attempt.Ended() || !s.router.guard.mayOn(ctx, command.Work, board):
+	case !latest && !attempt.Ended() || !s.router.guard.MayOn(ctx, command.Work, board):
 		refused = "there is no such attempt"
 	case attempt.Asked == o.Asked+1 && o.NotYet > 0:
 		return true, nil

@@ -83,7 +83,7 @@ var guards = []guard{
 	},
 	{
 		name: "roles", holds: "a caller does on each board what its roles allow, and no more",
-		file: "raftboard/node/permission.go", keep: "if grant.Boards == access.AllBoards || board != access.AllBoards && grant.Covers(board) {", remove: "if true {",
+		file: "raftboard/node/guard/permission.go", keep: "if grant.Boards == access.AllBoards || board != access.AllBoards && grant.Covers(board) {", remove: "if true {",
 		pkg: "raftboard/node", test: "TestWhatEachRoleMay",
 	},
 	{
@@ -108,12 +108,12 @@ var guards = []guard{
 	},
 	{
 		name: "vouching", holds: "a node without access control forwards no call",
-		file: "raftboard/node/guard.go", keep: "if name == \"\" && header.Get(wire.HeaderHops) != \"\" {", remove: "if false {",
+		file: "raftboard/node/guard/guard.go", keep: "if name == \"\" && header.Get(wire.HeaderHops) != \"\" {", remove: "if false {",
 		pkg: "raftboard/node", test: "TestOpenNodeCannotVouch",
 	},
 	{
 		name: "present members", holds: "the certificate of a node outside the cluster proves nothing",
-		file: "raftboard/node/guard.go", keep: "if node == g.node || g.isMember(node) {", remove: "if true {",
+		file: "raftboard/node/guard/guard.go", keep: "if node == g.Node || g.IsMember(node) {", remove: "if true {",
 		pkg: "raftboard/node", test: "TestCertificates",
 	},
 	{

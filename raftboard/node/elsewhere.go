@@ -22,7 +22,6 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/wire"
@@ -275,29 +274,6 @@ func (e *elsewhere) send(ctx context.Context, digest, server, shown string, part
 		err = fmt.Errorf("%w: %s has not answered in time", jobs.ErrUncertain, server)
 	}
 	return got, err
-}
-
-// refuseElsewhere returns an error for a call about a board of another cluster that this node
-// does not forward. A conductor waits on boards that are elsewhere, a posting is forwarded, and
-// a board that changes clusters is created before the topology says so.
-func (g *guard) refuseElsewhere(verb string, message any) error {
-	if g.elsewhere.source == nil || verb == "create_board" {
-		return nil
-	}
-	switch message.(type) {
-	case *conductordv1.ClaimNextRequest, *conductordv1.ClaimNextCommand, *conductordv1.RegisterCommand, *conductordv1.Posting:
-		return nil
-	}
-	scope, err := g.scopeOf(message)
-	if m, ok := message.(interface{ GetBoard() string }); ok && scope.parts { // a list whose answer is filtered
-		scope = listing(m.GetBoard())
-	}
-	for _, board := range scope.boards {
-		if err == nil && board != access.AllBoards {
-			err = g.elsewhere.refuse(board)
-		}
-	}
-	return err
 }
 
 // refuse returns an error for a board of another cluster. A board that exists here is this

@@ -1,4 +1,4 @@
-package node
+package guard
 
 import (
 	"cmp"
@@ -26,7 +26,7 @@ type Issuer struct {
 	Claim    string // the claim that names the principal; empty: "sub"
 }
 
-func (i Issuer) validate() error {
+func (i Issuer) Validate() error {
 	if i == (Issuer{}) {
 		return nil
 	}

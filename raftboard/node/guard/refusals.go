@@ -1,4 +1,4 @@
-package node
+package guard
 
 import (
 	"net"
@@ -38,13 +38,16 @@ func newRefusals(registry *prometheus.Registry) *refusals {
 	}
 }
 
+// MetricsPath is the page of metrics.
+const MetricsPath = "/metrics"
+
 // otherVerb stands for all paths that are no call of the API.
 const otherVerb = "other"
 
-// refusedVerb is what a refusal says of a path. A stranger can send any number of paths, of any
+// RefusedVerb is what a refusal says of a path. A stranger can send any number of paths, of any
 // bytes, so those that name no call are alike.
-func refusedVerb(path string) string {
-	if path == metricsPath {
+func RefusedVerb(path string) string {
+	if path == MetricsPath {
 		return path
 	}
 	name := strings.Replace(strings.TrimPrefix(path, "/"), "/", ".", 1)
@@ -52,7 +55,7 @@ func refusedVerb(path string) string {
 	if _, isCall := found.(protoreflect.MethodDescriptor); err != nil || !isCall || !strings.HasPrefix(path, wire.Prefix) {
 		return otherVerb
 	}
-	return procedureName(path)
+	return strings.TrimPrefix(path, wire.Prefix)
 }
 
 // note remembers a refusal. When full, the least recently seen kind is dropped.
@@ -87,8 +90,8 @@ func (r *refusals) forgetOldestLocked() {
 	delete(r.kinds, oldest)
 }
 
-// latest are all kinds, the latest first.
-func (r *refusals) latest() []access.Refusal {
+// Latest are all kinds, the latest first.
+func (r *refusals) Latest() []access.Refusal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var all []access.Refusal

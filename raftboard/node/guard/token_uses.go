@@ -1,13 +1,10 @@
-package node
+package guard
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"sync"
 	"time"
-
-	"connectrpc.com/connect"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs/access"
@@ -39,8 +36,8 @@ func (u *tokenUses) note(used tokenOf, now time.Time) {
 	u.fresh[used.token.ID] = used.principal
 }
 
-// take returns uses to report, and forgets what was reported long ago.
-func (u *tokenUses) take(now time.Time) []*conductordv1.TokenUse {
+// Take returns uses to report, and forgets what was reported long ago.
+func (u *tokenUses) Take(now time.Time) []*conductordv1.TokenUse {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	maps.DeleteFunc(u.reported, func(_ access.TokenID, at time.Time) bool { return now.Sub(at) >= access.TokenUseInterval })
@@ -55,33 +52,11 @@ func (u *tokenUses) take(now time.Time) []*conductordv1.TokenUse {
 	return uses
 }
 
-// forget has the next use of tokens noted again, because they could not be reported.
-func (u *tokenUses) forget(uses []*conductordv1.TokenUse) {
+// Forget has the next use of tokens noted again, because they could not be reported.
+func (u *tokenUses) Forget(uses []*conductordv1.TokenUse) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	maps.DeleteFunc(u.reported, func(id access.TokenID, _ time.Time) bool {
 		return slices.ContainsFunc(uses, func(use *conductordv1.TokenUse) bool { return use.Id == id.String() })
 	})
-}
-
-// reportTokenUses has the leader keep which tokens were used, once a period. It ends with
-// ctx.
-func (s *accessService) reportTokenUses(ctx context.Context, period time.Duration) {
-	for range every(ctx, period) {
-		uses := s.router.guard.uses.take(s.router.guard.now())
-		if len(uses) == 0 {
-			continue
-		}
-		trying, cancel := context.WithTimeout(ctx, recordPatience)
-		message := connect.NewRequest(&conductordv1.NoteTokenUsesCommand{Uses: uses})
-		if _, err := lead(trying, s.router, "AccessService/NoteTokenUses", message, s.noteTokenUses); err != nil {
-			s.router.guard.uses.forget(uses) // the next use is noted again
-		}
-		cancel()
-	}
-}
-
-func (s *accessService) noteTokenUses(ctx context.Context, message *conductordv1.NoteTokenUsesCommand) (*conductordv1.Done, uint64, error) {
-	index, _, err := s.submit.one(ctx, &conductordv1.Command{Kind: &conductordv1.Command_NoteTokenUses{NoteTokenUses: message}})
-	return &conductordv1.Done{}, index, err
 }

@@ -1,4 +1,16 @@
-package node
+// Package guard says which caller a call has, and what the caller may do.
+//
+// The nouns: a Guard authenticates and authorizes. A principal is what a caller has proven to be: by
+// the socket of the machine, a certificate, an access token or a JSON web token. A scope is what a call
+// acts on: boards, a session, or the cluster. A refusal is a call that was not allowed.
+//
+// The node that is called first authenticates. The node that answers authorizes, from its own state.
+// What a caller may not read is answered as if it did not exist. A call that lasts ends within a
+// second after the right to it.
+//
+// The package assumes that connections are those of package admission, and that members forward calls
+// only for callers that they have authenticated.
+package guard
 
 import (
 	"cmp"
@@ -16,8 +28,8 @@ import (
 	"connectrpc.com/connect"
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
 
-	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
@@ -27,50 +39,55 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// nameOf is the name of a call's caller; for this node itself, its own.
-func (g *guard) nameOf(ctx context.Context) string {
+// NameOf is the name of a call's caller; for this node itself, its own.
+func (g *Guard) NameOf(ctx context.Context) string {
 	if who := admission.CallerOf(ctx); who != nil {
 		return who.Name
 	}
-	return admission.NodeCaller + g.node
+	return admission.NodeCaller + g.Node
 }
 
-// guard authenticates callers and authorizes their calls. The node that is called first
+// Guard authenticates callers and authorizes their calls. The node that is called first
 // authenticates. The node that answers authorizes, from its own state.
-type guard struct {
-	enforced  bool   // access control is on
-	cluster   string // id
-	node      string // name of this one
-	machine   *fsm.Machine
-	now       func() time.Time
-	refuse    *connect.ErrorWriter
-	logger    hclog.Logger
-	log       admission.RefusalLog
-	refused   *refusals
-	watchers  *admission.Watchers
-	lasting   lastingCalls
-	elsewhere *elsewhere
-	tokens    *webTokens // nil: JSON web tokens do not count
-	uses      *tokenUses
-	isMember  func(node string) bool // as this node knows the members now
-	// applied waits until this node has applied what the leader had committed.
-	applied func(ctx context.Context) error
+type Guard struct {
+	Options
+
+	Refuse   *connect.ErrorWriter
+	log      admission.RefusalLog
+	Refused  *refusals
+	Watchers *admission.Watchers
+	open     lastingCalls
+	tokens   *webTokens // nil: JSON web tokens do not count
+	Uses     *tokenUses
 
 	building sync.Mutex // the next list
 	list     atomic.Pointer[principals]
 }
 
-func newGuard(o Options, machine *fsm.Machine, now func() time.Time, applied func(ctx context.Context) error) *guard {
-	g := &guard{
-		enforced: o.AccessControl, cluster: o.Cluster, node: o.Name, machine: machine, now: now,
-		refuse: connect.NewErrorWriter(wire.HandlerOptions()...), logger: o.Logger, tokens: newWebTokens(o.Issuer, now),
-		refused: newRefusals(o.Metrics), uses: newTokenUses(), applied: applied,
-		watchers:  admission.NewWatchers(),
-		lasting:   lastingCalls{open: make(map[*lastingCall]struct{})},
-		elsewhere: newElsewhere(o, machine),
+// Options are what a guard knows of its node.
+type Options struct {
+	Enforced bool   // access control is on
+	Cluster  string // id
+	Node     string // name of this one
+	Machine  *fsm.Machine
+	Now      func() time.Time
+	Issuer   Issuer
+	Metrics  *prometheus.Registry
+	Logger   hclog.Logger
+	IsMember func(node string) bool // as this node knows the members now
+	// Applied waits until this node has applied what the leader had committed.
+	Applied func(ctx context.Context) error
+	// Elsewhere returns an error for a board of another cluster. nil: every board is here
+	Elsewhere func(board string) error
+}
+
+func New(o Options) *Guard {
+	return &Guard{
+		Options: o,
+		Refuse:  connect.NewErrorWriter(wire.HandlerOptions()...), tokens: newWebTokens(o.Issuer, o.Now),
+		Refused: newRefusals(o.Metrics), Uses: newTokenUses(), Watchers: admission.NewWatchers(),
+		open: lastingCalls{open: make(map[*lastingCall]struct{})},
 	}
-	g.elsewhere.allow, g.elsewhere.hide = g.allow, g.hide
-	return g
 }
 
 // principals are those of the state at one entry, and their limits on watches.
@@ -87,20 +104,20 @@ type tokenOf struct {
 }
 
 // current gives the principals, read again if they have changed.
-func (g *guard) current() (*principals, error) {
-	if list := g.list.Load(); list != nil && list.index == g.machine.AccessIndex() {
+func (g *Guard) current() (*principals, error) {
+	if list := g.list.Load(); list != nil && list.index == g.Machine.AccessIndex() {
 		return list, nil
 	}
 	g.building.Lock()
 	defer g.building.Unlock()
-	if list := g.list.Load(); list != nil && list.index == g.machine.AccessIndex() {
+	if list := g.list.Load(); list != nil && list.index == g.Machine.AccessIndex() {
 		return list, nil
 	}
-	all, index, err := g.machine.Principals()
+	all, index, err := g.Machine.Principals()
 	if err != nil {
 		return nil, err
 	}
-	quotas, err := g.machine.Quotas()
+	quotas, err := g.Machine.Quotas()
 	if err != nil {
 		return nil, err
 	}
@@ -121,25 +138,25 @@ func (g *guard) current() (*principals, error) {
 	return list, nil
 }
 
-// authenticate wraps a handler so that every call but those for health has a caller.
-func (g *guard) authenticate(next http.Handler) http.Handler {
-	if !g.enforced {
+// Authenticate wraps a handler so that every call but those of open paths has a caller.
+func (g *Guard) Authenticate(next http.Handler, open ...string) http.Handler {
+	if !g.Enforced {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == healthPath || r.URL.Path == readyPath {
+		if slices.Contains(open, r.URL.Path) {
 			next.ServeHTTP(w, r)
 			return
 		}
 		who, err := g.authenticated(r)
 		if err != nil {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // net/http reads the end of a short body
-			g.log.Warn(g.logger, "refused a call", r.RemoteAddr, err)
+			g.log.Warn(g.Logger, "refused a call", r.RemoteAddr, err)
 			if errors.Is(err, access.ErrUnknown) {
-				g.refused.note(access.Refusal{From: hostOf(r.RemoteAddr), Verb: refusedVerb(r.URL.Path), Error: admission.RefusalText(err)}, g.now())
+				g.Refused.note(access.Refusal{From: hostOf(r.RemoteAddr), Verb: RefusedVerb(r.URL.Path), Error: admission.RefusalText(err)}, g.Now())
 				w.Header().Set("WWW-Authenticate", "Bearer")
 			}
-			_ = g.refuse.Write(w, r, wire.ErrorToConnect(err))
+			_ = g.Refuse.Write(w, r, wire.ErrorToConnect(err))
 			return
 		}
 		if who.From == "" {
@@ -150,10 +167,10 @@ func (g *guard) authenticate(next http.Handler) http.Handler {
 	})
 }
 
-// recognized wraps the handler of pages so that a request with a known token or certificate has a
+// Recognized wraps the handler of pages so that a request with a known token or certificate has a
 // caller. The others are of strangers, who may sign in.
-func (g *guard) recognized(tokenOf func(*http.Request) string, next http.Handler) http.Handler {
-	if !g.enforced {
+func (g *Guard) Recognized(tokenOf func(*http.Request) string, next http.Handler) http.Handler {
+	if !g.Enforced {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -172,21 +189,21 @@ func (g *guard) recognized(tokenOf func(*http.Request) string, next http.Handler
 	})
 }
 
-// applyPatience is how long a caller that this node does not know waits for the entries that
+// ApplyPatience is how long a caller that this node does not know waits for the entries that
 // this node has not applied yet. It is well below the time of a client's shortest try.
-const applyPatience = time.Second
+const ApplyPatience = time.Second
 
 // authenticated is identify. A principal or token that this node does not know may be in an
 // entry that it has not applied yet, so it catches up with the leader before it refuses the
 // caller. Callers share the questions to the leader.
-func (g *guard) authenticated(r *http.Request) (*admission.Caller, error) {
+func (g *Guard) authenticated(r *http.Request) (*admission.Caller, error) {
 	who, err := g.identify(r)
 	if !errors.Is(err, errNotFound) {
 		return who, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), applyPatience)
+	ctx, cancel := context.WithTimeout(r.Context(), ApplyPatience)
 	defer cancel()
-	if behind := g.applied(ctx); behind != nil {
+	if behind := g.Applied(ctx); behind != nil {
 		return nil, fmt.Errorf("%w: this node does not know the caller, and cannot ask the leader whether it is new: %w", jobs.ErrUnavailable, behind)
 	}
 	return g.identify(r)
@@ -200,7 +217,7 @@ var (
 
 // identify finds the caller by, in this order: the socket of this machine, a node's
 // certificate, an access token or a JSON web token, a client's certificate.
-func (g *guard) identify(r *http.Request) (*admission.Caller, error) {
+func (g *Guard) identify(r *http.Request) (*admission.Caller, error) {
 	if user, local := admission.LocalUser(r.Context()); local {
 		return &admission.Caller{Name: admission.LocalCaller + user, From: admission.SocketHost}, nil
 	}
@@ -220,14 +237,14 @@ func (g *guard) identify(r *http.Request) (*admission.Caller, error) {
 		return nil, fmt.Errorf("%w: the common name %.64q of its certificate holds a /", access.ErrUnknown, holder.Name)
 	}
 	who := &admission.Caller{Name: holder.Name}
-	_, err = g.rights(who)
+	_, err = g.Rights(who)
 	return who, err
 }
 
 // holder is the client or the member whose certificate a request comes with, verified by the
 // handshake; the zero value: it has none. It returns an error for a certificate that is nobody's
 // here: one of another cluster's node, of a node that is no member, or of neither node nor client.
-func (g *guard) holder(r *http.Request) (credentials.Holder, error) {
+func (g *Guard) holder(r *http.Request) (credentials.Holder, error) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return credentials.Holder{}, nil
 	}
@@ -237,19 +254,19 @@ func (g *guard) holder(r *http.Request) (credentials.Holder, error) {
 		return holder, fmt.Errorf("%w: %w", access.ErrUnknown, err)
 	case holder.Cluster == "":
 		return holder, nil
-	case holder.Cluster != g.cluster:
-		return holder, fmt.Errorf("%w: its certificate is of %s, and this is cluster %q", access.ErrUnknown, holder, g.cluster)
+	case holder.Cluster != g.Cluster:
+		return holder, fmt.Errorf("%w: its certificate is of %s, and this is cluster %q", access.ErrUnknown, holder, g.Cluster)
 	}
 	return holder, g.member(holder.Name)
 }
 
 // member returns an error unless a node is a member of the cluster.
-func (g *guard) member(node string) error {
-	if node == g.node || g.isMember(node) {
+func (g *Guard) member(node string) error {
+	if node == g.Node || g.IsMember(node) {
 		return nil
 	}
 	return fmt.Errorf("%w: node %.64q is not a member of cluster %q: an administrator makes it one by \"conductord cluster join\" with a token or a client certificate",
-		errNotFound, node, g.cluster)
+		errNotFound, node, g.Cluster)
 }
 
 // forwardedBy is the caller of a call that comes from a node: the one for which the node
@@ -270,7 +287,7 @@ func forwardedBy(node string, header http.Header) (*admission.Caller, error) {
 	return who, nil
 }
 
-func (g *guard) byToken(ctx context.Context, shown string) (*admission.Caller, error) {
+func (g *Guard) byToken(ctx context.Context, shown string) (*admission.Caller, error) {
 	text, ok := strings.CutPrefix(shown, "Bearer ")
 	if !ok {
 		return nil, fmt.Errorf("%w: the header Authorization is not \"Bearer\" and a token", access.ErrUnknown)
@@ -281,7 +298,7 @@ func (g *guard) byToken(ctx context.Context, shown string) (*admission.Caller, e
 			return nil, err
 		}
 		who := &admission.Caller{Name: name, Expires: expires}
-		_, err = g.rights(who)
+		_, err = g.Rights(who)
 		return who, err
 	}
 	list, err := g.current()
@@ -293,15 +310,15 @@ func (g *guard) byToken(ctx context.Context, shown string) (*admission.Caller, e
 		return nil, errRevoked
 	}
 	who := &admission.Caller{Name: known.principal, Token: known.token.ID, Expires: known.token.Expires}
-	if _, err = g.rights(who); err == nil {
-		g.uses.note(known, g.now())
+	if _, err = g.Rights(who); err == nil {
+		g.Uses.note(known, g.Now())
 	}
 	return who, err
 }
 
-// rights finds the principal of a caller; nil for a trusted one. It refuses a token that was
+// Rights finds the principal of a caller; nil for a trusted one. It refuses a token that was
 // revoked, or has expired, and a node that was removed, since the caller was identified.
-func (g *guard) rights(who *admission.Caller) (*access.Principal, error) {
+func (g *Guard) Rights(who *admission.Caller) (*access.Principal, error) {
 	if node, is := strings.CutPrefix(who.Name, admission.NodeCaller); is {
 		return nil, g.member(node)
 	}
@@ -312,7 +329,7 @@ func (g *guard) rights(who *admission.Caller) (*access.Principal, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !who.Expires.IsZero() && !who.Expires.After(g.now()) {
+	if !who.Expires.IsZero() && !who.Expires.After(g.Now()) {
 		return nil, fmt.Errorf("%w: the token has expired at %s", access.ErrUnknown, who.Expires.UTC().Format(time.RFC3339))
 	}
 	p := list.byName[who.Name]
@@ -325,36 +342,10 @@ func (g *guard) rights(who *admission.Caller) (*access.Principal, error) {
 	return nil, fmt.Errorf("%w: there is no principal %q: an administrator makes it by \"conductord access save %s --grant ROLE=BOARDS\"", errNotFound, who.Name, who.Name)
 }
 
-// whoAmI answers who the caller is.
-func (g *guard) whoAmI(ctx context.Context, _ *connect.Request[conductordv1.WhoAmIRequest]) (*connect.Response[conductordv1.WhoAmIResponse], error) {
-	answer := &conductordv1.WhoAmIResponse{Enforced: g.enforced}
-	who := admission.CallerOf(ctx)
-	if who == nil {
-		return connect.NewResponse(answer), nil
-	}
-	answer.Name = who.Name
-	switch p, err := g.rights(who); {
-	case err != nil:
-		return nil, wire.ErrorToConnect(err)
-	case p == nil:
-		answer.Grants = command.GrantsToProto([]access.Grant{{Role: access.Administrator, Boards: access.AllBoards}})
-	default:
-		quota, err := g.machine.Quota(who.Name, g.now())
-		if err != nil {
-			return nil, wire.ErrorToConnect(err)
-		}
-		if quota != nil {
-			quota.Used.Watches = g.watchers.Of(who.Name)
-		}
-		answer.Grants, answer.HideValues, answer.Quota = command.GrantsToProto(p.Grants), p.HideValues, command.QuotaToProto(quota)
-	}
-	return connect.NewResponse(answer), nil
-}
-
-// page serves a page to callers that may read all boards.
-func (g *guard) page(next http.Handler) http.Handler {
+// Page serves a page to callers that may read all boards.
+func (g *Guard) Page(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := g.allow(r.Context(), r.URL.Path, command.Read, nil); err != nil {
+		if err := g.Allow(r.Context(), r.URL.Path, command.Read, nil); err != nil {
 			status := http.StatusForbidden
 			if errors.Is(err, access.ErrUnknown) {
 				status = http.StatusUnauthorized
@@ -366,9 +357,9 @@ func (g *guard) page(next http.Handler) http.Handler {
 	})
 }
 
-// fromNode reports whether a node of the cluster has sent a request. Without TLS its word for
+// FromNode reports whether a node of the cluster has sent a request. Without TLS its word for
 // that must do.
-func (g *guard) fromNode(r *http.Request) bool {
+func (g *Guard) FromNode(r *http.Request) bool {
 	if r.TLS == nil {
 		return r.Header.Get(wire.HeaderHops) != ""
 	}

@@ -1,4 +1,4 @@
-package node
+package guard
 
 import (
 	"cmp"
@@ -45,33 +45,56 @@ func mayAnywhere(p *access.Principal, needed command.Permission) bool {
 
 // restricted finds the principal of a call, unless it has a permission on all boards: then it
 // returns nil, and nothing more needs to be checked.
-func (g *guard) restricted(ctx context.Context, needed command.Permission) (*access.Principal, error) {
+func (g *Guard) restricted(ctx context.Context, needed command.Permission) (*access.Principal, error) {
 	who := admission.CallerOf(ctx)
 	if who == nil {
 		return nil, nil
 	}
-	p, err := g.rights(who)
+	p, err := g.Rights(who)
 	if err != nil || p == nil || may(p, needed, access.AllBoards) {
 		return nil, err
 	}
 	return p, nil
 }
 
-// allow authorizes a call or a command. It answers for what the caller may not read as if that
+// Allow authorizes a call or a command. It answers for what the caller may not read as if that
 // did not exist. A refusal is counted.
-func (g *guard) allow(ctx context.Context, verb string, needed command.Permission, message any) error {
+func (g *Guard) Allow(ctx context.Context, verb string, needed command.Permission, message any) error {
 	err := g.decide(ctx, needed, message)
 	if err == nil {
-		err = g.refuseElsewhere(verb, message)
+		err = g.RefuseElsewhere(verb, message)
 	}
 	if errors.Is(err, jobs.ErrNotAllowed) {
 		who := admission.CallerOf(ctx)
-		g.refused.note(access.Refusal{Principal: who.Name, From: who.From, Verb: verb, Error: err.Error()}, g.now())
+		g.Refused.note(access.Refusal{Principal: who.Name, From: who.From, Verb: verb, Error: err.Error()}, g.Now())
 	}
 	return err
 }
 
-func (g *guard) decide(ctx context.Context, needed command.Permission, message any) error {
+// RefuseElsewhere returns an error for a call about a board of another cluster that this node
+// does not forward. A conductor waits on boards that are elsewhere, a posting is forwarded, and
+// a board that changes clusters is created before the topology says so.
+func (g *Guard) RefuseElsewhere(verb string, message any) error {
+	if g.Elsewhere == nil || verb == "create_board" {
+		return nil
+	}
+	switch message.(type) {
+	case *conductordv1.ClaimNextRequest, *conductordv1.ClaimNextCommand, *conductordv1.RegisterCommand, *conductordv1.Posting:
+		return nil
+	}
+	scope, err := g.scopeOf(message)
+	if m, ok := message.(interface{ GetBoard() string }); ok && scope.parts { // a list whose answer is filtered
+		scope = listing(m.GetBoard())
+	}
+	for _, board := range scope.boards {
+		if err == nil && board != access.AllBoards {
+			err = g.Elsewhere(board)
+		}
+	}
+	return err
+}
+
+func (g *Guard) decide(ctx context.Context, needed command.Permission, message any) error {
 	p, err := g.restricted(ctx, needed)
 	if err != nil || p == nil {
 		return err
@@ -95,12 +118,12 @@ func refusal(p *access.Principal, needed command.Permission, where string, allow
 }
 
 // allowSession lets only the principal that opened a session use it. For others there is none.
-func (g *guard) allowSession(ctx context.Context, text string) error {
+func (g *Guard) allowSession(ctx context.Context, text string) error {
 	id, err := jobs.ParseSessionID(text)
 	if err != nil {
 		return err
 	}
-	session, err := g.machine.Session(id)
+	session, err := g.Machine.Session(id)
 	if err == nil && session.Principal != "" && session.Principal != admission.CallerOf(ctx).Name {
 		return fmt.Errorf("session %s: %w", id, jobs.ErrSessionExpired)
 	}
@@ -148,10 +171,11 @@ func (s *scope) allow(p *access.Principal, needed command.Permission) error {
 }
 
 // scopeOf finds what a message acts on. Messages that are not listed act on the cluster.
-func (g *guard) scopeOf(message any) (scope, error) {
+func (g *Guard) scopeOf(message any) (scope, error) {
+	if m, ok := message.(proto.Message); ok {
+		message = m.ProtoReflect().Interface() // of a message whose type is known when the program runs
+	}
 	switch m := message.(type) {
-	case *boxed:
-		return g.scopeOf(m.Message)
 	case *conductordv1.PostRequest, *conductordv1.ExecuteRequest, *conductordv1.UpdateFlowsRequest, *conductordv1.StatusRequest,
 		*conductordv1.ListBoardsRequest, *conductordv1.FindIDsRequest, *conductordv1.ListSessionsRequest, *conductordv1.ListEntitiesRequest, *conductordv1.ListDrainsRequest,
 		*conductordv1.ListWorkersRequest, *conductordv1.ListBooksRequest, *conductordv1.WatchRequest, *conductordv1.WhoAmIRequest:
@@ -159,7 +183,7 @@ func (g *guard) scopeOf(message any) (scope, error) {
 	case *conductordv1.KeepAliveRequest, *conductordv1.PullStepsRequest, *conductordv1.ReportStepRequest, *conductordv1.CloseSessionCommand:
 		return scope{anywhere: true, session: m.(interface{ GetSession() string }).GetSession()}, nil
 	case *conductordv1.OfferStepRequest:
-		s, err := inState("job", m.GetWork().GetJob(), jobs.ParseJobID, g.machine.BoardOfJob)
+		s, err := inState("job", m.GetWork().GetJob(), jobs.ParseJobID, g.Machine.BoardOfJob)
 		s.session = m.GetSession()
 		return s, err
 	case *conductordv1.OpenRequest, *conductordv1.Opening:
@@ -173,9 +197,9 @@ func (g *guard) scopeOf(message any) (scope, error) {
 		return s, nil
 	case *conductordv1.Update:
 		if m.GetToken() != nil {
-			return inState("flow", m.GetFlow(), logbook.ParseFlowID, g.machine.BoardOfWork)
+			return inState("flow", m.GetFlow(), logbook.ParseFlowID, g.Machine.BoardOfWork)
 		}
-		return inState("flow", m.GetFlow(), logbook.ParseFlowID, g.machine.BoardOfFlow)
+		return inState("flow", m.GetFlow(), logbook.ParseFlowID, g.Machine.BoardOfFlow)
 	case *conductordv1.ClaimNextRequest:
 		return g.scopeOf(m.GetClaim())
 	case *conductordv1.ClaimNextCommand:
@@ -186,7 +210,7 @@ func (g *guard) scopeOf(message any) (scope, error) {
 		return listing(m.GetQuery().GetBoard()), nil
 	case *conductordv1.ListErrorsRequest, *conductordv1.ListClaimsRequest:
 		if m := m.(interface{ GetJob() string }); m.GetJob() != "" {
-			return inState("job", m.GetJob(), jobs.ParseJobID, g.machine.BoardOfJob)
+			return inState("job", m.GetJob(), jobs.ParseJobID, g.Machine.BoardOfJob)
 		}
 		return readable(m.(interface{ GetBoard() string }).GetBoard()), nil
 	case *conductordv1.ListJobsRequest, *conductordv1.ListSchedulesRequest:
@@ -196,25 +220,25 @@ func (g *guard) scopeOf(message any) (scope, error) {
 	case *conductordv1.SaveScheduleCommand:
 		return ofBoards([]string{m.GetSchedule().GetBoard()}), nil
 	case *conductordv1.Intervention:
-		return inState("flow", m.GetFlow(), logbook.ParseFlowID, g.machine.BoardOfFlow)
+		return inState("flow", m.GetFlow(), logbook.ParseFlowID, g.Machine.BoardOfFlow)
 	case *conductordv1.GetFlowRequest:
-		return inState("flow", m.GetId(), logbook.ParseFlowID, g.machine.BoardOfFlow)
+		return inState("flow", m.GetId(), logbook.ParseFlowID, g.Machine.BoardOfFlow)
 	case *conductordv1.GetBookRequest:
-		return inState("book", m.GetId(), logbook.ParseBookID, g.machine.BoardOfBook)
+		return inState("book", m.GetId(), logbook.ParseBookID, g.Machine.BoardOfBook)
 	case *conductordv1.DestroyBookCommand:
-		return inState("book", m.GetBook(), logbook.ParseBookID, g.machine.BoardOfBook)
+		return inState("book", m.GetBook(), logbook.ParseBookID, g.Machine.BoardOfBook)
 	case *conductordv1.Book:
 		return g.scopeOfBook(m)
 	case *conductordv1.GetJobRequest, *conductordv1.WaitJobRequest, *conductordv1.ExplainRequest:
-		return inState("job", m.(interface{ GetId() string }).GetId(), jobs.ParseJobID, g.machine.BoardOfJob)
+		return inState("job", m.(interface{ GetId() string }).GetId(), jobs.ParseJobID, g.Machine.BoardOfJob)
 	case *conductordv1.ClaimCommand:
-		s, err := inState("job", m.GetJob(), jobs.ParseJobID, g.machine.BoardOfJob)
+		s, err := inState("job", m.GetJob(), jobs.ParseJobID, g.Machine.BoardOfJob)
 		s.session = m.GetSession()
 		return s, err
 	case *conductordv1.JobCommand, *conductordv1.ReadLogsRequest, *conductordv1.ExtendClaimCommand, *conductordv1.Ending:
-		return inState("job", m.(interface{ GetJob() string }).GetJob(), jobs.ParseJobID, g.machine.BoardOfJob)
+		return inState("job", m.(interface{ GetJob() string }).GetJob(), jobs.ParseJobID, g.Machine.BoardOfJob)
 	case *conductordv1.Change:
-		s, err := inState("job", m.GetJob(), jobs.ParseJobID, g.machine.BoardOfJob)
+		s, err := inState("job", m.GetJob(), jobs.ParseJobID, g.Machine.BoardOfJob)
 		if m.GetBoard() != "" {
 			s.boards = append(s.boards, m.GetBoard())
 		}
@@ -227,8 +251,8 @@ func (g *guard) scopeOf(message any) (scope, error) {
 
 // scopeOfBook is the board of a book that is saved: its own, or the one that a new one says. The
 // state machine refuses the id of another tenant's book.
-func (g *guard) scopeOfBook(m *conductordv1.Book) (scope, error) {
-	s, err := inState("book", m.GetId(), logbook.ParseBookID, g.machine.BoardOfBook)
+func (g *Guard) scopeOfBook(m *conductordv1.Book) (scope, error) {
+	s, err := inState("book", m.GetId(), logbook.ParseBookID, g.Machine.BoardOfBook)
 	fresh := listing(m.GetBoard())
 	if s.fresh = &fresh; s.missing {
 		s.boards = fresh.boards
@@ -274,9 +298,9 @@ func inState[ID any](noun, id string, parse func(string) (ID, error), boardOf fu
 	return s, err
 }
 
-// sign writes the caller's name into a command, over what the caller has written there, and
+// Sign writes the caller's name into a command, over what the caller has written there, and
 // returns an error unless the caller may send it.
-func (g *guard) sign(ctx context.Context, c *conductordv1.Command) error {
+func (g *Guard) Sign(ctx context.Context, c *conductordv1.Command) error {
 	c.Principal, c.From = "", ""
 	who := admission.CallerOf(ctx)
 	if who == nil {
@@ -295,24 +319,24 @@ func (g *guard) sign(ctx context.Context, c *conductordv1.Command) error {
 		return nil // the node has made it for a call that was allowed
 	}
 	for _, posting := range c.GetPost().GetPostings() {
-		if err := g.allow(ctx, verb.Name, verb.Permission, posting); err != nil {
+		if err := g.Allow(ctx, verb.Name, verb.Permission, posting); err != nil {
 			return err
 		}
 	}
 	if c.GetPost() != nil {
 		return nil
 	}
-	return g.allow(ctx, verb.Name, verb.Permission, message)
+	return g.Allow(ctx, verb.Name, verb.Permission, message)
 }
 
-// allowWatch returns an error unless the caller may watch what it names.
-func (g *guard) allowWatch(ctx context.Context, wanted *jobs.Watch) error {
+// AllowWatch returns an error unless the caller may watch what it names.
+func (g *Guard) AllowWatch(ctx context.Context, wanted *jobs.Watch) error {
 	p, err := g.restricted(ctx, command.Read)
 	if err != nil || p == nil {
 		return err
 	}
 	if !wanted.Job.IsZero() {
-		job, err := inState("job", wanted.Job.String(), jobs.ParseJobID, g.machine.BoardOfJob)
+		job, err := inState("job", wanted.Job.String(), jobs.ParseJobID, g.Machine.BoardOfJob)
 		if err == nil {
 			err = job.allow(p, command.Read)
 		}
@@ -329,9 +353,9 @@ func (g *guard) allowWatch(ctx context.Context, wanted *jobs.Watch) error {
 	return boards.allow(p, command.Read)
 }
 
-// shownEvents selects the events that the caller may see now: those of its boards, and to
+// ShownEvents selects the events that the caller may see now: those of its boards, and to
 // conductors that they are drained.
-func (g *guard) shownEvents(ctx context.Context, wanted *jobs.Watch) (func(*jobs.Event) bool, error) {
+func (g *Guard) ShownEvents(ctx context.Context, wanted *jobs.Watch) (func(*jobs.Event) bool, error) {
 	p, err := g.restricted(ctx, command.Read)
 	if err != nil {
 		return nil, err
@@ -347,110 +371,67 @@ func (g *guard) shownEvents(ctx context.Context, wanted *jobs.Watch) (func(*jobs
 	}, nil
 }
 
-// Bounds of what one call reads while the caller may see nothing of it. Then the answer is empty, and says where the
-// list continues. A list whose next would name an item reads as many rows as there can be boards or sessions.
-const (
-	maxHiddenPages = 20
-	maxHiddenRows  = 10_000
-)
-
-// ownIDDigits is how many digits of an id a caller gives that does not read all boards. Its search must
-// be complete without telling how many ids of others it has met: about so many are posted in 4 s.
-const ownIDDigits = 9
-
-// shown reads pages of a list until one has something that the caller may see, and leaves out
-// the rest. Where the next of a page names its last item, cursor makes it of the shown items.
-func shown[T any](after string, read func(after string) ([]T, string, error), shows func(*T) bool, cursor func([]T) string) ([]T, string, error) {
-	rows := 0
-	for pages := 1; ; pages++ {
-		page, next, err := read(after)
-		if err != nil {
-			return nil, "", err
-		}
-		kept := page[:0]
-		rows += len(page)
-		for i := range page { // in place: shows may take something out of an item
-			if shows(&page[i]) {
-				kept = append(kept, page[i])
-			}
-		}
-		switch {
-		case len(kept) > 0 && next != "" && cursor != nil:
-			return kept, cursor(kept), nil
-		case len(kept) > 0 || next == "" || pages == maxHiddenPages && cursor == nil, rows >= maxHiddenRows, len(page) == 0:
-			return kept, next, nil
-		}
-		after = next
-	}
+// MayShowSession reports whether the caller may see a session: its own, or any.
+func (g *Guard) MayShowSession(ctx context.Context, session *jobs.Session) bool {
+	return g.MayShow(ctx, access.AllBoards) || session.Principal == g.NameOf(ctx)
 }
 
-// mayShowSession reports whether the caller may see a session: its own, or any.
-func (g *guard) mayShowSession(ctx context.Context, session *jobs.Session) bool {
-	return g.mayShow(ctx, access.AllBoards) || session.Principal == g.nameOf(ctx)
-}
-
-// showEntity reports whether the caller may see an entity: one that serves a board of its own.
+// ShowEntity reports whether the caller may see an entity: one that serves a board of its own.
 // Of other boards it learns nothing.
-func (g *guard) showEntity(ctx context.Context, entity *jobs.Entity) bool {
-	if g.mayShow(ctx, access.AllBoards) {
+func (g *Guard) ShowEntity(ctx context.Context, entity *jobs.Entity) bool {
+	if g.MayShow(ctx, access.AllBoards) {
 		return true
 	}
-	shows := func(board string) bool { return g.mayShow(ctx, board) }
+	shows := func(board string) bool { return g.MayShow(ctx, board) }
 	entity.Boards = slices.DeleteFunc(slices.Clone(entity.Boards), func(board string) bool { return !shows(board) })
-	held, err := g.machine.HeldOn(entity.Session, shows)
+	held, err := g.Machine.HeldOn(entity.Session, shows)
 	entity.Held = held
 	return err == nil && len(entity.Boards) > 0
 }
 
-// shownIDs selects the ids that the caller may see, as the lists do.
-func (g *guard) shownIDs(ctx context.Context) (shows func(board, principal string) bool, all bool, err error) {
+// ShownIDs selects the ids that the caller may see, as the lists do.
+func (g *Guard) ShownIDs(ctx context.Context) (shows func(board, principal string) bool, all bool, err error) {
 	p, err := g.restricted(ctx, command.Read)
-	name := g.nameOf(ctx)
+	name := g.NameOf(ctx)
 	return func(board, principal string) bool {
 		return p == nil || principal != "" && principal == name || may(p, command.Read, cmp.Or(board, access.AllBoards))
 	}, p == nil, err
 }
 
-// shownBoards selects the boards whose jobs, books and schedules the caller may see in lists.
-func (g *guard) shownBoards(ctx context.Context) (func(board string) bool, error) {
+// ShownBoards selects the boards whose jobs, books and schedules the caller may see in lists.
+func (g *Guard) ShownBoards(ctx context.Context) (func(board string) bool, error) {
 	p, err := g.restricted(ctx, command.Read)
 	return func(board string) bool { return p == nil || may(p, command.Read, cmp.Or(board, access.AllBoards)) }, err
 }
 
-// mayShow reports whether the caller may read what is on a board.
-func (g *guard) mayShow(ctx context.Context, board string) bool {
-	return g.mayOn(ctx, command.Read, board)
+// MayShow reports whether the caller may read what is on a board.
+func (g *Guard) MayShow(ctx context.Context, board string) bool {
+	return g.MayOn(ctx, command.Read, board)
 }
 
-// mayOn reports whether the caller has a permission on a board now.
-func (g *guard) mayOn(ctx context.Context, needed command.Permission, board string) bool {
+// MayOn reports whether the caller has a permission on a board now.
+func (g *Guard) MayOn(ctx context.Context, needed command.Permission, board string) bool {
 	p, err := g.restricted(ctx, needed)
 	return err == nil && (p == nil || may(p, needed, board))
 }
 
-// hide takes the values out of an answer to a principal that may not see them.
-func (g *guard) hide(ctx context.Context, answer any) {
-	if g.hidesValuesFrom(ctx) == "" {
+// Hide takes the values out of an answer to a principal that may not see them.
+func (g *Guard) Hide(ctx context.Context, answer any) {
+	if g.HidesValuesFrom(ctx) == "" {
 		return
-	}
-	if box, ok := answer.(*boxed); ok {
-		if box == nil {
-			return // the call was refused
-		}
-		answer = box.Message
 	}
 	if message, ok := answer.(proto.Message); ok {
 		withoutValues(message.ProtoReflect())
 	}
 }
 
-// hidesValuesFrom is the principal of the caller, if it may not see values; empty: it may.
-func (g *guard) hidesValuesFrom(ctx context.Context) string {
+// HidesValuesFrom is the principal of the caller, if it may not see values; empty: it may.
+func (g *Guard) HidesValuesFrom(ctx context.Context) string {
 	who := admission.CallerOf(ctx)
 	if who == nil {
 		return ""
 	}
-	if p, err := g.rights(who); err != nil || p == nil || !p.HideValues {
+	if p, err := g.Rights(who); err != nil || p == nil || !p.HideValues {
 		return ""
 	}
 	return who.Name

@@ -1,4 +1,4 @@
-package node
+package guard
 
 import (
 	"context"
@@ -11,18 +11,18 @@ import (
 	"github.com/conductord/conductord/raftboard/node/admission"
 )
 
-// holdPoll is hold for a long poll. A call that does not wait is not counted, and one
+// HoldPoll is hold for a long poll. A call that does not wait is not counted, and one
 // that takes the place of a waiting call needs no room.
-func (g *guard) holdPoll(ctx context.Context, wait time.Duration, replaces bool) (release func(), err error) {
+func (g *Guard) HoldPoll(ctx context.Context, wait time.Duration, replaces bool) (release func(), err error) {
 	if wait == 0 {
 		return func() {}, nil
 	}
-	return g.hold(ctx, !replaces, &g.watchers.Polls)
+	return g.Hold(ctx, !replaces, &g.Watchers.Polls)
 }
 
-// hold counts a watch of the caller, as one of all, until release is called. If it is limited, it returns an
+// Hold counts a watch of the caller, as one of all, until release is called. If it is limited, it returns an
 // error if the quota of the caller's principal has no room for it.
-func (g *guard) hold(ctx context.Context, limited bool, all *admission.Budget) (release func(), err error) {
+func (g *Guard) Hold(ctx context.Context, limited bool, all *admission.Budget) (release func(), err error) {
 	who := admission.CallerOf(ctx)
 	if who == nil || who.Trusted() {
 		return func() {}, nil
@@ -35,15 +35,15 @@ func (g *guard) hold(ctx context.Context, limited bool, all *admission.Budget) (
 		}
 		limit = list.watches[who.Name]
 	}
-	release, over := g.watchers.Admit(who.Name, limit, all)
+	release, over := g.Watchers.Admit(who.Name, limit, all)
 	switch {
 	case release != nil:
 		return release, nil
 	case limit == 0 || over <= limit:
-		return nil, fmt.Errorf("%w: %d watches and long polls of %s wait at node %s, and others need room", jobs.ErrOverloaded, over-1, access.Subject{Principal: who.Name}, g.node)
+		return nil, fmt.Errorf("%w: %d watches and long polls of %s wait at node %s, and others need room", jobs.ErrOverloaded, over-1, access.Subject{Principal: who.Name}, g.Node)
 	}
 	return nil, &logbook.LimitError{
 		Field: fmt.Sprintf("quota of %s: watches", access.Subject{Principal: who.Name}), Limit: int64(limit), Size: int64(over),
-		Unit: "watches and long polls at node " + g.node,
+		Unit: "watches and long polls at node " + g.Node,
 	}
 }
