@@ -11,13 +11,14 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/explain"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/node/clock"
 )
 
 // boardService answers calls about jobs and boards.
 type boardService struct {
 	elsewhere *elsewhere
 	machine   *fsm.Machine
-	clock     *clock
+	clock     *clock.Clock
 	leader    *leaderState
 	reads     *readRounds
 	polls     *longPolls
@@ -30,7 +31,7 @@ func (s *boardService) getJob(message *conductordv1.GetJobRequest) (*conductordv
 	if err != nil {
 		return nil, err
 	}
-	job, err := s.machine.JobAt(id, s.clock.answerTime())
+	job, err := s.machine.JobAt(id, s.clock.AnswerTime())
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +43,7 @@ func (s *boardService) explain(ctx context.Context, message *conductordv1.Explai
 	if err != nil {
 		return nil, err
 	}
-	situation, err := s.machine.Situation(id, s.clock.answerTime())
+	situation, err := s.machine.Situation(id, s.clock.AnswerTime())
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +241,7 @@ func (s *boardService) bulk(ctx context.Context, message *conductordv1.BulkReque
 }
 
 func (s *boardService) getBoard(message *conductordv1.GetBoardRequest) (*conductordv1.GetBoardResponse, error) {
-	board, err := s.machine.BoardStatus(message.Board, s.clock.answerTime())
+	board, err := s.machine.BoardStatus(message.Board, s.clock.AnswerTime())
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +276,7 @@ func (s *boardService) findIDs(ctx context.Context, message *conductordv1.FindID
 
 func (s *boardService) listBoards(ctx context.Context, message *conductordv1.ListBoardsRequest) (*conductordv1.ListBoardsResponse, error) {
 	boards, next, err := shown(message.After, func(after string) ([]jobs.BoardStatus, string, error) {
-		page, err := s.machine.BoardList(after, int(min(message.Limit, logbook.MaxPage)), s.clock.answerTime())
+		page, err := s.machine.BoardList(after, int(min(message.Limit, logbook.MaxPage)), s.clock.AnswerTime())
 		return page.Items, page.Next, err
 	}, func(board *jobs.BoardStatus) bool { return s.submit.guard.MayShow(ctx, board.Name) }, func(kept []jobs.BoardStatus) string { return kept[len(kept)-1].Name })
 	return &conductordv1.ListBoardsResponse{Next: next, Boards: toProto(boards, command.BoardToProto)}, err

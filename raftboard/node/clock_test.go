@@ -3,111 +3,17 @@ package node_test
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"pgregory.net/rapid"
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node"
 )
-
-// TestClockAgreesWithItsModel: while a node leads, the clock never goes back, is
-// never faster or slower than it may be slewed, and comes to what it is corrected
-// to.
-func TestClockAgreesWithItsModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var passed time.Duration
-		clock := node.NewClock(func() time.Duration { return passed })
-		anyTime := rapid.Custom(func(t *rapid.T) time.Time {
-			return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(rapid.Int64Range(-int64(48*time.Hour), int64(48*time.Hour)).Draw(t, "time")))
-		})
-		leads := false
-		t.Repeat(map[string]func(*rapid.T){
-			"pass": func(t *rapid.T) {
-				before, d := clock.Now(), time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "passes"))
-				passed += d
-				if got := clock.Now().Sub(before); (got - d).Abs() > d/node.SlewShare+1 {
-					t.Fatalf("in %v the clock went on by %v", d, got)
-				}
-			},
-			"hear": func(t *rapid.T) {
-				before, told := clock.Now(), anyTime.Draw(t, "told")
-				clock.Hear(told)
-				want := told
-				if leads {
-					want = before
-				}
-				if got := clock.Now(); !got.Equal(want) {
-					t.Fatalf("told %v it shows %v, want %v", told, got, want)
-				}
-			},
-			"lead": func(t *rapid.T) {
-				before, least := clock.Now(), anyTime.Draw(t, "least")
-				clock.Lead(least)
-				leads = true
-				if now := clock.Now(); now.Before(before) || now.Before(least) || now.After(before) && now.After(least) {
-					t.Fatalf("from %v, with at least %v, it shows %v", before, least, now)
-				}
-			},
-			"follow": func(t *rapid.T) { clock.Follow(); leads = false },
-			"correct": func(t *rapid.T) {
-				if !leads {
-					t.Skip("only a leader's is corrected")
-				}
-				before := clock.Now()
-				off := time.Duration(rapid.Int64Range(-int64(time.Hour), int64(time.Hour)).Draw(t, "off"))
-				clock.Correct(off)
-				if now := clock.Now(); !now.Equal(before) {
-					t.Fatalf("corrected by %v it jumps by %v", off, now.Sub(before))
-				}
-				passes := off.Abs()*node.SlewShare + time.Second
-				passed += passes
-				if now := clock.Now(); !now.Equal(before.Add(passes + off)) {
-					t.Fatalf("after %v it has been corrected by %v, want %v", passes, now.Sub(before)-passes, off)
-				}
-			},
-		})
-	})
-}
-
-// TestAMinorityOfWrongClocksHasNoEffect: a correction brings the cluster's time
-// towards the right clocks and never past them, whatever a minority answers and
-// however many of the others do. With every answer it is between them.
-func TestAMinorityOfWrongClocksHasNoEffect(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		nodes := rapid.IntRange(1, 7).Draw(t, "nodes")
-		majority := nodes/2 + 1
-		anyOffset := rapid.Int64Range(-int64(1000*time.Hour), int64(1000*time.Hour))
-		off := anyOffset.Draw(t, "right clocks")
-		var right, all []time.Duration
-		for range majority {
-			right = append(right, time.Duration(off+rapid.Int64Range(0, int64(time.Second)).Draw(t, "drift")))
-		}
-		all = append(all, right...)
-		for range nodes - majority {
-			all = append(all, time.Duration(anyOffset.Draw(t, "wrong")))
-		}
-		answers := rapid.IntRange(majority, nodes).Draw(t, "answers")
-		got, err := node.Supported(rapid.Permutation(all).Draw(t, "order")[:answers], majority, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		least, most := slices.Min(right), slices.Max(right)
-		switch {
-		case got > max(most, 0), got < min(least, 0):
-			t.Fatalf("right clocks are off by %v to %v, and the correction is %v", least, most, got)
-		case answers == nodes && nodes%2 == 1 && (got < least || got > most):
-			t.Fatalf("all have answered, right clocks are off by %v to %v, and the correction is %v", least, most, got)
-		}
-	})
-}
 
 // shifted is a wall clock that is off by so many nanoseconds.
 type shifted struct{ atomic.Int64 }
@@ -334,35 +240,4 @@ func TestAWrongClockIsShown(t *testing.T) {
 		}
 	}
 	t.Error("no metric tells it")
-}
-
-// TestAWrongClockIsWarnedOfOnce: not at every message of the leader, but again
-// when it is wrong by something else.
-func TestAWrongClockIsWarnedOfOnce(t *testing.T) {
-	var clock shifted
-	var said strings.Builder
-	hear := node.NewListener(&said, clock.now)
-	for _, row := range []struct {
-		what string
-		off  time.Duration
-		want string // of the log's lines
-	}{
-		{"right", 500 * time.Millisecond, ""},
-		{"wrong", -time.Minute, "[WARN]"},
-		{"slewed", -50 * time.Second, ""},
-		{"other way", time.Minute, "[WARN]"},
-		{"far", time.Hour, "[WARN]"},
-		{"farther by a little", time.Hour + 10*time.Minute, ""},
-		{"right again", 0, "[INFO]"},
-		{"still", 0, ""},
-	} {
-		said.Reset()
-		clock.Store(int64(row.off))
-		for range 3 {
-			hear(time.Now())
-		}
-		if got := said.String(); !strings.Contains(got, row.want) || strings.Count(got, "\n") != min(len(row.want), 1) {
-			t.Errorf("%s: it says %q, want one line with %q", row.what, got, row.want)
-		}
-	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/raftboard/node/admission"
+	"github.com/conductord/conductord/raftboard/node/clock"
 	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/wire"
@@ -30,7 +31,7 @@ type clusterService struct {
 	started time.Time // of boottime
 	machine *fsm.Machine
 	raft    *raft.Raft
-	clock   *clock
+	clock   *clock.Clock
 	leader  *leaderState
 	ready   *readiness
 	members *membership
@@ -152,8 +153,8 @@ func (s *clusterService) status(ctx context.Context, request *connect.Request[co
 	if ago, known := s.leader.heardAgo(); known && ago > 0 {
 		status.LastContact = durationpb.New(ago)
 	}
-	if ahead, known := s.clock.wallOffset(); known {
-		status.ClockOffset, status.StartedAt = durationpb.New(ahead), timestamppb.New(s.clock.now().Add(-boottime.Since(s.started)))
+	if ahead, known := s.clock.WallOffset(); known {
+		status.ClockOffset, status.StartedAt = durationpb.New(ahead), timestamppb.New(s.clock.Now().Add(-boottime.Since(s.started)))
 	}
 	if !s.guard.MayShow(ctx, access.AllBoards) {
 		status.Sessions = 0

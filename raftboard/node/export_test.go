@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"sync"
@@ -257,36 +256,10 @@ func TimerEpoch(n *Node) uint64 { return n.machine.TimerEpoch() }
 // FirstIndex is where the node's log begins.
 func FirstIndex(n *Node) uint64 { first, _ := n.log.FirstIndex(); return first }
 
-// Clock is the cluster's time on a node.
-type Clock struct{ *clock }
-
-// NewClock makes the clock of a node on a machine on which so much has passed.
-func NewClock(passed func() time.Duration) Clock { return Clock{&clock{passed: passed}} }
-
-func (c Clock) Now() time.Time            { return c.now() }
-func (c Clock) Hear(told time.Time)       { c.hear(told) }
-func (c Clock) Lead(least time.Time)      { c.lead(least) }
-func (c Clock) Correct(off time.Duration) { c.correct(off) }
-func (c Clock) Follow()                   { c.follow() }
-
-// NewListener makes a follower that can only hear the time.
-func NewListener(log io.Writer, wall func() time.Time) (hear func(time.Time)) {
-	c := newClock(nil, wall, hclog.New(&hclog.LoggerOptions{Output: log}))
-	return func(told time.Time) { c.heard(told.UnixNano()) }
-}
-
-// SlewShare bounds how fast the cluster's time is corrected.
-const SlewShare = slewShare
-
 // Heard is for how long a peer has answered none of raft's messages.
 func Heard(n *Node, peer string) time.Duration {
 	member, _ := n.members.find(peer)
 	return n.port.Quiet(member.Address())
-}
-
-// Supported is the correction of the cluster's time.
-func Supported(offsets []time.Duration, majority int, fault error) (time.Duration, error) {
-	return supported(offsets, majority, []error{fault})
 }
 
 // WakeAt plans when the timers of a leader have something to do.
@@ -372,7 +345,7 @@ func Diverge(n, leader *Node) error {
 	if _, err := n.machine.Apply([]fsm.Entry{{Index: leader.raft.LastIndex() + 1, Term: n.raft.CurrentTerm()}}); err != nil {
 		return err
 	}
-	data, err := command.EncodeEntry(&conductordv1.Entry{TimeUnixNano: leader.clock.now().UnixNano(), Commands: []*conductordv1.Command{
+	data, err := command.EncodeEntry(&conductordv1.Entry{TimeUnixNano: leader.clock.Now().UnixNano(), Commands: []*conductordv1.Command{
 		{Kind: &conductordv1.Command_DrainConductor{DrainConductor: &conductordv1.DrainCommand{Conductor: n.options.Name, By: "test", Absent: true}}},
 	}})
 	if err != nil {

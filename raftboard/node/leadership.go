@@ -15,6 +15,7 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/admission"
+	"github.com/conductord/conductord/raftboard/node/clock"
 )
 
 // leadership is one node's time as the leader that serves: it begins when the
@@ -41,8 +42,8 @@ type leaderTasks struct {
 	retention Retention
 	machine   *fsm.Machine
 	proposer  *proposer
-	clock     *clock
-	rounds    *clockRounds
+	clock     *clock.Clock
+	rounds    *clock.Rounds
 	leader    *leaderState
 	ready     *readiness
 	disk      *admission.Disk
@@ -78,7 +79,7 @@ func (t *leaderTasks) follow(ctx context.Context, notices <-chan bool) {
 
 // serve begins a leadership, serves its timers, and ends it with ctx.
 func (t *leaderTasks) serve(ctx context.Context) {
-	defer t.clock.follow()
+	defer t.clock.Follow()
 	current, err := t.begin(ctx)
 	if err != nil {
 		t.logger.Info("cannot begin to lead", "reason", err)
@@ -90,7 +91,7 @@ func (t *leaderTasks) serve(ctx context.Context) {
 		t.logger.Info("no longer leading", "epoch", current.epoch)
 	}()
 	var others sync.WaitGroup // end with ctx
-	others.Go(func() { t.rounds.serve(ctx) })
+	others.Go(func() { t.rounds.Serve(ctx) })
 	others.Go(func() { t.serveSchedules(ctx, current) })
 	if t.guarded {
 		others.Go(func() { t.takeClaims(ctx) })
@@ -103,7 +104,7 @@ func (t *leaderTasks) serve(ctx context.Context) {
 // timer, and only then lets the node serve. Once the command is applied, the node has
 // every entry of the leaders before it.
 func (t *leaderTasks) begin(ctx context.Context) (*leadership, error) {
-	if err := t.rounds.start(ctx, t.machine.Time()); err != nil {
+	if err := t.rounds.Start(ctx, t.machine.Time()); err != nil {
 		return nil, fmt.Errorf("cannot learn the time from a majority: %w", err)
 	}
 	begin := &conductordv1.Command{Kind: &conductordv1.Command_BeginLeadership{
@@ -124,7 +125,7 @@ func (t *leaderTasks) begin(ctx context.Context) (*leadership, error) {
 	// Changes reach the leadership from here on; sessions that are opened while the
 	// others are being read are armed twice, which is harmless.
 	t.leader.observe(current)
-	t.clock.lead(t.machine.Time())
+	t.clock.Lead(t.machine.Time())
 	if err := t.armAll(current); err != nil {
 		// raft would go on leading, and no node would answer.
 		t.fatal(err)

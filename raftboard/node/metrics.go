@@ -13,6 +13,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/clock"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
@@ -130,7 +131,7 @@ func (n *Node) registerGauges() {
 		{"proposals_waiting_bytes", "Size of the proposals in the leader's queue.", func() float64 { return float64(n.proposer.waiting.Load()) }},
 		{"proposals_limit_bytes", "Size of waiting proposals from which on the leader refuses more.", func() float64 { return float64(n.proposer.maxBytes) }},
 		{"entries_in_flight", "Log entries that were proposed and are not applied yet.", func() float64 { return float64(len(n.proposer.inFlight)) }},
-		{"schedule_overdue_seconds", "How long the earliest slot has been due that is not decided yet; 0 if none is.", func() float64 { return overdue(n.machine.NextSlot(), n.clock.answerTime()) }},
+		{"schedule_overdue_seconds", "How long the earliest slot has been due that is not decided yet; 0 if none is.", func() float64 { return overdue(n.machine.NextSlot(), n.clock.AnswerTime()) }},
 		{"backup_age_seconds", "Time since the newest scheduled backup of this node, or since its start if there is none; 0 where none are scheduled.", n.services.cluster.backups.age},
 		{"certificate_expiry_timestamp_seconds", "When the first of this node's certificates expires, in Unix time; 0 without TLS.", func() float64 {
 			if o.Credentials == nil {
@@ -173,7 +174,7 @@ var (
 // stateCollector reads the state when metrics are asked for.
 type stateCollector struct {
 	machine *fsm.Machine
-	clock   *clock
+	clock   *clock.Clock
 	logger  hclog.Logger
 }
 
@@ -195,7 +196,7 @@ func (c *stateCollector) Collect(metrics chan<- prometheus.Metric) {
 	for state, count := range c.machine.Counts() {
 		gauge(jobsDescription, float64(count), string(state))
 	}
-	if ahead, known := c.clock.wallOffset(); known {
+	if ahead, known := c.clock.WallOffset(); known {
 		gauge(clockDescription, ahead.Seconds())
 	}
 	if present, err := c.machine.Presence(); err != nil {
@@ -224,7 +225,7 @@ type boardGauges struct {
 }
 
 func (c *stateCollector) collectBoards(gauge func(d *prometheus.Desc, value float64, labels ...string)) {
-	boards, err := c.boards(c.clock.answerTime())
+	boards, err := c.boards(c.clock.AnswerTime())
 	if err != nil {
 		c.logger.Warn("cannot read the boards for the metrics", "error", err)
 		return

@@ -17,8 +17,7 @@
 //   - replication: proposer.go (commands into entries), replica.go (entries into the
 //     state machine), compaction.go (snapshots), appliedguard.go;
 //   - leading: leader.go (which node leads), leadership.go (this node's time as the
-//     leader, and its tasks then), timers.go, deadlines.go, claims.go, schedules.go,
-//     clock.go, clockrounds.go;
+//     leader, and its tasks then), timers.go, deadlines.go, claims.go, schedules.go;
 //   - answering: reads.go (what a read may show), longpoll.go, submit.go, forward.go,
 //     readiness.go, calls.go (the table of calls), then a file for each service;
 //   - backups: backup_service.go, backup_schedule.go, restore.go (a new node from one);
@@ -29,8 +28,8 @@
 // uses, as fields.
 //
 // Package guard below it says which caller a call has, and what the caller may do; package
-// admission bounds what clients cost. Package logstore keeps raft's log;
-// package transport carries raft between the nodes. None of them knows this package.
+// admission bounds what clients cost; package clock is the cluster's time. Package logstore keeps
+// raft's log; package transport carries raft between the nodes. None of them knows this package.
 package node
 
 import (
@@ -57,6 +56,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/steplog"
 	"github.com/conductord/conductord/raftboard/node/admission"
+	"github.com/conductord/conductord/raftboard/node/clock"
 	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/transport"
@@ -102,8 +102,9 @@ type Node struct {
 	reads     *readRounds
 
 	// Time.
-	clock  *clock
-	clocks *clockRounds
+	clock       *clock.Clock
+	clocks      *clock.Rounds
+	clockAskers *peerAskers
 
 	// Parts with locks of their own.
 	members      *membership
@@ -203,8 +204,8 @@ func (n *Node) open() error {
 		return err
 	}
 	n.ready.machine = n.machine
-	n.clock = newClock(n.machine.Time, n.options.WallClock, n.logger)
-	n.activity = &activity{now: n.clock.answerTime}
+	n.clock = clock.New(n.machine.Time, n.options.WallClock, n.logger)
+	n.activity = &activity{now: n.clock.AnswerTime}
 	if err := n.openPort(); err != nil {
 		return err
 	}
@@ -250,7 +251,7 @@ func (n *Node) openPort() error {
 		Refused: func(remote net.Addr, reason error) {
 			refusals.Warn(logger, "refused a connection to the raft port", remote, reason)
 		},
-		Greeted: n.members.greeted, Admit: n.members.admit, Hears: n.members.hears, Present: n.members.ids, Disagreed: n.members.disagreed, Mute: n.log.Hanging, Standing: n.stands, Hear: n.clock.heard,
+		Greeted: n.members.greeted, Admit: n.members.admit, Hears: n.members.hears, Present: n.members.ids, Disagreed: n.members.disagreed, Mute: n.log.Hanging, Standing: n.stands, Hear: n.clock.Heard,
 	})
 	n.members.port = n.port
 	return err
@@ -288,9 +289,10 @@ func (n *Node) openRaft(ctx context.Context) error {
 	if fault := n.members.refusedByAll(); fault != nil { // met since the probe
 		return fault
 	}
-	n.proposer = newProposer(n.raft, n.options.Memory/proposalShare, asked, n.clock.now, n.metrics, n.fatal)
+	n.proposer = newProposer(n.raft, n.options.Memory/proposalShare, asked, n.clock.Now, n.metrics, n.fatal)
 	n.reads = n.newReadRounds()
-	n.clocks = &clockRounds{peers: n.newAskers(n.told), clock: n.clock}
+	n.clockAskers = n.newAskers(n.told)
+	n.clocks = clock.NewRounds(n.clockAskers.quorum, n.clock)
 	n.memberAskers = n.newAskers(nil)
 	n.committed = &committed{ready: n.ready, reads: n.reads, peers: n.newAskers(nil)}
 	n.services = n.newServices()
@@ -353,7 +355,7 @@ func (n *Node) newServices() *services {
 	o := n.options
 	elsewhere := newElsewhere(o, n.machine)
 	options := guard.Options{
-		Enforced: o.AccessControl, Cluster: o.Cluster, Node: o.Name, Machine: n.machine, Now: n.clock.answerTime, Issuer: o.Issuer, Metrics: o.Metrics, Logger: o.Logger,
+		Enforced: o.AccessControl, Cluster: o.Cluster, Node: o.Name, Machine: n.machine, Now: n.clock.AnswerTime, Issuer: o.Issuer, Metrics: o.Metrics, Logger: o.Logger,
 		IsMember: n.members.isMember, Applied: n.committed.apply,
 	}
 	if o.Topology != nil {
@@ -445,7 +447,7 @@ func (n *Node) told() int64 {
 	if !n.leader.serves() {
 		return 0
 	}
-	return n.clock.now().UnixNano()
+	return n.clock.Now().UnixNano()
 }
 
 // stands is this node's answer to other nodes' questions: only its wall clock while
@@ -613,8 +615,8 @@ func (n *Node) close() error {
 	if n.reads != nil {
 		n.reads.close()
 	}
-	if n.clocks != nil {
-		n.clocks.peers.close()
+	if n.clockAskers != nil {
+		n.clockAskers.close()
 	}
 	if n.memberAskers != nil {
 		n.memberAskers.close()

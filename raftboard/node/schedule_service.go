@@ -16,6 +16,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/node/clock"
 )
 
 // planTries bounds the plans for one change of a schedule: each is refused if the
@@ -28,7 +29,7 @@ type scheduleService struct {
 	limits    logbook.Limits
 	checks    *flowChecks
 	machine   *fsm.Machine
-	clock     *clock
+	clock     *clock.Clock
 	submit    *submitter
 	backfills chan struct{} // holds one for the backfill that is under way
 }
@@ -49,7 +50,7 @@ func (s *scheduleService) save(ctx context.Context, message *conductordv1.SaveSc
 // changed meanwhile.
 func (s *scheduleService) planned(ctx context.Context, plan func(now time.Time) (*conductordv1.Command, error)) (uint64, *conductordv1.Result, error) {
 	for try := 1; ; try++ {
-		c, err := plan(s.clock.now())
+		c, err := plan(s.clock.Now())
 		if err != nil {
 			return 0, nil, err
 		}
@@ -98,7 +99,7 @@ func (s *scheduleService) get(message *conductordv1.GetScheduleRequest) (*conduc
 	if message.Upcoming == 0 || answer.Schedule.Error != "" {
 		return answer, nil
 	}
-	upcoming, err := schedule.Upcoming(s.clock.answerTime(), int(message.Upcoming))
+	upcoming, err := schedule.Upcoming(s.clock.AnswerTime(), int(message.Upcoming))
 	answer.Upcoming = command.TimesToProto(upcoming)
 	return answer, err
 }

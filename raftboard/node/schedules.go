@@ -50,7 +50,7 @@ func (t *leaderTasks) serveSchedules(ctx context.Context, current *leadership) {
 			k.pause = longestSleep // the slots are not lost: they are decided once there is space
 			continue
 		}
-		now := t.clock.now()
+		now := t.clock.Now()
 		if next := t.machine.NextSlot(); !next.IsZero() && !next.After(now) {
 			k.fire(ctx, now)
 		}
@@ -63,7 +63,7 @@ func (k *slotKeeper) sleep() time.Duration {
 	if next.IsZero() {
 		return longestSleep
 	}
-	return max(min(next.Sub(k.clock.now()), longestSleep), overduePause, k.pause)
+	return max(min(next.Sub(k.clock.Now()), longestSleep), overduePause, k.pause)
 }
 
 // fire proposes the decisions about the slots that are due.

@@ -85,7 +85,7 @@ func (t *leaderTasks) wasPaused(current *leadership, late time.Duration) bool {
 func (t *leaderTasks) nextWake(current *leadership, nextSweep, rested time.Time) time.Time {
 	now, due := time.Now(), t.machine.NextDue()
 	if !due.IsZero() {
-		due = now.Add(due.Sub(t.clock.now())) // while the clock is slewed, off by a part of longestSleep at most
+		due = now.Add(due.Sub(t.clock.Now())) // while the clock is slewed, off by a part of longestSleep at most
 	}
 	return wakeAt(now, rested, nextSweep, current.deadlines.next(), current.claims.next(), due)
 }
@@ -176,7 +176,7 @@ func verdictOf(err error, results []*conductordv1.Result, i int) error {
 // wakeDue makes due jobs claimable.
 func (t *leaderTasks) wakeDue(ctx context.Context, current *leadership) {
 	due := t.machine.NextDue()
-	if due.IsZero() || due.After(t.clock.now()) {
+	if due.IsZero() || due.After(t.clock.Now()) {
 		return
 	}
 	t.housekeep(ctx, "wake due jobs", &conductordv1.Command{Kind: &conductordv1.Command_WakeDue{
@@ -188,7 +188,7 @@ func (t *leaderTasks) wakeDue(ctx context.Context, current *leadership) {
 // and reports whether there are more.
 func (t *leaderTasks) sweep(ctx context.Context, current *leadership) (more bool) {
 	retention := t.retention
-	sweepable, err := t.machine.Sweepable(t.clock.now(), retention.MaxAge, retention.Keep)
+	sweepable, err := t.machine.Sweepable(t.clock.Now(), retention.MaxAge, retention.Keep)
 	if err != nil {
 		t.logger.Error("cannot find the finished jobs to remove", "error", err)
 		return false

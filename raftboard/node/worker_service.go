@@ -14,6 +14,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/steps"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/node/clock"
 )
 
 const (
@@ -37,7 +38,7 @@ type workerService struct {
 	reads   *readRounds
 	offers  *stepOffers
 	router  *router
-	clock   *clock
+	clock   *clock.Clock
 }
 
 func (s *workerService) offer(ctx context.Context, message *conductordv1.OfferStepRequest) (*conductordv1.OfferStepResponse, uint64, error) {
@@ -302,7 +303,7 @@ func (s *workerService) list(ctx context.Context, message *conductordv1.ListWork
 	}
 	answer := &conductordv1.ListWorkersResponse{Next: next}
 	for i := range entities {
-		live := s.offers.live(&entities[i], s.clock.answerTime(), func(flow logbook.FlowID) bool {
+		live := s.offers.live(&entities[i], s.clock.AnswerTime(), func(flow logbook.FlowID) bool {
 			board, _, err := s.machine.BoardOfWork(flow)
 			return err == nil && s.router.guard.MayShow(ctx, board)
 		})

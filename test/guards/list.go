@@ -37,9 +37,9 @@ var guards = []guard{
 	},
 	{
 		name: "cluster clock", holds: "one wrong clock of three changes nothing",
-		file: "raftboard/node/clockrounds.go", keep: "least, most := offsets[len(offsets)-majority], offsets[majority-1]",
+		file: "raftboard/node/clock/rounds.go", keep: "least, most := offsets[len(offsets)-majority], offsets[majority-1]",
 		remove: "least, most := offsets[0], offsets[0]",
-		pkg:    "raftboard/node", test: "TestAgreedTime",
+		pkg:    "raftboard/node/clock", test: "TestAgreedTime",
 	},
 	{
 		name: "truncation", holds: "no message removes an entry that this node has applied",

@@ -1,4 +1,4 @@
-package node
+package clock
 
 import (
 	"context"
@@ -23,33 +23,41 @@ const (
 	clockSpread   = 100 * time.Millisecond
 	// clockTimeout is how long a round waits for a majority.
 	clockTimeout = 2 * time.Second
+	// clockPause is before a new leader asks again.
+	clockPause = 100 * time.Millisecond
 )
 
-// clockRounds ask the voters for their wall clocks. Each clock is one vote, this
+// Rounds ask the voters for their wall clocks. Each clock is one vote, this
 // node's own included. One goroutine at a time may use it.
-type clockRounds struct {
-	peers *peerAskers // of its own: a question here must not replace one of a read
-	clock *clock
+type Rounds struct {
+	// voters returns what asks the other voters, and how many voters are a majority. The askers are of the rounds
+	// alone: a question here must not replace one of a read.
+	voters func() (voters []*transport.Asker, majority int)
+	clock  *Clock
+}
+
+func NewRounds(voters func() ([]*transport.Asker, int), c *Clock) *Rounds {
+	return &Rounds{voters: voters, clock: c}
 }
 
 // ask carries out a round and returns the correction that a majority supports,
 // or ErrUnavailable without a majority.
-func (r *clockRounds) ask(ctx context.Context) (time.Duration, error) {
+func (r *Rounds) ask(ctx context.Context) (time.Duration, error) {
 	type reading struct {
 		offset time.Duration // of a wall clock from this node's idea of the cluster's time
 		err    error
 	}
-	peers, majority := r.peers.quorum()
+	peers, majority := r.voters()
 	readings := make(chan reading, len(peers))
 	for _, peer := range peers {
-		asked := r.clock.now()
+		asked := r.clock.Now()
 		peer.Ask(func(stands transport.Standing, err error) {
 			// Assume that the peer answered half way between the question and the answer's arrival.
-			middle := asked.Add(r.clock.now().Sub(asked) / 2)
+			middle := asked.Add(r.clock.Now().Sub(asked) / 2)
 			readings <- reading{time.Unix(0, stands.Wall).Sub(middle), err}
 		})
 	}
-	offsets := []time.Duration{r.clock.wall().Sub(r.clock.now())}
+	offsets := []time.Duration{r.clock.wall().Sub(r.clock.Now())}
 	var faults []error
 	patience := time.NewTimer(clockTimeout)
 	defer patience.Stop()
@@ -94,27 +102,33 @@ func supported(offsets []time.Duration, majority int, faults []error) (time.Dura
 	return max(least, 0) + min(most, 0), nil
 }
 
-// start sets the cluster's time before this node serves as the leader. It asks until
+// Start sets the cluster's time before this node serves as the leader. It asks until
 // a majority answers, which every leader can reach.
-func (r *clockRounds) start(ctx context.Context, least time.Time) error {
-	r.clock.lead(least)
+func (r *Rounds) Start(ctx context.Context, least time.Time) error {
+	r.clock.Lead(least)
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		off, err := r.ask(ctx)
 		if err == nil {
-			r.clock.lead(r.clock.now().Add(off))
+			r.clock.Lead(r.clock.Now().Add(off))
 		}
 		return struct{}{}, err
-	}, backoff.WithBackOff(backoff.NewConstantBackOff(spareTime)), backoff.WithMaxElapsedTime(0))
+	}, backoff.WithBackOff(backoff.NewConstantBackOff(clockPause)), backoff.WithMaxElapsedTime(0))
 	return err
 }
 
-// serve corrects the cluster's time until ctx ends. Its questions carry that time to
+// Serve corrects the cluster's time until ctx ends. Its questions carry that time to
 // the other nodes.
-func (r *clockRounds) serve(ctx context.Context) {
-	for range every(ctx, clockInterval) {
+func (r *Rounds) Serve(ctx context.Context) {
+	ticker := time.NewTicker(clockInterval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
 		if off, err := r.ask(ctx); err == nil { // without a majority the leadership ends soon
 			r.clock.correct(off)
 			r.clock.checkWall()
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
 		}
 	}
 }

@@ -8,41 +8,7 @@ import (
 
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/schedules"
-	"github.com/conductord/conductord/raftboard/node"
 )
-
-// TestAgreedTime: the cluster's time is at least what a majority of the clocks
-// has reached, and at most what a majority has not passed. Offsets are of the
-// wall clocks from the cluster's time.
-func TestAgreedTime(t *testing.T) {
-	const year = 365 * 24 * time.Hour
-	for _, row := range []struct {
-		name     string
-		offsets  []time.Duration
-		majority int
-		want     time.Duration // the correction
-		err      error
-	}{
-		{"one node", []time.Duration{time.Hour}, 1, time.Hour, nil},
-		{"all agree", []time.Duration{time.Second, time.Second, time.Second}, 2, time.Second, nil},
-		{"one is a year ahead", []time.Duration{year, 0, 0}, 2, 0, nil},
-		{"one is a year behind", []time.Duration{-year, 0, 0}, 2, 0, nil},
-		{"one is a year ahead, one is away", []time.Duration{year, 0}, 2, 0, nil},
-		{"one is a year behind, one is away", []time.Duration{-year, 0}, 2, 0, nil},
-		{"they differ, and one is away", []time.Duration{time.Minute, year}, 2, time.Minute, nil},
-		{"they differ the other way, and one is away", []time.Duration{-time.Minute, -year}, 2, -time.Minute, nil},
-		{"all differ", []time.Duration{time.Minute, 0, -time.Minute}, 2, 0, nil},
-		{"the time is ahead of all", []time.Duration{-time.Hour, -2 * time.Hour, -time.Minute}, 2, -time.Hour, nil},
-		{"two of five are ahead", []time.Duration{0, year, 0, -time.Second, year}, 3, 0, nil},
-		{"four nodes", []time.Duration{year, time.Hour, time.Minute, -year}, 3, time.Minute, nil},
-		{"alone", []time.Duration{0}, 2, 0, jobs.ErrUnavailable},
-	} {
-		got, err := node.Supported(row.offsets, row.majority, errors.New("away"))
-		if !errors.Is(err, row.err) || (row.err == nil && (err != nil || got != row.want)) {
-			t.Errorf("%s: %s, %v; want %s, %v", row.name, got, err, row.want, row.err)
-		}
-	}
-}
 
 // TestScheduleThroughTheCluster goes through every call at a node that does not
 // lead, and holds that a leader posts slots.

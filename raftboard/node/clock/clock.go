@@ -1,4 +1,12 @@
-package node
+// Package clock is the time of the cluster.
+//
+// The nouns: a Clock is that time on one node. A wall clock is what a machine takes for the time: one
+// vote. Rounds are a leader's questions for the wall clocks of the voters.
+//
+// While a node leads, its Clock never goes back, and never jumps. Wrong wall clocks of a minority
+// change nothing. The package assumes a counter of elapsed time that goes on while a machine is
+// suspended: package boottime.
+package clock
 
 import (
 	"sync"
@@ -19,16 +27,16 @@ const slewShare = 20
 // keeps clocks within milliseconds; an error of seconds misleads people.
 const clockWarning = time.Second
 
-// clock is the cluster's time on this node. Every stamp in the log, and every
+// Clock is the cluster's time on this node. Every stamp in the log, and every
 // decision whether something is due, uses it.
 //
 // A new leader sets it once, to the time that the wall clocks of a majority
-// support, and never back (see clockRounds). After that it advances by this
+// support, and never back (see Rounds). After that it advances by this
 // machine's elapsed time, including suspensions. It is corrected towards the
 // majority by slewing, so it never jumps and never goes back. A follower advances
 // from the time that the leader sent last; people see it, and a new leader starts
 // from it.
-type clock struct {
+type Clock struct {
 	passed  func() time.Duration // never falls
 	applied func() time.Time     // the time of the last applied entry
 	wall    func() time.Time     // Options.WallClock
@@ -42,19 +50,19 @@ type clock struct {
 	leads bool
 }
 
-func newClock(applied, wall func() time.Time, logger hclog.Logger) *clock {
+func New(applied, wall func() time.Time, logger hclog.Logger) *Clock {
 	began := boottime.Now()
-	return &clock{passed: func() time.Duration { return boottime.Since(began) }, applied: applied, wall: wall, logger: logger}
+	return &Clock{passed: func() time.Duration { return boottime.Since(began) }, applied: applied, wall: wall, logger: logger}
 }
 
-// now is the cluster's time; near 1970 before a leader was heard.
-func (c *clock) now() time.Time {
+// Now is the cluster's time; near 1970 before a leader was heard.
+func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.nowLocked()
 }
 
-func (c *clock) nowLocked() time.Time {
+func (c *Clock) nowLocked() time.Time {
 	shown, passed := c.shown, c.passed()-c.since
 	if shown.IsZero() {
 		shown = time.Unix(0, 0).UTC()
@@ -63,10 +71,10 @@ func (c *clock) nowLocked() time.Time {
 	return shown.Add(passed + min(max(c.off, -most), most))
 }
 
-// answerTime is the cluster's time for answers. A node that has heard no leader yet
+// AnswerTime is the cluster's time for answers. A node that has heard no leader yet
 // uses the time of its last applied entry.
-func (c *clock) answerTime() time.Time {
-	now, least := c.now(), c.applied()
+func (c *Clock) AnswerTime() time.Time {
+	now, least := c.Now(), c.applied()
 	if now.Before(least) {
 		return least
 	}
@@ -74,15 +82,15 @@ func (c *clock) answerTime() time.Time {
 }
 
 // known reports whether the clock shows the time of a leader.
-func (c *clock) known() bool {
+func (c *Clock) known() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.shown.IsZero()
 }
 
-// heard notes the time that came with another node's question, in Unix nanoseconds;
+// Heard notes the time that came with another node's question, in Unix nanoseconds;
 // 0: it does not lead.
-func (c *clock) heard(told int64) {
+func (c *Clock) Heard(told int64) {
 	if told != 0 {
 		c.hear(time.Unix(0, told).UTC())
 		c.checkWall()
@@ -90,7 +98,7 @@ func (c *clock) heard(told int64) {
 }
 
 // hear sets a follower's clock to the time that the leader has sent.
-func (c *clock) hear(told time.Time) {
+func (c *Clock) hear(told time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.leads {
@@ -98,8 +106,8 @@ func (c *clock) hear(told time.Time) {
 	}
 }
 
-// lead makes this a leader's clock, which shows at least the given time.
-func (c *clock) lead(least time.Time) {
+// Lead makes this a leader's clock, which shows at least the given time.
+func (c *Clock) Lead(least time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := c.nowLocked(); now.After(least) {
@@ -109,29 +117,29 @@ func (c *clock) lead(least time.Time) {
 }
 
 // correct slews a leader's clock by off.
-func (c *clock) correct(off time.Duration) {
+func (c *Clock) correct(off time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.shown, c.since, c.off = c.nowLocked(), c.passed(), off
 }
 
-// follow makes this a follower's clock again.
-func (c *clock) follow() {
+// Follow makes this a follower's clock again.
+func (c *Clock) Follow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leads = false
 }
 
-// wallOffset is how far this node's wall clock is ahead of the cluster's time, and
+// WallOffset is how far this node's wall clock is ahead of the cluster's time, and
 // whether that time is known.
-func (c *clock) wallOffset() (ahead time.Duration, known bool) {
-	return c.wall().Sub(c.now()), c.known()
+func (c *Clock) WallOffset() (ahead time.Duration, known bool) {
+	return c.wall().Sub(c.Now()), c.known()
 }
 
 // checkWall warns once when this node's wall clock is wrong, and again only when the
 // error has changed by half: slewing changes it a little all the time.
-func (c *clock) checkWall() {
-	ahead, _ := c.wallOffset()
+func (c *Clock) checkWall() {
+	ahead, _ := c.WallOffset()
 	before := time.Duration(c.warned.Load())
 	switch wrong := ahead.Abs() > clockWarning; {
 	case wrong && (ahead-before).Abs() > max(clockWarning, before.Abs()/2):
@@ -142,8 +150,3 @@ func (c *clock) checkWall() {
 		c.logger.Info("wall clock right again", "ahead", ahead)
 	}
 }
-
-// wallTime reads the wall clock of this machine. Nothing else in a node reads it:
-// it is only this node's vote about the cluster's time.
-// Elsewhere time.Now measures only how long something takes.
-func wallTime() time.Time { return time.Now() }
