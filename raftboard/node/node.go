@@ -13,11 +13,12 @@
 // Read the files in this order:
 //
 //   - a node: options.go, node.go (start, parts, end), identity.go, lock.go,
-//     members.go (the first start), startcheck.go (log against snapshots), convert.go;
+//     membership.go (the first start), startcheck.go (log against snapshots), convert.go;
 //   - replication: proposer.go (commands into entries), replica.go (entries into the
 //     state machine), compaction.go (snapshots), appliedguard.go;
 //   - leading: leader.go (which node leads), leadership.go (this node's time as the
-//     leader, and its tasks then), timers.go, deadlines.go, claims.go, schedules.go;
+//     leader, and its tasks then), timers.go, deadlines.go, held_claims.go,
+//     slot_keeper.go;
 //   - answering: reads.go (what a read may show), longpoll.go, submit.go, forward.go,
 //     readiness.go, calls.go (the table of calls), then a file for each service;
 //   - backups: backup_service.go, backup_schedule.go, restore.go (a new node from one);

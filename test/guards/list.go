@@ -53,7 +53,7 @@ var guards = []guard{
 	},
 	{
 		name: "removed members", holds: "a node that was removed is refused when it comes back",
-		file: "raftboard/node/members.go", keep: "\tif was {", remove: "\tif false && was {",
+		file: "raftboard/node/membership.go", keep: "\tif was {", remove: "\tif false && was {",
 		pkg: "raftboard/node", test: "TestReplaceMembers",
 	},
 	{
@@ -118,7 +118,7 @@ var guards = []guard{
 	},
 	{
 		name: "known leaders", holds: "a node without a leader accepts messages from listed members only",
-		file: "raftboard/node/members.go", keep: "!m.leader.follows(other.ID()) && m.vouched(other.ID()) {", remove: "!m.leader.follows(other.ID()) {",
+		file: "raftboard/node/membership.go", keep: "!m.leader.follows(other.ID()) && m.vouched(other.ID()) {", remove: "!m.leader.follows(other.ID()) {",
 		pkg: "raftboard/node", test: "TestStrangerLeadsNobody",
 	},
 	{
