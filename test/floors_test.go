@@ -27,7 +27,7 @@ var floors = map[string]int{
 // which wires them, is above them all.
 var rooms = map[string]int{
 	"raftboard/node/logstore": 0, "raftboard/node/transport": 0, "raftboard/node/backup": 0,
-	"raftboard/node/admission": 1, "raftboard/node/clock": 1,
+	"raftboard/node/admission": 1, "raftboard/node/clock": 1, "raftboard/node/offers": 1,
 	"raftboard/node/guard":    2,
 	"raftboard/node":          5,
 	"raftboard/node/nodetest": 6,

@@ -12,6 +12,7 @@ import (
 	"github.com/conductord/conductord/jobs/explain"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/clock"
+	"github.com/conductord/conductord/raftboard/node/offers"
 )
 
 // boardService answers calls about jobs and boards.
@@ -23,7 +24,7 @@ type boardService struct {
 	reads     *readRounds
 	polls     *longPolls
 	submit    *submitter
-	offers    *stepOffers
+	offers    *offers.Matcher
 }
 
 func (s *boardService) getJob(message *conductordv1.GetJobRequest) (*conductordv1.GetJobResponse, error) {
@@ -50,7 +51,7 @@ func (s *boardService) explain(ctx context.Context, message *conductordv1.Explai
 	if job := &situation.Job; job.Claim != nil {
 		situation.Holder = &jobs.HeldClaim{Job: job.ID, Claim: *job.Claim}
 		s.leader.timeHolder(situation.Holder)
-		if situation.Untaken = s.offers.waiting(job.ID); len(situation.Untaken) > 0 {
+		if situation.Untaken = s.offers.Waiting(job.ID); len(situation.Untaken) > 0 {
 			if situation.Workers, err = s.machine.Entities(jobs.EntityWorker); err != nil {
 				return nil, err
 			}

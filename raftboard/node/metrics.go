@@ -117,7 +117,7 @@ func (n *Node) registerGauges() {
 		{"leading", "1 while this node serves as the leader.", func() float64 { return oneIf(n.leader.serves()) }},
 		{"ready", "1 while this node knows a leader and has caught up.", func() float64 { return oneIf(n.ready.check() == nil) }},
 		{"members", "Members of the cluster, as this node knows them.", func() float64 { return float64(len(n.members.now())) }},
-		{"workers_set_aside", "Step workers that this node, as the leader, has set aside because all their steps failed.", func() float64 { return float64(n.offers.setAside()) }},
+		{"workers_set_aside", "Step workers that this node, as the leader, has set aside because all their steps failed.", func() float64 { return float64(n.offers.SetAside()) }},
 		{"term", "Raft's term: each election raises it.", func() float64 { return float64(n.raft.CurrentTerm()) }},
 		{"applied_index", "Log index that the state machine has applied.", func() float64 { return float64(n.machine.AppliedIndex()) }},
 		{"disk_free_bytes", "Free space on the disk of the data directory.", func() float64 { return float64(n.disk.Free()) }},

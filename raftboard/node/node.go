@@ -29,8 +29,9 @@
 // uses, as fields.
 //
 // Package guard below it says which caller a call has, and what the caller may do; package
-// admission bounds what clients cost; package clock is the cluster's time. Package logstore keeps
-// raft's log; package transport carries raft between the nodes. None of them knows this package.
+// admission bounds what clients cost; package clock is the cluster's time; package offers
+// brings attempts at steps and workers together. Package logstore keeps raft's log; package
+// transport carries raft between the nodes. None of them knows this package.
 package node
 
 import (
@@ -60,6 +61,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/clock"
 	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/offers"
 	"github.com/conductord/conductord/raftboard/node/transport"
 	"github.com/conductord/conductord/raftboard/wire"
 )
@@ -116,7 +118,7 @@ type Node struct {
 	disk         *admission.Disk
 	memory       *admission.Memory
 	polls        *longPolls
-	offers       *stepOffers
+	offers       *offers.Matcher
 	shares       *admission.SessionShares
 	logs         *steplog.Buffer // of the steps that run beside the node
 	api          *admission.Server
@@ -145,7 +147,7 @@ func Open(options Options) (*Node, error) {
 		logger:  options.Logger,
 		started: boottime.Now(),
 		polls:   newLongPolls(),
-		offers:  newStepOffers(options.Logger.Named("workers")),
+		offers:  offers.New(options.Logger.Named("workers")),
 		leader:  newLeaderState(options),
 		disk:    admission.NewDisk(options.Name, options.DataDir, options.DiskReserve, snapshotsRetained, options.Logger),
 		memory:  admission.NewMemory(options.Memory, options.Logger),
@@ -474,8 +476,8 @@ func (n *Node) stands() transport.Standing {
 func (n *Node) changed(changes fsm.Changes) {
 	n.polls.changed(changes)
 	n.shares.Ended(changes.Ended)
-	n.offers.ended(changes.Ended)
-	n.offers.recorded(changes.Worked)
+	n.offers.Ended(changes.Ended)
+	n.offers.Recorded(changes.Worked)
 	if n.ready.caughtUp.Load() { // what a node applies before that happened earlier
 		n.activity.add(changes)
 	}

@@ -15,12 +15,10 @@ import (
 	"github.com/conductord/conductord/jobs/steps"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/clock"
+	"github.com/conductord/conductord/raftboard/node/offers"
 )
 
 const (
-	// promiseTime bounds how long a worker's call waits for an attempt that it was promised, and how
-	// long that takes a slot: a conductor records it within milliseconds, or has died.
-	promiseTime = 2 * time.Second
 	// recordLook is how often a report looks whether it is recorded, besides when its flow
 	// changes: a restored snapshot names no flows.
 	recordLook = time.Second
@@ -36,7 +34,7 @@ type workerService struct {
 	machine *fsm.Machine
 	leader  *leaderState
 	reads   *readRounds
-	offers  *stepOffers
+	offers  *offers.Matcher
 	router  *router
 	clock   *clock.Clock
 }
@@ -61,22 +59,22 @@ func (s *workerService) offer(ctx context.Context, message *conductordv1.OfferSt
 		return nil, 0, err
 	}
 	defer release()
-	if err := s.offers.offer(o); err != nil {
+	if err := s.offers.Offer(o); err != nil {
 		return nil, 0, err
 	}
-	defer s.offers.withdraw(o)
-	if o.offer.Worker != (jobs.SessionID{}) {
+	defer s.offers.Withdraw(o)
+	if o.Offer.Worker != (jobs.SessionID{}) {
 		// After the offer has become visible, so that no end of the session is missed.
-		if _, err := s.machine.Session(o.offer.Worker); errors.Is(err, jobs.ErrSessionExpired) || errors.Is(err, jobs.ErrNotFound) {
+		if _, err := s.machine.Session(o.Offer.Worker); errors.Is(err, jobs.ErrSessionExpired) || errors.Is(err, jobs.ErrNotFound) {
 			return &conductordv1.OfferStepResponse{Lost: true}, s.machine.AppliedIndex(), nil
 		} else if err != nil {
 			return nil, 0, err
 		}
 	}
-	if only := o.offer.Only.Session; !only.IsZero() {
+	if only := o.Offer.Only.Session; !only.IsZero() {
 		// Also after that, for the same reason.
 		if _, err := s.machine.Session(only); errors.Is(err, jobs.ErrSessionExpired) || errors.Is(err, jobs.ErrNotFound) {
-			s.offers.widen(o)
+			s.offers.Widen(o)
 		} else if err != nil {
 			return nil, 0, err
 		}
@@ -88,7 +86,7 @@ func (s *workerService) offer(ctx context.Context, message *conductordv1.OfferSt
 	answer := &conductordv1.OfferStepResponse{}
 	for {
 		select {
-		case got := <-o.answer:
+		case got := <-o.Answer:
 			if answer.Lost = got.Lost; got.Worker != (jobs.SessionID{}) {
 				answer.Worker, answer.WorkerName = got.Worker.String(), got.Name
 			}
@@ -97,12 +95,12 @@ func (s *workerService) offer(ctx context.Context, message *conductordv1.OfferSt
 			}
 			return answer, s.machine.AppliedIndex(), nil
 		case <-look.C:
-			if worker := o.offer.Worker; !worker.IsZero() {
-				if works, err := s.router.guard.WorksOn(worker, o.board); err == nil && !works {
-					s.offers.lose(o)
+			if worker := o.Offer.Worker; !worker.IsZero() {
+				if works, err := s.router.guard.WorksOn(worker, o.Board); err == nil && !works {
+					s.offers.Lose(o)
 				}
 			}
-			s.offers.place(o)
+			s.offers.Place(o)
 		case <-timer.C:
 			return answer, s.machine.AppliedIndex(), nil
 		case <-current.over:
@@ -123,46 +121,46 @@ func (s *workerService) begin(ctx context.Context) (*leadership, error) {
 	return current, err
 }
 
-func (s *workerService) offerOf(message *conductordv1.OfferStepRequest) (*stepOffer, time.Duration, error) {
+func (s *workerService) offerOf(message *conductordv1.OfferStepRequest) (*offers.Offer, time.Duration, error) {
 	wait, err := pollTime("wait", message.Wait)
 	if err != nil {
 		return nil, 0, err
 	}
-	o := &stepOffer{work: message.Work, size: command.SizeOf(message.Work), answer: make(chan steps.Answer, 1)}
-	if o.offer.Work, err = command.StepWorkFromProto(message.Work); err != nil {
+	o := &offers.Offer{Work: message.Work, Size: command.SizeOf(message.Work), Answer: make(chan steps.Answer, 1)}
+	if o.Offer.Work, err = command.StepWorkFromProto(message.Work); err != nil {
 		return nil, 0, err
 	}
-	if o.offer.Session, err = jobs.ParseSessionID(message.Session); err != nil {
+	if o.Offer.Session, err = jobs.ParseSessionID(message.Session); err != nil {
 		return nil, 0, err
 	}
 	if message.Worker != "" {
-		if o.offer.Worker, err = jobs.ParseSessionID(message.Worker); err != nil {
+		if o.Offer.Worker, err = jobs.ParseSessionID(message.Worker); err != nil {
 			return nil, 0, err
 		}
 	}
 	if message.OnlySession != "" {
-		if o.offer.Only.Session, err = jobs.ParseSessionID(message.OnlySession); err != nil {
+		if o.Offer.Only.Session, err = jobs.ParseSessionID(message.OnlySession); err != nil {
 			return nil, 0, err
 		}
-		if o.offer.Only.Name = message.OnlyName; o.offer.Only.Name != "" {
-			if err := s.limits.CheckName("only_name", o.offer.Only.Name); err != nil {
+		if o.Offer.Only.Name = message.OnlyName; o.Offer.Only.Name != "" {
+			if err := s.limits.CheckName("only_name", o.Offer.Only.Name); err != nil {
 				return nil, 0, err
 			}
 		}
 	}
-	if o.offer.Since, err = command.TimeFromProto("since", message.Since); err != nil {
+	if o.Offer.Since, err = command.TimeFromProto("since", message.Since); err != nil {
 		return nil, 0, err
 	}
-	o.offer.Stop = message.Stop
-	if err := s.limits.CheckName("type", o.offer.Work.Type); err != nil {
+	o.Offer.Stop = message.Stop
+	if err := s.limits.CheckName("type", o.Offer.Work.Type); err != nil {
 		return nil, 0, err
 	}
-	for _, label := range o.offer.Work.Labels {
+	for _, label := range o.Offer.Work.Labels {
 		if err := s.limits.CheckName("label", label); err != nil {
 			return nil, 0, err
 		}
 	}
-	if n := len(o.offer.Work.Labels); n > jobs.MaxOffered {
+	if n := len(o.Offer.Work.Labels); n > jobs.MaxOffered {
 		return nil, 0, &logbook.LimitError{Field: "labels", Limit: jobs.MaxOffered, Size: int64(n), Unit: "labels"}
 	}
 	return o, wait, nil
@@ -170,23 +168,23 @@ func (s *workerService) offerOf(message *conductordv1.OfferStepRequest) (*stepOf
 
 // checkOffer compares an offer with the state: only the owner of the flow offers its steps, and
 // only an attempt that the logbook has for a worker is given to that worker.
-func (s *workerService) checkOffer(o *stepOffer) error {
-	work := &o.offer.Work
+func (s *workerService) checkOffer(o *offers.Offer) error {
+	work := &o.Offer.Work
 	job, err := s.machine.Job(work.Job)
 	if err != nil {
 		return err
 	}
-	if job.Claim == nil || job.Claim.Token != work.Token || job.Claim.Session != o.offer.Session || job.Flow != work.Flow {
-		return fmt.Errorf("cannot offer %s: %w: session %s does not hold job %s under token %s", work.ID, jobs.ErrFenced, o.offer.Session, work.Job, work.Token)
+	if job.Claim == nil || job.Claim.Token != work.Token || job.Claim.Session != o.Offer.Session || job.Flow != work.Flow {
+		return fmt.Errorf("cannot offer %s: %w: session %s does not hold job %s under token %s", work.ID, jobs.ErrFenced, o.Offer.Session, work.Job, work.Token)
 	}
-	o.board, o.work.Board = job.Board, job.Board // what the conductor says of it does not count
+	o.Board, o.Work.Board = job.Board, job.Board // what the conductor says of it does not count
 	attempt, latest, err := s.machine.Attempt(work.Flow, work.Step, work.Action, work.Attempt)
 	if err != nil {
 		return err
 	}
 	worker := ""
-	if o.offer.Worker != (jobs.SessionID{}) {
-		worker = o.offer.Worker.String()
+	if o.Offer.Worker != (jobs.SessionID{}) {
+		worker = o.Offer.Worker.String()
 	}
 	if !latest || attempt.Ended() || !attempt.Offered || attempt.Asked != work.Asked || attempt.Worker != worker {
 		return fmt.Errorf("cannot offer %s: %w: the logbook does not have it as open, and offered to worker %q", work.ID, jobs.ErrFenced, worker)
@@ -195,9 +193,9 @@ func (s *workerService) checkOffer(o *stepOffer) error {
 }
 
 // findFailed finds the workers that have failed at the step, for a new attempt to avoid.
-func (s *workerService) findFailed(o *stepOffer) error {
-	work := &o.offer.Work
-	if o.offer.Worker != (jobs.SessionID{}) || !o.offer.Only.Session.IsZero() || work.Attempt == 1 {
+func (s *workerService) findFailed(o *offers.Offer) error {
+	work := &o.Offer.Work
+	if o.Offer.Worker != (jobs.SessionID{}) || !o.Offer.Only.Session.IsZero() || work.Attempt == 1 {
 		return nil
 	}
 	failed, err := s.machine.FailedWorkers(work.Flow, work.Step, work.Action)
@@ -206,7 +204,7 @@ func (s *workerService) findFailed(o *stepOffer) error {
 	}
 	for _, text := range failed {
 		if session, err := jobs.ParseSessionID(text); err == nil {
-			o.failed = append(o.failed, session)
+			o.Failed = append(o.Failed, session)
 		}
 	}
 	return nil
@@ -229,30 +227,30 @@ func (s *workerService) pull(ctx context.Context, message *conductordv1.PullStep
 	if err != nil {
 		return nil, 0, err
 	}
-	if p.worker, p.principal, err = s.worker(p.session); err != nil {
+	if p.Worker, p.Principal, err = s.worker(p.Session); err != nil {
 		return nil, 0, err
 	}
-	p.sees = func(board string) bool { return guard.MayOn(ctx, command.Work, board) }
+	p.Sees = func(board string) bool { return guard.MayOn(ctx, command.Work, board) }
 	release, err := guard.HoldPoll(ctx, wait, false)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer release()
-	s.offers.pull(p)
-	defer s.offers.leave(p)
+	s.offers.Pull(p)
+	defer s.offers.Leave(p)
 	// After the call has become visible, so that no end of an attempt is missed.
-	if over, err := s.over(p.session, message.Holds); err != nil || len(over) > 0 {
+	if over, err := s.over(p.Session, message.Holds); err != nil || len(over) > 0 {
 		return &conductordv1.PullStepsResponse{Stop: over}, s.machine.AppliedIndex(), err
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	for promised := p.promised; ; {
+	for promised := p.Promised; ; {
 		select {
-		case answer := <-p.answer:
+		case answer := <-p.Answer:
 			return answer, s.machine.AppliedIndex(), nil
 		case <-promised:
 			promised = nil
-			timer.Reset(promiseTime)
+			timer.Reset(offers.PromiseTime)
 		case <-timer.C:
 			return &conductordv1.PullStepsResponse{}, s.machine.AppliedIndex(), nil
 		case <-current.over:
@@ -263,7 +261,7 @@ func (s *workerService) pull(ctx context.Context, message *conductordv1.PullStep
 	}
 }
 
-func pullOf(message *conductordv1.PullStepsRequest) (*stepPull, error) {
+func pullOf(message *conductordv1.PullStepsRequest) (*offers.Pull, error) {
 	session, err := jobs.ParseSessionID(message.Session)
 	if err != nil {
 		return nil, err
@@ -274,16 +272,16 @@ func pullOf(message *conductordv1.PullStepsRequest) (*stepPull, error) {
 	if n := len(message.Holds); n > steps.MaxHeld {
 		return nil, &logbook.LimitError{Field: "holds", Limit: steps.MaxHeld, Size: int64(n), Unit: "attempts"}
 	}
-	p := &stepPull{
-		session: session, free: int(message.Slots), refill: message.Refill, holds: make(map[steps.ID]bool, len(message.Holds)),
-		promised: make(chan struct{}), answer: make(chan *conductordv1.PullStepsResponse, 1),
+	p := &offers.Pull{
+		Session: session, Free: int(message.Slots), Refill: message.Refill, Holds: make(map[steps.ID]bool, len(message.Holds)),
+		Promised: make(chan struct{}), Answer: make(chan *conductordv1.PullStepsResponse, 1),
 	}
 	for _, held := range message.Holds {
 		id, err := command.StepIDFromProto(held.GetId())
 		if err != nil {
 			return nil, err
 		}
-		p.holds[id] = held.Stopping
+		p.Holds[id] = held.Stopping
 	}
 	return p, nil
 }
@@ -303,7 +301,7 @@ func (s *workerService) list(ctx context.Context, message *conductordv1.ListWork
 	}
 	answer := &conductordv1.ListWorkersResponse{Next: next}
 	for i := range entities {
-		live := s.offers.live(&entities[i], s.clock.AnswerTime(), func(flow logbook.FlowID) bool {
+		live := s.offers.Live(&entities[i], s.clock.AnswerTime(), func(flow logbook.FlowID) bool {
 			board, _, err := s.machine.BoardOfWork(flow)
 			return err == nil && s.router.guard.MayShow(ctx, board)
 		})
@@ -336,7 +334,7 @@ func (s *workerService) over(session jobs.SessionID, holds []*conductordv1.HeldS
 	if len(holds) == 0 {
 		return nil, nil
 	}
-	followed := s.offers.followed(session)
+	followed := s.offers.Followed(session)
 	var over []*conductordv1.StepAttempt
 	for _, held := range holds {
 		id, err := command.StepIDFromProto(held.Id)
@@ -352,7 +350,7 @@ func (s *workerService) over(session jobs.SessionID, holds []*conductordv1.HeldS
 		}
 		open := latest && !attempt.Ended() && attempt.Asked == id.Asked && attempt.Worker == session.String()
 		if !open && held.Stopping {
-			s.offers.freed(session, id)
+			s.offers.Freed(session, id)
 		} else if !open {
 			over = append(over, held.Id)
 		}
@@ -389,22 +387,22 @@ func (s *workerService) report(ctx context.Context, message *conductordv1.Report
 	defer timer.Stop()
 	look := time.NewTicker(recordLook)
 	defer look.Stop()
-	waiting, leave := s.offers.awaitReport(outcome.Flow)
+	waiting, leave := s.offers.AwaitReport(outcome.Flow)
 	defer leave()
 	for over := false; ; {
 		recorded, err := s.recorded(ctx, worker, &outcome)
 		if recorded {
-			s.offers.freed(worker, outcome.ID)
+			s.offers.Freed(worker, outcome.ID)
 		}
 		if err != nil || recorded {
 			return &conductordv1.ReportStepResponse{Recorded: recorded}, s.machine.AppliedIndex(), err
 		}
-		passed := s.offers.report(worker, &outcome)
+		passed := s.offers.Report(worker, &outcome)
 		if over || passed && !outcome.Done {
 			return &conductordv1.ReportStepResponse{Recorded: passed && !outcome.Done}, s.machine.AppliedIndex(), nil
 		}
 		select {
-		case <-waiting.news:
+		case <-waiting.News:
 		case <-look.C:
 		case <-timer.C:
 			over = true

@@ -1,4 +1,4 @@
-package node_test
+package offers_test
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/conductord/conductord/logbook"
-	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/offers"
 )
 
 // TestNewAttemptsGoElsewhere holds which of the workers a and b gets an attempt, at once and
@@ -30,7 +30,7 @@ func TestNewAttemptsGoElsewhere(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := node.NewStepMatch()
+				m := offers.NewStepMatch()
 				var failed []string
 				for _, name := range row.failed {
 					m.Pull(string(name), "k")
@@ -53,7 +53,7 @@ func TestNewAttemptsGoElsewhere(t *testing.T) {
 				if got := m.Taken("s"); got != row.at {
 					t.Errorf("%q gets it at once, want %q", got, row.at)
 				}
-				time.Sleep(node.ElsewhereTime)
+				time.Sleep(offers.ElsewhereTime)
 				if got := m.Taken("s"); got != row.later {
 					t.Errorf("%q gets it later, want %q", got, row.later)
 				}
@@ -66,7 +66,7 @@ func TestNewAttemptsGoElsewhere(t *testing.T) {
 // it gets steps again.
 func TestWorkersAreSetAside(t *testing.T) {
 	broken, bad := &logbook.Failure{Kind: "error"}, &logbook.Failure{Kind: "error", Permanent: true}
-	fails := func(m *node.StepMatch, name string, steps int, failure *logbook.Failure) {
+	fails := func(m *offers.StepMatch, name string, steps int, failure *logbook.Failure) {
 		for i := range steps {
 			step := fmt.Sprint(name, i)
 			m.Offer(step, "k")
@@ -79,43 +79,43 @@ func TestWorkersAreSetAside(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name   string
-		before func(m *node.StepMatch)
+		before func(m *offers.StepMatch)
 		other  bool // there is another worker, b
 		wait   time.Duration
 		aside  string
 		taker  string
 	}{
-		{"four failures", func(m *node.StepMatch) { fails(m, "a", 4, broken) }, true, 0, "", "a"},
-		{"five failures", func(m *node.StepMatch) { fails(m, "a", 5, broken) }, true, 0, "a", "b"},
-		{"five failures, and alone", func(m *node.StepMatch) { fails(m, "a", 5, broken) }, false, 0, "a", "a"},
-		{"permanent failures", func(m *node.StepMatch) { fails(m, "a", 9, bad) }, true, 0, "", "a"},
-		{"a success between", func(m *node.StepMatch) {
+		{"four failures", func(m *offers.StepMatch) { fails(m, "a", 4, broken) }, true, 0, "", "a"},
+		{"five failures", func(m *offers.StepMatch) { fails(m, "a", 5, broken) }, true, 0, "a", "b"},
+		{"five failures, and alone", func(m *offers.StepMatch) { fails(m, "a", 5, broken) }, false, 0, "a", "a"},
+		{"permanent failures", func(m *offers.StepMatch) { fails(m, "a", 9, bad) }, true, 0, "", "a"},
+		{"a success between", func(m *offers.StepMatch) {
 			fails(m, "a", 4, broken)
 			fails(m, "a", 1, nil)
 			fails(m, "a", 4, broken)
 		}, true, 0, "", "a"},
-		{"failures at one step", func(m *node.StepMatch) {
+		{"failures at one step", func(m *offers.StepMatch) {
 			for range 9 {
 				fails(m, "a", 1, broken)
 			}
 		}, true, 0, "", "a"},
-		{"on trial", func(m *node.StepMatch) { fails(m, "a", 5, broken) }, true, node.AsideFirst, "a", "a"},
-		{"failed on trial", func(m *node.StepMatch) {
+		{"on trial", func(m *offers.StepMatch) { fails(m, "a", 5, broken) }, true, offers.AsideFirst, "a", "a"},
+		{"failed on trial", func(m *offers.StepMatch) {
 			fails(m, "a", 5, broken)
-			time.Sleep(node.AsideFirst)
+			time.Sleep(offers.AsideFirst)
 			fails(m, "a", 1, broken)
-		}, true, node.AsideFirst, "a", "b"},
-		{"failed on trial, and long after", func(m *node.StepMatch) {
+		}, true, offers.AsideFirst, "a", "b"},
+		{"failed on trial, and long after", func(m *offers.StepMatch) {
 			fails(m, "a", 5, broken)
-			time.Sleep(node.AsideFirst)
+			time.Sleep(offers.AsideFirst)
 			fails(m, "a", 1, broken)
-		}, true, 2 * node.AsideFirst, "a", "a"},
-		{"good on trial", func(m *node.StepMatch) {
+		}, true, 2 * offers.AsideFirst, "a", "a"},
+		{"good on trial", func(m *offers.StepMatch) {
 			fails(m, "a", 5, broken)
-			time.Sleep(node.AsideFirst)
+			time.Sleep(offers.AsideFirst)
 			fails(m, "a", 1, nil)
 		}, true, 0, "", "a"},
-		{"one session is lost with a step, five times", func(m *node.StepMatch) {
+		{"one session is lost with a step, five times", func(m *offers.StepMatch) {
 			for i := range 5 {
 				m.Offer(fmt.Sprint(i), "k")
 				m.Dies("a", fmt.Sprint(i))
@@ -126,7 +126,7 @@ func TestWorkersAreSetAside(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := node.NewStepMatch()
+				m := offers.NewStepMatch()
 				m.Pull("a", "k")
 				row.before(m)
 				time.Sleep(row.wait)
@@ -151,24 +151,24 @@ func TestWorkersAreSetAside(t *testing.T) {
 func TestOnlyWorker(t *testing.T) {
 	for _, row := range []struct {
 		name, only string
-		before     func(m *node.StepMatch)
-		after      func(m *node.StepMatch)
+		before     func(m *offers.StepMatch)
+		after      func(m *offers.StepMatch)
 		taker      string
 	}{
-		{"it waits", "a", func(m *node.StepMatch) { m.Pull("b", "k"); m.Pull("a", "k") }, nil, "a"},
-		{"another waits", "a", func(m *node.StepMatch) { m.Pull("b", "k"); m.PullFull("a", "k") }, nil, ""},
-		{"it comes later", "a", func(m *node.StepMatch) { m.Pull("b", "k"); m.PullFull("a", "k") }, func(m *node.StepMatch) { m.Pull("a", "k") }, "a"},
-		{"it does not do the type", "a", func(m *node.StepMatch) { m.Pull("a", "other") }, nil, ""},
-		{"another of its name, and it lives", "a'", func(m *node.StepMatch) { m.PullFull("a", "k"); m.Returns("a"); m.Pull("a", "k") }, nil, ""},
-		{"it ends, and another is free", "a", func(m *node.StepMatch) { m.PullFull("a", "k"); m.Pull("b", "k") }, func(m *node.StepMatch) { m.Ended("a") }, ""},
-		{"it ends, and comes back", "a", func(m *node.StepMatch) { m.PullFull("a", "k") }, func(m *node.StepMatch) { m.Ended("a"); m.Returns("a"); m.Pull("a", "k") }, "a"},
-		{"it comes back, and then ends", "a'", func(m *node.StepMatch) { m.PullFull("a", "k"); m.Returns("a"); m.Pull("a", "k") },
-			func(m *node.StepMatch) { m.Ended("a'") }, "a"},
-		{"it has ended, as a new leader finds", "gone", func(m *node.StepMatch) { m.Returns("gone"); m.Pull("b", "k"); m.Pull("a", "k") },
-			func(m *node.StepMatch) { m.Widen("s") }, "a"},
+		{"it waits", "a", func(m *offers.StepMatch) { m.Pull("b", "k"); m.Pull("a", "k") }, nil, "a"},
+		{"another waits", "a", func(m *offers.StepMatch) { m.Pull("b", "k"); m.PullFull("a", "k") }, nil, ""},
+		{"it comes later", "a", func(m *offers.StepMatch) { m.Pull("b", "k"); m.PullFull("a", "k") }, func(m *offers.StepMatch) { m.Pull("a", "k") }, "a"},
+		{"it does not do the type", "a", func(m *offers.StepMatch) { m.Pull("a", "other") }, nil, ""},
+		{"another of its name, and it lives", "a'", func(m *offers.StepMatch) { m.PullFull("a", "k"); m.Returns("a"); m.Pull("a", "k") }, nil, ""},
+		{"it ends, and another is free", "a", func(m *offers.StepMatch) { m.PullFull("a", "k"); m.Pull("b", "k") }, func(m *offers.StepMatch) { m.Ended("a") }, ""},
+		{"it ends, and comes back", "a", func(m *offers.StepMatch) { m.PullFull("a", "k") }, func(m *offers.StepMatch) { m.Ended("a"); m.Returns("a"); m.Pull("a", "k") }, "a"},
+		{"it comes back, and then ends", "a'", func(m *offers.StepMatch) { m.PullFull("a", "k"); m.Returns("a"); m.Pull("a", "k") },
+			func(m *offers.StepMatch) { m.Ended("a'") }, "a"},
+		{"it has ended, as a new leader finds", "gone", func(m *offers.StepMatch) { m.Returns("gone"); m.Pull("b", "k"); m.Pull("a", "k") },
+			func(m *offers.StepMatch) { m.Widen("s") }, "a"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			m := node.NewStepMatch()
+			m := offers.NewStepMatch()
 			row.before(m)
 			m.OfferOnly("s", "k", row.only, "a")
 			if row.after != nil {
@@ -187,18 +187,18 @@ func TestOnlyWorker(t *testing.T) {
 func TestPromisesTakeSlots(t *testing.T) {
 	for _, row := range []struct {
 		name  string
-		after func(m *node.StepMatch) // before the call that follows
-		taker string                  // of another step
+		after func(m *offers.StepMatch) // before the call that follows
+		taker string                    // of another step
 	}{
-		{"not recorded", func(*node.StepMatch) {}, ""},
-		{"recorded, and not given", func(m *node.StepMatch) { m.Records("a", "first") }, ""},
-		{"ended", func(m *node.StepMatch) { m.Ends("a", "first", nil) }, "a"},
-		{"offered again, and for another worker now", func(m *node.StepMatch) { m.Offer("first", "other") }, "a"},
-		{"its conductor has died", func(*node.StepMatch) { time.Sleep(node.PromiseTime) }, "a"},
+		{"not recorded", func(*offers.StepMatch) {}, ""},
+		{"recorded, and not given", func(m *offers.StepMatch) { m.Records("a", "first") }, ""},
+		{"ended", func(m *offers.StepMatch) { m.Ends("a", "first", nil) }, "a"},
+		{"offered again, and for another worker now", func(m *offers.StepMatch) { m.Offer("first", "other") }, "a"},
+		{"its conductor has died", func(*offers.StepMatch) { time.Sleep(offers.PromiseTime) }, "a"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := node.NewStepMatch()
+				m := offers.NewStepMatch()
 				m.Pull("a", "k")
 				m.Offer("first", "k")
 				if got := m.Taken("first"); got != "a" {

@@ -1,4 +1,4 @@
-package node
+package offers
 
 import (
 	"slices"
@@ -30,7 +30,7 @@ const (
 )
 
 // stepWorkers is what the leader remembers of the workers that have asked it for steps. It is
-// under stepOffers.mu. After a change of leader, it begins empty: it is only about
+// under Matcher.mu. After a change of leader, it begins empty: it is only about
 // which worker gets an attempt first, never about whether one gets it.
 type stepWorkers struct {
 	logger  hclog.Logger
@@ -40,7 +40,7 @@ type stepWorkers struct {
 
 // knownWorker is a session of a worker.
 type knownWorker struct {
-	pull  *stepPull // the last
+	pull  *Pull     // the last
 	heard time.Time // when it asked last
 	ended bool
 }
@@ -48,7 +48,7 @@ type knownWorker struct {
 // workerIdentity is a worker over its sessions.
 type workerIdentity struct{ principal, name string }
 
-func (p *stepPull) identity() workerIdentity { return workerIdentity{p.principal, p.worker.Name} }
+func (p *Pull) identity() workerIdentity { return workerIdentity{p.Principal, p.Worker.Name} }
 
 type failedStep struct {
 	flow   logbook.FlowID
@@ -74,11 +74,11 @@ func newStepWorkers(logger hclog.Logger) stepWorkers {
 }
 
 // hear notes that a worker asks for steps.
-func (w *stepWorkers) hear(p *stepPull) {
-	if w.known[p.session] == nil && len(w.known) >= maxKnown {
+func (w *stepWorkers) hear(p *Pull) {
+	if w.known[p.Session] == nil && len(w.known) >= maxKnown {
 		w.forgetOldest()
 	}
-	w.known[p.session] = &knownWorker{pull: p, heard: time.Now()}
+	w.known[p.Session] = &knownWorker{pull: p, heard: time.Now()}
 }
 
 func (w *stepWorkers) forgetOldest() {
@@ -93,7 +93,7 @@ func (w *stepWorkers) forgetOldest() {
 
 // end notes that a session has ended. The steps that it held are lost together, and count as one
 // failure: a machine that fails once is not set aside for its many steps.
-func (w *stepWorkers) end(session jobs.SessionID, lost *stepOffer) {
+func (w *stepWorkers) end(session jobs.SessionID, lost *Offer) {
 	if k := w.known[session]; k != nil {
 		k.ended = true
 		if lost != nil {
@@ -104,22 +104,22 @@ func (w *stepWorkers) end(session jobs.SessionID, lost *stepOffer) {
 
 // judge notes an outcome. A permanent failure is the step's word on its input, and one that
 // was told to stop is the conductor's: neither speaks for or against the worker.
-func (w *stepWorkers) judge(session jobs.SessionID, o *stepOffer, outcome *steps.Outcome) {
+func (w *stepWorkers) judge(session jobs.SessionID, o *Offer, outcome *steps.Outcome) {
 	k := w.known[session]
 	switch {
 	case k == nil || !outcome.Done || outcome.NotYet > 0:
 	case outcome.Failure == nil:
 		if r := w.records[k.pull.identity()]; r != nil && !r.aside.IsZero() {
-			w.logger.Info("worker taken back after a success", "worker", k.pull.worker.Name, "session", session)
+			w.logger.Info("worker taken back after a success", "worker", k.pull.Worker.Name, "session", session)
 		}
 		delete(w.records, k.pull.identity())
-	case !outcome.Failure.Permanent && !o.offer.Stop:
+	case !outcome.Failure.Permanent && !o.Offer.Stop:
 		w.fail(k.pull, o)
 	}
 }
 
 // fail notes a failure of a worker.
-func (w *stepWorkers) fail(p *stepPull, o *stepOffer) {
+func (w *stepWorkers) fail(p *Pull, o *Offer) {
 	now, id := time.Now(), p.identity()
 	r := w.records[id]
 	if r == nil {
@@ -131,13 +131,13 @@ func (w *stepWorkers) fail(p *stepPull, o *stepOffer) {
 	}
 	r.changed = now
 	if len(r.failed) < asideAfter {
-		r.failed[failedStep{o.offer.Work.Flow, o.offer.Work.Step, o.offer.Work.Action}] = true
+		r.failed[failedStep{o.Offer.Work.Flow, o.Offer.Work.Step, o.Offer.Work.Action}] = true
 	}
 	switch {
 	case r.aside.IsZero() && len(r.failed) >= asideAfter:
 		r.aside, r.pause = now, asideFirst
 		r.trial = now.Add(r.pause)
-		w.logger.Warn("worker set aside: all its steps fail", "worker", p.worker.Name, "session", p.session, "steps", len(r.failed), "trial_in", r.pause)
+		w.logger.Warn("worker set aside: all its steps fail", "worker", p.Worker.Name, "session", p.Session, "steps", len(r.failed), "trial_in", r.pause)
 	case r.onTrial:
 		r.onTrial, r.pause = false, min(2*r.pause, asideMost)
 		r.trial = now.Add(r.pause)
@@ -158,22 +158,22 @@ func (w *stepWorkers) forgetRecords(now time.Time) {
 }
 
 // tried notes that a worker gets an attempt: one that is set aside gets the next after its pause.
-func (w *stepWorkers) tried(p *stepPull) {
+func (w *stepWorkers) tried(p *Pull) {
 	if r := w.records[p.identity()]; r != nil && !r.aside.IsZero() && !w.isAside(p) {
 		r.onTrial, r.trial = true, time.Now().Add(r.pause)
 	}
 }
 
 // isAside reports whether a worker should get nothing now.
-func (w *stepWorkers) isAside(p *stepPull) bool {
+func (w *stepWorkers) isAside(p *Pull) bool {
 	r := w.records[p.identity()]
 	return r != nil && !r.aside.IsZero() && time.Now().Before(r.trial)
 }
 
 // admits reports whether a worker that suits may have an attempt now.
-func (w *stepWorkers) admits(o *stepOffer, p *stepPull) bool {
+func (w *stepWorkers) admits(o *Offer, p *Pull) bool {
 	failed, aside := time.Since(o.arrived) < elsewhereTime && w.hasFailed(o, p), w.isAside(p)
-	better := func(other *stepPull) bool { return !(failed && w.hasFailed(o, other)) && !(aside && w.isAside(other)) }
+	better := func(other *Pull) bool { return !(failed && w.hasFailed(o, other)) && !(aside && w.isAside(other)) }
 	admitted := !failed && !aside || !w.hasOther(o, better)
 	o.kept = o.kept || !admitted
 	return admitted
@@ -182,7 +182,7 @@ func (w *stepWorkers) admits(o *stepOffer, p *stepPull) bool {
 // hasOther reports whether a better worker that suits lives, even if it is busy. If none does, those
 // that have failed, or are set aside, get the attempt as ever: a slower pace would only add to the
 // pauses of the step's own retries.
-func (w *stepWorkers) hasOther(o *stepOffer, better func(*stepPull) bool) bool {
+func (w *stepWorkers) hasOther(o *Offer, better func(*Pull) bool) bool {
 	for _, k := range w.known {
 		if !k.ended && time.Since(k.heard) < quietAfter && o.suits(k.pull) && better(k.pull) {
 			return true
@@ -194,15 +194,15 @@ func (w *stepWorkers) hasOther(o *stepOffer, better func(*stepPull) bool) bool {
 // hasFailed reports whether a worker has failed at the step of an attempt, under this session
 // or an ended one of its name: a process that its steps kill comes back under a new session.
 // While the other session lives, the name is that of two processes.
-func (w *stepWorkers) hasFailed(o *stepOffer, p *stepPull) bool {
-	return slices.ContainsFunc(o.failed, func(session jobs.SessionID) bool {
+func (w *stepWorkers) hasFailed(o *Offer, p *Pull) bool {
+	return slices.ContainsFunc(o.Failed, func(session jobs.SessionID) bool {
 		k := w.known[session]
-		return session == p.session || k != nil && k.ended && k.pull.identity() == p.identity()
+		return session == p.Session || k != nil && k.ended && k.pull.identity() == p.identity()
 	})
 }
 
-// setAside is how many workers that live are set aside.
-func (s *stepOffers) setAside() int {
+// SetAside is how many workers that live are set aside.
+func (s *Matcher) SetAside() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	aside := 0

@@ -1,4 +1,4 @@
-package node
+package offers
 
 import (
 	"slices"
@@ -16,19 +16,18 @@ import (
 const (
 	ElsewhereTime = elsewhereTime
 	AsideFirst    = asideFirst
-	PromiseTime   = promiseTime
 )
 
-// StepMatch is stepOffers with workers and steps that are known by one word.
+// StepMatch is a Matcher with workers and steps that are known by one word.
 type StepMatch struct {
-	offers   *stepOffers
+	offers   *Matcher
 	flow     logbook.FlowID
 	sessions map[string]jobs.SessionID // by the name of the worker
-	waiting  map[string]*stepOffer
+	waiting  map[string]*Offer
 }
 
 func NewStepMatch() *StepMatch {
-	return &StepMatch{offers: newStepOffers(hclog.NewNullLogger()), flow: logbook.NewFlowID(), sessions: map[string]jobs.SessionID{}, waiting: map[string]*stepOffer{}}
+	return &StepMatch{offers: New(hclog.NewNullLogger()), flow: logbook.NewFlowID(), sessions: map[string]jobs.SessionID{}, waiting: map[string]*Offer{}}
 }
 
 // Pull has a worker wait for one attempt at a step of a type.
@@ -41,9 +40,9 @@ func (m *StepMatch) pull(name, kind string, free int) {
 	if m.sessions[name].IsZero() {
 		m.sessions[name] = jobs.NewSessionID()
 	}
-	m.offers.pull(&stepPull{
-		session: m.sessions[name], worker: jobs.Entity{Name: name, JobKinds: []string{kind}}, free: free, sees: func(string) bool { return true },
-		promised: make(chan struct{}), answer: make(chan *conductordv1.PullStepsResponse, 1),
+	m.offers.Pull(&Pull{
+		Session: m.sessions[name], Worker: jobs.Entity{Name: name, JobKinds: []string{kind}}, Free: free, Sees: func(string) bool { return true },
+		Promised: make(chan struct{}), Answer: make(chan *conductordv1.PullStepsResponse, 1),
 	})
 }
 
@@ -58,14 +57,14 @@ func (m *StepMatch) OfferOnly(step, kind, session, name string) {
 }
 
 func (m *StepMatch) offer(step, kind string, only steps.Only, failed ...string) {
-	o := &stepOffer{answer: make(chan steps.Answer, 1), work: &conductordv1.StepWork{}}
-	o.offer.Work = steps.Work{ID: steps.ID{Flow: m.flow, Step: step, Action: logbook.ActionExecute, Attempt: 1 + len(failed)}, Type: kind}
-	o.offer.Only = only
+	o := &Offer{Answer: make(chan steps.Answer, 1), Work: &conductordv1.StepWork{}}
+	o.Offer.Work = steps.Work{ID: steps.ID{Flow: m.flow, Step: step, Action: logbook.ActionExecute, Attempt: 1 + len(failed)}, Type: kind}
+	o.Offer.Only = only
 	for _, name := range failed {
-		o.failed = append(o.failed, m.sessions[name])
+		o.Failed = append(o.Failed, m.sessions[name])
 	}
 	m.waiting[step] = o
-	if err := m.offers.offer(o); err != nil {
+	if err := m.offers.Offer(o); err != nil {
 		panic(err)
 	}
 }
@@ -73,12 +72,12 @@ func (m *StepMatch) offer(step, kind string, only steps.Only, failed ...string) 
 // Taken looks again for a worker, and returns the name of the one that gets the step.
 func (m *StepMatch) Taken(step string) string {
 	o := m.waiting[step]
-	m.offers.place(o)
+	m.offers.Place(o)
 	select {
-	case answer := <-o.answer:
+	case answer := <-o.Answer:
 		for name, session := range m.sessions {
 			if session == answer.Worker {
-				m.offers.withdraw(o)
+				m.offers.Withdraw(o)
 				return name
 			}
 		}
@@ -88,10 +87,10 @@ func (m *StepMatch) Taken(step string) string {
 }
 
 // Records has the conductor of a step offer it with the worker that it has recorded.
-func (m *StepMatch) Records(name, step string) *stepOffer {
+func (m *StepMatch) Records(name, step string) *Offer {
 	o := *m.waiting[step]
-	o.offer.Worker, o.done, o.answer = m.sessions[name], false, make(chan steps.Answer, 1)
-	if err := m.offers.offer(&o); err != nil {
+	o.Offer.Worker, o.done, o.Answer = m.sessions[name], false, make(chan steps.Answer, 1)
+	if err := m.offers.Offer(&o); err != nil {
 		panic(err)
 	}
 	return &o
@@ -100,22 +99,22 @@ func (m *StepMatch) Records(name, step string) *stepOffer {
 // Ends has a worker end an attempt with a failure, or with none.
 func (m *StepMatch) Ends(name, step string, failure *logbook.Failure) {
 	o := m.Records(name, step)
-	m.offers.report(m.sessions[name], &steps.Outcome{ID: o.offer.Work.ID, Done: true, Failure: failure})
-	m.offers.withdraw(o)
+	m.offers.Report(m.sessions[name], &steps.Outcome{ID: o.Offer.Work.ID, Done: true, Failure: failure})
+	m.offers.Withdraw(o)
 }
 
 // Dies ends the session of a worker, with the step that it has.
 func (m *StepMatch) Dies(name, step string) {
 	o := m.Records(name, step)
-	m.offers.ended([]jobs.SessionID{m.sessions[name]})
-	m.offers.withdraw(o)
+	m.offers.Ended([]jobs.SessionID{m.sessions[name]})
+	m.offers.Withdraw(o)
 }
 
 // Ended ends the session of a worker that has no step.
-func (m *StepMatch) Ended(name string) { m.offers.ended([]jobs.SessionID{m.sessions[name]}) }
+func (m *StepMatch) Ended(name string) { m.offers.Ended([]jobs.SessionID{m.sessions[name]}) }
 
 // Widen says that the session has ended that alone could have a step, as a new leader finds.
-func (m *StepMatch) Widen(step string) { m.offers.widen(m.waiting[step]) }
+func (m *StepMatch) Widen(step string) { m.offers.Widen(m.waiting[step]) }
 
 // Returns gives a worker a new session under its name. Its old one keeps the name with a mark.
 func (m *StepMatch) Returns(name string) {
@@ -126,7 +125,7 @@ func (m *StepMatch) Returns(name string) {
 func (m *StepMatch) Aside() string {
 	var names []string
 	for name, session := range m.sessions {
-		live := m.offers.live(&jobs.Entity{Session: session}, m.offers.workers.known[session].heard, func(logbook.FlowID) bool { return true })
+		live := m.offers.Live(&jobs.Entity{Session: session}, m.offers.workers.known[session].heard, func(logbook.FlowID) bool { return true })
 		if !live.Aside.IsZero() {
 			names = append(names, name)
 		}
