@@ -215,10 +215,8 @@ func (g *Guard) scopeOf(message any) (scope, error) {
 		return readable(m.(interface{ GetBoard() string }).GetBoard()), nil
 	case *conductordv1.ListJobsRequest, *conductordv1.ListSchedulesRequest:
 		return readable(m.(interface{ GetBoard() string }).GetBoard()), nil
-	case *conductordv1.SaveScheduleRequest:
-		return ofBoards([]string{m.GetSchedule().GetBoard()}), nil
-	case *conductordv1.SaveScheduleCommand:
-		return ofBoards([]string{m.GetSchedule().GetBoard()}), nil
+	case *conductordv1.SaveScheduleRequest, *conductordv1.SaveScheduleCommand:
+		return ofBoards([]string{m.(interface{ GetSchedule() *conductordv1.Schedule }).GetSchedule().GetBoard()}), nil
 	case *conductordv1.Intervention:
 		return inState("flow", m.GetFlow(), logbook.ParseFlowID, g.Machine.BoardOfFlow)
 	case *conductordv1.GetFlowRequest:
