@@ -92,7 +92,7 @@ func tlsSettings() []setting {
 func jwtSettings() []setting {
 	return []setting{
 		{key: "jwt.issuer", target: func(c *Config) any { return &c.JWT.Issuer },
-			doc: "Issuer of JSON web tokens that prove principals, as in their claim iss; empty: such tokens are refused"},
+			doc: "Accepted issuer of JSON web tokens: the value of their claim iss; empty: the node refuses JSON web tokens"},
 		{key: "jwt.audience", target: func(c *Config) any { return &c.JWT.Audience },
 			doc: "Required audience, in the tokens' claim aud"},
 		{key: "jwt.keys", target: func(c *Config) any { return &c.JWT.Keys },
@@ -185,14 +185,14 @@ func backupSettings() []setting {
 func topologySettings() []setting {
 	return []setting{
 		{key: "topology.file", target: func(c *Config) any { return &c.Topology.File },
-			doc: "File that maps boards to clusters. The node forwards postings for boards of other clusters once. Read again when it changes"},
+			doc: "File that maps boards to clusters. The node forwards postings for boards of other clusters to a node there. Read again when it changes"},
 	}
 }
 
 func dashboardSettings() []setting {
 	return []setting{
 		{key: "dashboard.enabled", target: func(c *Config) any { return &c.Dashboard.Enabled },
-			doc: "Serve web pages on the API port; callers see and do there what they may"},
+			doc: "Serve web pages on the API port; the permissions of the caller apply"},
 		{key: "dashboard.read_only", target: func(c *Config) any { return &c.Dashboard.ReadOnly },
 			doc: "Serve the web pages without actions, whatever the caller may do"},
 		{key: "dashboard.path", target: func(c *Config) any { return &c.Dashboard.Path },
@@ -219,9 +219,9 @@ func conductorSettings() []setting {
 		{key: "conductor.steps", target: func(c *Config) any { return &c.Conductor.Steps }, low: 0, high: 4096,
 			doc: "Maximum parallel steps of all jobs together, without steps of step workers; jobs take turns; 0: half of max_jobs times workers, from 64 to 4096"},
 		{key: "conductor.max_dispatches", target: func(c *Config) any { return &c.Conductor.MaxDispatches }, low: 0, high: 1_000_000_000,
-			doc: "Number of jobs after which the conductor claims no more; when they are finished, the node hands over and exits with code 0; 0: no limit"},
+			doc: "Number of jobs after which the conductor claims no more; when they are finished, the node hands over and exits with status 0; 0: no limit"},
 		{key: "conductor.max_duration", target: func(c *Config) any { return &c.Conductor.MaxDuration }, low: 0, high: 365 * 24 * hour,
-			doc: "Time after which the conductor claims no more jobs; when its jobs are finished, the node hands over and exits with code 0; 0s: no limit"},
+			doc: "Time after which the conductor claims no more jobs; when its jobs are finished, the node hands over and exits with status 0; 0s: no limit"},
 		{key: "conductor.handlers", target: func(c *Config) any { return &c.Conductor.Handlers }, path: true,
 			doc: "Directories with the executables of steps; no other directory is searched"},
 		{key: "conductor.value_keys", target: func(c *Config) any { return &c.Conductor.ValueKeys }, path: true,
@@ -259,7 +259,7 @@ func secretSettings() []setting {
 		{key: "secrets.command", target: func(c *Config) any { return &c.Secrets.Command },
 			doc: "Executable that prints a secret of a step; its arguments are board and name"},
 		{key: "secrets.boards", target: func(c *Config) any { return &c.Secrets.Boards },
-			doc: `Shared secrets that jobs of a board may use, such as {"a/*" = ["db", "mail-*"]}; default: all without access control, none with it; as a flag or variable: BOARDS=NAME,NAME;…`},
+			doc: `Shared secrets that jobs of a board may use, such as {"a/*" = ["db", "mail-*"]}; default: without access control all secrets, with access control none; as a flag or variable: BOARDS=NAME,NAME;…`},
 	}
 }
 
