@@ -38,7 +38,7 @@ func TestConductorAlone(t *testing.T) {
 	first := f.alone("alone-1")
 	job := f.runFlow("[[steps]]\nname = \"a\"\nhandler = \"quick\"\n[[steps]]\nname = \"b\"\nhandler = \"slow\"", "--label", "here")
 	eventually(t, "the second step runs", func() bool { return f.started() == "a execute 1, b execute 1" })
-	if said := command(t, "", "job", "logs", job, f.all).err; !strings.Contains(said, "runs in a program of its own, alone-1") {
+	if said := command(t, "", "job", "logs", job, f.all).err; !strings.Contains(said, "runs in the program alone-1") {
 		t.Errorf("job logs says %s", said)
 	}
 	if err := first.Process.Kill(); err != nil {

@@ -64,20 +64,20 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 	long := "/" + strings.Repeat("x", 91)
-	if checked := command(t, "", "config", "check", "--config", file, "--data-dir", long, "--tls-ca", "ca.pem", "--tls-cert", "cert.pem", "--tls-key", "key.pem"); !strings.Contains(checked.err, "data_dir has 92 bytes, and may have 91") {
+	if checked := command(t, "", "config", "check", "--config", file, "--data-dir", long, "--tls-ca", "ca.pem", "--tls-cert", "cert.pem", "--tls-key", "key.pem"); !strings.Contains(checked.err, "data_dir has 92 bytes; the limit is 91") {
 		t.Errorf("config check says of a long data directory: %+v", checked)
 	}
 	for _, row := range []struct {
 		check, text, files string
 		args               []string
 	}{
-		{"data directory", "others can read", "", []string{"--data-dir", open}},
+		{"data directory", "other users can read", "", []string{"--data-dir", open}},
 		{"data directory", "no such file", "", []string{"--data-dir", filepath.Join(open, "a", "b")}},
-		{"disk space", "are free", "", []string{"--disk-reserve", fmt.Sprint(int64(1) << 40)}},
-		{"open files", "1000 files", "1000", nil},
+		{"disk space", "MiB free", "", []string{"--disk-reserve", fmt.Sprint(int64(1) << 40)}},
+		{"open files", "1000 open files", "1000", nil},
 		{"handlers", "no such file", "", []string{"--conductor-enabled=true", "--conductor-handlers", filepath.Join(open, "none")}},
 		{"backups", "no such file", "", []string{"--backup-directory", filepath.Join(open, "none")}},
-		{"socket", "data_dir has 92 bytes, and may have 91", "", []string{"--data-dir", long, "--tls-ca", "ca.pem", "--tls-cert", "cert.pem", "--tls-key", "key.pem"}},
+		{"socket", "data_dir has 92 bytes; the limit is 91", "", []string{"--data-dir", long, "--tls-ca", "ca.pem", "--tls-cert", "cert.pem", "--tls-key", "key.pem"}},
 		{"node node1", `belongs to cluster "local"`, "", []string{"--cluster-id", "other"}},
 	} {
 		found, bad := examined(t, row.files, append([]string{"--config", file}, row.args...)...)

@@ -111,7 +111,7 @@ echo "bye $line" >&2; echo 1`)
 		t.Errorf("%v: %s", err, reader.said())
 	}
 	said := reader.said()
-	for _, want := range []string{"goes on at node", "talker #2 | bye ", "is completed: success"} {
+	for _, want := range []string{"continues at node", "talker #2 | bye ", "is completed: success"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the reader has not seen %q: %s", want, said)
 		}

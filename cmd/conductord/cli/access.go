@@ -18,12 +18,12 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
-const grantHelp = "Roles: viewer reads; poster posts jobs; worker claims them and records what becomes of them; operator posts, and\n" +
-	"steers jobs, schedules and conductors; administrator does everything. BOARDS is the name of a board, or the beginning\n" +
-	"of names and \"*\"; \"*\" alone is all boards, and what belongs to none: nodes, sessions, conductors."
+const grantHelp = "Roles: viewer reads; poster posts jobs; worker claims jobs and records their progress; operator posts jobs and\n" +
+	"controls jobs, schedules and conductors; administrator does everything. BOARDS is the name of a board or a\n" +
+	"prefix with \"*\". \"*\" alone covers all boards, nodes, sessions and conductors."
 
 func (p *Program) accessCommand() *cobra.Command {
-	return Noun("access", "Make, list and delete principals, and show what each may do", p.accessSaveCommand(), p.accessListCommand(), p.accessDeleteCommand(), p.whoAmICommand())
+	return Noun("access", "Manage principals and their grants", p.accessSaveCommand(), p.accessListCommand(), p.accessDeleteCommand(), p.whoAmICommand())
 }
 
 func (p *Program) accessSaveCommand() *cobra.Command {
@@ -31,9 +31,9 @@ func (p *Program) accessSaveCommand() *cobra.Command {
 	var hide bool
 	cmd := &cobra.Command{
 		Use:   "save PRINCIPAL --grant ROLE=BOARDS",
-		Short: "Make a principal, or replace what it may do",
-		Long: "Make a principal, or replace all its grants. Its tokens stay. A client certificate proves the principal that is its\n" +
-			"common name; a token is made by \"token create\".\n\n" + grantHelp,
+		Short: "Create a principal, or replace its grants",
+		Long: "Create a principal, or replace all its grants. Its tokens stay valid. A client authenticates with a certificate\n" +
+			"whose common name is the principal, or with a token from \"token create\".\n\n" + grantHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			principal, err := principalOf(args[0], grants, hide)
@@ -53,8 +53,8 @@ func (p *Program) accessSaveCommand() *cobra.Command {
 }
 
 func grantFlags(cmd *cobra.Command, grants *[]string, hide *bool) {
-	cmd.Flags().StringSliceVar(grants, "grant", nil, "a role on boards, such as poster=orders/*; repeat it or separate several by commas")
-	cmd.Flags().BoolVar(hide, "hide-values", false, "answer with names and states, and without the values of jobs, flows and steps")
+	cmd.Flags().StringSliceVar(grants, "grant", nil, "role on boards, such as poster=orders/*; repeatable or comma-separated")
+	cmd.Flags().BoolVar(hide, "hide-values", false, "hide the values of jobs, flows and steps from the principal")
 }
 
 func principalOf(name string, grants []string, hide bool) (access.Principal, error) {
@@ -91,7 +91,7 @@ func readPrincipals(ctx context.Context, cluster Cluster, after string, _ int) (
 }
 
 func (p *Program) accessListCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List principals: what each may do, and how many tokens it has"}
+	cmd := &cobra.Command{Use: "list", Short: "List principals: grants and number of tokens"}
 	return list[access.Principal]{
 		what: "principals", read: readPrincipals, answer: principalList,
 		header: []string{"PRINCIPAL", "GRANTS", "VALUES", "TOKENS", "UPDATED", "BY"},
@@ -108,7 +108,7 @@ func (p *Program) accessListCommand() *cobra.Command {
 func (p *Program) accessDeleteCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete PRINCIPAL",
-		Short: "Delete a principal and its tokens: its calls are refused from then on",
+		Short: "Delete a principal and its tokens; the cluster refuses its calls from then on",
 		Args:  cobra.ExactArgs(1),
 		RunE: p.ask(func(ctx context.Context, cluster Cluster, args []string) error {
 			if err := cluster.DeletePrincipal(ctx, args[0]); err != nil {
@@ -122,7 +122,7 @@ func (p *Program) accessDeleteCommand() *cobra.Command {
 func (p *Program) whoAmICommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "whoami",
-		Short: "Show who you are to the cluster, and what you may do",
+		Short: "Show your principal and its grants",
 		Args:  cobra.NoArgs,
 		RunE: p.ask(func(ctx context.Context, cluster Cluster, _ []string) error {
 			who, err := cluster.WhoAmI(ctx)
@@ -142,7 +142,7 @@ func (p *Program) whoAmICommand() *cobra.Command {
 }
 
 func (p *Program) tokenCommand() *cobra.Command {
-	return Noun("token", "Make, list and revoke tokens of principals", p.tokenCreateCommand(), p.tokenListCommand(), p.tokenRevokeCommand())
+	return Noun("token", "Manage tokens of principals", p.tokenCreateCommand(), p.tokenListCommand(), p.tokenRevokeCommand())
 }
 
 // MadeToken is what token create says.
@@ -161,10 +161,10 @@ func (p *Program) tokenCreateCommand() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "create PRINCIPAL",
-		Short: "Make a token of a principal, and show it once",
-		Long: "Make a token. It is shown once, or written to a file of mode 600: the cluster keeps its hash alone. With --grant the\n" +
-			"principal is made, or its grants are replaced, as \"access save\" does. A principal may have several tokens, so that\n" +
-			"one can be exchanged without a pause: make the new one, give it to the program, revoke the old one.\n\n" + grantHelp,
+		Short: "Create a token of a principal, and show it once",
+		Long: "Create a token. The command shows it once, or writes it to a file of mode 600; the cluster stores only its hash.\n" +
+			"With --grant, create the principal or replace its grants, like \"access save\". A principal can have several\n" +
+			"tokens. To rotate a token without a pause, create a new token, deploy it, and revoke the old token.\n\n" + grantHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if days < 0 {
@@ -183,8 +183,8 @@ func (p *Program) tokenCreateCommand() *cobra.Command {
 		},
 	}
 	grantFlags(cmd, &grants, &hide)
-	cmd.Flags().IntVar(&days, "days", IssuedDays, "make it valid for this many days; 0: no limit")
-	cmd.Flags().StringVar(&out, "out", "", "write the token to this new file, instead of showing it")
+	cmd.Flags().IntVar(&days, "days", IssuedDays, "validity in days; 0: unlimited")
+	cmd.Flags().StringVar(&out, "out", "", "write the token to this new file instead of showing it")
 	return cmd
 }
 
@@ -231,7 +231,7 @@ func (p *Program) createToken(ctx context.Context, cluster Cluster, principal ac
 func (p *Program) tokenListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List tokens: principal, expiry, last use, and who made each",
+		Short: "List tokens: principal, expiry, last use and creator",
 		Args:  cobra.NoArgs,
 		RunE: p.ask(func(ctx context.Context, cluster Cluster, _ []string) error {
 			principals, _, err := list[access.Principal]{read: readPrincipals}.collect(ctx, cluster, "", 0)
@@ -256,12 +256,12 @@ func (p *Program) tokenListCommand() *cobra.Command {
 func (p *Program) tokenRevokeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke PRINCIPAL TOKEN",
-		Short: "Revoke a token, by its id: calls with it are refused from then on",
+		Short: "Revoke a token by its id; the cluster refuses calls with it from then on",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := uuid.Parse(args[1])
 			if err != nil {
-				return UsageError(fmt.Errorf("%.64q is no id of a token: see token list", args[1]))
+				return UsageError(fmt.Errorf("%.64q is not a token id: see token list", args[1]))
 			}
 			return p.With(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 				if err := cluster.RevokeAccessToken(ctx, args[0], access.TokenID{UUID: id}); err != nil {

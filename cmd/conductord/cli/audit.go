@@ -18,7 +18,7 @@ import (
 )
 
 func (p *Program) auditCommand() *cobra.Command {
-	return Noun("audit", "Show what principals have done, and what they were refused", p.auditSearchCommand(), p.auditTailCommand(), p.auditRefusalsCommand())
+	return Noun("audit", "Show the audit log and refused calls", p.auditSearchCommand(), p.auditTailCommand(), p.auditRefusalsCommand())
 }
 
 var recordHeader = []string{"AT", "POSITION", "PRINCIPAL", "FROM", "VERB", "TARGET", "CHANGE", "REFUSED"}
@@ -36,15 +36,15 @@ func (p *Program) auditSearchCommand() *cobra.Command {
 	var since, until string
 	cmd := &cobra.Command{
 		Use:   "search",
-		Short: "List records of the audit log, the latest first: who did what, from where, and at which log index",
-		Long: "List what principals have done to jobs and schedules of others, to boards, to the cluster and to each other, and what of\n" +
-			"that was refused. What happens to jobs that are posted, claimed and ended is in the events, which say by whom.",
+		Short: "List audit records, latest first: principal, action, address and log index",
+		Long: "List what principals did to other principals' jobs and schedules, to boards, to the cluster and to principals,\n" +
+			"including refused calls. Posting, claiming and ending a job are events, which also name the principal.",
 	}
-	cmd.Flags().StringVar(&query.Principal, "principal", "", "only of this principal")
-	cmd.Flags().StringVar(&query.Verb, "verb", "", "only this verb, such as cancel or save_principal")
-	cmd.Flags().StringVar(&query.Target, "target", "", "only records whose target contains this, such as the id of a job")
+	cmd.Flags().StringVar(&query.Principal, "principal", "", "only records of this principal")
+	cmd.Flags().StringVar(&query.Verb, "verb", "", "only records with this verb, such as cancel or save_principal")
+	cmd.Flags().StringVar(&query.Target, "target", "", "only records whose target contains this text, such as the id of a job")
 	cmd.Flags().StringVar(&since, "since", "", sinceUsage)
-	cmd.Flags().StringVar(&until, "until", "", "only before this moment")
+	cmd.Flags().StringVar(&until, "until", "", "only before this time")
 	return list[access.Record]{
 		what: "the audit log", answer: recordList, header: recordHeader, row: p.recordRow,
 		read: func(ctx context.Context, cluster Cluster, after string, limit int) ([]access.Record, string, error) {
@@ -68,7 +68,7 @@ func (p *Program) auditSearchCommand() *cobra.Command {
 // noteNoPrincipals says why the audit log of a cluster without access control is empty.
 func (p *Program) noteNoPrincipals(ctx context.Context, cluster Cluster) {
 	if who, err := cluster.WhoAmI(ctx); err == nil && !who.Enforced {
-		p.Note("access control is off, so no call has a principal and none is on record; for what happened to a job: `conductord events --job ID --after 0-0`")
+		p.Note("access control is off, so calls have no principal and are not recorded; for the events of a job: `conductord events --job ID --after 0-0`")
 	}
 }
 
@@ -80,7 +80,7 @@ func (p *Program) auditTailCommand() *cobra.Command {
 	last := 20
 	cmd := &cobra.Command{
 		Use:   "tail",
-		Short: "Show the last records of the audit log, and those that follow",
+		Short: "Show the latest audit records; --follow continues with new records",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if last < 1 {
@@ -89,8 +89,8 @@ func (p *Program) auditTailCommand() *cobra.Command {
 			return p.watching(cmd.Context(), func(ctx context.Context, cluster Cluster) error { return p.tailAudit(ctx, cluster, last, follow) })
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on, until interrupted")
-	cmd.Flags().IntVarP(&last, "lines", "n", last, "begin with this many records")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "wait for new records until interrupted")
+	cmd.Flags().IntVarP(&last, "lines", "n", last, "start with this many records")
 	return cmd
 }
 
@@ -164,9 +164,9 @@ func (p *Program) writeRecord(r *access.Record) error {
 func (p *Program) auditRefusalsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "refusals",
-		Short: "List what the nodes have refused since they started, alike calls together",
-		Long: "List the calls of callers that were not known, and calls that their callers may not make. Each node counts its own,\n" +
-			"and remembers the latest 1,000 kinds; its log has some of them as they happen.",
+		Short: "List refused calls since each node's start, grouped by kind",
+		Long: "List calls that were refused because the caller was unknown or lacked permission. Each node counts its own calls\n" +
+			"and keeps the latest 1,000 kinds. Its log has a sample of the calls.",
 		Args: cobra.NoArgs,
 		RunE: p.ask(func(ctx context.Context, cluster Cluster, _ []string) error {
 			refusals, err := cluster.Refusals(ctx)

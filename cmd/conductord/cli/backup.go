@@ -31,9 +31,9 @@ func (p *Program) BackupCreateCommand() *cobra.Command {
 	var stale, overwrite bool
 	cmd := &cobra.Command{
 		Use:   "create FILE|-",
-		Short: "Make a backup of a running cluster",
-		Long: "Make a backup: the state of the cluster at one index of its log, with all that was acknowledged before. The\n" +
-			"cluster works on meanwhile. FILE appears when it is whole and on disk; - is stdout. Any node can be asked.",
+		Short: "Create a backup of a running cluster",
+		Long: "Create a backup: the state of the cluster at one log index, with all writes acknowledged before. The cluster\n" +
+			"stays available. FILE appears when it is complete and on disk; - is stdout. Any node can make the backup.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
@@ -41,8 +41,8 @@ func (p *Program) BackupCreateCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&stale, "stale", false, "take what one node knows, also without a leader")
-	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "replace FILE if it exists")
+	cmd.Flags().BoolVar(&stale, "stale", false, "use the state of one node, even without a leader; it can be outdated")
+	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "overwrite FILE if it exists")
 	return cmd
 }
 
@@ -59,8 +59,9 @@ func (p *Program) BackupInspectCommand() *cobra.Command {
 // BackupListCommand makes the command that lists the backups that the nodes have made.
 func (p *Program) BackupListCommand() *cobra.Command {
 	cmd := p.nodesCommand("list", "List the scheduled backups of all nodes: time, index, size, verified", p.writeBackups)
-	cmd.Long = "List the backups that the nodes have made in their backup.directory, the newest first. A node reads each file once\n" +
-		"after it was made, and again after a start: VERIFIED is yes if the checksums fit. `conductord cluster health` reports\na backup that is overdue."
+	cmd.Long = "List the backups in each node's backup.directory, newest first. VERIFIED is yes if the checksums match. A node\n" +
+		"checks a file when it is written and when the node starts. `conductord cluster health` reports an overdue\n" +
+		"backup."
 	return cmd
 }
 
@@ -95,7 +96,7 @@ func (p *Program) writeBackups(nodes []raftboard.NodeStatus) error {
 		p.Note("%s", line)
 	}
 	if !scheduled {
-		p.Note("no node that answers makes backups: set backup.directory on one node")
+		p.Note("no answering node has scheduled backups: set backup.directory on one node")
 	}
 	if p.JSON() {
 		return p.WriteJSON(map[string][]nodeBackup{"backups": shown})
@@ -170,7 +171,7 @@ func (c *countedReader) Read(into []byte) (int, error) {
 
 func (p *Program) createBackup(ctx context.Context, cluster Cluster, path string, stale, overwrite bool) error {
 	if _, err := os.Lstat(path); err == nil && path != "-" && !overwrite {
-		return UsageError(fmt.Errorf("cannot make a backup: %s exists: choose another name, or say --overwrite", path))
+		return UsageError(fmt.Errorf("cannot create the backup: %s exists: choose another name, or add --overwrite", path))
 	}
 	source, err := cluster.Backup(ctx, stale)
 	if err != nil {

@@ -29,7 +29,7 @@ func TestBackupFiles(t *testing.T) {
 	if shown.code != 0 || shown.out != got.out {
 		t.Errorf("made %q, and inspected %q", got.out, shown.out)
 	}
-	if again := run(t, cluster, "backup", "create", path); again.code != cli.ExitUsage || !strings.Contains(again.err, "exists: choose another name, or say --overwrite") {
+	if again := run(t, cluster, "backup", "create", path); again.code != cli.ExitUsage || !strings.Contains(again.err, "exists: choose another name, or add --overwrite") {
 		t.Errorf("%+v", again)
 	}
 	if again := run(t, cluster, "backup", "create", path, "--overwrite"); again.code != 0 {
@@ -88,7 +88,7 @@ func TestWrongBackupCommands(t *testing.T) {
 func TestBackupList(t *testing.T) {
 	cluster := openCluster(t)
 	cluster.nodes = []raftboard.NodeStatus{{Status: raftboard.Status{Node: "n1"}}}
-	expect(t, run(t, cluster, "backup", "list"), 0, "NODE TIME INDEX BYTES VERIFIED FILE\n", "conductord: no node that answers makes backups: set backup.directory on one node\n")
+	expect(t, run(t, cluster, "backup", "list"), 0, "NODE TIME INDEX BYTES VERIFIED FILE\n", "conductord: no answering node has scheduled backups: set backup.directory on one node\n")
 	made := time.Date(2026, 11, 26, 3, 4, 5, 0, time.UTC)
 	cluster.nodes = append(cluster.nodes, raftboard.NodeStatus{Status: raftboard.Status{Node: "n2", BackupInterval: time.Hour, Backups: []raftboard.ScheduledBackup{
 		{File: "c-n2-3.tar", MadeAt: made, Bytes: 2048}, {File: "c-n2-2.tar", MadeAt: made, Bytes: 1024, Index: 7, Verified: true},

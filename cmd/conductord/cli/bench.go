@@ -33,11 +33,11 @@ const (
 
 func (p *Program) benchCommand() *cobra.Command {
 	return Noun("bench", "Measure a cluster from this machine",
-		p.benchVerb("post", "Post jobs, which stay on the board until bench claim", workload.Post),
-		p.benchVerb("claim", "Claim and complete the jobs of bench post", workload.Claim),
-		p.benchVerb("flow", "Post jobs with a flow of three empty steps, run them here, and wait for each", workload.Flow),
+		p.benchVerb("post", "Post jobs; bench claim removes them", workload.Post),
+		p.benchVerb("claim", "Claim and complete jobs posted by bench post", workload.Claim),
+		p.benchVerb("flow", "Post jobs with a flow of three empty steps, run them in this process, and wait for each job", workload.Flow),
 		p.benchVerb("read", "Read a job linearizably", workload.Read),
-		p.benchVerb("takeover", "Let owners of jobs fall silent, and measure how long it takes until another has the job", workload.Takeover))
+		p.benchVerb("takeover", "Silence job owners, and measure the time until another owner has the job", workload.Takeover))
 }
 
 func (p *Program) benchVerb(verb, short string, start func(context.Context, workload.Cluster, workload.Options) (*workload.Workload, error)) *cobra.Command {
@@ -45,8 +45,8 @@ func (p *Program) benchVerb(verb, short string, start func(context.Context, work
 	cmd := &cobra.Command{
 		Use:   verb,
 		Short: short,
-		Long: short + ".\n\nClients call again and again, each with one call in flight. They share one connection, which packs\n" +
-			"what waits at the same time into one call, as programs with the client library do.",
+		Long: short + ".\n\nEach client repeats its call, with one call in flight. All clients share one connection, which\n" +
+			"batches concurrent requests, like every program with the client library.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.Calls > 0 && !cmd.Flags().Changed("duration") {
@@ -67,27 +67,27 @@ func (p *Program) benchVerb(verb, short string, start func(context.Context, work
 // defineBench makes the flags that a benchmark heeds.
 func defineBench(f *workload.Options, verb string, flags *pflag.FlagSet) {
 	const clients, duration, size, rounds = 64, 10 * time.Second, 512, 100
-	flags.IntVar(&f.Clients, "clients", clients, "callers at once")
-	flags.StringVar(&f.Board, "board", benchBoard, "the board to use")
+	flags.IntVar(&f.Clients, "clients", clients, "parallel clients")
+	flags.StringVar(&f.Board, "board", benchBoard, "board to use")
 	f.Batch = 1
 	switch verb {
 	case "post":
-		flags.IntVar(&f.Batch, "batch", 1, "jobs in a call, up to "+strconv.Itoa(command.MaxPostings))
-		flags.IntVar(&f.Size, "size", size, "bytes of details of a job; 0: none")
+		flags.IntVar(&f.Batch, "batch", 1, "jobs per call, at most "+strconv.Itoa(command.MaxPostings))
+		flags.IntVar(&f.Size, "size", size, "bytes of details of each job; 0: none")
 	case "claim":
-		flags.IntVar(&f.Batch, "batch", 1, "jobs claimed in a call, at most")
+		flags.IntVar(&f.Batch, "batch", 1, "maximum jobs per call")
 	case "flow":
-		flags.IntVar(&f.Batch, "batch", 1, "jobs posted in a call, each of which is waited for, up to "+strconv.Itoa(command.MaxPostings))
-		flags.IntVar(&f.Size, "size", 0, "bytes of details of a job; 0: none")
+		flags.IntVar(&f.Batch, "batch", 1, "jobs posted per call, at most  "+strconv.Itoa(command.MaxPostings))
+		flags.IntVar(&f.Size, "size", 0, "bytes of details of each job; 0: none")
 	case "read":
 		flags.IntVar(&f.Size, "size", size, "bytes of details of the job; 0: none")
 	case "takeover":
-		flags.IntVar(&f.Calls, "rounds", rounds, "owners that fall silent, one after the other for each client")
-		flags.DurationVar(&f.TTL, "ttl", jobs.DefaultTTL, "the TTL of their sessions")
+		flags.IntVar(&f.Calls, "rounds", rounds, "owners to silence, one at a time for each client")
+		flags.DurationVar(&f.TTL, "ttl", jobs.DefaultTTL, "TTL of the owners' sessions")
 		return // a round ends when it ends
 	}
-	flags.DurationVar(&f.Duration, "duration", duration, "for how long")
-	flags.IntVar(&f.Calls, "calls", 0, "end after this many calls of all clients together, however long they take unless --duration is given; 0: any number")
+	flags.DurationVar(&f.Duration, "duration", duration, "duration of the measurement")
+	flags.IntVar(&f.Calls, "calls", 0, "total calls of all clients; without --duration, there is no time limit; 0: unlimited")
 }
 
 func checkBench(f workload.Options, verb string) error {
@@ -144,7 +144,7 @@ func (p *Program) bench(ctx context.Context, cluster Cluster, verb string, f wor
 		p.Note("%s", run.Idle)
 	}
 	if result.First != nil {
-		p.Note("%d calls have failed; the first: %v", result.Errors, result.First)
+		p.Note("%d calls failed; first error: %v", result.Errors, result.First)
 	}
 	return ctx.Err()
 }

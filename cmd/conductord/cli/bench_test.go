@@ -119,7 +119,7 @@ func (f *fitful) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Pos
 func TestBenchCountsErrors(t *testing.T) {
 	t.Parallel()
 	some := run(t, &fitful{Cluster: openCluster(t), every: 2}, "bench", "post", "--clients", "1", "--duration", "2s", "-o", "json")
-	if some.code != 0 || !strings.Contains(some.out, `"first_error": "no: `) || !strings.Contains(some.err, "calls have failed") {
+	if some.code != 0 || !strings.Contains(some.out, `"first_error": "no: `) || !strings.Contains(some.err, "calls failed") {
 		t.Errorf("some calls fail: %+v", some)
 	}
 	all := run(t, &fitful{Cluster: openCluster(t), every: 1}, "bench", "post", "--clients", "1", "--duration", "2s")

@@ -18,11 +18,11 @@ import (
 )
 
 func (p *Program) boardCommand() *cobra.Command {
-	return Noun("board", "Show, pause and limit boards",
+	return Noun("board", "Manage boards: show, pause, limit",
 		p.boardListCommand(), p.boardShowCommand(), p.boardCreateCommand(),
-		p.boardPauseCommand("pause", "Pause a board: no job of it can be claimed until it is resumed",
-			"Claimed jobs go on, and postings are accepted. To repeat this is harmless.", Cluster.PauseBoard),
-		p.boardPauseCommand("resume", "Resume a paused board", "Its jobs can be claimed again at once.", Cluster.ResumeBoard),
+		p.boardPauseCommand("pause", "Pause a board: its jobs cannot be claimed until you resume it",
+			"Claimed jobs continue, and the board accepts postings. The command is idempotent.", Cluster.PauseBoard),
+		p.boardPauseCommand("resume", "Resume a paused board", "Its jobs are claimable immediately.", Cluster.ResumeBoard),
 		p.boardLimitCommand(), p.boardAgeingCommand(), p.boardDeleteCommand(), p.boardWaitCommand(), p.boardCountCommand(),
 	)
 }
@@ -121,14 +121,14 @@ func (p *Program) boardListCommand() *cobra.Command {
 			}
 		},
 	}
-	return boards.command(p, &cobra.Command{Use: "list", Short: "List boards, with their jobs and rates"}, nil)
+	return boards.command(p, &cobra.Command{Use: "list", Short: "List boards with their jobs and rates"}, nil)
 }
 
 func numberText(n uint64) string { return strconv.FormatUint(n, 10) }
 
 func (p *Program) boardShowCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "show BOARD", Short: "Show a board: its jobs by state and kind, its rates, and who holds claims", Args: cobra.ExactArgs(1),
+		Use: "show BOARD", Short: "Show a board: jobs by state and kind, rates, and claims by owner", Args: cobra.ExactArgs(1),
 		RunE: get(p, "board", name, boardStatus, func(_ context.Context, _ Cluster, status jobs.BoardStatus) error {
 			if p.JSON() {
 				return p.WriteJSON(command.BoardToProto(&status))
@@ -189,7 +189,7 @@ func statesText(counts map[jobs.State]uint64) string {
 
 func (p *Program) boardCreateCommand() *cobra.Command {
 	return p.boardVerb("create", "Create a board before the first job is posted to it",
-		"Without this the first job creates it. A board that exists stays as it is.",
+		"Otherwise, the first posted job creates the board. An existing board does not change.",
 		func(ctx context.Context, cluster Cluster, name string) error { return cluster.CreateBoard(ctx, name) })
 }
 
@@ -198,7 +198,7 @@ func (p *Program) boardPauseCommand(use, short, long string, do func(Cluster, co
 	cmd := p.boardVerb(use, short, long, func(ctx context.Context, cluster Cluster, name string) error {
 		return do(cluster, ctx, jobs.BoardCommand{Board: name, By: operatorName(), Reason: reason})
 	})
-	cmd.Flags().StringVar(&reason, "reason", "", "why, in one sentence")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason, in one sentence")
 	return cmd
 }
 
@@ -206,8 +206,8 @@ func (p *Program) boardLimitCommand() *cobra.Command {
 	var given jobs.BoardLimits
 	named := []string{"jobs", "bytes", "postings-per-second"}
 	var cmd *cobra.Command
-	cmd = p.boardVerb("limit", "Limit a board: a posting over a limit is refused",
-		"A limit that is not named stays as it is; 0 removes it. Jobs already over it stay.",
+	cmd = p.boardVerb("limit", "Limit a board; the cluster refuses postings over a limit",
+		"Omitted limits do not change; 0 removes a limit. Existing jobs over a new limit stay.",
 		func(ctx context.Context, cluster Cluster, name string) error {
 			status, err := cluster.BoardStatus(ctx, name)
 			if err != nil {
@@ -225,11 +225,11 @@ func (p *Program) boardLimitCommand() *cobra.Command {
 		})
 	flags := cmd.Flags()
 	flags.Uint64Var(&given.Jobs, named[0], 0, "unfinished jobs")
-	flags.Uint64Var(&given.Bytes, named[1], 0, "bytes of the postings of unfinished jobs")
-	flags.Uint64Var(&given.PostingsPerSecond, named[2], 0, "postings a second; a second's worth may come at once")
+	flags.Uint64Var(&given.Bytes, named[1], 0, "maximum bytes of the postings of unfinished jobs")
+	flags.Uint64Var(&given.PostingsPerSecond, named[2], 0, "maximum postings per second, in bursts of one second's worth")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if !slices.ContainsFunc(named, flags.Changed) {
-			return usageError{errors.New("say what to limit: --jobs, --bytes or --postings-per-second")}
+			return usageError{errors.New("name a limit: --jobs, --bytes or --postings-per-second")}
 		}
 		return nil
 	}
@@ -239,7 +239,7 @@ func (p *Program) boardLimitCommand() *cobra.Command {
 func (p *Program) boardDeleteCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "delete BOARD", Short: "Delete an empty board, with its limits", Args: cobra.ExactArgs(1),
-		Long: "Delete a board with its limits and rates. It must have no jobs, not even finished ones, and no schedules.",
+		Long: "Delete a board with its limits and rates. It must have no jobs, including finished jobs, and no schedules.",
 		RunE: about(p, name, func(ctx context.Context, cluster Cluster, board string) error {
 			return because(cluster.DeleteBoard(ctx, board), "delete board %s", board)
 		}),
@@ -249,8 +249,8 @@ func (p *Program) boardDeleteCommand() *cobra.Command {
 func (p *Program) boardAgeingCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "ageing BOARD DURATION|off", Short: "Raise a waiting job's priority by one step per interval", Args: cobra.ExactArgs(2),
-		Long: "Raise the priority of each claimable job by one step per DURATION of waiting, so that low priorities do not\n" +
-			"wait for ever. \"off\" ends that: waiting jobs keep the priority that they have reached.",
+		Long: "Raise the priority of each claimable job by one step per DURATION of waiting, so that low priorities make\n" +
+			"progress. \"off\" disables ageing; waiting jobs keep their current priority.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			step := time.Duration(0)
 			if args[1] != "off" {

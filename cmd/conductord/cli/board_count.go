@@ -18,7 +18,8 @@ func (p *Program) boardCountCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "count [BOARD|PREFIX*]…",
 		Short: "Count the jobs of several boards by state, with a total",
-		Long:  "Count the jobs of several boards by state, with a total: of those that are named, of those whose names begin\nwith PREFIX, or of all.",
+		Long: "Count jobs by state, with a total, on the named boards, on boards whose names start with PREFIX, or on all\n" +
+			"boards.",
 		RunE: p.ask(func(ctx context.Context, cluster Cluster, names []string) error {
 			boards, err := namedBoards(ctx, cluster, names)
 			if err != nil {

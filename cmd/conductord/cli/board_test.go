@@ -22,7 +22,7 @@ func TestBoardCommands(t *testing.T) {
 	}{
 		{"board show night", cli.ExitNotFound, "not found"},
 		{"board create night", 0, "night open, no limits"},
-		{"board limit night", cli.ExitUsage, "say what to limit"},
+		{"board limit night", cli.ExitUsage, "name a limit"},
 		{"board limit night --jobs 1 --postings-per-second 5", 0, "night open, at most 1 unfinished jobs, 5 postings a second"},
 		{"board limit night --bytes 9000", 0, "at most 1 unfinished jobs, 9000 bytes of them, 5 postings a second"},
 		{"board delete night", 0, ""},

@@ -20,12 +20,11 @@ func (p *Program) boardWaitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait BOARD",
 		Short: "Wait until a board has no unfinished job, or none in some states",
-		Long: "Wait until a board has no unfinished job; with --state, until none is in any of these states; with --some, until\n" +
-			"one is. --kind, --key and --tag select the jobs. Exit 0 however they ended, and 5 after --timeout; the exit\n" +
-			"code of `conductord job wait --board BOARD` also says whether all were successes.\n\n" +
-			"A job that its retry policy has parked is held, and so not finished: the command waits until a person releases\n" +
-			"or cancels it, and says so on stderr. To wait until only such jobs are left, name the other states:\n" +
-			"--state delayed,claimable,cooling,claimed,suspended.",
+		Long: "Wait until a board has no unfinished jobs. With --state, wait until no job is in any of these states; with\n" +
+			"--some, until at least one job is. --kind, --key and --tag select jobs. Exit code: 0 however the jobs ended, 5\n" +
+			"after --timeout. `conductord job wait --board BOARD` also reports failures in its exit code.\n\n" +
+			"A parked job is held, not finished: the command notes it on stderr and waits until an operator releases or\n" +
+			"cancels it. To ignore parked jobs, list the other states: --state delayed,claimable,cooling,claimed,suspended.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if waiting.States, err = parseStates(states); err != nil {
@@ -38,11 +37,11 @@ func (p *Program) boardWaitCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&states, "state", nil, "until no job is in this state; in any of them, if it is given several times")
-	flags.BoolVar(&waiting.Some, "some", false, "until there is such a job, instead of none")
+	flags.StringSliceVar(&states, "state", nil, "wait until no job is in any of these states; repeatable or comma-separated")
+	flags.BoolVar(&waiting.Some, "some", false, "wait until there is such a job, instead of none")
 	flags.StringVar(&waiting.Kind, "kind", "", "only jobs of this kind")
 	flags.StringVar(&waiting.Key, "key", "", "only jobs with this key")
-	flags.StringSliceVar(&waiting.Tags, "tag", nil, "only jobs with this tag; with all of them, if it is given several times")
+	flags.StringSliceVar(&waiting.Tags, "tag", nil, "only jobs with all of these tags; repeatable or comma-separated")
 	return cmd
 }
 

@@ -29,7 +29,7 @@ func (p *Program) bookListCommand() *cobra.Command {
 		header: []string{"id", "name", "created"},
 		row:    func(b *logbook.Book) []string { return []string{b.ID.String(), b.Name, agoText(b.CreatedAt)} },
 	}
-	return books.command(p, &cobra.Command{Use: "list", Short: "List books, the newest first"}, nil)
+	return books.command(p, &cobra.Command{Use: "list", Short: "List books, newest first"}, nil)
 }
 
 func (p *Program) bookGetCommand() *cobra.Command {

@@ -25,15 +25,15 @@ func (p *Program) bulkCommand() *cobra.Command {
 		action      jobs.Action
 		short, long string
 	}{
-		{jobs.ActionCancel, "Cancel many jobs", "Those that are not finished; with --revert, the default, their work is undone first."},
-		{jobs.ActionSuspend, "Suspend many jobs", "Those that are not finished."},
-		{jobs.ActionResume, "Resume many jobs", "Those that are suspended, or that a stop request will suspend."},
-		{jobs.ActionRetry, "Retry many jobs that were trashed, have failed, were reverted, or are parked", "As `job retry` does to one."},
-		{jobs.ActionPurge, "Remove many finished jobs with their books for ever", "As `trash purge` does to one."},
+		{jobs.ActionCancel, "Cancel many jobs", "The command affects unfinished jobs. With --revert, the default, conductors undo their work first."},
+		{jobs.ActionSuspend, "Suspend many jobs", "The command affects unfinished jobs."},
+		{jobs.ActionResume, "Resume many jobs", "The command affects suspended jobs and jobs with a pending suspend request."},
+		{jobs.ActionRetry, "Retry many trashed, failed, reverted or parked jobs", "Like `job retry` for one job."},
+		{jobs.ActionPurge, "Remove many finished jobs and their books permanently", "Like `trash purge` for one job."},
 	} {
 		commands = append(commands, p.bulkVerb(verb.action, verb.short, verb.long))
 	}
-	return Noun("bulk", "Apply one action to many jobs: needs a filter, and counts first", commands...)
+	return Noun("bulk", "Apply one action to all jobs that match a filter", commands...)
 }
 
 func (p *Program) bulkVerb(action jobs.Action, short, long string) *cobra.Command {
@@ -43,15 +43,15 @@ func (p *Program) bulkVerb(action jobs.Action, short, long string) *cobra.Comman
 	cmd := &cobra.Command{
 		Use:   string(action),
 		Short: short,
-		Long: short + ". " + long + "\n\nAt least one filter is needed. The jobs are counted first; with --yes, or when you confirm, the action is\n" +
-			"applied page by page. When it is interrupted, what was done stays done; repeat the command for the rest.",
+		Long: short + ". " + long + "\n\nRequires at least one filter. The command counts the jobs first. After your confirmation, or with --yes, it\n" +
+			"applies the action page by page. If interrupted, repeat the command for the remaining jobs.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if bulk.Query, err = filter.read(time.Now()); err != nil {
 				return err
 			}
 			if !filter.given(cmd) {
-				return usageError{errors.New("say which jobs: at least one filter is needed")}
+				return usageError{errors.New("select jobs: at least one filter is required")}
 			}
 			bulk.By = operatorName()
 			if _, err := bulk.Narrowed(); err != nil {
@@ -67,11 +67,11 @@ func (p *Program) bulkVerb(action jobs.Action, short, long string) *cobra.Comman
 	}
 	filter.flags(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&bulk.Reason, "reason", "", "why, in one sentence")
-	flags.BoolVar(&bulk.DryRun, "dry-run", false, "only count them")
-	flags.BoolVarP(&yes, "yes", "y", false, "do it without asking")
+	flags.StringVar(&bulk.Reason, "reason", "", "reason, in one sentence")
+	flags.BoolVar(&bulk.DryRun, "dry-run", false, "count the jobs, and change nothing")
+	flags.BoolVarP(&yes, "yes", "y", false, "skip the confirmation")
 	if action == jobs.ActionCancel {
-		flags.BoolVar(&bulk.Revert, "revert", true, "undo what was done")
+		flags.BoolVar(&bulk.Revert, "revert", true, "undo finished steps")
 	}
 	return cmd
 }
@@ -138,12 +138,12 @@ func numberOfJobs(count uint32) string {
 // confirm asks at a terminal; elsewhere nobody could answer.
 func (p *Program) confirm(question string) error {
 	if !p.Terminal {
-		return usageError{fmt.Errorf("%s Say --yes, or only count with --dry-run", question)}
+		return usageError{fmt.Errorf("%s Add --yes to confirm, or --dry-run to count only", question)}
 	}
 	fmt.Fprintf(p.Err, "%s [y/N] ", question)
 	answer, _ := bufio.NewReader(p.In).ReadString('\n')
 	if word := strings.ToLower(strings.TrimSpace(answer)); word != "y" && word != "yes" {
-		return usageError{errors.New("nothing was done")}
+		return usageError{errors.New("not confirmed: nothing changed")}
 	}
 	return nil
 }

@@ -20,8 +20,8 @@ func TestBulk(t *testing.T) {
 		want string // in what is said
 		not  string
 	}{
-		{"bulk suspend", cli.ExitUsage, "at least one filter is needed", "\x00"},
-		{"bulk suspend --tag hard", cli.ExitUsage, "suspend 3 jobs? Say --yes", "\x00"},
+		{"bulk suspend", cli.ExitUsage, "at least one filter is required", "\x00"},
+		{"bulk suspend --tag hard", cli.ExitUsage, "suspend 3 jobs? Add --yes", "\x00"},
 		{"bulk suspend --tag hard --dry-run", 0, "3 jobs matched\n", "\x00"},
 		{"job list --state suspended", 0, "POSTED\n", "dig"},
 		{"bulk suspend --tag hard --yes --reason now", 0, "3 jobs: 3 done, 0 refused\n", "\x00"},

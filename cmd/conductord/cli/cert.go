@@ -33,8 +33,8 @@ type MadeFiles struct {
 }
 
 func (p *Program) certCommand() *cobra.Command {
-	return Noun("cert", "Make a private authority and certificates that it signs", p.certInitCommand(),
-		Noun("issue", "Make a certificate of the private authority", p.certNodeCommand(), p.certClientCommand()))
+	return Noun("cert", "Create a private authority and its certificates", p.certInitCommand(),
+		Noun("issue", "Issue a certificate from the private authority", p.certNodeCommand(), p.certClientCommand()))
 }
 
 func (p *Program) certInitCommand() *cobra.Command {
@@ -42,9 +42,9 @@ func (p *Program) certInitCommand() *cobra.Command {
 	var days int
 	cmd := &cobra.Command{
 		Use:   "init",
-		Short: "Make a private authority: " + AuthorityCert + " for every machine, " + AuthorityKey + " for a safe place",
-		Long: "Make a private authority. Every node and client gets " + AuthorityCert + ". The key " + AuthorityKey + " signs certificates: keep it\n" +
-			"apart from the nodes. Files that are there already are never replaced.",
+		Short: "Create a private authority: " + AuthorityCert + " for every machine, " + AuthorityKey + " for a safe place",
+		Long: "Create a private authority. Give every node and client " + AuthorityCert + ". The key " + AuthorityKey + " signs certificates:\n" +
+			"keep it away from the nodes. Existing files are never overwritten.",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			made, err := credentials.NewAuthority("conductord authority", validity(days))
@@ -64,20 +64,20 @@ func (p *Program) certNodeCommand() *cobra.Command {
 	var days int
 	cmd := &cobra.Command{
 		Use:   "node NAME --cluster ID --host HOST",
-		Short: "Make a node's certificate: NAME.pem and NAME.key",
-		Long: "Make the certificate of a node. It names the cluster and the node, which other nodes check, and the hosts at which\n" +
-			"clients find it: names and IP addresses, as they stand in cluster.members.",
+		Short: "Issue a node's certificate: NAME.pem and NAME.key",
+		Long: "Issue the certificate of a node. It contains the cluster and node names, which other nodes check, and the node's\n" +
+			"hosts: the names and IP addresses in cluster.members.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if cluster == "" || len(hosts) == 0 {
-				return UsageError(errors.New("cannot make a certificate: name the cluster's id and the node's hosts: --cluster and --host"))
+				return UsageError(errors.New("cannot issue a certificate: the cluster's id and the node's hosts are required: --cluster and --host"))
 			}
 			return p.issue(dir, credentials.Subject{Name: args[0], Cluster: cluster, Hosts: hosts}, days)
 		},
 	}
 	certFlags(cmd, &dir, &days, IssuedDays)
-	cmd.Flags().StringVar(&cluster, "cluster", "", "the cluster's id")
-	cmd.Flags().StringSliceVar(&hosts, "host", nil, "a host name or IP address of the node; repeat it or separate several by commas")
+	cmd.Flags().StringVar(&cluster, "cluster", "", "id of the cluster")
+	cmd.Flags().StringSliceVar(&hosts, "host", nil, "host name or IP address of the node; repeatable or comma-separated")
 	return cmd
 }
 
@@ -86,7 +86,7 @@ func (p *Program) certClientCommand() *cobra.Command {
 	var days int
 	cmd := &cobra.Command{
 		Use:   "client NAME",
-		Short: "Make a client's certificate: NAME.pem and NAME.key",
+		Short: "Issue a client's certificate: NAME.pem and NAME.key",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return p.issue(dir, credentials.Subject{Name: args[0]}, days)
@@ -97,8 +97,8 @@ func (p *Program) certClientCommand() *cobra.Command {
 }
 
 func certFlags(cmd *cobra.Command, dir *string, days *int, usual int) {
-	cmd.Flags().StringVar(dir, "dir", ".", "the directory of the files")
-	cmd.Flags().IntVar(days, "days", usual, "make it valid for this many days")
+	cmd.Flags().StringVar(dir, "dir", ".", "directory of the files")
+	cmd.Flags().IntVar(days, "days", usual, "validity in days")
 }
 
 func validity(days int) time.Duration { return time.Duration(days) * 24 * time.Hour }
@@ -110,7 +110,7 @@ func (p *Program) issue(dir string, subject credentials.Subject, days int) error
 	}
 	cert, err := os.ReadFile(filepath.Join(dir, AuthorityCert))
 	if err != nil {
-		return fmt.Errorf("cannot read the authority: %w; make one with \"conductord cert init --dir %s\"", err, dir)
+		return fmt.Errorf("cannot read the authority: %w; create one with \"conductord cert init --dir %s\"", err, dir)
 	}
 	key, err := os.ReadFile(filepath.Join(dir, AuthorityKey))
 	if err != nil {

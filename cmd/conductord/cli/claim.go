@@ -44,10 +44,10 @@ func (p *Program) claimListCommand() *cobra.Command {
 		return err
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&query.Owner, "owner", "", "only of sessions of this name")
-	flags.StringVar(&job, "job", "", "only of this job")
-	flags.StringVar(&session, "session", "", "only of this session")
-	flags.StringVar(&query.Board, "board", "", "only of jobs of this board")
+	flags.StringVar(&query.Owner, "owner", "", "only claims of sessions with this name")
+	flags.StringVar(&job, "job", "", "only claims of this job")
+	flags.StringVar(&session, "session", "", "only claims of this session")
+	flags.StringVar(&query.Board, "board", "", "only claims of jobs on this board")
 	return cmd
 }
 
@@ -85,7 +85,7 @@ func (p *Program) claimExtendCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "extend JOB --token TOKEN --for DURATION",
-		Short: "Set the time after which a claim ends unless it is extended again",
+		Short: "Set the expiry of a claim",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := jobs.ParseJobID(args[0])
@@ -105,8 +105,8 @@ func (p *Program) claimExtendCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&token, "token", "", "the token of the claim; job get shows it")
-	flags.DurationVar(&expiry, "for", 0, "end the claim this long from now, such as 10m")
+	flags.StringVar(&token, "token", "", "token of the claim; see job get")
+	flags.DurationVar(&expiry, "for", 0, "time from now until the claim expires, such as 10m")
 	return cmd
 }
 
@@ -114,10 +114,10 @@ func (p *Program) claimTransferCommand() *cobra.Command {
 	var request jobs.JobCommand
 	cmd := &cobra.Command{
 		Use:   "transfer JOB --to CONDUCTOR",
-		Short: "Hand a job over to the conductor of a name",
-		Long: "Hand a job over to the conductor of a name. The owner of a claimed job stops it as at a drain: running steps\n" +
-			"finish, or are stopped after its grace. Then only that conductor can claim the job, until the time of --within\n" +
-			"is over; afterwards any conductor can. A claimable job is reserved at once. To repeat it is harmless.",
+		Short: "Hand a job over to a given conductor",
+		Long: "Hand a job over to a conductor. The owner of a claimed job stops it as in a drain: running steps finish, or are\n" +
+			"stopped after the grace. The job is then reserved: only the given conductor can claim it during --within, any\n" +
+			"conductor afterwards. A claimable job is reserved immediately. The command is idempotent.",
 		Args: cobra.ExactArgs(1),
 		RunE: about(p, jobs.ParseJobID, func(ctx context.Context, cluster Cluster, id jobs.JobID) error {
 			request.Job, request.By = id, operatorName()
@@ -136,9 +136,9 @@ func (p *Program) claimTransferCommand() *cobra.Command {
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&request.To, "to", "", "the name of the conductor")
-	flags.DurationVar(&request.Within, "within", jobs.DefaultReservation, fmt.Sprintf("how long only that conductor can claim the job, at most %s", jobs.MaxReservation))
-	flags.StringVar(&request.Reason, "reason", "", "why, in one sentence")
+	flags.StringVar(&request.To, "to", "", "name of the conductor")
+	flags.DurationVar(&request.Within, "within", jobs.DefaultReservation, fmt.Sprintf("time during which only this conductor can claim the job, at most %s", jobs.MaxReservation))
+	flags.StringVar(&request.Reason, "reason", "", "reason, in one sentence")
 	return cmd
 }
 

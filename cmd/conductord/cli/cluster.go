@@ -18,22 +18,22 @@ import (
 
 // ClusterCommand is the command of the cluster, with some verbs of another package.
 func (p *Program) ClusterCommand(more ...*cobra.Command) *cobra.Command {
-	return Noun("cluster", "Show nodes, change members, transfer the leadership, and upgrade", append(more,
-		p.nodesCommand("status", "Show the status of every node; exit 6 unless one knows a leader", p.showClusterStatus),
-		p.nodesCommand("health", "Check the health of the cluster, and how many voters it can lose; exit 1 if a person is needed", p.showHealth),
+	return Noun("cluster", "Manage the cluster: status, members, leadership, upgrades", append(more,
+		p.nodesCommand("status", "Show the status of every node; exit 6 if no node knows a leader", p.showClusterStatus),
+		p.nodesCommand("health", "Check the health of the cluster and how many voters it can lose; exit 1 if an operator is needed", p.showHealth),
 		p.verifyCommand(),
 		p.nodesCommand("members", "List the members of the cluster: role, addresses, id", p.showMembers),
 		p.removeMemberCommand(), p.promoteCommand(), p.demoteCommand(), p.moveMemberCommand(), p.transferLeaderCommand(),
-		p.nodesCommand("upgrade-status", "Show which program each node runs, and whether the cluster can be upgraded", p.showUpgradeStatus),
+		p.nodesCommand("upgrade-status", "Show each node's program version, and whether the cluster can be upgraded", p.showUpgradeStatus),
 		p.upgradeCommand())...)
 }
 
 func (p *Program) transferLeaderCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "transfer-leader [NODE]",
-		Short: "Hand the leadership over to a node, or to any other",
-		Long: "Hand the leadership over to the node of that name, or to any other that answers. Clients repeat by themselves\n" +
-			"what is refused meanwhile; no claim is lost. A leader that is stopped does this by itself.",
+		Short: "Transfer the leadership to a given or any other node",
+		Long: "Transfer the leadership to the named node, or to any other that answers. Clients retry calls that are refused\n" +
+			"meanwhile, and no claim is lost. A leader that stops transfers its leadership automatically.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: p.ask(func(ctx context.Context, cluster Cluster, args []string) error {
 			leader, err := cluster.TransferLeader(ctx, strings.Join(args, ""))
@@ -73,8 +73,8 @@ func (p *Program) verifyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify",
 		Short: "Compare the states of all members; exit 1 if one differs",
-		Long: "Have all members sum up their tables at one entry of the log, and compare the sums. A member that differs from a\n" +
-			"majority stops, and keeps its state as evidence. The leader does the same by itself, every\ncluster.verify_interval.",
+		Long: "Compare the checksums of all members' tables at one log entry. A member that differs from a majority stops, and\n" +
+			"keeps its state as evidence. The leader repeats this every cluster.verify_interval.",
 		Args: cobra.NoArgs,
 		RunE: p.ask(func(ctx context.Context, cluster Cluster, _ []string) error {
 			comparison, err := cluster.Verify(ctx)
@@ -116,7 +116,7 @@ func checkLed(nodes []raftboard.NodeStatus) error {
 	if slices.ContainsFunc(nodes, func(n raftboard.NodeStatus) bool { return n.Status.Leader != "" }) {
 		return nil
 	}
-	return advisedError{fmt.Errorf("no node knows a leader: %w", jobs.ErrUnavailable), "a majority of the nodes must run: start those that do not answer"}
+	return advisedError{fmt.Errorf("no node knows a leader: %w", jobs.ErrUnavailable), "a majority of the nodes must run: start the nodes that do not answer"}
 }
 
 // shownNode is a node in the document of cluster status.

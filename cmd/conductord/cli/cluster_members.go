@@ -83,25 +83,25 @@ func (p *Program) memberChange(use, short, long, doing string, change func(ctx c
 
 func (p *Program) removeMemberCommand() *cobra.Command {
 	return p.memberChange("remove", "Remove a member from the cluster",
-		"Remove a member, dead or alive, from the cluster. A node that runs stops, and its jobs are claimable again; stop it\n"+
-			"first to hand them over at once. It is refused when no majority of the other voters answers. The node's data\n"+
-			"directory cannot be used again: to bring the machine back, empty it and join.",
+		"Remove a member, dead or alive, from the cluster. A running node stops, and its jobs become claimable; to hand\n"+
+			"them over immediately, stop the node first. Fails if no majority of the other voters answers. The node's data\n"+
+			"directory cannot be reused: to bring the machine back, empty it and join.",
 		"remove the member", func(ctx context.Context, cluster Cluster, name string) ([]raftboard.Member, error) {
 			return cluster.RemoveMember(ctx, name)
 		})
 }
 
 func (p *Program) promoteCommand() *cobra.Command {
-	return p.memberChange("promote", "Give a member a vote, so that it counts for majorities and can lead",
-		"Give a member a vote. It must answer and have caught up. A node that joins asks for its vote by itself.",
+	return p.memberChange("promote", "Give a member a vote: it counts for majorities and can become leader",
+		"Give a member a vote. The member must answer and have caught up. A joining node requests its vote automatically.",
 		"promote the member", func(ctx context.Context, cluster Cluster, name string) ([]raftboard.Member, error) {
 			return cluster.SetVote(ctx, name, true)
 		})
 }
 
 func (p *Program) demoteCommand() *cobra.Command {
-	return p.memberChange("demote", "Take a member's vote away; it keeps the whole state and its conductor",
-		"Take a member's vote. It is refused when no majority of the other voters answers. The leader hands over first.",
+	return p.memberChange("demote", "Remove a member's vote; the member keeps its state and its conductor",
+		"Remove a member's vote. The leader transfers the leadership first. Fails if no majority of the other voters answers.",
 		"demote the member", func(ctx context.Context, cluster Cluster, name string) ([]raftboard.Member, error) {
 			return cluster.SetVote(ctx, name, false)
 		})
@@ -110,13 +110,13 @@ func (p *Program) demoteCommand() *cobra.Command {
 func (p *Program) moveMemberCommand() *cobra.Command {
 	var raftAddress, apiAddress string
 	cmd := p.memberChange("move", "Tell the cluster the new addresses of a member",
-		"Tell the cluster where a member is now. Stop the node, move its data directory, start it there with its new\n"+
-			"addresses in its file, then run this. It stays the same member.",
+		"Change the addresses of a member that moved. First stop the node, move its data directory, and start it with the\n"+
+			"new addresses in its configuration. The node keeps its name and id.",
 		"move the member", func(ctx context.Context, cluster Cluster, name string) ([]raftboard.Member, error) {
 			return cluster.MoveMember(ctx, name, raftAddress, apiAddress)
 		})
-	cmd.Flags().StringVar(&raftAddress, "raft", "", "HOST:PORT of its raft port")
-	cmd.Flags().StringVar(&apiAddress, "api", "", "HOST:PORT of its API")
+	cmd.Flags().StringVar(&raftAddress, "raft", "", "HOST:PORT of the member's raft port")
+	cmd.Flags().StringVar(&apiAddress, "api", "", "HOST:PORT of the member's API")
 	for _, flag := range []string{"raft", "api"} {
 		if err := cmd.MarkFlagRequired(flag); err != nil {
 			panic("internal error: " + err.Error())

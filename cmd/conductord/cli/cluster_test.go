@@ -239,7 +239,7 @@ func TestJobPost(t *testing.T) {
 	id := jobs.NewJobID().String()
 	same := []string{"job", "post", "--id", id, "--flow", examples + "hello.toml", "--set", "guest=Ann", "--priority", "high"}
 	expect(t, run(t, cluster, same...), 0, "ID\n", "")
-	expect(t, run(t, cluster, same...), 0, "ID\n", "conductord: job ID had been posted before: nothing has changed\n")
+	expect(t, run(t, cluster, same...), 0, "ID\n", "conductord: job ID was already posted: nothing changed\n")
 	other := run(t, cluster, append(same, "--name", "other")...)
 	if other.code != cli.ExitConflict {
 		t.Errorf("the same id for another job: %+v", other)
@@ -331,7 +331,7 @@ func TestJobList(t *testing.T) {
 	if rest := run(t, cluster, "job", "list", "--reverse", "--after", cursorOf(t, got.out)); strings.Count(rest.out, "\n") != 2 || !strings.Contains(rest.out, claimed.String()) {
 		t.Errorf("after the first: %+v", rest)
 	}
-	if strings.Contains(got.out, "\u202e") || !strings.Contains(got.err, "there are more: these are the first 1") {
+	if strings.Contains(got.out, "\u202e") || !strings.Contains(got.err, "first 1 items; --limit 0 lists all") {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -460,7 +460,7 @@ func TestJobWatchEnds(t *testing.T) {
 	id := postHello(t, cluster)
 	newWorker(t, cluster, id).succeed()
 	got := run(t, cluster, "job", "watch", id.String())
-	expect(t, got, 0, "", "conductord: job ID is completed: success already\n")
+	expect(t, got, 0, "", "conductord: job ID is already completed: success\n")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -745,7 +745,7 @@ func TestFlowRunInterrupted(t *testing.T) {
 			cancel()
 		})
 	}, "flow", "run", "--wait", "--id", id.String(), "--set", "guest=Ann", examples+"hello.toml")
-	if got.code != cli.ExitInterrupted || !strings.Contains(said.String(), "the job goes on without this command: see `conductord flow show "+id.String()) {
+	if got.code != cli.ExitInterrupted || !strings.Contains(said.String(), "the job continues; see `conductord flow show "+id.String()) {
 		t.Errorf("got %+v, said %s", got, said.String())
 	}
 	job, err := cluster.Job(t.Context(), id)

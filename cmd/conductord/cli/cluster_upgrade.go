@@ -13,9 +13,9 @@ import (
 func (p *Program) upgradeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "upgrade",
-		Short: "Raise the version of the cluster when all nodes run the new program",
-		Long: "Raise the version of the cluster to that of the leader's program. It is refused until every member can read it.\n" +
-			"After that, nodes cannot go back to the older program. See cluster upgrade-status.",
+		Short: "Raise the cluster version when all nodes run the new program",
+		Long: "Raise the cluster version to the version of the leader's program. Fails until every member can read this\n" +
+			"version. Afterwards, nodes cannot return to the older program. See cluster upgrade-status.",
 		Args: cobra.NoArgs,
 		RunE: p.ask(func(ctx context.Context, cluster Cluster, _ []string) error {
 			version, err := cluster.Upgrade(ctx)

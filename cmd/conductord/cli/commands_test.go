@@ -162,14 +162,14 @@ func TestShortHelp(t *testing.T) {
 		if strings.Contains(got.out, "--raft-heartbeat") != whole || strings.Contains(got.out, "takes the settings of conductord server as well") == whole {
 			t.Errorf("%s --help:\n%s", args, got.out)
 		}
-		if !strings.Contains(got.out, "Global flags (see conductord --help): --ca-file ") || strings.Contains(got.out, "PEM file of the certificate to show") {
+		if !strings.Contains(got.out, "Global flags (see conductord --help): --ca-file ") || strings.Contains(got.out, "PEM file of the client certificate") {
 			t.Errorf("%s --help explains global flags:\n%s", args, got.out)
 		}
 	}
-	if got := run(t, nil, "--help"); !strings.Contains(got.out, "PEM file of the certificate to show") {
+	if got := run(t, nil, "--help"); !strings.Contains(got.out, "PEM file of the client certificate") {
 		t.Errorf("%+v", got)
 	}
-	if got := run(t, nil, "drain", "--help"); !strings.Contains(got.out, "The same as `conductord conductor drain`") {
+	if got := run(t, nil, "drain", "--help"); !strings.Contains(got.out, "Same as `conductord conductor drain`") {
 		t.Errorf("%+v", got)
 	}
 }

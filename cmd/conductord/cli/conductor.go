@@ -103,14 +103,14 @@ func conductors(ctx context.Context, cluster Cluster) (live []liveConductor, abs
 
 func (p *Program) conductorListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List live conductors, and what each can run", Args: cobra.NoArgs,
+		Use: "list", Short: "List live conductors and their capabilities", Args: cobra.NoArgs,
 		RunE: p.ask(func(ctx context.Context, cluster Cluster, _ []string) error {
 			live, absent, err := conductors(ctx, cluster)
 			if err != nil {
 				return because(err, "list conductors")
 			}
 			for _, drain := range absent {
-				p.Note("no conductor of the name %q lives; one that comes %s", Clean(drain.Conductor), p.drainText(&drain))
+				p.Note("no live conductor is named %q; a new one %s", Clean(drain.Conductor), p.drainText(&drain))
 			}
 			return p.writeConductors(live)
 		}),
@@ -149,7 +149,7 @@ func (p *Program) drainText(drain *jobs.Drain) string {
 
 func (p *Program) conductorGetCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "get NAME", Short: "Show the conductors of a name: their state, what they can run, and what they hold", Args: cobra.ExactArgs(1),
+		Use: "get NAME", Short: "Show conductors by name: state, capabilities and held jobs", Args: cobra.ExactArgs(1),
 		RunE: about(p, name, func(ctx context.Context, cluster Cluster, name string) error {
 			return p.showConductor(ctx, cluster, name, true)
 		}),
@@ -166,7 +166,7 @@ func (p *Program) showConductor(ctx context.Context, cluster Cluster, name strin
 	live = slices.DeleteFunc(live, func(c liveConductor) bool { return c.Name != name })
 	drained := slices.IndexFunc(absent, func(d jobs.Drain) bool { return d.Conductor == name })
 	if len(live) == 0 && drained < 0 {
-		return because(fmt.Errorf("%w: none of that name lives; those that do: conductord conductor list", jobs.ErrNotFound), "get conductor %s", name)
+		return because(fmt.Errorf("%w: no live conductor has this name; list them with conductord conductor list", jobs.ErrNotFound), "get conductor %s", name)
 	}
 	for i := range live {
 		c := &live[i]
@@ -182,7 +182,7 @@ func (p *Program) showConductor(ctx context.Context, cluster Cluster, name strin
 		return p.WriteJSON(conductorList{live})
 	}
 	if drained >= 0 {
-		p.Note("no conductor of the name %q lives; one that comes %s", Clean(name), p.drainText(&absent[drained]))
+		p.Note("no live conductor is named %q; a new one %s", Clean(name), p.drainText(&absent[drained]))
 	}
 	for i := range live {
 		if err := p.writeConductor(&live[i], details); err != nil {
@@ -219,10 +219,10 @@ func (p *Program) conductorDrainCommand() *cobra.Command {
 	var wait bool
 	cmd := &cobra.Command{
 		Use:   "drain NAME",
-		Short: "Drain conductors by name: stop giving them jobs and hand over what they hold",
-		Long: "Drain conductors by name until they are undrained: they get no more jobs. The drain belongs to the name, so\n" +
-			"a conductor that restarts is still drained. They hand over what they hold within a second, as on SIGTERM;\n" +
-			"with --finish they complete it first. To drain again with or without --finish changes that.",
+		Short: "Drain conductors by name: claim no more jobs, and hand over held jobs",
+		Long: "Drain conductors by name: they claim no more jobs until you undrain them. The drain applies to the name, and so\n" +
+			"also after a restart. Drained conductors hand over their jobs within a second, as on SIGTERM; with --finish,\n" +
+			"they complete them first. Repeat the command to add or remove --finish.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request.Conductor, request.By = args[0], operatorName()
@@ -230,7 +230,7 @@ func (p *Program) conductorDrainCommand() *cobra.Command {
 				if err := cluster.DrainConductor(ctx, request); err != nil {
 					err = because(err, "drain conductor %s", args[0])
 					if errors.Is(err, jobs.ErrNotFound) {
-						err = advisedError{err, fmt.Sprintf("`conductord conductor drain --absent %s` drains the name before one comes", Operand(args[0]))}
+						err = advisedError{err, fmt.Sprintf("`conductord conductor drain --absent %s` drains the name in advance", Operand(args[0]))}
 					}
 					return err
 				}
@@ -243,18 +243,18 @@ func (p *Program) conductorDrainCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&request.Reason, "reason", "", "why, in one sentence")
+	cmd.Flags().StringVar(&request.Reason, "reason", "", "reason, in one sentence")
 	flags := cmd.Flags()
-	flags.BoolVar(&request.Finish, "finish", false, "let them complete what they hold, instead of handing it over")
-	flags.BoolVar(&request.Absent, "absent", false, "drain the name even if no conductor has it now")
-	flags.BoolVar(&wait, "wait", false, "wait until they hold nothing")
+	flags.BoolVar(&request.Finish, "finish", false, "complete held jobs instead of handing them over")
+	flags.BoolVar(&request.Absent, "absent", false, "drain the name even if no live conductor has it")
+	flags.BoolVar(&wait, "wait", false, "wait until the conductors hold no jobs")
 	return cmd
 }
 
 // drainCommand is conductor drain, in one word.
 func (p *Program) drainCommand() *cobra.Command {
 	cmd := p.conductorDrainCommand()
-	cmd.Short, cmd.Long = "Drain conductors by name: the same as conductor drain", "The same as `conductord conductor drain`.\n\n"+cmd.Long
+	cmd.Short, cmd.Long = "Drain conductors by name: the same as conductor drain", "Same as `conductord conductor drain`.\n\n"+cmd.Long
 	return cmd
 }
 
@@ -262,7 +262,7 @@ func (p *Program) awaitIdle(ctx context.Context, cluster Cluster, name string) e
 	said := -1
 	return jobs.AwaitIdle(ctx, cluster, name, func(held int) {
 		if p.Terminal && held != said && held > 0 {
-			p.Note("%d jobs are still held", held)
+			p.Note("%d jobs still held", held)
 		}
 		said = held
 	})
@@ -271,16 +271,16 @@ func (p *Program) awaitIdle(ctx context.Context, cluster Cluster, name string) e
 func (p *Program) conductorUndrainCommand() *cobra.Command {
 	var request jobs.DrainCommand
 	cmd := &cobra.Command{
-		Use: "undrain NAME", Short: "Undrain conductors by name: give them jobs again", Args: cobra.ExactArgs(1),
+		Use: "undrain NAME", Short: "Undrain conductors by name: they claim jobs again", Args: cobra.ExactArgs(1),
 		RunE: about(p, name, func(ctx context.Context, cluster Cluster, conductor string) error {
 			request.Conductor, request.By = conductor, operatorName()
 			if err := cluster.UndrainConductor(ctx, request); err != nil {
 				return because(err, "undrain conductor %s", conductor)
 			}
-			p.Note("conductor %s is not drained any more", Clean(conductor))
+			p.Note("conductor %s is no longer drained", Clean(conductor))
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&request.Reason, "reason", "", "why, in one sentence")
+	cmd.Flags().StringVar(&request.Reason, "reason", "", "reason, in one sentence")
 	return cmd
 }

@@ -133,8 +133,8 @@ func TestInitConfig(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"--nodes 2":             "--nodes must be 1, 3 or 5",
-		"--host a --tls-ca ca":  "each node has its own certificate: replace its files",
-		"--node x":              "cannot be given: init names",
+		"--host a --tls-ca ca":  "each node has its own certificate; replace the files",
+		"--node x":              "not allowed: init names",
 		"--nodes 3 --host a":    "none of the others can be",
 		"--log-level loud":      "flags: --log-level: must be",
 		"--host a,a --insecure": "is the address of cluster.members[0]",
@@ -201,7 +201,7 @@ func membersText(members []config.Member) string {
 func TestNoConfiguration(t *testing.T) {
 	for _, command := range []string{"doctor", "server"} {
 		got := run(t, nil, command)
-		want := "conductord: \"conductord " + command + "\" reads the configuration of a server: name its file by --config FILE; without it:\n" +
+		want := "conductord: \"conductord " + command + "\" reads a node's configuration: pass its file with --config FILE; without it:\n" +
 			"conductord: node: must be set\n"
 		if got.code != cli.ExitUsage || !strings.HasPrefix(got.err, want) {
 			t.Errorf("%s: %+v", command, got)

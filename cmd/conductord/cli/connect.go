@@ -207,7 +207,7 @@ func (p *Program) connect(ctx context.Context, first, patience time.Duration) (C
 	if err != nil && p.cluster != "" {
 		err = fmt.Errorf("cluster %q of the topology: %w", p.cluster, err)
 		if errors.Is(err, jobs.ErrUnavailable) && mismatchRemedy(err) == "" {
-			err = advisedError{err, "`conductord topology check` asks the nodes of all clusters"}
+			err = advisedError{err, "`conductord topology check` checks the nodes of all clusters"}
 		}
 	}
 	if err != nil {
@@ -225,7 +225,7 @@ func (p *Program) options(patience time.Duration) (options raftboard.Options, er
 			return options, UsageError(fmt.Errorf("cannot use the certificates: %w", err))
 		}
 		if expires := store.Expires(); time.Now().After(expires) { // nodes refuse it in words of TLS
-			p.Note("warning: one of the certificates of this client has expired on %s; to make another: `conductord cert issue client --help`",
+			p.Note("warning: a certificate of this client expired on %s; issue a new one: `conductord cert issue client --help`",
 				expires.Format(time.DateOnly))
 		}
 		options.Credentials = store

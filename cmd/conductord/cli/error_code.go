@@ -16,9 +16,9 @@ import (
 func (p *Program) errorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "error [CODE]",
-		Short: "Explain the code of an error: whether it happened, causes, and what to do",
-		Long: "Explain the code of an error, without a server. Without CODE, list the codes. The code of an error is in the\n" +
-			"field \"code\" with -o json; a message at a terminal without other advice names it.",
+		Short: "Explain an error code: effect, causes and remedies",
+		Long: "Explain an error code, without a server. Without CODE, list all codes. Find the code in the field \"code\" of -o\n" +
+			"json, or in the error message at a terminal.",
 		Args:      cobra.MaximumNArgs(1),
 		ValidArgs: errorCodes(),
 		RunE: func(_ *cobra.Command, args []string) error {

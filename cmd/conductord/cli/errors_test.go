@@ -85,7 +85,7 @@ func TestExpiredClientCertificate(t *testing.T) {
 		got := runWith(t, t.Context(), nil, func(p *cli.Program) {
 			p.Dial = func(context.Context, raftboard.Options) (cli.Cluster, error) { return nil, jobs.ErrUnavailable }
 		}, args...)
-		if said := strings.Contains(got.err, "of this client has expired on"); said != want || got.code != cli.ExitUnavailable {
+		if said := strings.Contains(got.err, "of this client expired on"); said != want || got.code != cli.ExitUnavailable {
 			t.Errorf("valid for %s: %+v", valid, got)
 		}
 	}
@@ -117,9 +117,9 @@ func TestErrorsAreSaidOnce(t *testing.T) {
 		{"job get --server a:1", cli.ExitUsage, "`conductord job get --help` says more\n"},
 		{"job cancel " + absent, cli.ExitNotFound, "cannot cancel job " + absent + ": job " + absent + ": not found\n"},
 		{"job wait --timeout 20ms " + job, cli.ExitTimeout,
-			"job " + job + " is not finished: timed out after 20ms\nconductord: `conductord job explain " + job + "` tells what it waits for\n"},
+			"job " + job + " is not finished: timed out after 20ms\nconductord: `conductord job explain " + job + "` shows the reason\n"},
 		{"job wait --timeout 20ms " + job + " " + done, cli.ExitTimeout,
-			"1 jobs are not finished: timed out after 20ms\nconductord: `conductord job list` shows them\n"},
+			"1 jobs are not finished: timed out after 20ms\nconductord: list them with `conductord job list`\n"},
 		{"job consume --token 1-1 " + done, cli.ExitConflict, "conductord: `conductord job get " + done + "` shows the job's state, and the token of its claim if there is one\n"},
 		{"job retry " + done, cli.ExitConflict, "only a new job can do its work again\nconductord: to do its work again with a new job: `conductord job repost " + done + "`\n"},
 		{"job move " + claimed + " other", cli.ExitConflict, "\nconductord: first `conductord job suspend " + claimed + "`, and when its steps have ended `conductord job move " + claimed + " other`; then `conductord job resume " + claimed + "`\n"},

@@ -18,9 +18,9 @@ func (p *Program) eventsCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "events",
-		Short: "Watch events as they happen: of jobs, boards and, on request, flows, sessions and entities",
-		Long: "Watch events in order, without gap or repeat. Each begins with its position; --after continues after one.\n" +
-			"With -o json there is one document on each line.\n\nKinds: " + strings.Join(texts(jobs.EventKinds), ", ") + ".",
+		Short: "Watch events of jobs and boards; optionally of flows, sessions and entities",
+		Long: "Watch events in order, without gaps or duplicates. Each line starts with the event's position; --after continues\n" +
+			"from a position. With -o json, each line is a JSON document.\n\nKinds: " + strings.Join(texts(jobs.EventKinds), ", ") + ".",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if job != "" {
@@ -46,16 +46,16 @@ func (p *Program) eventsCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&watch.Boards, "board", nil, "only of this board; of any of them, if it is given several times")
-	flags.StringSliceVar(&kinds, "event", nil, "only of this kind; of any of them, if it is given several times")
-	flags.StringVar(&job, "job", "", "only of this job")
-	flags.StringVar(&watch.JobKind, "kind", "", "only of jobs of this kind")
-	flags.StringVar(&watch.Key, "key", "", "only of jobs with this key")
-	flags.StringSliceVar(&watch.Tags, "tag", nil, "only of jobs with this tag; with all of them, if it is given several times")
-	flags.StringVar(&watch.Owner, "owner", "", "only about claims of sessions of this name")
-	flags.BoolVar(&watch.Flows, "flows", false, "also what happens to the steps of their flows")
-	flags.BoolVar(&watch.Sessions, "sessions", false, "also sessions and entities, as they come and go")
-	flags.StringVar(&after, "after", "", "begin after this position (INDEX-ITEM, as shown; 0-0: the first that is kept) instead of now")
+	flags.StringSliceVar(&watch.Boards, "board", nil, "only events of these boards; repeatable or comma-separated")
+	flags.StringSliceVar(&kinds, "event", nil, "only events of these kinds; repeatable or comma-separated")
+	flags.StringVar(&job, "job", "", "only events of this job")
+	flags.StringVar(&watch.JobKind, "kind", "", "only events of jobs of this kind")
+	flags.StringVar(&watch.Key, "key", "", "only events of jobs with this key")
+	flags.StringSliceVar(&watch.Tags, "tag", nil, "only events of jobs with all of these tags; repeatable or comma-separated")
+	flags.StringVar(&watch.Owner, "owner", "", "only events of claims of sessions with this name")
+	flags.BoolVar(&watch.Flows, "flows", false, "include events of the steps of flows")
+	flags.BoolVar(&watch.Sessions, "sessions", false, "include events of sessions and entities")
+	flags.StringVar(&after, "after", "", "start after this position (INDEX-ITEM, as shown; 0-0: the oldest event) instead of now")
 	return cmd
 }
 

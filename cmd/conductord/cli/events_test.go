@@ -160,8 +160,8 @@ func TestParkedJobsAreToldOf(t *testing.T) {
 				t.Errorf("it wrote %q", got.out)
 			}
 			text, _, _ := strings.Cut(stderr.Writer.(*strings.Builder).String(), "conductord: job "+id.String()+": ") // without how it ended
-			release := "to let it go: `conductord job release " + id.String() + "`\n"
-			if strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "conductord: job "+id.String()+" waits for a person: it was parked at ") ||
+			release := "to release it: `conductord job release " + id.String() + "`\n"
+			if strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "conductord: job "+id.String()+" waits for an operator: it was parked at ") ||
 				!strings.Contains(text, "no snow") || !strings.HasSuffix(text, release) {
 				t.Errorf("it said %q", text)
 			}

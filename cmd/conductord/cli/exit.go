@@ -38,7 +38,7 @@ var errUsage = errors.New("usage")
 
 // errRunFailed: the command did its work, and the job that it ran or waited for was not
 // a success. The output has said so already.
-var errRunFailed = errors.New("the run was not a success")
+var errRunFailed = errors.New("the run did not succeed")
 
 type usageError struct{ error }
 

@@ -28,7 +28,7 @@ func (p *Program) flowCommand() *cobra.Command {
 		p.flowRunCommand(), p.flowShowCommand(),
 		p.flowValidateCommand(), p.flowPlanCommand(), p.flowGraphCommand(),
 	}
-	return Noun("flow", "Run and show flows, intervene in failed ones, and check flow documents",
+	return Noun("flow", "Run, show, check and repair flows",
 		append(commands, p.flowInterveneCommands()...)...)
 }
 
@@ -82,7 +82,7 @@ func (p *Program) attachDocuments(order spec.Pattern, paths []string, posting *j
 	}
 	p.warnOfUntaken(document, plan, posting.Store)
 	if err := attach(document, posting, targets...); err != nil {
-		return fmt.Errorf("cannot run the flow %s: %w; give it by --set", strings.Join(paths, " "), err)
+		return fmt.Errorf("cannot run the flow %s: %w; pass it with --set", strings.Join(paths, " "), err)
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ type CheckedFlow struct {
 func (p *Program) flowValidateCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "validate FILE…",
-		Short: "Check flow documents without a server, and report all their faults",
+		Short: "Check flow documents without a server, and report all errors",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			var faults []error
@@ -199,9 +199,9 @@ func (p *Program) flowPlanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "plan FILE|JOB-OR-FLOW-ID",
 		Aliases: []string{"check"},
-		Short:   "Show the order of a flow document's steps, and what connects them",
-		Long: "Show the order of a flow document's steps, and what connects them. With --revert, show what a cancellation or a\n" +
-			"failure would undo now in the flow of a job, in the order in which it would be undone, one step at a time.",
+		Short:   "Show the order and dependencies of a flow document's steps",
+		Long: "Show the order and dependencies of a flow document's steps. With --revert, show the steps of a job's flow that a\n" +
+			"cancellation or failure would undo now, in order.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if revert {
@@ -217,7 +217,7 @@ func (p *Program) flowPlanCommand() *cobra.Command {
 			return p.WriteLines(cleanLines(plan.Outline()))
 		},
 	}
-	cmd.Flags().BoolVar(&revert, "revert", false, "show what would be undone now in the flow of a job")
+	cmd.Flags().BoolVar(&revert, "revert", false, "show the steps to undo in the flow of a job")
 	return cmd
 }
 
@@ -269,7 +269,7 @@ func (p *Program) flowShowCommand() *cobra.Command {
 	attempts := false
 	cmd := &cobra.Command{
 		Use:   "show JOB-OR-FLOW-ID",
-		Short: "Show the steps of a flow: state, attempts and results; of a failed flow also what can be done",
+		Short: "Show the steps of a flow: state, attempts, results, and repairs of a failed flow",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := logbook.ParseID("job or flow id", args[0])
@@ -285,7 +285,7 @@ func (p *Program) flowShowCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&attempts, "attempts", false, "also list every attempt of every step, with its stderr (-o json always has them)")
+	cmd.Flags().BoolVar(&attempts, "attempts", false, "include every attempt of every step, with its stderr (-o json always includes attempts)")
 	return cmd
 }
 

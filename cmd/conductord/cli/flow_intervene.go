@@ -41,16 +41,16 @@ func (p *Program) interveneCommand(f *interveneFlags, cmd *cobra.Command, prepar
 		return p.intervene(cmd.Context(), args[0], f)
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.word.By, "by", operatorName(), "who intervenes")
-	flags.StringVar(&f.word.Reason, "reason", "", "why, in one sentence")
-	flags.StringVar(&f.id, "id", "", "id of this intervention, which makes it safe to repeat the command (default a new one)")
+	flags.StringVar(&f.word.By, "by", operatorName(), "name of the operator")
+	flags.StringVar(&f.word.Reason, "reason", "", "reason, in one sentence")
+	flags.StringVar(&f.id, "id", "", "id of this intervention, so that repeating the command has no effect (default a new id)")
 	if f.word.Kind != logbook.InterveneTakeBack {
 		cmd.Long += interventionHelp
-		flags.BoolVar(&f.dry, "dry-run", false, "list the steps that would run, run again or be undone, and change nothing")
-		flags.BoolVar(&f.wait, "wait", false, "show the steps as they go, until the job has ended; exit 1 unless the flow ended as intended")
+		flags.BoolVar(&f.dry, "dry-run", false, "list the steps to run, run again or undo, and change nothing")
+		flags.BoolVar(&f.wait, "wait", false, "show progress until the job has ended; exit 1 unless the flow ends as intended")
 	}
 	if f.word.Kind == logbook.InterveneSkip || f.word.Kind == logbook.InterveneComplete {
-		flags.BoolVar(&f.word.Hold, "hold", false, "record the intervention without resuming the flow; the next one without --hold resumes it")
+		flags.BoolVar(&f.word.Hold, "hold", false, "record the intervention without resuming the flow; the next intervention without --hold resumes it")
 	}
 	return cmd
 }
@@ -60,23 +60,23 @@ func intervention(kind logbook.InterventionKind) *interveneFlags {
 }
 
 // interventionHelp is what the commands have in common that have a flow go on.
-const interventionHelp = "\n\nName the flow by its id or by that of its job. It must be in failure; rerun also takes one in reverted.\n" +
-	"The intervention is recorded with who, when and why; then the flow's last job is claimable again, and a\n" +
-	"conductor carries the intervention out."
+const interventionHelp = "\n\nName the flow by its id or its job's id. The flow must be in state failure; rerun also accepts\n" +
+	"reverted. The intervention is recorded with operator, time and reason. Then the flow's last job is\n" +
+	"claimable again, and a conductor applies the intervention."
 
 func (p *Program) flowInterveneCommands() []*cobra.Command {
 	return []*cobra.Command{
 		p.interveneCommand(intervention(logbook.InterveneRetryRevert), &cobra.Command{
 			Use:   "retry-revert FLOW|JOB",
 			Short: "Retry the failed undos of a failed flow, after their cause is fixed",
-			Long:  "Retry the failed undos of a failed flow: each is tried again as if for the first time.",
+			Long:  "Retry the failed reverts of a failed flow. Each starts again with its first attempt.",
 			Args:  cobra.ExactArgs(1),
 		}, nil),
 		p.interveneCommand(intervention(logbook.InterveneSkip), &cobra.Command{
 			Use:   "skip FLOW|JOB STEP",
 			Short: "Skip the undo of a step: nothing of it is left to undo",
-			Long: "Skip the undo of a step that could not be undone, because nothing of it is left to undo. It counts as\n" +
-				"undone, and the flow undoes the rest.",
+			Long: "Skip the failed revert of a step, because nothing is left to undo. The step counts as reverted, and\n" +
+				"the flow reverts the remaining steps.",
 			Args: cobra.ExactArgs(2),
 		}, nil),
 		p.flowCompleteCommand(),
@@ -84,9 +84,8 @@ func (p *Program) flowInterveneCommands() []*cobra.Command {
 		p.interveneCommand(intervention(logbook.InterveneTakeBack), &cobra.Command{
 			Use:   "take-back FLOW|JOB [STEP]",
 			Short: "Take back interventions in a failed flow that no conductor has carried out yet",
-			Long: "Take back interventions in a failed flow, or in one of its steps, that no conductor has carried out yet:\n" +
-				"held ones, and those of a job that has not been claimed since. When none is left, the job is finished\n" +
-				"again. Name the flow by its id or by that of its job.",
+			Long: "Withdraw interventions in a failed flow, or in one of its steps, that no conductor has applied yet.\n" +
+				"When no intervention is left, the job is finished again. Name the flow by its id or its job's id.",
 			Args: cobra.RangeArgs(1, 2),
 		}, nil),
 	}
@@ -96,15 +95,15 @@ func (p *Program) flowCompleteCommand() *cobra.Command {
 	f, result := intervention(logbook.InterveneComplete), ""
 	cmd := p.interveneCommand(f, &cobra.Command{
 		Use:   "complete FLOW|JOB STEP",
-		Short: "Complete a step by hand, with its result; the flow goes on forwards",
-		Long: "Complete a step by hand, because you did its work or saw that it was done. It counts as a success with\n" +
-			"the result that you give. The flow goes on forwards with every step that has not succeeded.",
+		Short: "Mark a step as done with a given result and continue",
+		Long: "Mark a step as done with a given result, because you did its work or know that it is done. The step\n" +
+			"counts as a success, and the flow continues with every step that has not succeeded.",
 		Args: cobra.ExactArgs(2),
 	}, func() (err error) {
 		f.word.Result, err = p.readResult(result)
 		return err
 	})
-	cmd.Flags().StringVar(&result, "result", "", "what the step provides, as JSON; @FILE reads it from a file, - from stdin (default null)")
+	cmd.Flags().StringVar(&result, "result", "", "result of the step, as JSON; @FILE reads a file, - reads stdin (default null)")
 	return cmd
 }
 
@@ -137,18 +136,17 @@ func (p *Program) flowRerunCommand() *cobra.Command {
 	cmd = p.interveneCommand(f, &cobra.Command{
 		Use:   "rerun FLOW|JOB",
 		Short: "Rerun a flow that has failed or was undone: all of it, or from a step on",
-		Long: "Rerun a flow that has failed or was undone. With --from, run that step again, all steps that wait for it,\n" +
-			"and every step that has not succeeded. Without --from, run all of it again. Nothing is undone first: that\n" +
-			"is for you to decide.",
+		Long: "Rerun a failed or reverted flow. With --from, run the given step, its dependents, and all steps that\n" +
+			"have not succeeded. Without --from, run all steps. Nothing is undone first.",
 		Args: cobra.ExactArgs(1),
 	}, func() error {
 		if cmd.Flags().Changed("from") && f.word.Step == "" {
 			// A script whose variable is empty must not run all of it again.
-			return usageError{errors.New("--from names no step; without --from all of the flow runs again")}
+			return usageError{errors.New("--from is empty; without --from, all steps run again")}
 		}
 		return nil
 	})
-	cmd.Flags().StringVar(&f.word.Step, "from", "", "the first step to run again")
+	cmd.Flags().StringVar(&f.word.Step, "from", "", "first step to run again")
 	return cmd
 }
 
@@ -192,7 +190,7 @@ func (p *Program) intervene(ctx context.Context, target string, f *interveneFlag
 		}
 	}
 	if f.wait && f.word.Hold {
-		return usageError{errors.New("--wait and --hold exclude each other: what holds changes nothing that could be waited for")}
+		return usageError{errors.New("--wait and --hold exclude each other: a held intervention does not run")}
 	}
 	how := p.With
 	if f.wait {
@@ -270,7 +268,7 @@ func (p *Program) tellIntervened(ctx context.Context, cluster Cluster, f *interv
 func (p *Program) followIntervened(ctx context.Context, cluster Cluster, told *intervened) error {
 	finished, err := p.follow(ctx, cluster, *told.Job)
 	if err != nil {
-		p.Note("the job goes on without this command: wait with `conductord job wait %s`", told.Job.ID)
+		p.Note("the job continues; wait for it with `conductord job wait %s`", told.Job.ID)
 		return because(err, "wait for job %s", told.Job.ID)
 	}
 	if p.JSON() {

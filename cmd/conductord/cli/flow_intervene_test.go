@@ -82,7 +82,7 @@ func TestFlowInterventions(t *testing.T) {
 		{"skip what is not there", "skip ID sing", cli.ExitNotFound, "", "it has no step \"sing\"\nconductord: steps whose undo has failed or was cut off: make-greeting\n"},
 		{"back, with one held that goes forwards", "complete ID say-greeting --hold; skip ID make-greeting", 0, "recorded: skip make-greeting, at TIME by ann\n" + forwards, idle},
 		{"back after forwards, before a claim", "rerun ID; retry-revert ID", 0, "recorded: retry-revert, at TIME by ann\n" + forwards, idle},
-		{"rerun from an empty variable", "rerun ID --from=", cli.ExitUsage, "", "--from names no step"},
+		{"rerun from an empty variable", "rerun ID --from=", cli.ExitUsage, "", "--from is empty"},
 		{"complete what is not there", "complete ID sing", cli.ExitNotFound, "", "its steps: make-greeting, say-greeting, wave\n"},
 		{"rerun from what is not there", "rerun ID --from sing", cli.ExitNotFound, "", "its steps: make-greeting, say-greeting, wave\n"},
 		{"a result that is no JSON", "complete ID wave --result {", cli.ExitUsage, "", "--result"},
@@ -300,7 +300,7 @@ func TestJobListByOutcome(t *testing.T) {
 	}{
 		{"--outcome failed", []string{second.String(), first.String()}, ""},
 		{"--outcome failed --limit 2 --reverse", []string{first.String(), second.String()}, ""},
-		{"--outcome failed --limit 1", []string{second.String()}, "there are more"},
+		{"--outcome failed --limit 1", []string{second.String()}, "first 1 items; --limit 0 lists all"},
 		{"--outcome Reverted", nil, ""},
 	} {
 		got := run(t, cluster, append([]string{"job", "list", "-o", "json"}, strings.Fields(row.args)...)...)

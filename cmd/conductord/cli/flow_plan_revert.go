@@ -41,7 +41,7 @@ func (p *Program) planRevert(ctx context.Context, argument string) error {
 		}
 		plan := spec.PlanOf(&detail)
 		if plan == nil {
-			return fmt.Errorf("cannot plan the revert of flow %s: only flow documents can be read here, in plain text: its factory is %s", detail.ID, Quoted(detail.Factory.Name))
+			return fmt.Errorf("cannot plan the revert of flow %s: this requires an unencrypted flow document, and the flow's factory is %s", detail.ID, Quoted(detail.Factory.Name))
 		}
 		undos, err := engine.PlanRevert(engine.Options{Plan: plan, Detail: detail, Store: storeOf(ctx, cluster, id, &detail)})
 		if err != nil {

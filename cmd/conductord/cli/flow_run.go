@@ -21,10 +21,9 @@ func (p *Program) flowRunCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run FILE...",
 		Short: "Run a flow document: post it as a job, and print the job's id",
-		Long: "Run a flow document: post it as a job, and print the job's id. With --wait, print the results of the flow\n" +
-			"instead, and exit 1 unless the job is a success; stderr shows the id, then the steps as they run. The job\n" +
-			"does not depend on this command: after ctrl-C it goes on. Several documents become one job, and their flows\n" +
-			"run one after another. If one fails, all are undone.",
+		Long: "Run a flow document: post it as a job, and print the job's id. With --wait, print the results of the flow, and\n" +
+			"exit 1 unless the job succeeds; stderr shows the id and the progress. The job continues after ctrl-C. Several\n" +
+			"documents become one job; their flows run one after another. If one fails, all are undone.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			posting, err := p.posting(&f)
@@ -42,8 +41,8 @@ func (p *Program) flowRunCommand() *cobra.Command {
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().BoolVar(&atOnce, "at-once", false, "run the flows of several documents at the same time")
-	cmd.Flags().StringArrayVar(&only, "only", nil, "run this step, what it waits for, and nothing else; can be repeated (default the document's targets)")
+	cmd.Flags().BoolVar(&atOnce, "at-once", false, "run the flows of several documents in parallel")
+	cmd.Flags().StringArrayVar(&only, "only", nil, "run only this step and its dependencies; repeatable (default the document's targets)")
 	return cmd
 }
 
@@ -71,7 +70,7 @@ func (p *Program) runJob(ctx context.Context, cluster Cluster, posting jobs.Post
 		finished, err = p.follow(ctx, cluster, job)
 	}
 	if err != nil {
-		p.Note("the job goes on without this command: see `conductord flow show %s`, or wait with `conductord job wait %s`", job.ID, job.ID)
+		p.Note("the job continues; see `conductord flow show %s`, or wait with `conductord job wait %s`", job.ID, job.ID)
 		return because(err, "wait for job %s", job.ID)
 	}
 	return p.writeResult(ctx, cluster, &finished)

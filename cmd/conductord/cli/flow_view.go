@@ -85,7 +85,7 @@ func (p *Program) follow(ctx context.Context, cluster Cluster, job jobs.Job) (jo
 			if why, err := cluster.Explain(ctx, job.ID); err == nil && why.Remedy.Verb == jobs.RemedyStartWorker {
 				unserved.Stop()
 				v.drawn = 0 // the next picture goes below
-				p.Note("the job waits: %s; to start one: `%s`", why.Text, RemedyText(why.Remedy))
+				p.Note("the job waits: %s; next step: `%s`", why.Text, RemedyText(why.Remedy))
 			}
 		case <-changed:
 			v.stale = true

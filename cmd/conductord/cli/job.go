@@ -28,13 +28,13 @@ func (p *Program) jobCommand() *cobra.Command {
 		commands = append(commands, p.jobOrderCommand(how))
 	}
 	commands = append(commands, p.jobExplainCommand(), p.jobLogsCommand(), p.jobErrorsCommand(), p.jobReleaseCommand(), p.jobAlterCommand(), p.jobMoveCommand())
-	return Noun("job", "Post jobs, show them, control them, and end them", commands...)
+	return Noun("job", "Post, show, control and end jobs", commands...)
 }
 
 func (p *Program) jobGetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "get ID",
-		Short: "Show a job: its state, and why",
+		Short: "Show a job: state, reason and details",
 		Args:  cobra.ExactArgs(1),
 		RunE:  get(p, "job", jobs.ParseJobID, Cluster.Job, p.showJob),
 	}
@@ -57,10 +57,9 @@ func (p *Program) jobListCommand() *cobra.Command {
 		}
 		return attended.page(ctx, cluster, after, limit)
 	}
-	cmd := listed.command(p, &cobra.Command{Use: "list", Short: "List jobs, the newest first",
-		Long: "List jobs, the newest first. Lists leave out the store and the details of a job, which job get shows.\n" +
-			"--needs-attention lists failed, trashed and parked jobs, and jobs that have waited for a minute on a board without\n" +
-			"a claim, in this order.",
+	cmd := listed.command(p, &cobra.Command{Use: "list", Short: "List jobs, newest first",
+		Long: "List jobs, newest first. The list omits the store and the details of jobs; see job get. --needs-attention lists\n" +
+			"failed, trashed and parked jobs, then jobs that have waited for a minute on a board without claims.",
 	}, func([]string) (err error) {
 		if query, err = filter.read(time.Now()); err == nil {
 			query.Order, err = order.read()
@@ -68,8 +67,8 @@ func (p *Program) jobListCommand() *cobra.Command {
 		return err
 	})
 	filter.flags(cmd)
-	cmd.Flags().BoolVar(&attend, "needs-attention", false, "only jobs that wait for an operator")
-	cmd.Flags().StringVar(&order.by, "order", "posted", "posted, or claim: the claimable jobs of one board (default, or --board) as they are claimed next")
+	cmd.Flags().BoolVar(&attend, "needs-attention", false, "only jobs that need an operator")
+	cmd.Flags().StringVar(&order.by, "order", "posted", "posted; or claim: the claimable jobs of one board (default, or --board), next first")
 	order.flag(cmd)
 	for _, other := range []string{"state", "outcome", "order"} {
 		cmd.MarkFlagsMutuallyExclusive("needs-attention", other)

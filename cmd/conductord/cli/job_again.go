@@ -18,11 +18,10 @@ import (
 func (p *Program) jobRetryCommand() *cobra.Command {
 	return p.correctionCommand(&cobra.Command{
 		Use:   "retry ID…",
-		Short: "Retry jobs that were trashed, have failed, were reverted, or are parked",
-		Long: "Retry jobs that were trashed, have failed, were reverted, or are parked. A trashed job goes on where it\n" +
-			"stopped. A flow that was reverted, or that could not be reverted, runs again from its beginning; nothing is\n" +
-			"undone first: `flow show` says what else can be done. Any other unfinished job stays as it is. To repeat\n" +
-			"it is harmless.",
+		Short: "Retry trashed, failed, reverted or parked jobs",
+		Long: "Retry trashed, failed, reverted or parked jobs. A trashed job continues where it stopped. A flow that was\n" +
+			"reverted, or whose revert failed, restarts from its beginning, without undoing anything first; see `flow show`\n" +
+			"for alternatives. Other unfinished jobs do not change. The command is idempotent.",
 	}, func(ctx context.Context, cluster Cluster, request jobs.JobCommand) error {
 		if err := cluster.Retry(ctx, request); err != nil {
 			if errors.Is(err, jobs.ErrConflict) {
@@ -62,10 +61,10 @@ func (p *Program) jobRepostCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "repost ID…",
 		Short: "Post finished jobs again, each as a new job with the same work",
-		Long: "Post finished jobs again, each as a new job that does the same work from its beginning: the same kind or\n" +
-			"flow, details and values, key, tags, labels and retry policy, but no times and no hold. The old jobs stay.\n" +
-			"Print the ids of the new ones. To repeat the command posts more of them. While an unfinished job of the\n" +
-			"board has the key, no new job is posted: the exit code is 4, and the error names that job.",
+		Long: "Post finished jobs again as new jobs, and print their ids. A new job copies kind or flow, details and values,\n" +
+			"key, tags, labels and retry policy, but no times and no hold. The old jobs stay. Each run of the command posts\n" +
+			"new jobs. If an unfinished job of the board has the same key, the command fails with exit code 4 and names this\n" +
+			"job.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.eachJob(cmd, args, func(ctx context.Context, cluster Cluster, id jobs.JobID) error {
@@ -81,13 +80,13 @@ func (p *Program) repost(ctx context.Context, cluster Cluster, id jobs.JobID) er
 	case err != nil:
 		return err
 	case !job.State.Finished():
-		return fmt.Errorf("%w: it is %s, and its work is still to be done", jobs.ErrConflict, job.State)
+		return fmt.Errorf("%w: job is %s, and its work is unfinished", jobs.ErrConflict, job.State)
 	}
 	var flow *logbook.FlowDetail
 	if !job.Flow.IsZero() {
 		detail, err := cluster.FlowDetail(ctx, job.Flow)
 		if err != nil {
-			return fmt.Errorf("its flow is gone with its book: %w", err)
+			return fmt.Errorf("its flow and book were removed: %w", err)
 		}
 		flow = &detail
 	}
@@ -128,7 +127,7 @@ func seesValues(ctx context.Context, cluster Cluster, posting *jobs.Posting) err
 	case who.HideValues:
 		return fmt.Errorf("%w: its values are hidden from principal %q", jobs.ErrNotAllowed, who.Name)
 	case valuekeys.Shown(string(text)) != string(text):
-		return usageError{errors.New("its values are encrypted: give the keys by --value-keys")}
+		return usageError{errors.New("its values are encrypted: pass the keys with --value-keys")}
 	}
 	return err
 }

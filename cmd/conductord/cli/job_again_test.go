@@ -51,7 +51,7 @@ func TestJobRetry(t *testing.T) {
 func TestJobRepost(t *testing.T) {
 	cluster := openCluster(t)
 	plain := post(t, cluster, "--kind", "k", "--details", `{"n": 1}`, "--set", "x=2", "--tag", "red")
-	if got := run(t, cluster, "job", "repost", plain.String()); got.code != cli.ExitConflict || !strings.Contains(got.err, "still to be done") {
+	if got := run(t, cluster, "job", "repost", plain.String()); got.code != cli.ExitConflict || !strings.Contains(got.err, "its work is unfinished") {
 		t.Errorf("an unfinished job: %+v", got)
 	}
 	run(t, cluster, "job", "consume", plain.String())
@@ -76,7 +76,7 @@ func TestJobRepost(t *testing.T) {
 	if err := cluster.DestroyBook(t.Context(), ended.Book); err != nil {
 		t.Fatal(err)
 	}
-	if got := run(t, cluster, "job", "repost", flow.String()); got.code != cli.ExitNotFound || !strings.Contains(got.err, "its flow is gone with its book") {
+	if got := run(t, cluster, "job", "repost", flow.String()); got.code != cli.ExitNotFound || !strings.Contains(got.err, "its flow and book were removed") {
 		t.Errorf("a flow that is gone: %+v", got)
 	}
 	first := post(t, cluster, "--kind", "k", "--key", "order 8", "--details", `{"order": 1}`)

@@ -16,9 +16,8 @@ func (p *Program) jobReleaseCommand() *cobra.Command {
 	return p.jobChangeCommand(&cobra.Command{
 		Use:   "release ID",
 		Short: "Release a held job: posted with --hold, or parked",
-		Long: "Release a job that was posted with --hold: it is claimable at once, or when it is due. A job that its retry\n" +
-			"policy has parked starts again with all its attempts; that is refused if its flow is half undone: see\n" +
-			"flow show. A job that is not held stays as it is.",
+		Long: "Release a held job: it is claimable immediately, or when it is due. A parked job starts again with all its\n" +
+			"attempts; this fails if its flow is partly reverted, see flow show. Other jobs do not change.",
 	}, func(change *jobs.Change) error {
 		change.Release = true
 		return nil
@@ -31,14 +30,13 @@ func (p *Program) jobAlterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "change ID",
 		Short: "Change the deadline, due time, priority or place of a job",
-		Long: "Change several things about a job at once, all or nothing: --deadline a time, a span from now, or none;\n" +
-			"--not-before a time, or a span from now, where 0s means at once; --priority; --front. A claimed job goes on: the\n" +
-			"new due time and priority count if it is abandoned. A suspended or held job waits for both. A job that is being\n" +
-			"cancelled has no deadline to change.",
+		Long: "Change a job's deadline, earliest start, priority or place in its priority, in one step. A claimed job\n" +
+			"continues; its new earliest start and priority apply if it is abandoned. A suspended or held job stays suspended\n" +
+			"or held. A cancelled job has no deadline to change.",
 	}
 	p.jobChangeCommand(cmd, func(change *jobs.Change) (err error) {
 		if deadline == "" && notBefore == "" && priority == "" && !front {
-			return usageError{errors.New("say what to change: --deadline, --not-before, --priority or --front")}
+			return usageError{errors.New("name a change: --deadline, --not-before, --priority or --front")}
 		}
 		change.Front = front
 		if change.NoDeadline = deadline == "none"; !change.NoDeadline {
@@ -53,10 +51,10 @@ func (p *Program) jobAlterCommand() *cobra.Command {
 		change.Priority = &wanted
 		return err
 	})
-	cmd.Flags().StringVar(&deadline, "deadline", "", "not finished by this time, or this long from now, the job is cancelled and undone; none: it has no deadline")
-	cmd.Flags().StringVar(&notBefore, "not-before", "", "not before this time (2030-01-02T15:04:05Z), or this long from now (10m)")
-	cmd.Flags().StringVar(&priority, "priority", "", "very-low, low, normal, high, very-high, or a number; higher is first")
-	cmd.Flags().BoolVar(&front, "front", false, "claim it before the others of its priority on its board")
+	cmd.Flags().StringVar(&deadline, "deadline", "", "cancel and undo the job if it is not finished by this time, or this long from now; none: no deadline")
+	cmd.Flags().StringVar(&notBefore, "not-before", "", "earliest start: a time (2030-01-02T15:04:05Z), or a duration from now (10m)")
+	cmd.Flags().StringVar(&priority, "priority", "", "priority: very-low, low, normal, high, very-high, or a number; higher first")
+	cmd.Flags().BoolVar(&front, "front", false, "claim the job before all others of its priority on its board")
 	return cmd
 }
 
@@ -65,8 +63,8 @@ func (p *Program) jobMoveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "move ID… BOARD",
 		Short: "Move unfinished jobs that nobody has claimed to another board",
-		Long: "Move unfinished jobs that nobody has claimed to another board, which must exist and have room. They keep\n" +
-			"priority and place in the order of posting, and age from now on. To repeat it is harmless.",
+		Long: "Move unclaimed, unfinished jobs to another board, which must exist and be within its limits. The jobs keep their\n" +
+			"priority and posting order; ageing restarts. The command is idempotent.",
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			change.By, change.Board = operatorName(), args[len(args)-1]
@@ -76,7 +74,7 @@ func (p *Program) jobMoveCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&change.Reason, "reason", "", "why, in one sentence")
+	cmd.Flags().StringVar(&change.Reason, "reason", "", "reason, in one sentence")
 	return cmd
 }
 
@@ -99,7 +97,7 @@ func (p *Program) moveJob(ctx context.Context, cluster Cluster, change jobs.Chan
 func (p *Program) jobChangeCommand(cmd *cobra.Command, fill func(*jobs.Change) error) *cobra.Command {
 	var change jobs.Change
 	var id string
-	cmd.Long += "\n\nTo repeat it is harmless; a finished job is not changed any more."
+	cmd.Long += "\n\nThe command is idempotent, and does not change finished jobs."
 	cmd.Args = cobra.ExactArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if change.Job, err = jobs.ParseJobID(args[0]); err != nil {
@@ -118,8 +116,8 @@ func (p *Program) jobChangeCommand(cmd *cobra.Command, fill func(*jobs.Change) e
 			return p.changeJob(ctx, cluster, change)
 		})
 	}
-	cmd.Flags().StringVar(&change.Reason, "reason", "", "why, in one sentence")
-	cmd.Flags().StringVar(&id, "id", "", "id of this change (a UUID): repeating the command with it does nothing, whatever others have changed since")
+	cmd.Flags().StringVar(&change.Reason, "reason", "", "reason, in one sentence")
+	cmd.Flags().StringVar(&id, "id", "", "id of this change (a UUID); repeating a change with the same id has no effect, even after other changes")
 	return cmd
 }
 

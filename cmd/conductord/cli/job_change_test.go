@@ -35,7 +35,7 @@ func TestJobChanges(t *testing.T) {
 		{"set a deadline", "", "change --deadline 1h", false, 0, "ID claimable, priority normal, deadline TIME\n", ""},
 		{"put it off", "--deadline 1h", "change --deadline 2h --priority high", true, 0, "ID claimed, priority high, deadline TIME\n", ""},
 		{"take it back", "--deadline 1h", "change --deadline none; change --deadline none", false, 0, "ID claimable, priority normal\n", ""},
-		{"change nothing", "", "change", false, cli.ExitUsage, "", "say what to change"},
+		{"change nothing", "", "change", false, cli.ExitUsage, "", "name a change"},
 		{"a deadline that is past", "", "change --deadline 2020-01-01T00:00:00Z", false, cli.ExitUsage, "", "has passed"},
 		{"a deadline before it is due", "--not-before 2h", "change --deadline 1h", false, cli.ExitUsage, "", "is not after not_before"},
 		{"a deadline of what is cancelled", "", "cancel; change --deadline 1h", false, cli.ExitConflict, "", "it is completed"},

@@ -21,9 +21,9 @@ type ending struct {
 }
 
 var (
-	consume = ending{"consume", "Complete a job: its work is done", jobs.Claimer.Consume}
-	abandon = ending{"abandon", "Abandon a claimed job: others can claim it again", jobs.Claimer.Abandon}
-	trash   = ending{"trash", "Trash a job: put it aside, since it cannot be done", jobs.Claimer.Trash}
+	consume = ending{"consume", "Complete a job whose work is done", jobs.Claimer.Consume}
+	abandon = ending{"abandon", "Abandon a claimed job, so that it can be claimed again", jobs.Claimer.Abandon}
+	trash   = ending{"trash", "Trash a job that cannot be done", jobs.Claimer.Trash}
 )
 
 // operatorTTL is that of the session that ends a job: longer than the command
@@ -45,9 +45,9 @@ func (p *Program) jobEndCommand(how ending) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   how.verb + " ID",
 		Short: how.short,
-		Long: how.short + ".\n\nWith --token, end the job under that claim. Without, claim the job first, which fails with exit code 4 if\n" +
-			"another session holds it. A conductor whose claim is ended this way is notified at once and stops its\n" +
-			"running steps. To have them undone or finished first, use job cancel or job suspend.",
+		Long: how.short + ".\n\nWith --token, end the job under this claim. Without --token, claim the job first; exit code 4 means\n" +
+			"that another session holds it. A conductor that loses its claim is notified immediately and stops\n" +
+			"its running steps. To undo or finish the steps first, use job cancel or job suspend.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			end, err := f.ending(how, args[0])
@@ -63,15 +63,15 @@ func (p *Program) jobEndCommand(how ending) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.token, "token", "", "the token of the claim that holds the job")
+	flags.StringVar(&f.token, "token", "", "token of the current claim")
 	switch how.verb {
 	case consume.verb:
 		flags.StringVar(&f.outcome, "outcome", string(jobs.OutcomeSuccess), "success, reverted or failed; cancelled, if that was requested")
 	case abandon.verb:
-		flags.StringVar(&f.reason, "reason", "", "why, in one sentence")
-		flags.DurationVar(&f.delay, "delay", 0, "let nobody claim the job again for this long (default 0s)")
+		flags.StringVar(&f.reason, "reason", "", "reason, in one sentence")
+		flags.DurationVar(&f.delay, "delay", 0, "delay before the job can be claimed again (default 0s)")
 	case trash.verb:
-		flags.StringVar(&f.reason, "reason", "", "why, in one sentence")
+		flags.StringVar(&f.reason, "reason", "", "reason, in one sentence")
 	}
 	return cmd
 }
@@ -142,7 +142,7 @@ func (p *Program) closeSession(ctx context.Context, attendant jobs.Attendant, id
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	if err := attendant.CloseSession(ctx, id); err != nil {
-		p.Note("cannot close session %s, which expires by itself in %s: %v", id, operatorTTL, err)
+		p.Note("cannot close session %s, which expires in %s: %v", id, operatorTTL, err)
 	}
 }
 

@@ -28,8 +28,8 @@ func (p *Program) jobErrorsCommand() *cobra.Command {
 		Use:   "errors [ID]",
 		Short: "List failed attempts at one job or all jobs, the latest first",
 		Long: "List failed attempts at one job or all jobs, the latest first: abandoned with a failure, crashed, trashed,\n" +
-			"reverted or failed. -o json shows causes and stacks; what a step wrote to stderr\n" +
-			"is shown by `flow show`. Of each job the latest " + strconv.Itoa(jobs.MaxJobErrors) + " are kept, for as long as the job itself.",
+			"reverted or failed. -o json includes causes and stacks; `flow show` includes the stderr of steps.\n" +
+			"The cluster keeps the latest " + strconv.Itoa(jobs.MaxJobErrors) + " failed attempts of each job.",
 		Args: cobra.MaximumNArgs(1),
 	}
 	var query jobs.ErrorQuery
@@ -38,14 +38,14 @@ func (p *Program) jobErrorsCommand() *cobra.Command {
 		return err
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&given.query.Board, "board", "", "only of jobs of this board")
-	flags.StringVar(&given.query.Key, "key", "", "only of jobs with this key")
-	flags.StringVar(&given.query.Kind, "kind", "", "only of jobs of this kind")
+	flags.StringVar(&given.query.Board, "board", "", "only attempts at jobs on this board")
+	flags.StringVar(&given.query.Key, "key", "", "only attempts at jobs with this key")
+	flags.StringVar(&given.query.Kind, "kind", "", "only attempts at jobs of this kind")
 	flags.StringVar(&given.query.Type, "type", "", "only failures of this kind, such as handler.exit or timeout")
 	flags.IntVar(&given.code, "code", 0, "only failures with this code, such as the status of a handler")
 	flags.StringVar(&given.how, "how", "", "only attempts that ended this way: abandoned, crashed, trashed, reverted or failed")
 	flags.StringVar(&given.since, "since", "", sinceUsage)
-	flags.StringVar(&given.until, "until", "", "only before this moment")
+	flags.StringVar(&given.until, "until", "", "only before this time")
 	return cmd
 }
 

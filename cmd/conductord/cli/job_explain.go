@@ -12,7 +12,7 @@ import (
 func (p *Program) jobExplainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain ID",
-		Short: "Explain why a job does not run now, and what would change that",
+		Short: "Explain why a job does not run, and how to change that",
 		Args:  cobra.ExactArgs(1),
 		RunE: get(p, "the explanation of job", jobs.ParseJobID, Cluster.Explain, func(_ context.Context, _ Cluster, e jobs.Explanation) error {
 			if p.JSON() {

@@ -73,7 +73,7 @@ func (workerless) Explain(context.Context, jobs.JobID) (jobs.Explanation, error)
 func TestFlowRunWaitsForWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := run(t, workerless{openCluster(t)}, "flow", "run", "--wait", "--timeout", "30s", examples+"hello.toml")
-		want := "conductord: the job waits: no worker is live; to start one: `conductord worker --handlers DIRECTORY --types mail`\n"
+		want := "conductord: the job waits: no worker is live; next step: `conductord worker --handlers DIRECTORY --types mail`\n"
 		if got.code != cli.ExitTimeout || strings.Count(got.err, want) != 1 {
 			t.Errorf("got %+v", got)
 		}

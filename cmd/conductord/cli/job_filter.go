@@ -25,18 +25,18 @@ var filterFlags = [...]string{
 
 func (f *jobFilter) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.query.Board, "board", "", "only of this board")
-	flags.StringSliceVar(&f.states, "state", nil, "only in these states: "+strings.Join(texts(jobs.States), ", "))
-	flags.StringSliceVar(&f.outcomes, "outcome", nil, "only completed ones that ended so: "+strings.Join(texts(outcomes), ", ")+"; with failed, those that need a person")
-	flags.StringVar(&f.query.Kind, "kind", "", "only of this kind")
-	flags.StringVar(&f.query.Key, "key", "", "only with this key")
-	flags.StringSliceVar(&f.query.Tags, "tag", nil, "only with this tag; with all of them, if it is given several times")
-	flags.StringVar(&f.query.Name, "name", "", "only with this in their name")
-	flags.StringVar(&f.query.ErrorType, "error", "", "only those that had an error of this type, such as handler.exit; see job errors")
-	flags.StringVar(&f.postedSince, "posted-since", "", "only posted from this moment on (2026-01-02T15:04:05Z, or 1h for an hour ago)")
-	flags.StringVar(&f.postedUntil, "posted-until", "", "only posted before this moment")
-	flags.StringVar(&f.endedSince, "finished-since", "", "only finished from this moment on")
-	flags.StringVar(&f.finishedTill, "finished-until", "", "only finished before this moment")
+	flags.StringVar(&f.query.Board, "board", "", "only jobs on this board")
+	flags.StringSliceVar(&f.states, "state", nil, "only jobs in these states: "+strings.Join(texts(jobs.States), ", "))
+	flags.StringSliceVar(&f.outcomes, "outcome", nil, "only completed jobs with this outcome: "+strings.Join(texts(outcomes), ", ")+"; failed jobs need an operator")
+	flags.StringVar(&f.query.Kind, "kind", "", "only jobs of this kind")
+	flags.StringVar(&f.query.Key, "key", "", "only jobs with this key")
+	flags.StringSliceVar(&f.query.Tags, "tag", nil, "only jobs with all of these tags; repeatable or comma-separated")
+	flags.StringVar(&f.query.Name, "name", "", "only jobs with this text in their name")
+	flags.StringVar(&f.query.ErrorType, "error", "", "only jobs with an error of this type, such as handler.exit; see job errors")
+	flags.StringVar(&f.postedSince, "posted-since", "", "only jobs posted at or after this time (2026-01-02T15:04:05Z, or 1h for an hour ago)")
+	flags.StringVar(&f.postedUntil, "posted-until", "", "only jobs posted before this time")
+	flags.StringVar(&f.endedSince, "finished-since", "", "only jobs finished at or after this time")
+	flags.StringVar(&f.finishedTill, "finished-until", "", "only jobs finished before this time")
 }
 
 // given reports whether any filter was said.

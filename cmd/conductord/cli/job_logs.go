@@ -27,11 +27,11 @@ func (p *Program) jobLogsCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "logs ID",
-		Short: "Print what the steps of a job write, also while they run",
-		Long: "Print what the steps of a job write: the stderr of handlers, and what Go steps log. The node that runs a step\n" +
-			"keeps the latest 256 KiB of it in memory, until it needs the room or restarts, and any node can be asked.\n" +
-			"When an attempt has ended, the logbook keeps the end of its stderr.\n\n" +
-			"A program with a conductor of its own keeps the output of its steps for itself until they have ended.",
+		Short: "Print the output of a job's steps, even while they run",
+		Long: "Print the output of a job's steps: the stderr of handlers and the log of Go steps. The node that runs a step\n" +
+			"keeps the latest 256 KiB in memory, until it needs the memory or restarts; any node can serve it. After an\n" +
+			"attempt, the logbook keeps the end of its stderr.\n\n" +
+			"Other programs with a conductor publish the output of a step only after the step has ended.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if logs.query.Job, err = jobs.ParseJobID(args[0]); err != nil {
@@ -44,8 +44,8 @@ func (p *Program) jobLogsCommand() *cobra.Command {
 			return p.watching(cmd.Context(), logs.follow)
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with new lines until the job is finished, also when another conductor goes on with it")
-	cmd.Flags().StringVar(&logs.query.Step, "step", "", "only of this step")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "follow new lines until the job is finished, even if its conductor changes")
+	cmd.Flags().StringVar(&logs.query.Step, "step", "", "only lines of this step")
 	return cmd
 }
 
@@ -89,9 +89,9 @@ func (l *jobLogs) print(ctx context.Context, cluster Cluster) error {
 	}
 	switch {
 	case job.Claim == nil && job.LastOwner != "" && len(pages) == 0:
-		l.p.Note("no node keeps these lines of job %s; the logbook has the end of each stderr", job.ID)
+		l.p.Note("no node has these lines of job %s; the logbook has the end of each stderr", job.ID)
 	case job.Claim != nil && l.node == "":
-		l.p.Note("job %s runs in a program of its own, %s: the end of a step's stderr can be read when the step has ended", job.ID, job.Claim.Owner)
+		l.p.Note("job %s runs in the program %s: read the end of a step's stderr after the step has ended", job.ID, job.Claim.Owner)
 	}
 	err = l.writeRecorded(ctx, cluster, &job)
 	for i := 0; i < len(pages) && err == nil; i++ {
@@ -111,7 +111,7 @@ func (l *jobLogs) follow(ctx context.Context, cluster Cluster) error {
 		if err == nil {
 			l.query.After = page.Next
 			if page.Node != "" && page.Node != l.node && l.node != "" {
-				l.p.Note("job %s goes on at node %s", l.query.Job, page.Node)
+				l.p.Note("job %s continues at node %s", l.query.Job, page.Node)
 			}
 			if page.Node != "" {
 				l.node = page.Node

@@ -56,7 +56,7 @@ func TestJobLogs(t *testing.T) {
 		{"of a step", logging{cluster, logs}, "--step hello", recorded, ""},
 		{"of a step that writes nothing", logging{cluster, logs}, "--step make-greeting", "", ""},
 		{"of an instance", logging{cluster, logs}, "--step make-greeting[2]", "", ""},
-		{"elsewhere", logging{cluster, nil}, "", recorded, "runs in a program of its own, w1"},
+		{"elsewhere", logging{cluster, nil}, "", recorded, "runs in the program w1"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			got := run(t, row.cluster, append([]string{"job", "logs", id.String()}, strings.Fields(row.args)...)...)
@@ -89,7 +89,7 @@ func TestJobLogs(t *testing.T) {
 	}
 	for args, want := range map[string]string{"": recorded, "--step make-greeting": ""} {
 		got = run(t, logging{cluster, steplog.New("n1")}, append([]string{"job", "logs", id.String()}, strings.Fields(args)...)...)
-		if got.code != 0 || got.out != want || !strings.Contains(got.err, "no node keeps these lines of job "+id.String()) {
+		if got.code != 0 || got.out != want || !strings.Contains(got.err, "no node has these lines of job "+id.String()) {
 			t.Errorf("of a finished job, %q, whose lines are gone: %+v", args, got)
 		}
 	}

@@ -16,7 +16,7 @@ type listOrder struct {
 }
 
 func (o *listOrder) flag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&o.reverse, "reverse", false, "list the oldest first")
+	cmd.Flags().BoolVar(&o.reverse, "reverse", false, "list oldest first")
 }
 
 func (o *listOrder) read() (jobs.Order, error) {
@@ -24,7 +24,7 @@ func (o *listOrder) read() (jobs.Order, error) {
 	case o.by != "posted" && o.by != "claim":
 		return "", usageError{fmt.Errorf("--order must be posted or claim, not %.64q", o.by)}
 	case o.by == "claim" && o.reverse:
-		return "", usageError{errors.New("--order claim has one direction; leave out --reverse")}
+		return "", usageError{errors.New("--order claim cannot be reversed; omit --reverse")}
 	case o.by == "claim":
 		return jobs.OrderClaim, nil
 	case o.reverse:

@@ -45,7 +45,7 @@ func TestJobListOrders(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"--order odd":                   "--order must be posted or claim, not \"odd\"",
-		"--order claim --reverse":       "--order claim has one direction; leave out --reverse",
+		"--order claim --reverse":       "--order claim cannot be reversed; omit --reverse",
 		"--order claim --state claimed": "only claimable jobs have a place in claim order",
 		"--order claim --after 7":       "query after is invalid",
 	} {

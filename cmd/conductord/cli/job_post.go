@@ -36,17 +36,17 @@ type contentFlags struct {
 
 func (f *contentFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.priority, "priority", "normal", "very-low, low, normal, high, very-high, or a number; higher is first")
-	flags.StringVar(&f.details, "details", "", "anything to keep with the job: JSON, or @FILE")
-	flags.StringArrayVar(&f.sets, "set", nil, "a value for the flow's steps: NAME=JSON, or NAME=TEXT")
-	flags.BoolVar(&f.hold, "hold", false, "hold the job until job release")
-	flags.StringVar(&f.key, "key", "", "what the job is about: while an unfinished job of the board has the key, there is no second one")
-	flags.BoolVar(&f.front, "front", false, "claim it before the others of its priority")
-	flags.StringSliceVar(&f.tags, "tag", nil, "a word to find the job by; may be given several times")
-	flags.StringSliceVar(&f.labels, "label", nil, "only for conductors that offer this label; may be given several times")
-	flags.IntVar(&f.maxCrashes, "max-crashes", 0, "trash the job after this many crashed owners (default the cluster's setting)")
+	flags.StringVar(&f.priority, "priority", "normal", "priority: very-low, low, normal, high, very-high, or a number; higher first")
+	flags.StringVar(&f.details, "details", "", "details to store with the job: JSON, or @FILE")
+	flags.StringArrayVar(&f.sets, "set", nil, "input of the flow: NAME=JSON, or NAME=TEXT; repeatable")
+	flags.BoolVar(&f.hold, "hold", false, "hold the job until you run job release")
+	flags.StringVar(&f.key, "key", "", "subject of the job; at most one unfinished job of a board has the same key")
+	flags.BoolVar(&f.front, "front", false, "claim the job before all others of its priority")
+	flags.StringSliceVar(&f.tags, "tag", nil, "tag of the job, to filter by; repeatable or comma-separated")
+	flags.StringSliceVar(&f.labels, "label", nil, "label that a conductor must offer; repeatable or comma-separated")
+	flags.IntVar(&f.maxCrashes, "max-crashes", 0, "number of crashed owners after which the job is trashed (default the cluster's setting)")
 	addRetryFlags(cmd, &f.retry)
-	flags.DurationVar(&f.retention, "retention", 0, "keep the finished job and its book this long (default the cluster's setting)")
+	flags.DurationVar(&f.retention, "retention", 0, "time to keep the finished job and its book (default the cluster's setting)")
 }
 
 // fill gives a posting what the flags say.
@@ -80,12 +80,12 @@ type postFlags struct {
 func (f *postFlags) add(cmd *cobra.Command) {
 	f.contentFlags.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.id, "id", "", "the job's id: posting it again is a repeat, not a second job (default a new one)")
-	flags.StringVar(&f.name, "name", "", "a name, for people (default that of the flow document, the kind or the book)")
-	flags.StringVar(&f.board, "board", jobs.DefaultBoard, "the board")
-	flags.StringVar(&f.notBefore, "not-before", "", "not before this time (2030-01-02T15:04:05Z), or this long from now (10m)")
-	flags.StringVar(&f.deadline, "deadline", "", "not finished by this time, or this long from now, the job is cancelled and undone")
-	flags.BoolVar(&f.wait, "wait", false, "wait until the job is finished, and print the results of its flow; exit 1 unless it is a success")
+	flags.StringVar(&f.id, "id", "", "id of the job; posting the same id again has no effect (default a new id)")
+	flags.StringVar(&f.name, "name", "", "display name (default the name of the flow document, kind or book)")
+	flags.StringVar(&f.board, "board", jobs.DefaultBoard, "board")
+	flags.StringVar(&f.notBefore, "not-before", "", "earliest start: a time (2030-01-02T15:04:05Z), or a duration from now (10m)")
+	flags.StringVar(&f.deadline, "deadline", "", "cancel and undo the job if it is not finished by this time, or this long from now")
+	flags.BoolVar(&f.wait, "wait", false, "wait until the job is finished, and print the results of its flow; exit 1 unless the job succeeds")
 }
 
 // posting makes what the flags say, without the work.
@@ -116,13 +116,13 @@ func (p *Program) jobPostCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "post",
 		Short: "Post a job, or one for each line of a file",
-		Long: "Post a job: to run a flow document (--flow) or a flow of a saved book (--book), or for workers of\n" +
-			"your own (--kind). With --id, posting the same job again changes nothing.\n\n" +
-			"With --from, each line of a file is a posting in JSON, as the API takes it, such as\n" +
+		Long: "Post a job to run a flow document (--flow) or a flow of a saved book (--book), or for your own workers (--kind).\n" +
+			"With --id, posting the same job again has no effect.\n\n" +
+			"With --from, each line of a file is a posting in the API's JSON, such as\n" +
 			"{\"name\": \"a\", \"kind\": \"mail\", \"key\": \"order 7\"}, or with a flow document as an object:\n" +
 			"{\"key\": \"order 8\", \"flow\": {\"name\": \"hello\", \"inputs\": [\"guest\"], \"steps\": […]}, \"store\": {\"guest\": \"Grace\"}}.\n" +
-			"A job without a name is named after its flow or kind. With ids or keys in the lines, posting the file again is\n" +
-			"harmless. Other flags, such as --board, are defaults for lines without that field.",
+			"A job without a name gets the name of its flow or kind. If the lines have ids or keys, posting the file again\n" +
+			"has no effect. Other flags, such as --board, are defaults for lines without this field.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if from != "" {
@@ -140,7 +140,7 @@ func (p *Program) jobPostCommand() *cobra.Command {
 	}
 	f.add(cmd)
 	work.add(cmd)
-	cmd.Flags().StringVar(&from, "from", "", "a file with a posting in JSON on each line, or - for stdin")
+	cmd.Flags().StringVar(&from, "from", "", "file with one JSON posting per line; - is stdin")
 	return cmd
 }
 
@@ -204,10 +204,10 @@ type workFlags struct {
 
 func (w *workFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&w.document, "flow", "", "a flow document to run (TOML or JSON)")
-	flags.StringVar(&w.book, "book", "", "the id of a saved book")
-	flags.StringVar(&w.flow, "flow-id", "", "the flow of --book to run, if it has several")
-	flags.StringVar(&w.kind, "kind", "", "for a job without a flow: what its workers ask for")
+	flags.StringVar(&w.document, "flow", "", "flow document to run (TOML or JSON)")
+	flags.StringVar(&w.book, "book", "", "id of a saved book")
+	flags.StringVar(&w.flow, "flow-id", "", "id of the flow to run, if the book has several flows")
+	flags.StringVar(&w.kind, "kind", "", "kind of a job without a flow, for your own workers")
 }
 
 func (w *workFlags) fill(p *Program, posting *jobs.Posting) (err error) {
@@ -223,7 +223,7 @@ func (w *workFlags) fill(p *Program, posting *jobs.Posting) (err error) {
 	case w.flow != "" && w.book == "":
 		return usageError{errors.New("--flow-id needs --book")}
 	case given == 0:
-		return usageError{errors.New("say what the job is to do: --flow, --book or --kind")}
+		return usageError{errors.New("name the work of the job: --flow, --book or --kind")}
 	}
 	if w.kind != "" { // told here, since the job's name may be made of it
 		if err := logbook.MaxLimits.CheckName("--kind", w.kind); err != nil {
@@ -278,7 +278,7 @@ func (p *Program) postJob(ctx context.Context, cluster Cluster, posting jobs.Pos
 	case posted[0].Existed && posted[0].Job.ID != posting.ID:
 		p.Note("job %s has the key %q and is not finished: there is no second one; its priority is now %s, the higher of the two", posted[0].Job.ID, posting.Key, posted[0].Job.Priority)
 	case posted[0].Existed:
-		p.Note("job %s had been posted before: nothing has changed", posting.ID)
+		p.Note("job %s was already posted: nothing changed", posting.ID)
 	}
 	return posted[0].Job, nil
 }
@@ -286,7 +286,7 @@ func (p *Program) postJob(ctx context.Context, cluster Cluster, posting jobs.Pos
 // elsewhere advises on the verdict of a posting: the node has answered, so it is the cluster of the board that does not.
 func elsewhere(verdict error) error {
 	if errors.Is(verdict, jobs.ErrUnavailable) && !errors.Is(verdict, jobs.ErrOverloaded) {
-		return advisedError{verdict, "the cluster that has the board does not answer: `conductord topology check` asks the nodes of all clusters"}
+		return advisedError{verdict, "the board's cluster does not answer: `conductord topology check` checks the nodes of all clusters"}
 	}
 	return verdict
 }

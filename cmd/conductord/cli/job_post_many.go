@@ -74,7 +74,7 @@ func (p *Program) postLines(ctx context.Context, cluster Cluster, postings []lin
 		}
 	}
 	if count > 1 {
-		p.Note("%d of %d lines are refused", count, len(postings))
+		p.Note("%d of %d lines were refused", count, len(postings))
 	}
 	return errors.Join(p.writeVerdicts(verdicts), refused)
 }
@@ -139,7 +139,7 @@ func (p *Program) readPostings(path string, defaults map[string]json.RawMessage)
 		return nil, usageError{fmt.Errorf("cannot read %s, line %d, which may have %d bytes: %w", path, number+1, maxLineBytes, err)}
 	}
 	if len(postings) == 0 {
-		return nil, usageError{fmt.Errorf("%s holds no posting", path)}
+		return nil, usageError{fmt.Errorf("%s has no postings", path)}
 	}
 	return postings, nil
 }

@@ -43,7 +43,7 @@ func TestJobPostFrom(t *testing.T) {
 		t.Errorf("refused as JSON: %+v", got)
 	}
 	for lines, want := range map[string]string{
-		"":                                   "holds no posting",
+		"":                                   "has no postings",
 		`{"name": "c", "kind": "k"}` + "\n{": "line 2",
 		`{"nam": "c"}`:                       "line 1",
 		`{"name": "c", "id": "7"}`:           "line 1",

@@ -39,7 +39,7 @@ func (p *Program) resultOf(ctx context.Context, cluster Cluster, job *jobs.Job) 
 	}
 	detail, err := cluster.FlowDetail(ctx, job.Flow)
 	if errors.Is(err, jobs.ErrNotFound) {
-		p.Note("the flow of job %s is no longer kept, and so are its results", job.ID)
+		p.Note("the flow of job %s and its results are no longer kept", job.ID)
 		return r, nil
 	}
 	if err != nil {

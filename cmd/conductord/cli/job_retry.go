@@ -15,14 +15,14 @@ import (
 // addRetryFlags lets flags say what becomes of a job whose work has failed.
 func addRetryFlags(cmd *cobra.Command, policy *jobs.RetryPolicy) {
 	flags := cmd.Flags()
-	flags.IntVar(&policy.Attempts, "attempts", 0, "try the work at most this many times, while it fails (default 1)")
-	flags.DurationVar(&policy.Delay, "retry-delay", 0, "wait this long before the second attempt (default 10s)")
-	flags.IntVar(&policy.BackoffPercent, "retry-backoff-percent", 0, "make each further delay this many percent of the one before (default 100)")
-	flags.DurationVar(&policy.MaxDelay, "retry-max-delay", 0, "wait at most this long between attempts (default 1h)")
-	flags.IntVar(&policy.JitterPercent, "retry-jitter-percent", 0, "vary each delay at random by at most this many percent of it, from 0 to 100 (default 0)")
-	flags.Int32Var((*int32)(&policy.PriorityStep), "priority-step", 0, "add this to the priority before each further attempt (default 0)")
-	flags.StringSliceVar(&policy.Never, "retry-never", nil, "make no further attempt after a failure of this kind; may be given several times")
-	flags.StringVar((*string)(&policy.OnFailure), "on-failure", "", "after the last attempt: complete, retry (for ever), or park (hold for a person) (default complete)")
+	flags.IntVar(&policy.Attempts, "attempts", 0, "maximum attempts (default 1)")
+	flags.DurationVar(&policy.Delay, "retry-delay", 0, "delay before the second attempt (default 10s)")
+	flags.IntVar(&policy.BackoffPercent, "retry-backoff-percent", 0, "next delay as a percentage of the previous delay (default 100)")
+	flags.DurationVar(&policy.MaxDelay, "retry-max-delay", 0, "maximum delay between attempts (default 1h)")
+	flags.IntVar(&policy.JitterPercent, "retry-jitter-percent", 0, "random variation of each delay, in percent, 0 to 100 (default 0)")
+	flags.Int32Var((*int32)(&policy.PriorityStep), "priority-step", 0, "change of the priority before each further attempt (default 0)")
+	flags.StringSliceVar(&policy.Never, "retry-never", nil, "failure kind that ends the attempts; repeatable or comma-separated")
+	flags.StringVar((*string)(&policy.OnFailure), "on-failure", "", "action after the last attempt: complete, retry (without limit), or park (hold for an operator) (default complete)")
 }
 
 // givenRetry is the policy that the flags have set; nil if they have set none.

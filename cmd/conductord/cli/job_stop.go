@@ -20,22 +20,23 @@ func stopCommands() []stopping {
 	return []stopping{
 		{
 			"suspend", "Suspend a job until it is resumed",
-			"No more steps start, and running steps finish first. With --interrupt-steps they are interrupted, and\n" +
-				"executed again when the job is resumed; steps that may run only once still finish. A job that is not\n" +
-				"claimed is suspended at once, a claimed one when its conductor has stopped it.",
+			"No more steps start, and running steps finish. With --interrupt-steps, running steps are\n" +
+				"interrupted, and start again when you resume the job; at_most_once steps still finish. A job without\n" +
+				"a claim is suspended immediately; a claimed job, when its conductor has stopped it.",
 			jobs.Controller.Suspend,
 		},
 		{
 			"resume", "Resume a suspended job",
-			"Recorded steps are not executed again.",
+			"Finished steps do not run again.",
 			jobs.Controller.Resume,
 		},
 		{
-			"cancel", "Cancel a job, and undo what it has done",
-			"Running steps are interrupted: a handler gets SIGTERM, and SIGKILL after the grace. With --wait-for-steps\n" +
-				"they finish first, as steps do that must not be interrupted. With --revert, the default, a conductor then\n" +
-				"undoes all that the flow has done, even if none holds the job now. With --revert=false the flow is left\n" +
-				"as it is, and another job can continue it. A job whose flow has not begun is cancelled at once.",
+			"cancel", "Cancel a job, and undo its finished steps",
+			"Running steps are interrupted: a handler gets SIGTERM, and SIGKILL after the grace. With\n" +
+				"--wait-for-steps, running steps finish first; steps that must not be interrupted always do. With\n" +
+				"--revert, the default, a conductor then undoes the flow's finished steps, even if no conductor holds\n" +
+				"the job now. With --revert=false, the flow stays as it is, and another job can continue it. A job\n" +
+				"whose flow has not started is cancelled immediately.",
 			jobs.Controller.Cancel,
 		},
 	}
@@ -47,14 +48,14 @@ func (p *Program) jobOrderCommand(how stopping) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   how.verb + " ID",
 		Short: how.short,
-		Long:  how.short + ".\n\n" + how.long + "\n\nWho requested it, when and why is kept with the job. To repeat it is harmless.",
+		Long:  how.short + ".\n\n" + how.long + "\n\nThe job records the operator, the time and the reason. The command is idempotent.",
 		Args:  cobra.ExactArgs(1),
 		RunE: about(p, jobs.ParseJobID, func(ctx context.Context, cluster Cluster, id jobs.JobID) error {
 			request.Job, request.By, request.Steps = id, operatorName(), steps()
 			return p.requestStop(ctx, cluster, how, request)
 		}),
 	}
-	cmd.Flags().StringVar(&request.Reason, "reason", "", "why, in one sentence")
+	cmd.Flags().StringVar(&request.Reason, "reason", "", "reason, in one sentence")
 	steps = stepsFlags(cmd, jobs.RequestKind(how.verb), &request)
 	return cmd
 }
@@ -64,7 +65,7 @@ func stepsFlags(cmd *cobra.Command, kind jobs.RequestKind, request *jobs.JobComm
 	asked, policy := new(bool), jobs.StepsFinish
 	switch kind {
 	case jobs.RequestCancel:
-		cmd.Flags().BoolVar(&request.Revert, "revert", true, "undo what was done")
+		cmd.Flags().BoolVar(&request.Revert, "revert", true, "undo finished steps")
 		cmd.Flags().BoolVar(asked, "wait-for-steps", false, "let running steps finish first")
 	case jobs.RequestSuspend:
 		cmd.Flags().BoolVar(asked, "interrupt-steps", false, "interrupt running steps")
@@ -72,7 +73,7 @@ func stepsFlags(cmd *cobra.Command, kind jobs.RequestKind, request *jobs.JobComm
 	default:
 		return func() jobs.StepsPolicy { return jobs.StepsDefault }
 	}
-	cmd.Flags().DurationVar(&request.Grace, "grace", 0, fmt.Sprintf("how long interrupted steps may take to end before handlers are killed, at most %s (default %s)", jobs.MaxGrace, flow.DefaultGrace))
+	cmd.Flags().DurationVar(&request.Grace, "grace", 0, fmt.Sprintf("time for interrupted steps to end before handlers are killed, at most %s (default %s)", jobs.MaxGrace, flow.DefaultGrace))
 	return func() jobs.StepsPolicy {
 		if *asked {
 			return policy

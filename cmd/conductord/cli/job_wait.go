@@ -28,11 +28,11 @@ func (p *Program) jobWaitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait [ID…]",
 		Short: "Wait until jobs are finished; exit 1 unless all are successes",
-		Long: "Wait for the named jobs; or, with --board, --kind, --key or --tag, until no such job is unfinished, including\n" +
-			"those posted meanwhile, and show how they ended. Of one named job, stdout shows the results of its flow, and\n" +
-			"stderr how it went; of several it shows a list. -o json shows the results of all.\n\n" +
-			"A job that its retry policy has parked counts as unfinished until a person releases or cancels it: stderr\n" +
-			"says that it is parked, why, and which command releases it.",
+		Long: "Wait until the named jobs are finished. With --board, --kind, --key or --tag, wait until all matching jobs are\n" +
+			"finished, including jobs posted meanwhile. For one named job, stdout shows the results of its flow, and stderr\n" +
+			"its progress. For several jobs, stdout shows a list of outcomes; -o json includes all results.\n\n" +
+			"A parked job is unfinished until an operator releases or cancels it: stderr shows the reason and the command to\n" +
+			"release the job.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids, err := parseJobIDs(args)
 			if err != nil {
@@ -41,7 +41,7 @@ func (p *Program) jobWaitCommand() *cobra.Command {
 			waiting.Jobs = ids
 			chosen := waiting.Board != "" || waiting.Kind != "" || waiting.Key != "" || len(waiting.Tags) > 0
 			if chosen == (len(args) > 0) {
-				return usageError{fmt.Errorf("name either jobs or what to choose them by: --board, --kind, --key or --tag")}
+				return usageError{fmt.Errorf("name either job ids or a filter: --board, --kind, --key or --tag")}
 			}
 			return p.waiting(cmd.Context(), func(ctx context.Context, cluster Cluster) error {
 				if err := checkBoards(ctx, cluster, cmd); err != nil {
@@ -55,7 +55,7 @@ func (p *Program) jobWaitCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&waiting.Board, "board", "", "wait for the jobs of this board")
+	flags.StringVar(&waiting.Board, "board", "", "wait for jobs on this board")
 	flags.StringVar(&waiting.Kind, "kind", "", "wait for jobs of this kind")
 	flags.StringVar(&waiting.Key, "key", "", "wait for jobs with this key")
 	flags.StringSliceVar(&waiting.Tags, "tag", nil, "wait for jobs with this tag; with all of them, if it is given several times")
@@ -98,9 +98,9 @@ func waitFault(waiting await.Waiting, status await.Status, err error) error {
 	}
 	if len(waiting.Jobs) == 1 {
 		id := waiting.Jobs[0]
-		return advisedError{fmt.Errorf("job %s is not finished: %w", id, context.DeadlineExceeded), fmt.Sprintf("`conductord job explain %s` tells what it waits for", id)}
+		return advisedError{fmt.Errorf("job %s is not finished: %w", id, context.DeadlineExceeded), fmt.Sprintf("`conductord job explain %s` shows the reason", id)}
 	}
-	return advisedError{fmt.Errorf("%d jobs are not finished: %w", status.Left, context.DeadlineExceeded), "`conductord job list` shows them"}
+	return advisedError{fmt.Errorf("%d jobs are not finished: %w", status.Left, context.DeadlineExceeded), "list them with `conductord job list`"}
 }
 
 // waitForAll says how the jobs ended that were waited for.
@@ -152,9 +152,9 @@ func (p *Program) tellParked(ctx context.Context, reader jobs.Reader) func(jobs.
 		why, err := reader.Explain(ctx, id)
 		switch {
 		case err != nil:
-			p.Note("job %s is parked: `conductord job explain %s` tells why", id, id) // the waiting tells what is wrong
+			p.Note("job %s is parked: `conductord job explain %s` shows the reason", id, id) // the waiting tells what is wrong
 		case why.Cause == jobs.CauseParked:
-			p.Note("job %s waits for a person: %s; to let it go: `%s`", id, why.Text, RemedyText(why.Remedy))
+			p.Note("job %s waits for an operator: %s; to release it: `%s`", id, why.Text, RemedyText(why.Remedy))
 		}
 	}
 }

@@ -21,7 +21,7 @@ func (p *Program) jobWatchCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "watch [ID]",
-		Short: "Watch events of jobs as they happen; with an ID, until that job is finished",
+		Short: "Watch events of jobs; with an ID, until this job is finished",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if len(args) > 0 {
@@ -41,9 +41,9 @@ func (p *Program) jobWatchCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&watch.Board, "board", "", "only of this board")
-	flags.BoolVar(&watch.Flows, "flows", false, "also what happens to the steps of their flows")
-	flags.StringVar(&after, "after", "", "begin after this position (INDEX-ITEM, as shown) instead of now")
+	flags.StringVar(&watch.Board, "board", "", "only events of this board")
+	flags.BoolVar(&watch.Flows, "flows", false, "include events of the steps of flows")
+	flags.StringVar(&after, "after", "", "start after this position (INDEX-ITEM, as shown) instead of now")
 	return cmd
 }
 
@@ -70,7 +70,7 @@ func (p *Program) watchJobs(ctx context.Context, cluster Cluster, watch jobs.Wat
 			return because(err, "watch job %s", watch.Job)
 		}
 		if job.State.Finished() {
-			p.Note("job %s is %s already", job.ID, howEnded(&job))
+			p.Note("job %s is already %s", job.ID, howEnded(&job))
 			return nil
 		}
 		ended := make(chan struct{})

@@ -53,14 +53,14 @@ func (l list[T]) command(p *Program, cmd *cobra.Command, prepare func(args []str
 				p.noteKind(ctx, cluster, cmd)
 			}
 			if next != "" {
-				p.Note("there are more: these are the first %d; --limit 0 lists all, and --after %s goes on", len(things), Quoted(next))
+				p.Note("first %d items; --limit 0 lists all, --after %s continues", len(things), Quoted(next))
 			}
 			return l.show(p, things, next)
 		})
 	}
 	if !l.whole {
-		cmd.Flags().IntVar(&limit, "limit", limit, "list at most this many; 0: all")
-		cmd.Flags().StringVar(&after, "after", "", "continue a list that ended early: the value of its \"next\"")
+		cmd.Flags().IntVar(&limit, "limit", limit, "maximum number of items; 0: all")
+		cmd.Flags().StringVar(&after, "after", "", "start after this item: the \"next\" of the previous page")
 	}
 	return cmd
 }

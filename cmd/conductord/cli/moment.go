@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-const sinceUsage = "only from this moment on (2026-01-02T15:04:05Z, or 1h for an hour ago)"
+const sinceUsage = "only at or after this time (2026-01-02T15:04:05Z, or 1h for an hour ago)"
 
 // parseMoment reads a flag such as --not-before: a moment, or a span from now.
 func parseMoment(flag, text string, now time.Time) (time.Time, error) {
@@ -31,7 +31,7 @@ func parsePast(flag, text string, now time.Time) (time.Time, error) {
 	}
 	moment, err := parseMoment(flag, past, now)
 	if err == nil && moment.After(now) {
-		err = usageError{fmt.Errorf("%s is in the future: %.64s; a span such as 10m is that long ago", flag, text)}
+		err = usageError{fmt.Errorf("%s is in the future: %.64s; a duration such as 10m means that long ago", flag, text)}
 	}
 	return moment, err
 }

@@ -135,9 +135,9 @@ func (s shortID) find(ctx context.Context, cluster Cluster) (string, error) {
 	}
 	switch {
 	case len(all.IDs) == 0 && !all.More:
-		return "", fmt.Errorf("no id of a %s begins or ends with %s: %w", strings.Join(nouns, " or "), s.prefixes[0].Digits, jobs.ErrNotFound)
+		return "", fmt.Errorf("no %s id starts or ends with %s: %w", strings.Join(nouns, " or "), s.prefixes[0].Digits, jobs.ErrNotFound)
 	case len(all.IDs) == 0:
-		return "", UsageError(fmt.Errorf("there are too many ids to search for %s: give the whole id", s.prefixes[0].Digits))
+		return "", UsageError(fmt.Errorf("too many ids to search for %s: use the whole id", s.prefixes[0].Digits))
 	case len(all.IDs) == 1 && !all.More:
 		return all.IDs[0].String(), nil
 	}

@@ -53,7 +53,7 @@ func TestShortIDs(t *testing.T) {
 		{"job get " + first, 0, first, 1},
 		{"job get 0222", 0, other, 2},
 		{"job get 02220000-0000-7", 0, other, 2},
-		{"job get 0189000000007000800000000000000a", cli.ExitNotFound, "no id of a job begins or ends with 0189000000007000800000000000000a: not found", 1},
+		{"job get 0189000000007000800000000000000a", cli.ExitNotFound, "no job id starts or ends with 0189000000007000800000000000000a: not found", 1},
 		{"job get 01890000-0000-7000-8000-0000000000A", 0, second, 2},
 		{"job get 0189", cli.ExitUsage, "0189 is ambiguous: these ids of jobs begin or end so; give more of one:\nconductord:   " + first + "\nconductord:   " + second + "\n", 1},
 		{"job get 018", cli.ExitUsage, `job id is invalid: "018" is not a UUID, nor at least its first 4 or last 8 hexadecimal digits`, 0},
@@ -61,7 +61,7 @@ func TestShortIDs(t *testing.T) {
 		{"job get 000000ab", 0, second, 2},
 		{"job get 8000-0000000000AB", 0, second, 2},
 		{"job get 00000001", cli.ExitUsage, "00000001 is ambiguous: these ids of jobs begin or end so; give more of one:\nconductord:   " + other + "\nconductord:   " + first + "\n", 1},
-		{"job get 00000ab", cli.ExitNotFound, "no id of a job begins or ends with 00000ab", 1},
+		{"job get 00000ab", cli.ExitNotFound, "no job id starts or ends with 00000ab", 1},
 		{"job explain 0222", 0, other, 2},
 		{"job errors 0222", 0, "", 2},
 		{"job suspend 0222", 0, "suspended", 2},
@@ -78,7 +78,7 @@ func TestShortIDs(t *testing.T) {
 		{"flow plan abcd", cli.ExitUsage, "no such file", 0},
 		{"book get " + job.Book.String()[:30], 0, job.Book.String(), 2},
 		{"claim list --session " + opened.ID.String()[:13], 0, "", 2},
-		{"claim list --session 0000", cli.ExitNotFound, "no id of a session begins or ends with 0000", 1},
+		{"claim list --session 0000", cli.ExitNotFound, "no session id starts or ends with 0000", 1},
 	} {
 		if strings.HasPrefix(row.args, "trash purge") {
 			run(t, cluster, "job", "cancel", second) // so that it is finished

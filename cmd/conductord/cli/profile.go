@@ -138,16 +138,16 @@ func (p *Program) ProfileCommand() *cobra.Command {
 			},
 		}
 	}
-	return Noun("profile", "Keep servers and credentials of clusters under names",
-		verb("save", "Save the servers and files that flags and environment name", "saved", func(saved *profiles, name string) error {
+	return Noun("profile", "Manage profiles: saved servers and credentials of clusters",
+		verb("save", "Save the servers and credential files of flags and environment as a profile", "saved", func(saved *profiles, name string) error {
 			saved.Profiles[name] = p.named()
 			return nil
 		}),
-		verb("use", "Use a profile for commands that name neither a profile nor servers", "used", func(saved *profiles, name string) error {
+		verb("use", "Set the default profile for commands without --profile and --server", "used", func(saved *profiles, name string) error {
 			saved.Current = name
 			return saved.check(name)
 		}),
-		verb("delete", "Delete a profile; the files that it names stay", "deleted", func(saved *profiles, name string) error {
+		verb("delete", "Delete a profile; its certificate and token files stay", "deleted", func(saved *profiles, name string) error {
 			err := saved.check(name)
 			if delete(saved.Profiles, name); saved.Current == name {
 				saved.Current = ""
@@ -155,7 +155,7 @@ func (p *Program) ProfileCommand() *cobra.Command {
 			return err
 		}),
 		&cobra.Command{
-			Use: "list", Short: "List profiles, and say which one is in force", Args: cobra.NoArgs,
+			Use: "list", Short: "List profiles, and mark the current one", Args: cobra.NoArgs,
 			RunE: func(*cobra.Command, []string) error { return p.listProfiles() },
 		})
 }
@@ -180,7 +180,7 @@ func (p *Program) named() map[string]string {
 // write replaces the file as a whole.
 func (s *profiles) write(path string) error {
 	if path == "" {
-		return errors.New("there is no place for them: set HOME")
+		return errors.New("profiles have no directory: set HOME")
 	}
 	text, err := s.text()
 	if err != nil {

@@ -186,10 +186,11 @@ func (p *Program) Root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "conductord",
 		Short: "Durable workflows from one binary and no database",
-		Long: "Three identical conductord daemons replicate a jobboard and logbooks; the conductor in each claims\n" +
-			"jobs and runs their flows, which resume, retry and revert.\n\n" +
-			"An id can be shortened to its first characters, at least 4, or its last, at least 8, if no other id has them.\n" +
-			"With -o json a result is the document that the API answers, and an error is {\"error\": …} on stderr.\n\n" +
+		Long: "Run durable workflows on a cluster of identical conductord nodes. The nodes replicate jobs and flow records with\n" +
+			"Raft. The conductor of each node claims jobs and runs their flows; any conductor can resume, retry or revert\n" +
+			"them.\n\n" +
+			"Shorten an id to at least 4 first or 8 last characters, if no other id matches. With -o json, results are the\n" +
+			"API's JSON documents, and errors are {\"error\": …} on stderr.\n\n" +
 			"Exit codes: 0 ok, 1 failed run, 2 usage, 3 not found, 4 conflict, 5 timeout or unknown whether it\n" +
 			"happened, 6 no leader (it did not happen), 7 not allowed, 8 limit, 130 interrupted.",
 		SilenceErrors: true, SilenceUsage: true,
@@ -212,17 +213,17 @@ func (p *Program) Root() *cobra.Command {
 		},
 	}
 	flags := root.PersistentFlags()
-	flags.StringSliceVar(&p.servers, "server", nil, "a node's API address; repeat it or separate several by commas (CONDUCTORD_SERVER, or "+DefaultServer+")")
-	flags.StringVar(&p.files.CA, "ca-file", "", "PEM file of the authorities that the nodes' certificates come from; speak TLS (CONDUCTORD_CA_FILE)")
-	flags.StringVar(&p.files.Cert, "cert-file", "", "PEM file of the certificate to show to nodes (CONDUCTORD_CERT_FILE)")
-	flags.StringVar(&p.files.Key, "key-file", "", "PEM file of its private key (CONDUCTORD_KEY_FILE)")
-	flags.StringVar(&p.tokenFile, "token-file", "", "file with the token to show to nodes (CONDUCTORD_TOKEN_FILE, or the token itself in CONDUCTORD_TOKEN)")
-	flags.StringVar(&p.valueKeys, "value-keys", "", "file of the keys that encrypt and decrypt the values of jobs and flows (CONDUCTORD_VALUE_KEYS)")
-	flags.StringVar(&p.profile, "profile", "", "use the servers and credentials of this saved profile where no flag or variable names them; see config profile (CONDUCTORD_PROFILE)")
-	flags.StringVar(&p.topology, "topology", "", "file of a topology: connect to the cluster of the command's board, unless --server names servers (CONDUCTORD_TOPOLOGY)")
+	flags.StringSliceVar(&p.servers, "server", nil, "API address of a node; repeatable or comma-separated (CONDUCTORD_SERVER, or "+DefaultServer+")")
+	flags.StringVar(&p.files.CA, "ca-file", "", "PEM file of the authorities that sign the nodes' certificates; enables TLS (CONDUCTORD_CA_FILE)")
+	flags.StringVar(&p.files.Cert, "cert-file", "", "PEM file of the client certificate (CONDUCTORD_CERT_FILE)")
+	flags.StringVar(&p.files.Key, "key-file", "", "PEM file of the private key of --cert-file (CONDUCTORD_KEY_FILE)")
+	flags.StringVar(&p.tokenFile, "token-file", "", "file with the access token (CONDUCTORD_TOKEN_FILE, or the token itself in CONDUCTORD_TOKEN)")
+	flags.StringVar(&p.valueKeys, "value-keys", "", "file of the keys that encrypt and decrypt values of jobs and flows (CONDUCTORD_VALUE_KEYS)")
+	flags.StringVar(&p.profile, "profile", "", "saved profile with default servers and credentials; flags and variables override it (CONDUCTORD_PROFILE)")
+	flags.StringVar(&p.topology, "topology", "", "topology file, which selects the cluster by board; --server overrides it (CONDUCTORD_TOPOLOGY)")
 	flags.StringVarP(&p.output, "output", "o", "table", "table or json")
-	flags.DurationVar(&p.timeout, "timeout", 0, "give up after this long (default 30s; commands that wait for a job: never)")
-	flags.BoolVar(&p.utc, "utc", false, "show times in UTC, not in the zone of this machine (JSON has always UTC)")
+	flags.DurationVar(&p.timeout, "timeout", 0, "maximum duration of the command (default 30s; commands that wait for a job: unlimited)")
+	flags.BoolVar(&p.utc, "utc", false, "show times in UTC instead of local time (JSON always uses UTC)")
 	root.AddCommand(
 		p.boardCommand(), p.jobCommand(), p.trashCommand(), p.bulkCommand(), p.flowCommand(), p.bookCommand(), p.scheduleCommand(), p.conductorCommand(),
 		p.sessionCommand(), p.claimCommand(), p.eventsCommand(), p.topologyCommand(),

@@ -14,13 +14,13 @@ import (
 )
 
 func (p *Program) quotaCommand() *cobra.Command {
-	return Noun("quota", "Limit what principals and boards may use", p.quotaSaveCommand(), p.quotaListCommand(), p.quotaDeleteCommand())
+	return Noun("quota", "Manage quotas of principals and boards", p.quotaSaveCommand(), p.quotaListCommand(), p.quotaDeleteCommand())
 }
 
 // subjectFlags adds the flags that name what a quota bounds.
 func subjectFlags(cmd *cobra.Command, of *access.Subject) {
-	cmd.Flags().StringVar(&of.Principal, "principal", "", "the quota of this principal")
-	cmd.Flags().StringVar(&of.Boards, "boards", "", "the quota of boards together: a name, or the beginning of names and \"*\"")
+	cmd.Flags().StringVar(&of.Principal, "principal", "", "quota of this principal")
+	cmd.Flags().StringVar(&of.Boards, "boards", "", "quota of these boards together: a name, or a prefix with \"*\"")
 }
 
 func (p *Program) quotaSaveCommand() *cobra.Command {
@@ -28,9 +28,9 @@ func (p *Program) quotaSaveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "save {--principal NAME | --boards BOARDS} LIMITS",
 		Short: "Make a quota, or replace its limits",
-		Long: "Make a quota, or replace all its limits. A limit that is not named, or is 0, does not hold. A call that would\n" +
-			"exceed a limit is refused and changes nothing. What exists already stays. When several quotas cover a posting,\n" +
-			"all of them hold, and so do the limits of its board.",
+		Long: "Create a quota, or replace all its limits. An omitted limit, or 0, means unlimited. The cluster refuses calls\n" +
+			"that would exceed a limit. Existing jobs and sessions stay. A posting must satisfy all matching quotas and the\n" +
+			"limits of its board.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := access.CheckQuota(logbook.MaxLimits, &quota); err != nil {
@@ -46,11 +46,11 @@ func (p *Program) quotaSaveCommand() *cobra.Command {
 	}
 	subjectFlags(cmd, &quota.Subject)
 	flags, limits := cmd.Flags(), &quota.Limits
-	flags.Uint64Var(&limits.Jobs, "jobs", 0, "unfinished jobs that the principal has posted, or that are on the boards")
-	flags.Uint64Var(&limits.Bytes, "bytes", 0, "bytes of the postings of these jobs")
-	flags.Uint64Var(&limits.PostingsPerSecond, "postings-per-second", 0, "postings a second; a second's worth may come at once")
-	flags.Uint64Var(&limits.Sessions, "sessions", 0, "open sessions of the principal")
-	flags.Uint64Var(&limits.Watches, "watches", 0, "watches and long polls of the principal, at each node")
+	flags.Uint64Var(&limits.Jobs, "jobs", 0, "maximum unfinished jobs posted by the principal, or on the boards")
+	flags.Uint64Var(&limits.Bytes, "bytes", 0, "maximum bytes of the postings of these jobs")
+	flags.Uint64Var(&limits.PostingsPerSecond, "postings-per-second", 0, "maximum postings per second, in bursts of one second's worth")
+	flags.Uint64Var(&limits.Sessions, "sessions", 0, "maximum open sessions of the principal")
+	flags.Uint64Var(&limits.Watches, "watches", 0, "maximum watches and long polls of the principal at each node")
 	return cmd
 }
 
@@ -97,8 +97,8 @@ func quotaText(q *access.Quota) string {
 func (p *Program) quotaListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List quotas: what is used, and the limit",
-		Long: "List quotas: what is used, and after a slash the limit, if there is one. FULL is the used share of the fullest\n" +
-			"limit. Watches are those that the answering node counts.",
+		Long: "List quotas as used/limit, or used alone without a limit. FULL is the highest used share of a limit. Watches are\n" +
+			"counted by the answering node alone.",
 	}
 	return list[access.Quota]{
 		what: "quotas",
@@ -128,7 +128,7 @@ func (p *Program) quotaDeleteCommand() *cobra.Command {
 	var of access.Subject
 	cmd := &cobra.Command{
 		Use:   "delete {--principal NAME | --boards BOARDS}",
-		Short: "Delete a quota, so that its limits no longer hold",
+		Short: "Delete a quota and its limits",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := access.CheckSubject(logbook.MaxLimits, of); err != nil {

@@ -24,7 +24,7 @@ import (
 const shownHistory = 10
 
 func (p *Program) scheduleCommand() *cobra.Command {
-	return Noun("schedule", "Post jobs at the times of a schedule",
+	return Noun("schedule", "Manage schedules, which post jobs at given times",
 		p.scheduleSetCommand(), p.scheduleListCommand(), p.scheduleShowCommand(), p.scheduleNextCommand(),
 		p.schedulePauseCommand(), p.scheduleResumeCommand(), p.scheduleRunCommand(), p.scheduleBackfillCommand(),
 		p.scheduleDeleteCommand(),
@@ -35,7 +35,7 @@ func (p *Program) scheduleCommand() *cobra.Command {
 func scheduler(cluster Cluster) (schedules.Scheduler, error) {
 	keeper, ok := cluster.(schedules.Scheduler)
 	if !ok {
-		return nil, fmt.Errorf("%w: this cluster keeps no schedules", jobs.ErrNotAllowed)
+		return nil, fmt.Errorf("%w: this cluster does not support schedules", jobs.ErrNotAllowed)
 	}
 	return keeper, nil
 }
@@ -57,7 +57,7 @@ func (p *Program) scheduleVerb(use, short, long string, do func(ctx context.Cont
 			})
 		},
 	}
-	cmd.Flags().StringVar(&name.Board, "board", jobs.DefaultBoard, "the board")
+	cmd.Flags().StringVar(&name.Board, "board", jobs.DefaultBoard, "board")
 	return cmd
 }
 
@@ -71,23 +71,23 @@ type scheduleFlags struct {
 
 func (f *scheduleFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.rule, "rule", "", `when: five cron fields, six with seconds first, @daily and the like, or "@every 90s"`)
-	flags.StringVar(&f.zone, "zone", "", "the IANA time zone in which the rule is read, such as Europe/Berlin (default UTC)")
-	flags.StringVar(&f.overlap, "overlap", "skip", "while a job of the schedule is not finished: skip, queue, cancel or allow")
-	flags.StringVar(&f.missed, "missed", "last=1", "post missed slots: none, the latest with last=N, or those of a last span with window=DURATION")
-	flags.StringVar(&f.start, "start", "", "no slot before this time (2030-01-02T15:04:05Z), or this long from now (10m)")
-	flags.StringVar(&f.end, "end", "", "no slot after this time, or this long from now")
-	flags.StringVar(&f.name, "job-name", "", "a name for the jobs (default that of the flow document, or of the schedule)")
+	flags.StringVar(&f.rule, "rule", "", `rule: five cron fields, six with seconds first, @daily and similar, or "@every 90s"`)
+	flags.StringVar(&f.zone, "zone", "", "IANA time zone of the rule, such as Europe/Berlin (default UTC)")
+	flags.StringVar(&f.overlap, "overlap", "skip", "policy while an earlier job of the schedule is unfinished: skip, queue, cancel or allow")
+	flags.StringVar(&f.missed, "missed", "last=1", "which missed slots to post: none, the latest N with last=N, or the latest DURATION with window=DURATION")
+	flags.StringVar(&f.start, "start", "", "time of the first possible slot (2030-01-02T15:04:05Z), or a duration from now (10m)")
+	flags.StringVar(&f.end, "end", "", "time of the last possible slot, or a duration from now")
+	flags.StringVar(&f.name, "job-name", "", "name of the jobs (default the name of the flow document or of the schedule)")
 	f.content.add(cmd)
-	flags.StringVar(&f.work.document, "flow", "", "a flow document to run (TOML or JSON)")
-	flags.StringVar(&f.work.kind, "kind", "", "for jobs without a flow: what their workers ask for")
+	flags.StringVar(&f.work.document, "flow", "", "flow document to run (TOML or JSON)")
+	flags.StringVar(&f.work.kind, "kind", "", "kind of jobs without a flow, for your own workers")
 }
 
 // schedule makes what the flags say.
 func (f *scheduleFlags) schedule(p *Program, now time.Time) (schedules.Schedule, error) {
 	s := schedules.Schedule{Rule: f.rule, Zone: f.zone, Overlap: schedules.Overlap(f.overlap)}
 	if f.rule == "" {
-		return s, usageError{errors.New("say when: --rule")}
+		return s, usageError{errors.New("the rule is required: --rule")}
 	}
 	var err error
 	if s.Missed, err = parseMissed(f.missed); err != nil {
@@ -152,8 +152,8 @@ func (p *Program) scheduleSetCommand() *cobra.Command {
 	f := &scheduleFlags{}
 	schedule := schedules.Schedule{}
 	cmd := p.scheduleVerb("set", "Create or change a schedule",
-		"Every slot of the rule posts a job: of a flow document (--flow), or for workers of your own (--kind).\n"+
-			"The store of the job has the name of the schedule as \"schedule\" and the time as \"slot\". To repeat it changes nothing.",
+		"Each slot of the rule posts a job: for a flow document (--flow), or for your own workers (--kind). The job's\n"+
+			"store has the schedule's name as \"schedule\" and the time as \"slot\". The command is idempotent.",
 		func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {
 			schedule.Board, schedule.Name = name.Board, name.Name
 			saved, err := keeper.SaveSchedule(ctx, schedule)
@@ -224,7 +224,7 @@ func (p *Program) scheduleListCommand() *cobra.Command {
 		},
 	}
 	cmd := listing.command(p, &cobra.Command{Use: "list", Short: "List schedules by board and name"}, nil)
-	cmd.Flags().StringVar(&query.Board, "board", "", "only of this board")
+	cmd.Flags().StringVar(&query.Board, "board", "", "only schedules of this board")
 	return cmd
 }
 
@@ -239,7 +239,7 @@ func (p *Program) scheduleShowCommand() *cobra.Command {
 			}
 			return p.writeReport(report)
 		})
-	cmd.Flags().IntVar(&history, "history", history, "show this many past slots, at most "+strconv.Itoa(schedules.MaxSlotRecords))
+	cmd.Flags().IntVar(&history, "history", history, "number of past slots, at most "+strconv.Itoa(schedules.MaxSlotRecords))
 	return cmd
 }
 
@@ -247,7 +247,7 @@ func (p *Program) scheduleNextCommand() *cobra.Command {
 	const five = 5
 	count := five
 	cmd := p.scheduleVerb("next", "Show the next slots of a schedule, in its time zone",
-		"Of a paused schedule: those that come if it is resumed now.",
+		"For a paused schedule, show the slots after a resume now.",
 		func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {
 			report, err := keeper.Schedule(ctx, name, schedules.Look{Upcoming: count})
 			if err != nil {
@@ -266,13 +266,13 @@ func (p *Program) scheduleNextCommand() *cobra.Command {
 			}
 			return p.WriteLines(lines)
 		})
-	cmd.Flags().IntVarP(&count, "count", "n", count, "show this many slots, at most "+strconv.Itoa(schedules.MaxUpcoming))
+	cmd.Flags().IntVarP(&count, "count", "n", count, "number of slots, at most "+strconv.Itoa(schedules.MaxUpcoming))
 	return cmd
 }
 
 func (p *Program) schedulePauseCommand() *cobra.Command {
 	reason := ""
-	cmd := p.scheduleVerb("pause", "Pause a schedule: it posts nothing until it is resumed", "Jobs already posted go on.",
+	cmd := p.scheduleVerb("pause", "Pause a schedule: it posts no jobs until you resume it", "Existing jobs continue.",
 		func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {
 			request := schedules.Command{Ref: name, By: operatorName(), Reason: reason}
 			if err := keeper.PauseSchedule(ctx, request); err != nil {
@@ -280,13 +280,13 @@ func (p *Program) schedulePauseCommand() *cobra.Command {
 			}
 			return p.showSchedule(ctx, keeper, name)
 		})
-	cmd.Flags().StringVar(&reason, "reason", "", "why, in one sentence")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason, in one sentence")
 	return cmd
 }
 
 func (p *Program) scheduleResumeCommand() *cobra.Command {
 	return p.scheduleVerb("resume", "Resume a paused schedule",
-		"The slots during the pause are recorded as skipped; `schedule backfill` posts them if they are wanted.",
+		"Slots during the pause are recorded as skipped; `schedule backfill` can post them.",
 		func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {
 			if err := keeper.ResumeSchedule(ctx, schedules.Command{Ref: name, By: operatorName()}); err != nil {
 				return err
@@ -305,8 +305,8 @@ func (p *Program) showSchedule(ctx context.Context, keeper schedules.Scheduler, 
 }
 
 func (p *Program) scheduleRunCommand() *cobra.Command {
-	return p.scheduleVerb("run", "Post a job of a schedule now",
-		"Its rule, its overlap policy and a pause do not matter. The slot of the job is the present time.",
+	return p.scheduleVerb("run", "Post a job of a schedule immediately",
+		"The command ignores the rule, the overlap policy and a pause. The job's slot is the current time.",
 		func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {
 			record, err := keeper.RunSchedule(ctx, schedules.Command{Ref: name, By: operatorName()})
 			if err != nil {
@@ -323,8 +323,8 @@ func (p *Program) scheduleBackfillCommand() *cobra.Command {
 	var since, until string
 	wanted := schedules.Backfill{By: operatorName()}
 	cmd := p.scheduleVerb("backfill", "Post jobs for past slots that have none",
-		"Slots that were posted before are listed and stay as they are. Unless the overlap policy is allow, the\n"+
-			"jobs run one after the other. At most "+strconv.Itoa(schedules.MaxBackfill)+" slots at once.",
+		"Slots that already have a job are listed and do not change. Unless the overlap policy is allow, the\n"+
+			"jobs run one after another. At most "+strconv.Itoa(schedules.MaxBackfill)+" slots per call.",
 		func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {
 			wanted.Ref = name
 			records, err := keeper.BackfillSchedule(ctx, wanted)
@@ -338,7 +338,7 @@ func (p *Program) scheduleBackfillCommand() *cobra.Command {
 		})
 	cmd.PreRunE = func(*cobra.Command, []string) (err error) {
 		if since == "" {
-			return usageError{errors.New("say which time: --since")}
+			return usageError{errors.New("the start of the range is required: --since")}
 		}
 		if wanted.From, err = parsePast("--since", since, time.Now()); err != nil {
 			return err
@@ -346,14 +346,14 @@ func (p *Program) scheduleBackfillCommand() *cobra.Command {
 		wanted.To, err = parsePast("--until", until, time.Now())
 		return err
 	}
-	cmd.Flags().StringVar(&since, "since", "", "the first moment, such as 2026-01-02T15:04:05Z, or 24h for a day ago")
-	cmd.Flags().StringVar(&until, "until", "0s", "the moment after the last one; 0s: now")
+	cmd.Flags().StringVar(&since, "since", "", "start of the range, such as 2026-01-02T15:04:05Z, or 24h for a day ago")
+	cmd.Flags().StringVar(&until, "until", "0s", "end of the range, exclusive; 0s: now")
 	return cmd
 }
 
 func (p *Program) scheduleDeleteCommand() *cobra.Command {
 	return p.scheduleVerb("delete", "Delete a schedule and the record of its slots",
-		"Its jobs stay; slots that wait for other jobs are not posted any more.",
+		"Existing jobs stay. Queued slots are dropped.",
 		func(ctx context.Context, keeper schedules.Scheduler, name schedules.Ref) error {
 			return keeper.DeleteSchedule(ctx, name)
 		})

@@ -46,9 +46,10 @@ func (p *Program) selftestCommand() *cobra.Command {
 	}
 	return Noun("selftest", "Test the clocks, the disks and the failover of a running cluster",
 		test("failover", "Hand the leadership over while writing, and time the gap",
-			"Write again and again (sessions are opened and closed), hand the leadership over, and measure the longest time\nwithout a write. Nothing that runs is lost.", testFailover),
+			"Open and close sessions in a loop, transfer the leadership, and measure the longest time without a write.\n"+
+				"Running jobs are not affected.", testFailover),
 		test("disk", "Time writes of the cluster: each waits for the disks of a majority",
-			"Write a hundred times, one after the other, and show how long a write takes. Each is on the disks of a majority.", testDisk),
+			"Time a hundred writes, one after another, each to the disks of a majority.", testDisk),
 		test("clock", "Compare the clocks of all nodes",
 			"Compare the wall clock of each node with the cluster's time.", testClock))
 }
@@ -58,7 +59,7 @@ func (p *Program) writeTested(tested TestedCluster, name string) error {
 	if err := p.Show(tested, "%s", tested.Verdict); err != nil || tested.Passed {
 		return err
 	}
-	return fmt.Errorf("the cluster did not pass the test %s", name)
+	return fmt.Errorf("the cluster failed the test %s", name)
 }
 
 // testWrite is one write that leaves nothing behind.

@@ -32,6 +32,6 @@ func (p *Program) sessionCommand() *cobra.Command {
 	}
 	return Noun("session", "List sessions", sessions.command(p, &cobra.Command{
 		Use:   "list",
-		Short: "List the open sessions, and how many jobs each holds",
+		Short: "List open sessions, and the number of claims of each",
 	}, nil))
 }

@@ -21,14 +21,14 @@ func (p *Program) addStale(root *cobra.Command) {
 		if err != nil || cmd.CommandPath() != root.Name()+" "+path {
 			panic("internal error: there is no command " + path)
 		}
-		cmd.Flags().BoolVar(&p.stale, "stale", false, "read what one node knows, however old, also without a leader")
+		cmd.Flags().BoolVar(&p.stale, "stale", false, "read from one node, even without a leader; the answer can be outdated")
 	}
 }
 
 // noteAge says how old a stale answer may be.
 func (p *Program) noteAge(age time.Duration, known bool) {
 	if !known {
-		p.Note("stale: of unknown age, as the node has heard no leader since it started")
+		p.Note("stale: unknown age; the node has had no leader since its start")
 		return
 	}
 	p.Note("stale: up to %s old", durationText(age))

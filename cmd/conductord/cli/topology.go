@@ -28,7 +28,7 @@ func (p *Program) topologyFile() string { return cmp.Or(p.topology, p.Value("CON
 func (p *Program) openTopology() (*topology.Source, error) {
 	path := p.topologyFile()
 	if path == "" {
-		return nil, UsageError(errors.New("there is no topology: name its file with --topology (CONDUCTORD_TOPOLOGY)"))
+		return nil, UsageError(errors.New("no topology: pass its file with --topology (CONDUCTORD_TOPOLOGY)"))
 	}
 	source, err := topology.Open(topology.Options{File: path})
 	if err != nil {
@@ -79,12 +79,12 @@ func (p *Program) routeServers(ctx context.Context) error {
 			return err
 		}
 	default:
-		err := fmt.Errorf("the command names no board and no id, so the topology in %s gives it no cluster: name the servers of one (--server)", p.topologyFile())
+		err := fmt.Errorf("the command has no board or id, so the topology in %s selects no cluster: name servers (--server)", p.topologyFile())
 		return UsageError(advisedError{err, "`conductord topology show` lists the servers of each cluster"})
 	}
 	for _, board := range p.boards {
 		if other := now.Route(board).Cluster; other != p.cluster {
-			return UsageError(fmt.Errorf("board %.64q is in cluster %q, and board %.64q in cluster %q: a command calls one cluster: give the boards to two commands",
+			return UsageError(fmt.Errorf("board %.64q is in cluster %q, and board %.64q in cluster %q: a command calls one cluster: use two commands",
 				p.boards[0], p.cluster, board, other))
 		}
 	}
@@ -130,12 +130,12 @@ func (p *Program) clusterOf(ctx context.Context, source *topology.Source, id sho
 	switch {
 	case len(have) > 1:
 		slices.Sort(have)
-		return "", UsageError(fmt.Errorf("ids in the clusters %s begin with %s: give more of the id, or name servers (--server)", strings.Join(have, ", "), digits))
+		return "", UsageError(fmt.Errorf("ids in the clusters %s start with %s: use more of the id, or name servers (--server)", strings.Join(have, ", "), digits))
 	case len(silent) > 0:
 		err := fmt.Errorf("cannot find %s in the other clusters of the topology: %w", digits, errors.Join(silent...))
-		return "", advisedError{err, "`conductord topology check` asks the nodes of all clusters"}
+		return "", advisedError{err, "`conductord topology check` checks the nodes of all clusters"}
 	case len(have) == 0:
-		return "", fmt.Errorf("no cluster of the topology has an id that begins with %s: %w", digits, jobs.ErrNotFound)
+		return "", fmt.Errorf("no cluster of the topology has an id that starts with %s: %w", digits, jobs.ErrNotFound)
 	}
 	return have[0], nil
 }
@@ -171,12 +171,13 @@ func (p *Program) topologyCommand() *cobra.Command {
 			},
 		}
 	}
-	return Noun("topology", "Show which cluster has which boards, and check that the clusters agree",
+	return Noun("topology", "Show and check the topology, which maps boards to clusters",
 		verb("show", "Show the clusters of a topology, their servers, and the rules for boards", "", cobra.NoArgs, p.showTopology),
-		verb("route BOARD…", "Show the cluster of each board, its servers, and the rule that decides", "", cobra.MinimumNArgs(1), p.showRoutes),
+		verb("route BOARD…", "Show the cluster of each board, its servers, and the matching rule", "", cobra.MinimumNArgs(1), p.showRoutes),
 		verb("check", "Check that all nodes of all clusters use the same topology as the file",
-			"It asks all clusters at the same time, each for 5 s at most (--timeout). It fails if a cluster or a node does not\n"+
-				"answer, uses no topology or another one, or belongs to another cluster than the file says.", cobra.NoArgs, p.checkTopology))
+			"The command queries all clusters in parallel, each for at most 5 s (--timeout). It fails if a\n"+
+				"cluster or node does not answer, uses no topology or a different one, or belongs to a different\n"+
+				"cluster than in the file.", cobra.NoArgs, p.checkTopology))
 }
 
 func (p *Program) showTopology(_ context.Context, source *topology.Source, _ []string) error {
@@ -274,7 +275,7 @@ func (p *Program) checkTopology(ctx context.Context, source *topology.Source, _ 
 	if err != nil || len(bad) == 0 {
 		return err
 	}
-	return fmt.Errorf("%d of %d clusters do not use this topology (digest %s) at all nodes: %s", len(bad), len(names), now.Digest(), strings.Join(bad, ", "))
+	return fmt.Errorf("%d of %d clusters do not use this topology (digest %s) on all nodes: %s", len(bad), len(names), now.Digest(), strings.Join(bad, ", "))
 }
 
 // nodesOf asks the nodes of a cluster for their status.

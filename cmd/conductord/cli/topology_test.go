@@ -59,7 +59,7 @@ func TestTopologyIsShown(t *testing.T) {
 	if got := run(t, nil, "topology", "show", "-o", "json", "--topology", path); got.code != 0 || !strings.Contains(got.out, `"digest": "`+digest+`"`) || !strings.Contains(got.out, `"default": "main"`) {
 		t.Errorf("as JSON: %+v", got)
 	}
-	if got := run(t, nil, "topology", "show"); got.code != cli.ExitUsage || !strings.Contains(got.err, "name its file with --topology") {
+	if got := run(t, nil, "topology", "show"); got.code != cli.ExitUsage || !strings.Contains(got.err, "pass its file with --topology") {
 		t.Errorf("without a file: %+v", got)
 	}
 	if got := run(t, nil, "topology", "show", "--topology", "examples.txt"); got.code != cli.ExitUsage || !strings.Contains(got.err, "cannot use the topology in examples.txt") {
@@ -89,11 +89,11 @@ func TestCommandsGoToTheClusterOfTheirBoard(t *testing.T) {
 		{"events --board mail,default", "", "", `board "mail" is in cluster "a", and board "default" in cluster "main"`},
 		{"events --board other,default", "", "m:1", ""},
 		{"worker --handlers " + handlers + " --boards mail", "", "a:1 a:2", ""},
-		{"worker --handlers " + handlers + " --boards mail,default", "", "", "give the boards to two commands"},
-		{"worker --handlers " + handlers, "", "", "names no board and no id"},
+		{"worker --handlers " + handlers + " --boards mail,default", "", "", "use two commands"},
+		{"worker --handlers " + handlers, "", "", "has no board or id"},
 		{"conductor run --handlers " + handlers + " --boards mail", "", "a:1 a:2", ""},
-		{"conductor run --handlers " + handlers, "", "", "names no board and no id"},
-		{"job list", "", "", "names no board and no id"},
+		{"conductor run --handlers " + handlers, "", "", "has no board or id"},
+		{"job list", "", "", "has no board or id"},
 		{"session list", "CONDUCTORD_SERVER=z:1", "", "`conductord topology show`"},
 		{"session list --server y:1", "", "y:1", ""},
 		{"job move 01890000-0000-7000-8000-000000000001 mail", "", "a:1 a:2", ""},
@@ -135,7 +135,7 @@ func TestHintNamesTheOtherCluster(t *testing.T) {
 	}
 	for _, args := range [][]string{{"--kind", "k"}, {"--from", path}} {
 		got := run(t, forwarder{openCluster(t)}, append([]string{"job", "post"}, args...)...)
-		if got.code != cli.ExitUnavailable || !strings.Contains(got.err, "`conductord topology check` asks the nodes") || strings.Contains(got.err, "is a server running") {
+		if got.code != cli.ExitUnavailable || !strings.Contains(got.err, "`conductord topology check` checks the nodes") || strings.Contains(got.err, "is a server running") {
 			t.Errorf("%q: %+v", args, got)
 		}
 	}
@@ -166,8 +166,8 @@ func TestCommandsGoToTheClusterOfTheirID(t *testing.T) {
 		{"job get " + silent, "", 0, "02220000"},
 		{"job get " + silent, "m:1", cli.ExitUnavailable, "cannot find 0222 in the other clusters of the topology: cluster \"main\": "},
 		{"claim list --job " + inA, "", 0, ""},
-		{"job get 0189", "", cli.ExitUsage, "ids in the clusters a, main begin with 0189"},
-		{"job get 0333", "", cli.ExitNotFound, "no cluster of the topology has an id that begins with 0333"},
+		{"job get 0189", "", cli.ExitUsage, "ids in the clusters a, main start with 0189"},
+		{"job get 0333", "", cli.ExitNotFound, "no cluster of the topology has an id that starts with 0333"},
 		{"job get " + inA, "a:1", cli.ExitUnavailable, `cluster "a": `},
 	} {
 		got := runWith(t, t.Context(), nil, func(p *cli.Program) {

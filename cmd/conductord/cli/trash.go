@@ -10,7 +10,7 @@ import (
 )
 
 func (p *Program) trashCommand() *cobra.Command {
-	return Noun("trash", "List jobs that could not be done, or remove them; job retry puts them back",
+	return Noun("trash", "List, show and purge trashed jobs; job retry restores them",
 		p.trashListCommand(), p.trashShowCommand(), p.trashPurgeCommand())
 }
 
@@ -25,16 +25,16 @@ func (p *Program) trashListCommand() *cobra.Command {
 			job.ID.String(), job.Board, OrDash(job.Name), OrDash(job.Kind), agoText(job.FinishedAt), countOrDash(job.Crashes), OrDash(job.Reason),
 		}
 	}
-	cmd := trashed.command(p, &cobra.Command{Use: "list", Short: "List trashed jobs with the reason, the newest first"}, func([]string) (err error) {
+	cmd := trashed.command(p, &cobra.Command{Use: "list", Short: "List trashed jobs with the reason, newest first"}, func([]string) (err error) {
 		query.Order, err = order.read()
 		return err
 	})
 	order.flag(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&query.Board, "board", "", "only of this board")
-	flags.StringVar(&query.Kind, "kind", "", "only of this kind")
-	flags.StringVar(&query.Key, "key", "", "only with this key")
-	flags.StringSliceVar(&query.Tags, "tag", nil, "only with this tag; with all of them, if it is given several times")
+	flags.StringVar(&query.Board, "board", "", "only jobs on this board")
+	flags.StringVar(&query.Kind, "kind", "", "only jobs of this kind")
+	flags.StringVar(&query.Key, "key", "", "only jobs with this key")
+	flags.StringSliceVar(&query.Tags, "tag", nil, "only jobs with all of these tags; repeatable or comma-separated")
 	return cmd
 }
 
@@ -58,7 +58,7 @@ func (p *Program) trashPurgeCommand() *cobra.Command {
 	return p.correctionCommand(&cobra.Command{
 		Use:   "purge ID…",
 		Short: "Remove finished jobs with their books for ever",
-		Long:  "Remove finished jobs for ever, with the books that no other job refers to, as retention does later.",
+		Long:  "Remove finished jobs permanently, with books that no other job uses, before retention does.",
 	}, func(ctx context.Context, cluster Cluster, request jobs.JobCommand) error {
 		if err := cluster.Purge(ctx, request); err != nil {
 			return because(err, "purge job %s", request.Job)
@@ -82,7 +82,7 @@ func (p *Program) correctionCommand(cmd *cobra.Command, correct func(context.Con
 			return correct(ctx, cluster, request)
 		})
 	}
-	cmd.Flags().StringVar(&request.Reason, "reason", "", "why, in one sentence")
+	cmd.Flags().StringVar(&request.Reason, "reason", "", "reason, in one sentence")
 	return cmd
 }
 

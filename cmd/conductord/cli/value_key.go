@@ -27,23 +27,23 @@ func (p *Program) valueKeyCommand() *cobra.Command {
 		}
 		return cmd
 	}
-	return Noun("value-key", "Make and list the keys that encrypt the values of jobs and flows",
+	return Noun("value-key", "Manage the keys that encrypt values of jobs and flows",
 		verb(func(args []string) (*valuekeys.Keys, error) {
 			keys, err := valuekeys.Add(args[0], args[1])
 			return keys, because(err, "add a value key")
 		}, &cobra.Command{
 			Use:   "add FILE ID",
 			Short: "Make a key and add it to a file, which is made if it does not exist",
-			Long: "Make a key and add it to a file. The first key of a new file is the current one, which encrypts. A later one only\n" +
-				"decrypts until value-key use makes it the current one: give the file to every conductor and reader before that.",
+			Long: "Create a key and add it to a file. The first key of a new file is the current key, which encrypts. Additional\n" +
+				"keys only decrypt. Copy the file to every conductor and reader before you make a key current with value-key use.",
 			Args: cobra.ExactArgs(2),
 		}),
 		verb(func(args []string) (*valuekeys.Keys, error) {
 			keys, err := valuekeys.Use(args[0], args[1])
 			return keys, because(err, "use value key %s", args[1])
-		}, &cobra.Command{Use: "use FILE ID", Short: "Make a key of a file the current one, which encrypts", Args: cobra.ExactArgs(2)}),
+		}, &cobra.Command{Use: "use FILE ID", Short: "Make a key of a file the current key, which encrypts", Args: cobra.ExactArgs(2)}),
 		verb(func(args []string) (*valuekeys.Keys, error) { return valuekeys.Open(args[0]) },
-			&cobra.Command{Use: "list FILE", Short: "List the ids of the keys in a file, and which one is current", Args: cobra.ExactArgs(1)}))
+			&cobra.Command{Use: "list FILE", Short: "List the ids of the keys in a file, and mark the current key", Args: cobra.ExactArgs(1)}))
 }
 
 func (p *Program) writeValueKeys(keys *valuekeys.Keys) error {

@@ -58,7 +58,7 @@ func ProgramVersion() Version {
 func (p *Program) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Show version, commit and formats of this program",
+		Short: "Show the version, commit and formats of this program",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			v := ProgramVersion()

@@ -22,11 +22,11 @@ type workerLister interface {
 func (p *Program) WorkerListCommand() *cobra.Command {
 	var board string
 	cmd := &cobra.Command{
-		Use: "list", Short: "List live workers: what each does, what it holds, and whether it is set aside", Args: cobra.NoArgs,
+		Use: "list", Short: "List live workers: handlers, held steps, and whether the worker is set aside", Args: cobra.NoArgs,
 		RunE: p.ask(func(ctx context.Context, cluster Cluster, _ []string) error {
 			lister, can := cluster.(workerLister)
 			if !can {
-				return errors.New("cannot list workers: this cluster does not list them")
+				return errors.New("cannot list workers: this cluster does not support it")
 			}
 			workers, err := lister.Workers(ctx, board)
 			if err != nil {
@@ -35,7 +35,7 @@ func (p *Program) WorkerListCommand() *cobra.Command {
 			return p.writeWorkers(workers)
 		}),
 	}
-	cmd.Flags().StringVar(&board, "board", "", "only workers that do steps of jobs of this board")
+	cmd.Flags().StringVar(&board, "board", "", "only workers for jobs on this board")
 	return cmd
 }
 

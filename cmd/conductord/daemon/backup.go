@@ -17,7 +17,7 @@ import (
 )
 
 func backupCommand(p *cli.Program) *cobra.Command {
-	return cli.Noun("backup", "Make backups, check them, and begin a new cluster with one",
+	return cli.Noun("backup", "Create, check and restore backups",
 		p.BackupCreateCommand(), p.BackupListCommand(), p.BackupInspectCommand(), verifyBackupCommand(p), restoreBackupCommand(p), extractBackupCommand(p))
 }
 
@@ -27,17 +27,17 @@ func extractBackupCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "extract FILE --data-dir DIR",
 		Short: "Make a backup from the data directory of a stopped node",
-		Long: "Make a backup from what a stopped node has on disk, to begin a new cluster after a majority was lost for good. It\n" +
-			"has all entries of the node's log, also those that the cluster may not have acknowledged. Of several survivors take\n" +
-			"the one with the highest term and index: see conductord node check. The data directory is only read.",
+		Long: "Create a backup from the data directory of a stopped node, to start a new cluster after the permanent loss of a\n" +
+			"majority. The backup includes log entries that the cluster might not have acknowledged. Use the surviving node\n" +
+			"with the highest term and index; see conductord node check. The data directory does not change.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if dataDir == "" {
-				return cli.UsageError(errors.New("name the node's data directory: --data-dir"))
+				return cli.UsageError(errors.New("the node's data directory is required: --data-dir"))
 			}
 			tightenUmask()
 			if _, err := os.Lstat(args[0]); err == nil {
-				return cli.UsageError(fmt.Errorf("cannot make a backup: %s exists: choose another name", args[0]))
+				return cli.UsageError(fmt.Errorf("cannot create the backup: %s exists: choose another name", args[0]))
 			}
 			err := backup.WriteFile(args[0], func(to io.Writer) error {
 				return node.ExtractBackup(dataDir, scratch, cli.ProgramVersion().Version, force, to)
@@ -48,9 +48,9 @@ func extractBackupCommand(p *cli.Program) *cobra.Command {
 			return p.InspectBackup(args[0])
 		},
 	}
-	cmd.Flags().StringVar(&dataDir, "data-dir", "", "the node's data directory")
-	cmd.Flags().StringVar(&scratch, "scratch", "", "where to make the scratch directory (default the system's directory for temporary files)")
-	cmd.Flags().BoolVar(&force, "force", false, "make it even if a majority of the cluster answers")
+	cmd.Flags().StringVar(&dataDir, "data-dir", "", "data directory of the node")
+	cmd.Flags().StringVar(&scratch, "scratch", "", "parent of the scratch directory (default the system's temporary directory)")
+	cmd.Flags().BoolVar(&force, "force", false, "create the backup even if a majority of the cluster answers")
 	return cmd
 }
 
@@ -65,8 +65,8 @@ func verifyBackupCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify FILE|-",
 		Short: "Restore a backup into a scratch directory and compare its digest",
-		Long: "Restore the state of a backup into a scratch directory, read every row, and compare the digest with that of the\n" +
-			"cluster when the backup was made. The scratch directory needs as much space as the backup; nothing stays there.",
+		Long: "Restore a backup into a scratch directory, read every row, and compare its digest with the cluster's digest at\n" +
+			"that index. The scratch directory needs as much space as the backup; the command removes it at the end.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			tightenUmask()
@@ -82,7 +82,7 @@ func verifyBackupCommand(p *cli.Program) *cobra.Command {
 			return p.Show(VerifiedBackup{File: args[0], Manifest: manifest}, "%s is good: cluster %s at index %d, digest %s", args[0], manifest.Cluster, manifest.Index, manifest.Digest)
 		},
 	}
-	cmd.Flags().StringVar(&scratch, "scratch", "", "where to make the scratch directory (default the system's directory for temporary files)")
+	cmd.Flags().StringVar(&scratch, "scratch", "", "parent of the scratch directory (default the system's temporary directory)")
 	return cmd
 }
 
@@ -104,10 +104,10 @@ func restoreBackupCommand(p *cli.Program) *cobra.Command {
 	cmd := configured(p, &cobra.Command{
 		Use:   "restore FILE|- --config FILE [--into DIR]",
 		Short: "Make the data directory of a new cluster's node from a backup",
-		Long: "Make a node's data directory from a backup, for a new cluster of the members that the configuration lists. Do this\n" +
-			"on each of them, with the same file and the same flags, then start them (without --init).\n\n" +
-			"The new cluster has a higher generation: nodes, sessions and tokens of the cluster that was backed up are refused.\n" +
-			"Jobs that were claimed are claimable again. Nothing is changed unless the whole backup is good.",
+		Long: "Create a node's data directory from a backup, for a new cluster with the members in the configuration. Run this\n" +
+			"on each member, with the same file and the same flags. Then start the nodes, without --init.\n\n" +
+			"The new cluster has a higher generation: it refuses nodes, sessions and claim tokens of the old cluster. Claimed\n" +
+			"jobs become claimable. If any part of the backup is damaged, nothing changes.",
 		Args: cobra.ExactArgs(1),
 	}, func(_ context.Context, loaded config.Config, args []string) error {
 		if how.PauseSchedules = policy == "pause"; !how.PauseSchedules && policy != "resume" {
@@ -131,10 +131,10 @@ func restoreBackupCommand(p *cli.Program) *cobra.Command {
 		}
 		return writeRestored(p, options, done)
 	})
-	cmd.Flags().StringVar(&into, "into", "", "the empty directory to restore into (default the data directory of the configuration)")
-	cmd.Flags().StringVar(&policy, "schedules", "pause", "pause: all schedules are paused; resume: they go on as they were")
-	cmd.Flags().StringVar(&how.FromCluster, "from-cluster", "", "the id of the cluster that was backed up, if the new one has another")
-	cmd.Flags().Uint64Var(&how.Generation, "generation", 0, "the generation of the new cluster (one more than the backup's); higher at each restore of one backup")
+	cmd.Flags().StringVar(&into, "into", "", "empty directory to restore into (default data_dir of the configuration)")
+	cmd.Flags().StringVar(&policy, "schedules", "pause", "pause: pause all schedules; resume: keep their states")
+	cmd.Flags().StringVar(&how.FromCluster, "from-cluster", "", "id of the cluster in the backup, if the new cluster has a different id")
+	cmd.Flags().Uint64Var(&how.Generation, "generation", 0, "generation of the new cluster; use a higher one for each restore of the same backup (default the backup's plus one)")
 	return cmd
 }
 

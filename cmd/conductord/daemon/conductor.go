@@ -73,7 +73,7 @@ func newFlowRunner(c config.Config, steps string, guarded bool, own conductor.Op
 	r := &flowRunner{Conductor: made, secrets: source, unreap: cancel}
 	r.reaping.Go(func() { // ends with close
 		if err := handlers.ReapOrphans(reaping); err != nil {
-			logger.Warn("orphans of handlers are not waited for", "error", err)
+			logger.Warn("cannot wait for orphans of handlers", "error", err)
 		}
 	})
 	return r, nil
@@ -92,12 +92,12 @@ func runConductorCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the flows of jobs on this machine, beside the cluster",
-		Long: "Run the flows of jobs with the handlers of this machine, which need not be a node, and which nothing needs to reach.\n" +
-			"It is what a node's conductor is: it claims jobs, and when it dies others go on with their flows.\n\n" +
-			"SIGTERM, SIGHUP and ctrl-C hand its jobs over within a second, or after --drain-timeout. It ends with exit code 0 also\n" +
-			"when --max-dispatches or --max-duration is reached. The file of --config has the settings of the flags, in the\n" +
-			"sections that the file of a node has: [conductor], [handlers], [secrets] and so on.\n\n" +
-			"What its steps write can be read with job logs when they have ended, not while they run.",
+		Long: "Run a conductor with the handlers of this machine. The machine does not need to be a node, and needs no open\n" +
+			"port. Like a node's conductor, it claims jobs and runs their flows; if it dies, other conductors continue.\n\n" +
+			"On SIGTERM, SIGHUP and ctrl-C, it hands its jobs over within a second, or after --drain-timeout. It also stops,\n" +
+			"with exit code 0, after --max-dispatches or --max-duration. --config reads the same settings from a file, in the\n" +
+			"sections of a node's configuration: [conductor], [handlers], [secrets] and so on.\n\n" +
+			"Use job logs to read a step's output after the step has ended.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := config.ConductorPart.Load(flags.path, p.Env, flags.given())
@@ -118,7 +118,7 @@ func runConductorCommand(p *cli.Program) *cobra.Command {
 }
 
 func addStepsFlag(cmd *cobra.Command, steps *string) {
-	cmd.Flags().StringVar(steps, "steps-dir", "", "make the working directories of steps here; no other process may use it, and what it holds is deleted (default a temporary one)")
+	cmd.Flags().StringVar(steps, "steps-dir", "", "directory for the working directories of steps, for this process alone; its content is deleted (default a temporary directory)")
 }
 
 // runConductor runs a conductor that is in no node until ctx ends, or it reaches a limit.

@@ -12,7 +12,7 @@ import (
 )
 
 func configCommand(p *cli.Program) *cobra.Command {
-	return cli.Noun("config", "Write, show and check configurations of nodes, and keep profiles of clusters",
+	return cli.Noun("config", "Manage node configurations and cluster profiles",
 		initConfigCommand(p), showConfigCommand(p), checkConfigCommand(p), p.ProfileCommand())
 }
 
@@ -21,8 +21,8 @@ func showConfigCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show every setting with its value, and where that comes from",
-		Long: "Show the settings with which `conductord server` would run, given the same flags and environment. The origin is\n" +
-			"FILE:LINE, the variable, the flag, or \"default\". Settings name the files of secrets; a password in a URL is hidden.",
+		Long: "Show the effective settings of `conductord server` with the same flags and environment. The origin is FILE:LINE,\n" +
+			"the variable, the flag, or \"default\". Passwords in URLs are hidden; other secrets are in files.",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			values, err := config.Effective(flags.path, p.Env, flags.given())
@@ -56,9 +56,9 @@ func checkConfigCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [FILE…]",
 		Short: "Check configurations without starting anything",
-		Long: "Check configurations: each FILE, or the one that --config, flags and the environment make together. What a start on\n" +
-			"this machine would refuse is a fault too: certificates of another node, handlers that others can change. All faults\n" +
-			"are reported at once, with file, line and key; then the exit code is 2.",
+		Long: "Check configurations: each FILE, or the combination of --config, flags and environment. The checks include\n" +
+			"everything that prevents a start on this machine, such as another node's certificate or handlers that other\n" +
+			"users can change. The command reports all errors at once, with file, line and key, and exits with 2.",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				args = []string{flags.path}

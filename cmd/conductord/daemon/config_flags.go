@@ -83,7 +83,7 @@ func configured(p *cli.Program, cmd *cobra.Command, do func(ctx context.Context,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		loaded, err := flags.load(p.Env)
 		if err != nil && flags.path == "" {
-			err = fmt.Errorf("%q reads the configuration of a server: name its file by --config FILE; without it:\n%w", cmd.CommandPath(), err)
+			err = fmt.Errorf("%q reads a node's configuration: pass its file with --config FILE; without it:\n%w", cmd.CommandPath(), err)
 		}
 		if err != nil {
 			return cli.UsageError(err)

@@ -58,16 +58,16 @@ func initConfigCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
 		Short: "Write configuration files for the nodes of a new cluster",
-		Long: "Write the configurations of a new cluster's nodes into DIR (default this directory), with every key, and show how to\n" +
-			"start them. With --nodes, all nodes are on this machine: DIR/node1.toml and so on. With --host, each node has its own\n" +
-			"machine: DIR/node1 has its configuration, a directory for handlers and its certificates, and is copied to that\n" +
-			"machine. DIR then has the authority too: keep DIR/ca.key apart from the nodes. Flags of keys go into all of the files;\n" +
-			"--data-dir is the directory above those of the nodes (default DIR/data, or " + dataBelow + " with --host).\nNo file is overwritten.",
+		Long: "Write configurations with every key for the nodes of a new cluster into DIR (default this directory), and show\n" +
+			"how to start the nodes. With --nodes, all nodes run on this machine: DIR/node1.toml and so on. With --host, each\n" +
+			"node has its own machine. Copy DIR/node1 to the first machine, and so on: it contains the node's configuration,\n" +
+			"handlers and certificates. DIR also contains the authority: keep DIR/ca.key away from the nodes. Flags for\n" +
+			"settings apply to all files. --data-dir is the parent of the nodes' data directories (default DIR/data, or " + dataBelow + " with --host).\nNo file is overwritten.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) (err error) {
 			if n.apart = len(n.hosts) > 0; !n.apart {
 				if nodes != 1 && nodes != 3 && nodes != 5 {
-					return cli.UsageError(fmt.Errorf("--nodes must be 1, 3 or 5, not %d; --host makes other clusters", nodes))
+					return cli.UsageError(fmt.Errorf("--nodes must be 1, 3 or 5, not %d; use --host for other sizes", nodes))
 				}
 				n.hosts = slices.Repeat([]string{"127.0.0.1"}, nodes)
 			}
@@ -86,9 +86,9 @@ func initConfigCommand(p *cli.Program) *cobra.Command {
 		},
 	}
 	flags = addConfigFlags(cmd)
-	cmd.Flags().IntVar(&nodes, "nodes", 1, "how many nodes on this machine: 1, 3 or 5")
-	cmd.Flags().StringSliceVar(&n.hosts, "host", nil, "the machine of a node, by name or IPv4 address; repeat it or separate several by commas")
-	cmd.Flags().IntVar(&n.port, "port", 0, fmt.Sprintf("API port of the first node on a machine; its raft port is %d higher (default %d, or %d with --nodes 3 or 5)", raftBeyond, alonePort, sharedPort))
+	cmd.Flags().IntVar(&nodes, "nodes", 1, "number of nodes on this machine: 1, 3 or 5")
+	cmd.Flags().StringSliceVar(&n.hosts, "host", nil, "machine of a node, by name or IPv4 address; repeatable or comma-separated")
+	cmd.Flags().IntVar(&n.port, "port", 0, fmt.Sprintf("API port of the first node on a machine; the raft port is %d higher (default %d, or %d with --nodes 3 or 5)", raftBeyond, alonePort, sharedPort))
 	cmd.MarkFlagsMutuallyExclusive("nodes", "host")
 	return cmd
 }
@@ -97,10 +97,10 @@ func initConfigCommand(p *cli.Program) *cobra.Command {
 func (n *newNodes) configure(flags *configFlags) error {
 	given := flags.given()
 	if given["node"]+given["cluster-members"] != "" {
-		return errors.New("--node and --cluster-members cannot be given: init names the nodes; change the files afterwards")
+		return errors.New("--node and --cluster-members are not allowed: init names the nodes; edit the files afterwards")
 	}
 	if n.apart && given["tls-ca"]+given["tls-cert"]+given["tls-key"] != "" {
-		return errors.New("--tls-ca, --tls-cert and --tls-key cannot be given with --host, as each node has its own certificate: replace its files afterwards")
+		return errors.New("--tls-ca, --tls-cert and --tls-key are not allowed with --host: each node has its own certificate; replace the files afterwards")
 	}
 	given["cluster-id"] = cmp.Or(given["cluster-id"], "main")
 	shared := !n.apart && len(n.hosts) > 1
@@ -177,7 +177,7 @@ func (n *newNodes) write() error {
 	}
 	if n.apart && n.configs[0].TLS.Cert != "" {
 		if err := n.certify(); err != nil {
-			return fmt.Errorf("cannot give the nodes certificates: %w", err)
+			return fmt.Errorf("cannot issue the nodes' certificates: %w", err)
 		}
 	}
 	for _, file := range n.files {
@@ -230,14 +230,14 @@ func (n *newNodes) show(p *cli.Program) error {
 		return p.WriteJSON(map[string][]string{"files": paths, "servers": servers})
 	}
 	if n.apart {
-		p.Note("copy each directory to its machine, and start the node there; --init belongs to its first start only:")
+		p.Note("copy each directory to its machine, and start the node there; use --init only at its first start:")
 		for i, host := range n.hosts {
 			p.Note("  scp -r %s root@%s:%s", filepath.Join(n.dir, n.configs[i].Node), host, installedIn)
 		}
 		p.Note("  conductord server --config %s --init", filepath.Join(installedIn, nodeConfig))
 		return p.WriteLines(paths)
 	}
-	p.Note("start each node in its own terminal; --init belongs to its first start only:")
+	p.Note("start each node in its own terminal; use --init only at its first start:")
 	for _, path := range paths {
 		p.Note("  conductord server --config %s --init", path)
 	}

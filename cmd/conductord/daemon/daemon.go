@@ -180,7 +180,7 @@ const socketName = "api.sock"
 // where everybody may do everything.
 func socketPath(c config.Config, logger hclog.Logger) string {
 	if err := checkSocket(c); err != nil {
-		logger.Warn("there is no socket for this machine's operators", "error", err)
+		logger.Warn("cannot open the socket for local operators", "error", err)
 		return ""
 	}
 	if filesOf(c).Empty() || !c.AccessControl {
@@ -196,7 +196,7 @@ func checkSocket(c config.Config) error {
 	if err != nil || filesOf(c).Empty() || !c.AccessControl || len(dir) <= most {
 		return nil
 	}
-	return fmt.Errorf("data_dir has %d bytes, and may have %d with %s, the socket for this machine's operators: choose a shorter path, such as a link", len(dir), most, socketName)
+	return fmt.Errorf("data_dir has %d bytes; the limit is %d with %s, the socket for local operators: choose a shorter path, such as a link", len(dir), most, socketName)
 }
 
 // issuerOf is the issuer of the configuration; zero: there is none.

@@ -46,12 +46,12 @@ func devCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a cluster on this machine to try things out",
-		Long: "Run a cluster of one node on this machine, with its data in a given directory, or in a temporary one that is\n" +
-			"removed at the end, or by the next dev if this one is killed. The examples and their handlers are installed there,\n" +
-			"so that the command that dev prints works at once. With --value-keys, its conductor encrypts values.\n\n" +
-			"With --nodes 3, each node is a process of its own. Kill one with the command that is printed: its jobs go on\n" +
-			"elsewhere, and dev starts it again after " + devRest.String() + ". The nodes listen at --api-listen and the ports after it, and for\n" +
-			"each other " + strconv.Itoa(devRaftOffset) + " ports higher. Their logs are in the data directory. All end with dev.",
+		Long: "Run a one-node cluster on this machine, with its data in a temporary directory or in --data-dir. A temporary\n" +
+			"directory is removed at the end, or by the next dev. The directory includes example flows and handlers: run the\n" +
+			"command that dev prints. With --value-keys, the conductor encrypts values.\n\n" +
+			"With --nodes 3, each node is a separate process. Kill a node with the command that dev prints: its jobs continue\n" +
+			"on other nodes, and dev restarts the node after " + devRest.String() + ". The nodes listen for clients on the port of --api-listen and the next ports,\n" +
+			"and for each other " + strconv.Itoa(devRaftOffset) + " ports higher. Their logs are in the data directory. All nodes stop with dev.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
@@ -60,12 +60,12 @@ func devCommand(p *cli.Program) *cobra.Command {
 			return dev(cmd.Context(), p, o)
 		},
 	}
-	cmd.Flags().StringVar(&o.dataDir, "data-dir", "", "keep the data here (default a temporary directory)")
-	cmd.Flags().StringVar(&o.api, "api-listen", cli.DefaultServer, "where to listen for clients")
-	cmd.Flags().BoolVar(&o.insecure, "insecure", false, "listen where others can reach it, in plain text")
-	cmd.Flags().StringSliceVar(&o.handlers, "handlers", nil, "more directories with handlers")
-	cmd.Flags().StringVar(&o.level, "log-level", "warn", "trace, debug, info, warn or error")
-	cmd.Flags().IntVar(&o.nodes, "nodes", 1, "how many nodes: 1, 3 or 5")
+	cmd.Flags().StringVar(&o.dataDir, "data-dir", "", "data directory (default a temporary directory)")
+	cmd.Flags().StringVar(&o.api, "api-listen", cli.DefaultServer, "address to listen on for clients")
+	cmd.Flags().BoolVar(&o.insecure, "insecure", false, "allow plain text on addresses other than loopback")
+	cmd.Flags().StringSliceVar(&o.handlers, "handlers", nil, "additional directories with handlers")
+	cmd.Flags().StringVar(&o.level, "log-level", "warn", "log level: trace, debug, info, warn or error")
+	cmd.Flags().IntVar(&o.nodes, "nodes", 1, "number of nodes: 1, 3 or 5")
 	cmd.MarkFlagsMutuallyExclusive("nodes", "insecure")
 	return cmd
 }
@@ -77,7 +77,7 @@ func (o devOptions) check() error {
 		return fmt.Errorf("--api-listen must be HOST:PORT, not %.64q", o.api)
 	}
 	if !config.Loopback(host) && !o.insecure {
-		return fmt.Errorf("cannot listen on %.64q: others can reach it, and dev speaks plain text: add --insecure if they may do everything", o.api)
+		return fmt.Errorf("cannot listen on %.64q: other machines can connect, and dev uses plain text: add --insecure to allow everyone everything", o.api)
 	}
 	if hclog.LevelFromString(o.level) == hclog.NoLevel {
 		return fmt.Errorf("--log-level must be trace, debug, info, warn or error, not %.64q", o.level)

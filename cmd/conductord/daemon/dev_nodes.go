@@ -101,11 +101,11 @@ func (o devOptions) addresses(int) ([]string, error) {
 // checkData refuses the data directory of another cluster.
 func (o devOptions) checkData() error {
 	if _, err := os.Stat(filepath.Join(o.dataDir, devNode)); err == nil && o.nodes > 1 {
-		return fmt.Errorf("%s holds a cluster of one node: leave out --nodes, or use another --data-dir", o.dataDir)
+		return fmt.Errorf("%s contains a one-node cluster: omit --nodes, or use another --data-dir", o.dataDir)
 	}
 	was, _ := config.Load(filepath.Join(o.dataDir, "node1.toml"), nil, nil) // none: a new directory, or that of one node
 	if members := was.Cluster.Members; len(members) > 0 && (len(members) != o.nodes || members[0].API != o.api) {
-		return fmt.Errorf("%s holds a cluster of %d nodes at %s: use --nodes %d --api-listen %s, or another --data-dir",
+		return fmt.Errorf("%s contains a cluster of %d nodes at %s: use --nodes %d --api-listen %s, or another --data-dir",
 			o.dataDir, len(members), members[0].API, len(members), members[0].API)
 	}
 	return nil
@@ -163,7 +163,7 @@ func keepRunning(ctx context.Context, p *cli.Program, node *local.Node) {
 			_, _ = node.Terminate(ending) // else the cluster's Close kills it
 			return
 		}
-		p.Note("%s has ended: while a majority runs, its jobs go on elsewhere within 7s; it starts again in %v", node.Name, devRest)
+		p.Note("%s ended: if a majority runs, its jobs continue on other nodes within 7s; restart in %v", node.Name, devRest)
 		select {
 		case <-time.After(devRest):
 		case <-ctx.Done():
@@ -178,7 +178,7 @@ func keepRunning(ctx context.Context, p *cli.Program, node *local.Node) {
 		case err != nil:
 			p.Note("cannot start %s: %v", node.Name, err)
 		default:
-			p.Note("%s is back; to kill it again: kill -9 %d", node.Name, node.PID())
+			p.Note("%s restarted; to kill it again: kill -9 %d", node.Name, node.PID())
 		}
 	}
 }

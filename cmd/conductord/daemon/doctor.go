@@ -66,10 +66,10 @@ func (e *examination) say(check string, err error, good, do string) bool {
 func doctorCommand(p *cli.Program) *cobra.Command {
 	return configured(p, &cobra.Command{
 		Use:   "doctor --config FILE",
-		Short: "Check this machine and the cluster for what makes trouble later; exit 1 if something is bad",
-		Long: "Check the configuration, the data directory and its disk, limits of the system, handlers, the directory of backups,\n" +
-			"the ports of all members, and what the nodes say of themselves. It may run beside the node, and before its first\n" +
-			"start. It writes a small file into the data directory to time the disk, and removes it.",
+		Short: "Check this machine and the cluster for problems; exit 1 if any are serious",
+		Long: "Check the configuration, data directory, disk, system limits, handlers, backup directory, ports of all members,\n" +
+			"and status of all nodes. Run it at any time, before the node's first start or while the node runs. To time the\n" +
+			"disk, it writes a small file into the data directory and removes it.",
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, loaded config.Config, _ []string) error {
 		e := &examination{config: loaded}
@@ -101,7 +101,7 @@ func writeFindings(p *cli.Program, findings []Finding) error {
 		return err
 	}
 	if slices.ContainsFunc(findings, func(f Finding) bool { return f.State == "bad" }) {
-		return errors.New("cannot call this machine healthy: see what is bad above")
+		return errors.New("this machine has problems: see the bad findings above")
 	}
 	return nil
 }
@@ -111,13 +111,13 @@ func (e *examination) certificates() {
 	secure, err := openCredentials(e.config, hclog.NewNullLogger())
 	switch {
 	case err == nil && secure == nil:
-		e.add("certificates", "note", "none: the ports speak plain text", "see \"Set up\" in docs/security.md")
+		e.add("certificates", "note", "none: the ports use plain text", "see \"Set up\" in docs/security.md")
 		return
 	case err == nil:
 		err = secure.Check(e.config.Cluster.ID, e.config.Node)
 	}
 	if err != nil {
-		e.say("certificates", err, "", "correct the files of [tls], or their modes")
+		e.say("certificates", err, "", "fix the files of [tls], or their modes")
 		return
 	}
 	e.secure = secure
@@ -125,9 +125,9 @@ func (e *examination) certificates() {
 	left, text := time.Until(expires), "they expire on "+expires.Format(time.DateOnly)
 	switch {
 	case left < 0:
-		e.add("certificates", "bad", text, "make others: conductord cert issue")
+		e.add("certificates", "bad", text, "issue new ones: conductord cert issue")
 	case left < goodExpiry:
-		e.add("certificates", "note", text, "make others soon: conductord cert issue")
+		e.add("certificates", "note", text, "issue new ones soon: conductord cert issue")
 	default:
 		e.add("certificates", "good", text, "")
 	}
@@ -143,15 +143,15 @@ func (e *examination) directory() {
 		info, err = os.Stat(dir)
 	}
 	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s is no directory", dir)
+		err = fmt.Errorf("%s is not a directory", dir)
 	}
 	others := fs.FileMode(0o077)
 	if othersRun(e.config.Handlers) {
 		others &^= passable
 	}
 	if err == nil && dir == e.config.DataDir && info.Mode().Perm()&others != 0 {
-		e.add("data directory", "bad", fmt.Sprintf("others can read %s: its mode is %#o", dir, info.Mode().Perm()), "chmod 700 "+dir)
-	} else if !e.say("data directory", err, dir, "make it, or mount its disk") {
+		e.add("data directory", "bad", fmt.Sprintf("other users can read %s: its mode is %#o", dir, info.Mode().Perm()), "chmod 700 "+dir)
+	} else if !e.say("data directory", err, dir, "create it, or mount its disk") {
 		return
 	}
 	e.disk(dir)
@@ -168,20 +168,20 @@ func (e *examination) socket() {
 func (e *examination) disk(dir string) {
 	if free, known := freeBytes(dir); known {
 		if needs := int64(e.config.DiskReserve) * 5 / 2; free < needs {
-			e.add("disk space", "bad", fmt.Sprintf("%d MiB are free", free>>20), fmt.Sprintf("an empty node needs %d MiB: a larger disk, or a smaller disk_reserve", needs>>20))
+			e.add("disk space", "bad", fmt.Sprintf("%d MiB free", free>>20), fmt.Sprintf("an empty node needs %d MiB: use a larger disk, or a smaller disk_reserve", needs>>20))
 		} else {
-			e.add("disk space", "good", fmt.Sprintf("%d MiB are free", free>>20), "")
+			e.add("disk space", "good", fmt.Sprintf("%d MiB free", free>>20), "")
 		}
 	}
 	median, err := timeDisk(dir)
 	text := fmt.Sprintf("a write of 4 KiB with fsync takes %v (median of %d)", median.Round(10*time.Microsecond), syncs)
 	switch {
 	case err != nil:
-		e.say("disk latency", err, "", "let this user write there")
+		e.say("disk latency", err, "", "allow this user to write there")
 	case median > slowSync:
-		e.add("disk latency", "bad", text, "a disk that is local, or has a write cache with a battery")
+		e.add("disk latency", "bad", text, "use a local disk, or a disk with a battery-backed write cache")
 	case median > goodSync:
-		e.add("disk latency", "note", text, "each write of the cluster waits for two of these")
+		e.add("disk latency", "note", text, "each write of the cluster waits for two such writes")
 	default:
 		e.add("disk latency", "good", text, "")
 	}
@@ -214,9 +214,9 @@ func (e *examination) limits() {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
 		return // a system without such limits
 	}
-	text := fmt.Sprintf("%d files may be open", files.Max)
+	text := fmt.Sprintf("limit of %d open files", files.Max)
 	if files.Max < goodFiles {
-		e.add("open files", "bad", text, fmt.Sprintf("LimitNOFILE=65536 in the unit, or ulimit -n; at least %d", goodFiles))
+		e.add("open files", "bad", text, fmt.Sprintf("set LimitNOFILE=65536 in the unit, or ulimit -n, to at least %d", goodFiles))
 		return
 	}
 	e.add("open files", "good", text, "")
@@ -228,7 +228,7 @@ func (e *examination) handlers() {
 	}
 	_, err := handler.Open(e.config.Conductor.Handlers...)
 	err = errors.Join(err, confinement(e.config.Handlers).Check())
-	e.say("handlers", err, fmt.Sprint(e.config.Conductor.Handlers), "correct conductor.handlers, the modes of the directories, or [handlers]")
+	e.say("handlers", err, fmt.Sprint(e.config.Conductor.Handlers), "fix conductor.handlers, the modes of the directories, or [handlers]")
 }
 
 func (e *examination) valueKeys() {
@@ -240,19 +240,19 @@ func (e *examination) valueKeys() {
 	if err == nil {
 		text = fmt.Sprintf("%d in %s; %s encrypts", len(keys.IDs()), e.config.Conductor.ValueKeys, keys.Current())
 	}
-	e.say("value keys", err, text, "correct conductor.value_keys, or the file and its mode")
+	e.say("value keys", err, text, "fix conductor.value_keys, or the file and its mode")
 }
 
 func (e *examination) backups() {
 	if e.config.Backup.Directory == "" {
-		e.add("backups", "note", "this node makes none by itself", "set backup.directory on one node, on another disk")
+		e.add("backups", "note", "this node has no scheduled backups", "set backup.directory on one node, on another disk")
 		return
 	}
 	info, err := os.Stat(e.config.Backup.Directory)
 	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s is no directory", e.config.Backup.Directory)
+		err = fmt.Errorf("%s is not a directory", e.config.Backup.Directory)
 	}
-	e.say("backups", err, e.config.Backup.Directory, "make the directory, or mount its disk")
+	e.say("backups", err, e.config.Backup.Directory, "create the directory, or mount its disk")
 }
 
 // members checks the ports of all members in the file, and what the nodes say.
@@ -280,7 +280,7 @@ func (e *examination) members(ctx context.Context) {
 	}
 	client, err := raftboard.Open(ctx, options)
 	if errors.Is(err, jobs.ErrNotAllowed) {
-		e.add("cluster", "note", err.Error(), "have an administrator add this node: conductord cluster join")
+		e.add("cluster", "note", err.Error(), "ask an administrator to add this node: conductord cluster join")
 		return
 	}
 	if err != nil {
@@ -305,15 +305,15 @@ func (e *examination) node(s *raftboard.Status) {
 	check := "node " + s.Node
 	switch {
 	case s.Cluster != e.config.Cluster.ID:
-		e.add(check, "bad", fmt.Sprintf("it belongs to cluster %q", s.Cluster), "correct cluster.id, or the addresses in cluster.members")
+		e.add(check, "bad", fmt.Sprintf("node belongs to cluster %q", s.Cluster), "correct cluster.id, or the addresses in cluster.members")
 	case !s.Ready:
 		e.add(check, "bad", "not ready: "+s.NotReady, "see its log")
 	case s.ClockOffset != nil && s.ClockOffset.Abs() > goodClock:
-		e.add(check, "bad", fmt.Sprintf("its clock is off by %v", s.ClockOffset.Round(time.Millisecond)), "check the time service of its machine")
+		e.add(check, "bad", fmt.Sprintf("clock is off by %v", s.ClockOffset.Round(time.Millisecond)), "check the time service of its machine")
 	default:
 		e.add(check, "good", fmt.Sprintf("%s, program %s", s.State, s.Version), "")
 	}
 	if s.MembersDiffer != "" {
-		e.add(check, "note", "its file is out of date: "+s.MembersDiffer, "correct cluster.members when you next touch it")
+		e.add(check, "note", "configuration is out of date:  "+s.MembersDiffer, "update cluster.members at the next change")
 	}
 }

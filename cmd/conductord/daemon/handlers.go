@@ -50,7 +50,7 @@ func confine(handlers *handler.Set, c config.Handlers, steps string, logger hclo
 		return nil, err
 	}
 	if err := handlers.Sweep(steps, ""); err != nil {
-		logger.Warn("cannot empty the directory for the working directories of steps", "directory", steps, "error", err)
+		logger.Warn("cannot empty the working directories of steps", "directory", steps, "error", err)
 	}
 	return confined, nil
 }

@@ -23,15 +23,16 @@ func joinCommand(p *cli.Program) *cobra.Command {
 	cmd := configured(p, &cobra.Command{
 		Use:   "join --config FILE",
 		Short: "Make this machine's node a member of a cluster that works",
-		Long: "Make the data directory of a node that joins a cluster which works. The configuration lists this node and at least\n" +
-			"one member to ask; --server names others. Then start the node, without --init: it gets the state from the leader,\n" +
-			"and a vote when it has caught up. Nothing is changed if the cluster refuses the node; to repeat it is harmless.\n" +
-			"With access control, an administrator runs this: --token-file, or --cert-file and --key-file.",
+		Long: "Create the data directory of a node that joins a running cluster. The configuration lists this node and at least\n" +
+			"one member; --server names other members. Then start the node, without --init. It copies the state from the\n" +
+			"leader, and gets a vote when it has caught up. If the cluster refuses the node, nothing changes. The command is\n" +
+			"idempotent.\n" +
+			"With access control, requires an administrator's --token-file, or --cert-file and --key-file.",
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, loaded config.Config, _ []string) error {
 		return join(ctx, p, loaded, how)
 	})
-	cmd.Flags().BoolVar(&how.NonVoter, "non-voter", false, "never ask for a vote: the node has the state and a conductor, and no part in majorities")
+	cmd.Flags().BoolVar(&how.NonVoter, "non-voter", false, "join without a vote: the node replicates the state and runs a conductor, but does not count for majorities")
 	return cmd
 }
 
@@ -39,10 +40,10 @@ func replaceCommand(p *cli.Program) *cobra.Command {
 	return configured(p, &cobra.Command{
 		Use:   "replace OLD NEW --config FILE",
 		Short: "Make this machine's node a member of a cluster in the place of another",
-		Long: "Join as the node NEW, which the configuration is for, in the place of the member OLD. NEW may have the name of OLD:\n" +
-			"that is how a node begins anew whose disk is lost. A member OLD that does not answer is removed at once, and one that\n" +
-			"answers when NEW has its vote. Then start the node, without --init. To repeat it is harmless.\n" +
-			"With access control, an administrator runs this: --token-file, or --cert-file and --key-file.",
+		Long: "Replace member OLD by node NEW, to which the configuration belongs. After the loss of a disk, use the same name\n" +
+			"for both. If OLD does not answer, it is removed immediately; otherwise, when NEW has its vote. Then start the\n" +
+			"node, without --init. The command is idempotent.\n" +
+			"With access control, requires an administrator's --token-file, or --cert-file and --key-file.",
 		Args: cobra.ExactArgs(2),
 	}, func(ctx context.Context, loaded config.Config, args []string) error {
 		if loaded.Node != args[1] {

@@ -34,20 +34,20 @@ func convertLogCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert --to bolt|wal --data-dir DIR",
 		Short: "Copy the raft log of a stopped node into another store",
-		Long: "Copy log entries, term and votes of a stopped node into another store, read them back, and switch to the new\n" +
-			"store. The old one is kept until the node has started well. If the command is interrupted, repeat it: until its\n" +
-			"last step the node starts with its old store. A running node is refused.\n\n" +
+		Long: "Copy the log entries, term and votes of a stopped node into another store, verify them, and switch to the new\n" +
+			"store. The node keeps the old store until it has started successfully. If the command is interrupted, repeat it:\n" +
+			"until its last step, the node starts with its old store. Fails for a running node.\n\n" +
 			"Afterwards set log_store in the node's configuration, and start it.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if to == "" || dataDir == "" {
-				return cli.UsageError(errors.New("name the new store and the node's data directory: --to and --data-dir"))
+				return cli.UsageError(errors.New("the new store and the node's data directory are required: --to and --data-dir"))
 			}
 			return convertLog(cmd.Context(), p, dataDir, logstore.Kind(to))
 		},
 	}
-	cmd.Flags().StringVar(&to, "to", "", "the new store: bolt or wal")
-	cmd.Flags().StringVar(&dataDir, "data-dir", "", "the node's data directory")
+	cmd.Flags().StringVar(&to, "to", "", "new store: bolt or wal")
+	cmd.Flags().StringVar(&dataDir, "data-dir", "", "data directory of the node")
 	return cmd
 }
 
@@ -62,18 +62,18 @@ func compactLogCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compact --data-dir DIR",
 		Short: "Shrink the file of a stopped node's raft log",
-		Long: "Rewrite the file of a stopped node's raft log without its free pages, and read it back. cluster status says when\n" +
-			"that is worth it. If the command is interrupted, the node starts as before. A running node is refused, and one\n" +
-			"whose log store is wal, which gives back its space by itself.",
+		Long: "Rewrite the raft log file of a stopped node without its free pages, and verify it. Use it when cluster status\n" +
+			"recommends it. If the command is interrupted, the node starts as before. Fails for a running node, and for log\n" +
+			"store wal, which releases its space automatically.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if dataDir == "" {
-				return cli.UsageError(errors.New("name the node's data directory: --data-dir"))
+				return cli.UsageError(errors.New("the node's data directory is required: --data-dir"))
 			}
 			return compactLog(cmd.Context(), p, dataDir)
 		},
 	}
-	cmd.Flags().StringVar(&dataDir, "data-dir", "", "the node's data directory")
+	cmd.Flags().StringVar(&dataDir, "data-dir", "", "data directory of the node")
 	return cmd
 }
 

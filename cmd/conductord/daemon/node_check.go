@@ -31,8 +31,8 @@ func nodeCommand(p *cli.Program) *cobra.Command {
 	check := &cobra.Command{
 		Use:   "check DIR",
 		Short: "Check identity, log and snapshots of a stopped node",
-		Long: "Read the data directory of a stopped node: its identity, its snapshots, and every entry of its log, which is applied\n" +
-			"to a state in a scratch directory. Show what it holds, or say what is damaged or missing. Nothing in DIR is changed.",
+		Long: "Read the data directory of a stopped node: identity, snapshots and every log entry. Apply the entries to a state\n" +
+			"in a scratch directory. Show the content, and report damaged or missing data. DIR does not change.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			path, _, err := stoppedNode(p, args[0])
@@ -46,8 +46,8 @@ func nodeCommand(p *cli.Program) *cobra.Command {
 			return writeCheckedNode(p, found)
 		},
 	}
-	check.Flags().StringVar(&scratch, "scratch", "", "where to make the scratch directory (default the system's directory for temporary files)")
-	return cli.Noun("node", "Make and check one node", initNodeCommand(p), healthCommand(p), check)
+	check.Flags().StringVar(&scratch, "scratch", "", "parent of the scratch directory (default the system's temporary directory)")
+	return cli.Noun("node", "Initialize and check a single node", initNodeCommand(p), healthCommand(p), check)
 }
 
 func writeCheckedNode(p *cli.Program, n node.StoppedNode) error {

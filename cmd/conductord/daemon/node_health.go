@@ -33,8 +33,8 @@ func healthCommand(p *cli.Program) *cobra.Command {
 	cmd := configured(p, &cobra.Command{
 		Use:   "health [--config FILE]",
 		Short: "Ask this machine's node if it is alive; exit 1 if not",
-		Long: "Ask the running node of a configuration at its own API address if it is alive, or with --ready if it can serve every\n" +
-			"call: it knows a leader and has caught up. For the health checks of containers, which need no other program for it.",
+		Long: "Check that the configured node answers at its API address. With --ready, check that it can serve every call: it\n" +
+			"knows a leader and has caught up. Use it as a container's health check.",
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, loaded config.Config, _ []string) error {
 		path, health := "/healthz", "alive"
@@ -46,7 +46,7 @@ func healthCommand(p *cli.Program) *cobra.Command {
 		}
 		return p.Show(NodeHealth{Node: loaded.Node, Health: health}, "node %s is %s", loaded.Node, health)
 	})
-	cmd.Flags().BoolVar(&ready, "ready", false, "ask if it knows a leader and has caught up")
+	cmd.Flags().BoolVar(&ready, "ready", false, "check that the node knows a leader and has caught up")
 	return cmd
 }
 

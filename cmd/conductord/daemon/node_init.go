@@ -22,8 +22,9 @@ func initNodeCommand(p *cli.Program) *cobra.Command {
 	return configured(p, &cobra.Command{
 		Use:   "init --config FILE",
 		Short: "Make the data directory of a new node",
-		Long: "Make the data directory of a node that has never run, in a new cluster. Run it once, as the node's user. Services\n" +
-			"then start the node without --init, and a lost disk stops them. Nodes that join a cluster use `cluster join` instead.",
+		Long: "Create the data directory of a new node in a new cluster. Run it once, as the node's user. The service then\n" +
+			"starts the node without --init, so that a missing disk is an error. To join an existing cluster, use `cluster\n" +
+			"join`.",
 		Args: cobra.NoArgs,
 	}, func(_ context.Context, loaded config.Config, _ []string) error {
 		return initNode(p, loaded)

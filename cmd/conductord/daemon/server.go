@@ -16,16 +16,16 @@ func serverCommand(p *cli.Program) *cobra.Command {
 	cmd := configured(p, &cobra.Command{
 		Use:   "server --config FILE",
 		Short: "Run one node of a cluster",
-		Long: "Run one node of a cluster until SIGTERM, SIGINT or SIGHUP, or a limit of its conductor; then hand over its jobs and\n" +
-			"the leadership, and end with exit code 0.\n\n" +
-			"The configurations of all nodes list the same members. Pass --init at the first start of each node: an\n" +
-			"empty data directory is refused otherwise, since its disk may be missing. Start the nodes in any order; the first\n" +
-			"election waits until every member has answered with the same list.",
+		Long: "Run one node of a cluster until SIGTERM, SIGINT or SIGHUP, or a limit of its conductor. Then hand over its jobs\n" +
+			"and the leadership, and exit with 0.\n\n" +
+			"The configurations of all nodes list the same members. Pass --init at the first start of each node; without it,\n" +
+			"an empty data directory is an error, since a disk might be missing. Start the nodes in any order. The first\n" +
+			"election waits until all members have answered with the same list.",
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, loaded config.Config, _ []string) error {
 		return serve(ctx, p, loaded, first, nil)
 	})
-	cmd.Flags().BoolVar(&first, "init", false, "this is the node's first start: its data directory is empty on purpose")
+	cmd.Flags().BoolVar(&first, "init", false, "first start of this node: create its data directory")
 	return cmd
 }
 
@@ -37,7 +37,7 @@ func serve(ctx context.Context, p *cli.Program, c config.Config, first bool, sta
 	defer runtime.KeepAlive(ballast)
 	logger.Info("starting", "node", c.Node, "cluster", c.Cluster.ID, "version", cli.ProgramVersion().Version)
 	if c.Insecure && c.TLS == (config.TLS{}) {
-		logger.Warn("insecure: everybody who reaches the ports of this node can read, cancel and run everything", "raft", c.RaftAddress(), "api", c.APIAddress())
+		logger.Warn("insecure: anyone who can connect to this node can read, cancel and run everything", "raft", c.RaftAddress(), "api", c.APIAddress())
 	}
 	running, err := startDaemon(ctx, c, first, logger)
 	if err != nil {
@@ -54,7 +54,7 @@ func serve(ctx context.Context, p *cli.Program, c config.Config, first bool, sta
 	select {
 	case <-ctx.Done():
 	case <-running.spent:
-		logger.Info("the conductor has reached its limit", "max_dispatches", c.Conductor.MaxDispatches, "max_duration", c.Conductor.MaxDuration)
+		logger.Info("conductor reached its limit", "max_dispatches", c.Conductor.MaxDispatches, "max_duration", c.Conductor.MaxDuration)
 	}
 	stopping()
 	logger.Info("stopping: handing over")

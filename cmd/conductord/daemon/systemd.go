@@ -15,7 +15,7 @@ import (
 // says that the daemon is stopping.
 func tellSystemd(alive func(context.Context) error, logger hclog.Logger) (stopping func()) {
 	if told, err := systemd.SdNotify(false, systemd.SdNotifyReady); err != nil {
-		logger.Warn("cannot tell systemd that the daemon serves", "error", err)
+		logger.Warn("cannot notify systemd of the start", "error", err)
 	} else if !told {
 		return func() {}
 	}
@@ -23,7 +23,7 @@ func tellSystemd(alive func(context.Context) error, logger hclog.Logger) (stoppi
 	var watching sync.WaitGroup
 	switch within, err := systemd.SdWatchdogEnabled(false); {
 	case err != nil:
-		logger.Warn("cannot serve systemd's watchdog", "error", err)
+		logger.Warn("cannot start the systemd watchdog", "error", err)
 	case within > 0:
 		watching.Go(func() { feedWatchdog(ctx, within/2, alive, logger) })
 	}
@@ -47,7 +47,7 @@ func feedWatchdog(ctx context.Context, interval time.Duration, alive func(contex
 			_, err = systemd.SdNotify(false, systemd.SdNotifyWatchdog)
 		}
 		if err != nil && ctx.Err() == nil {
-			logger.Warn("systemd's watchdog was not fed", "error", err)
+			logger.Warn("cannot notify the systemd watchdog", "error", err)
 		}
 		select {
 		case <-ticks.C:

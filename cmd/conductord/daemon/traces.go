@@ -195,9 +195,9 @@ func readHeaders(path string) (http.Header, error) {
 		case err != nil:
 			return nil, err
 		case info.Mode().Perm()&0o007 != 0:
-			return nil, fmt.Errorf("%s has mode %04o, and others than its owner and group can use it: set it to 0600 or 0640", path, info.Mode().Perm())
+			return nil, fmt.Errorf("%s has mode %04o, which allows other users access: set it to 0600 or 0640", path, info.Mode().Perm())
 		case info.Size() > maxHeaders:
-			return nil, fmt.Errorf("%s has %d bytes, and the limit is %d", path, info.Size(), maxHeaders)
+			return nil, fmt.Errorf("%s has %d bytes; the limit is %d", path, info.Size(), maxHeaders)
 		}
 		data, err := os.ReadFile(path)
 		if err != nil {

@@ -33,13 +33,14 @@ func workerCommand(p *cli.Program) *cobra.Command {
 	var f workerFlags
 	cmd := &cobra.Command{
 		Use:   "worker",
-		Short: "Do steps of flows with the handlers of this machine, beside the cluster",
-		Long: "Do steps of flows with the handlers of this machine, which need not be a node, and which nothing needs to reach.\n" +
-			"It does the steps with worker = true whose handler it has. A step goes on when its conductor or a node dies.\n\n" +
-			"SIGTERM, SIGHUP and ctrl-C end it when its running steps have finished; a second one ends it at once, and other\n" +
-			"workers get the steps. Without a node that answers for 0.8 of --ttl it stops its steps, for the same reason. It also\n" +
-			"ends with exit code 0 when --max-steps or --max-duration is reached and its running steps have finished.\n\n" +
-			"The --handlers-… flags confine handlers as the settings [handlers] of a node do, which --config reads from a file.",
+		Short: "Run a step worker with this machine's handlers",
+		Long: "Run steps with worker = true with the handlers of this machine. The machine does not need to be a node, and\n" +
+			"needs no open port. Steps continue if their conductor or a node dies.\n\n" +
+			"On SIGTERM, SIGHUP and ctrl-C, the worker finishes its running steps and ends; on a second signal, it ends\n" +
+			"immediately, and other workers get its steps. If no node answers for 0.8 of --ttl, it stops its steps, because\n" +
+			"other workers will get them. After --max-steps or --max-duration, it finishes its running steps and exits with\n" +
+			"0.\n\n" +
+			"The --handlers-… flags are the [handlers] settings of a node; --config reads them from a file.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := config.WorkerPart.Load(f.confinement.path, p.Env, f.confinement.given())
@@ -52,17 +53,17 @@ func workerCommand(p *cli.Program) *cobra.Command {
 	flags := cmd.Flags()
 	f.confinement = addSettingFlags(cmd, config.WorkerPart.Settings())
 	addStepsFlag(cmd, &f.steps)
-	flags.StringSliceVar(&f.directories, "handlers", nil, "directory with handlers; repeat it or separate several by commas")
-	flags.StringSliceVar(&f.types, "types", nil, "do only steps with these handlers (default all in the directories)")
-	flags.StringSliceVar(&f.worker.Labels, "labels", nil, "labels to offer to steps that want them")
-	flags.StringSliceVar(&f.worker.Boards, "boards", nil, "do only steps of jobs of these boards (default all)")
-	flags.IntVar(&f.worker.Slots, "slots", conductor.DefaultSlots, "how many steps to do at once")
-	flags.IntVar(&f.worker.MaxSteps, "max-steps", 0, "take no more than so many attempts at steps, finish them, and end (default any number)")
-	flags.DurationVar(&f.worker.MaxDuration, "max-duration", 0, "take nothing after this time, finish what runs, and end (default never)")
-	flags.StringVar(&f.worker.Name, "name", "", "name of the worker, for people (default host name and process id)")
-	flags.DurationVar(&f.worker.TTL, "ttl", conductor.DefaultWorkerTTL, "how long after its death its steps go to other workers")
-	flags.DurationVar(&f.worker.Drain, "drain-timeout", 0, "stop running steps this long after SIGTERM (default when they have finished)")
-	flags.StringVar(&f.level, "log-level", "info", "trace, debug, info, warn or error")
+	flags.StringSliceVar(&f.directories, "handlers", nil, "directory with handlers; repeatable or comma-separated")
+	flags.StringSliceVar(&f.types, "types", nil, "run only steps with these handlers (default all in the directories)")
+	flags.StringSliceVar(&f.worker.Labels, "labels", nil, "labels to offer to steps that require labels")
+	flags.StringSliceVar(&f.worker.Boards, "boards", nil, "run only steps of jobs on these boards (default all)")
+	flags.IntVar(&f.worker.Slots, "slots", conductor.DefaultSlots, "maximum parallel steps")
+	flags.IntVar(&f.worker.MaxSteps, "max-steps", 0, "number of step attempts after which the worker finishes and ends (default unlimited)")
+	flags.DurationVar(&f.worker.MaxDuration, "max-duration", 0, "time after which the worker takes no more steps, finishes, and ends (default unlimited)")
+	flags.StringVar(&f.worker.Name, "name", "", "display name of the worker (default host name and process id)")
+	flags.DurationVar(&f.worker.TTL, "ttl", conductor.DefaultWorkerTTL, "time after the worker's death until other workers get its steps")
+	flags.DurationVar(&f.worker.Drain, "drain-timeout", 0, "time after SIGTERM to stop running steps (default unlimited)")
+	flags.StringVar(&f.level, "log-level", "info", "log level: trace, debug, info, warn or error")
 	_ = cmd.MarkFlagRequired("handlers")
 	cmd.AddCommand(p.WorkerListCommand())
 	return cmd
@@ -89,7 +90,7 @@ func (f *workerFlags) run(ctx context.Context, p *cli.Program, confined config.H
 	return p.Running(ctx, func(ctx context.Context, cluster cli.Cluster) error {
 		client, can := cluster.(steps.Client)
 		if !can {
-			return errors.New("cannot do steps: this cluster gives none to workers")
+			return errors.New("cannot run steps: this cluster does not support workers")
 		}
 		go func() { _ = set.ReapOrphans(context.WithoutCancel(ctx)) }() // ends with the process
 		f.worker.Client, f.worker.Logger = client, logger
@@ -110,7 +111,7 @@ func (f *workerFlags) open() (*handler.Set, []string, error) {
 	}
 	found := set.Names()
 	if len(found) == 0 {
-		return nil, nil, fmt.Errorf("cannot do steps: there is no handler in %s", strings.Join(f.directories, ", "))
+		return nil, nil, fmt.Errorf("cannot run steps: no handlers in %s", strings.Join(f.directories, ", "))
 	}
 	for _, name := range f.types {
 		if !slices.Contains(found, name) {

@@ -46,19 +46,19 @@ func Command(p *cli.Program) *cobra.Command {
 	d := &demo{program: p}
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Start three nodes, run 60 jobs, kill two nodes meanwhile, and show that nothing is lost",
-		Long: "Start three server processes on this machine, post 60 jobs of a travel-booking flow whose steps are shell scripts,\n" +
-			"kill a node that holds jobs, then the leader, start both again, and count: what succeeded, what was undone, what\n" +
-			"was resumed by another node, and what was lost. One job in ten fails at its last step on purpose.\n\n" +
-			"With --chaos, kill, pause and cut off nodes at random instead, for 1m or the time that it is given, and post two\n" +
-			"jobs a second meanwhile. The same --seed draws the same faults.",
+		Short: "Run 60 jobs on three nodes, kill two nodes, and show that no job is lost",
+		Long: "Start three server processes on this machine and post 60 jobs of a travel-booking flow with shell-script steps.\n" +
+			"Kill a node with jobs, then the leader, and restart both. Count the jobs that succeeded, were undone, were\n" +
+			"resumed by another node, and were lost. One job in ten fails at its last step on purpose.\n\n" +
+			"With --chaos, kill, pause and isolate random nodes for 1m or the given time, and post two jobs per second\n" +
+			"meanwhile. The same --seed produces the same faults.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.perform(cmd.Context()) },
 	}
-	cmd.Flags().BoolVar(&d.keep, "keep", false, "leave the cluster running, and print commands to inspect it")
-	cmd.Flags().DurationVar(&d.chaos, "chaos", 0, "kill, pause and cut off nodes at random for this long")
+	cmd.Flags().BoolVar(&d.keep, "keep", false, "keep the cluster running, and print commands to inspect it")
+	cmd.Flags().DurationVar(&d.chaos, "chaos", 0, "kill, pause and isolate random nodes for this long")
 	cmd.Flags().Lookup("chaos").NoOptDefVal = "1m"
-	cmd.Flags().Uint64Var(&d.seed, "seed", 0, "draw the faults of --chaos from this number (default a new one each time)")
+	cmd.Flags().Uint64Var(&d.seed, "seed", 0, "seed of the faults of --chaos (default random)")
 	cmd.MarkFlagsMutuallyExclusive("keep", "chaos")
 	return cmd
 }

@@ -52,12 +52,12 @@ func Command(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test [--rule NAME] (--handler PATH | -- COMMAND…)",
 		Short: "Test a step worker, or a handler, against the rules for them",
-		Long: "Start a node in this process, run COMMAND as a step worker of it, and say which rules the worker keeps. COMMAND gets\n" +
-			"the address of the node as CONDUCTORD_SERVER, and no other variable of conductord. It does the types of steps that\n" +
-			"docs/testing-workers.md lists. It must be the worker itself, since it gets SIGTERM; a shell uses exec.\n\n" +
-			"With --handler, test an executable. It is given the type of step as its first argument, the arguments on stdin, and\n" +
-			"all that a handler of a flow is given. Rules of the protocol are skipped then.\n\n" +
-			"The exit code is 0 only if all rules that are not skipped hold. It takes less than a minute.",
+		Long: "Start a node in this process, run COMMAND as its step worker, and report which rules the worker follows. COMMAND\n" +
+			"gets the node's address as CONDUCTORD_SERVER, and no other variable of conductord. It must run the types of\n" +
+			"steps in docs/testing-workers.md. COMMAND gets SIGTERM, so a shell must exec the worker.\n\n" +
+			"With --handler, test an executable. It gets the type of step as its first argument, the step's arguments on\n" +
+			"stdin, and everything else that a handler gets. Rules of the protocol are skipped.\n\n" +
+			"Exit code 0 means that all tested rules pass. The test takes less than a minute.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := t.check(args); err != nil {
 				return cli.UsageError(err)
@@ -66,8 +66,8 @@ func Command(p *cli.Program) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&t.handler, "handler", "", "test this executable as a handler")
-	cmd.Flags().StringSliceVar(&t.only, "rule", nil, "test only this rule; repeat it or separate several by commas")
-	return cli.Noun("step", "Test the programs that do steps", cmd)
+	cmd.Flags().StringSliceVar(&t.only, "rule", nil, "test only these rules; repeatable or comma-separated")
+	return cli.Noun("step", "Test step workers and handlers", cmd)
 }
 
 func (t *tester) check(command []string) error {
