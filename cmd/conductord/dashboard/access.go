@@ -45,7 +45,7 @@ func principalOperations(name string, p *v1.Principal) []operation {
 	operand := cli.Operand(name)
 	return []operation{
 		{
-			Verb: "revoke", Of: name, Text: "Revoke a token", Command: "conductord token revoke " + operand + " TOKEN", Help: "Calls with it are refused from now on.", Danger: true,
+			Verb: "revoke", Of: name, Text: "Revoke a token", Command: "conductord token revoke " + operand + " TOKEN", Help: "The cluster refuses calls with this token from now on.", Danger: true,
 			Inputs:     []input{{Name: "token", Label: "Token", Choices: tokens}},
 			permission: command.Administer, unfit: len(tokens) == 0, do: func(ctx context.Context, v *visit) (string, error) {
 				_, err := ask(ctx, v.api.access.RevokeAccessToken, &v1.RevokeAccessTokenCommand{Principal: name, Id: v.form("token")})
@@ -53,7 +53,7 @@ func principalOperations(name string, p *v1.Principal) []operation {
 			},
 		},
 		{
-			Verb: "delete", Of: name, Text: "Delete", Command: "conductord access delete " + operand, Help: "It and its tokens are removed. Its calls are refused.", Danger: true,
+			Verb: "delete", Of: name, Text: "Delete", Command: "conductord access delete " + operand, Help: "Remove the principal and its tokens. The cluster refuses its calls.", Danger: true,
 			permission: command.Administer, do: func(ctx context.Context, v *visit) (string, error) {
 				_, err := ask(ctx, v.api.access.DeletePrincipal, &v1.DeletePrincipalCommand{Name: name})
 				return "access", err

@@ -25,7 +25,7 @@ func TestAuditPage(t *testing.T) {
 		has, not  []string
 	}{
 		{"chief", "audit?target=" + id, 200, []string{entry, ">chief</th>", "conductord audit search --target " + id}, nil},
-		{"chief", "audit?principal=viewer", 200, []string{"No record fits", "--principal viewer"}, []string{">chief</th>"}},
+		{"chief", "audit?principal=viewer", 200, []string{"No record matches", "--principal viewer"}, []string{">chief</th>"}},
 		{"chief", "audit?from=2030-01-02T03:04&to=2031-01-02T03:04", 200, []string{"--since &#39;2030-01-02T03:04:00Z&#39; --until &#39;2031-01-02T03:04:00Z&#39;"}, nil},
 		{"chief", "audit?from=soon", 400, []string{"field from is"}, nil},
 		{"viewer", "audit", 403, nil, []string{entry}},

@@ -113,29 +113,29 @@ func boardOperations(name string, of *v1.Board) []operation {
 	shown := addressBelow("boards", name)
 	return []operation{
 		{
-			Verb: "pause", Text: "Pause", Command: "conductord board pause " + operand, Help: "Its jobs cannot be claimed. Running jobs continue, and jobs can be posted.", Inputs: []input{why},
+			Verb: "pause", Text: "Pause", Command: "conductord board pause " + operand, Help: "Jobs cannot be claimed. Running jobs continue, and the board accepts postings.", Inputs: []input{why},
 			permission: command.Operate, unfit: of.GetPause() != nil, do: onBoard(func(a *api) boardCall { return a.board.PauseBoard }, shown),
 		},
 		{
-			Verb: "resume", Text: "Resume", Command: "conductord board resume " + operand, Help: "Its jobs can be claimed again.", Inputs: []input{why},
+			Verb: "resume", Text: "Resume", Command: "conductord board resume " + operand, Help: "Jobs can be claimed again.", Inputs: []input{why},
 			permission: command.Operate, unfit: of.GetPause() == nil, do: onBoard(func(a *api) boardCall { return a.board.ResumeBoard }, shown),
 		},
 		{
-			Verb: "ageing", Text: "Set ageing", Command: "conductord board ageing " + operand + " DURATION", Help: "Waiting raises a job's priority by one step per interval.",
-			Inputs:     []input{{Name: "step", Label: "Interval, such as 1m; empty: waiting raises nothing", Value: ageing}},
+			Verb: "ageing", Text: "Set ageing", Command: "conductord board ageing " + operand + " DURATION", Help: "Raise a waiting job's priority by one step per interval.",
+			Inputs:     []input{{Name: "step", Label: "Interval, such as 1m; empty: off", Value: ageing}},
 			permission: command.Operate, do: func(ctx context.Context, v *visit) (string, error) { return shown, v.ageBoard(ctx, name) },
 		},
 		{
-			Verb: "limit", Text: "Set limits", Command: "conductord board limit --jobs N " + operand, Help: "A posting over a limit is refused. 0 is no limit.",
+			Verb: "limit", Text: "Set limits", Command: "conductord board limit --jobs N " + operand, Help: "The board refuses postings over a limit. 0: unlimited.",
 			Inputs: []input{
 				{Name: "jobs", Label: "Unfinished jobs", Kind: "number", Value: number(limits.GetJobs(), 10)},
-				{Name: "bytes", Label: "Bytes of their postings", Kind: "number", Value: number(limits.GetBytes(), 10)},
-				{Name: "rate", Label: "Postings a second", Kind: "number", Value: number(limits.GetPostingsPerSecond(), 10)},
+				{Name: "bytes", Label: "Bytes of unfinished jobs", Kind: "number", Value: number(limits.GetBytes(), 10)},
+				{Name: "rate", Label: "Postings per second", Kind: "number", Value: number(limits.GetPostingsPerSecond(), 10)},
 			},
 			permission: command.Administer, do: func(ctx context.Context, v *visit) (string, error) { return shown, v.limitBoard(ctx, name) },
 		},
 		{
-			Verb: "delete", Text: "Delete", Command: "conductord board delete " + operand, Help: "It is removed, with its limits. A board with schedules is refused.", Danger: true,
+			Verb: "delete", Text: "Delete", Command: "conductord board delete " + operand, Help: "Remove the board and its limits. Fails if the board has schedules.", Danger: true,
 			permission: command.Administer, unfit: jobsThere > 0, do: onBoard(func(a *api) boardCall { return a.board.DeleteBoard }, "boards"),
 		},
 	}

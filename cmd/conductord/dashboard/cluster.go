@@ -58,31 +58,31 @@ func clusterOperations(_ string, of *clusterData) []operation {
 	member := func(choices []string) []input { return []input{{Name: "node", Label: "Node", Choices: choices}} }
 	return []operation{
 		{
-			Verb: "transfer", Text: "Transfer the leadership", Command: "conductord cluster transfer-leader NODE", Help: "Another node leads. No claim is lost, and clients repeat what is refused meanwhile.",
+			Verb: "transfer", Text: "Transfer the leadership", Command: "conductord cluster transfer-leader NODE", Help: "Another node becomes leader. No claim is lost, and clients retry refused calls.",
 			Inputs: member(followers), permission: command.Administer, unfit: len(followers) == 0, do: transferLeader,
 		},
 		{
-			Verb: "verify", Text: "Compare the members", Command: "conductord cluster verify", Help: "All sum up their state at one entry. One that differs from a majority stops.",
+			Verb: "verify", Text: "Compare the members", Command: "conductord cluster verify", Help: "Compare checksums of all members at one entry. A member that differs from a majority stops.",
 			permission: command.Administer, do: compareMembers,
 		},
 		{
-			Verb: "promote", Text: "Give a vote", Command: "conductord cluster promote NODE", Help: "A member that has caught up counts for majorities and can lead.",
+			Verb: "promote", Text: "Give a vote", Command: "conductord cluster promote NODE", Help: "The member counts for majorities and can become leader. It must have caught up.",
 			Inputs: member(others), permission: command.Administer, unfit: len(others) == 0, do: setVote(true),
 		},
 		{
-			Verb: "demote", Text: "Take a vote", Command: "conductord cluster demote NODE", Help: "The member keeps the whole state and its conductor.", Danger: true,
+			Verb: "demote", Text: "Remove a vote", Command: "conductord cluster demote NODE", Help: "The member keeps its state and its conductor.", Danger: true,
 			Inputs: member(voters), permission: command.Administer, unfit: len(voters) < 2, do: setVote(false),
 		},
 		{
 			Verb: "remove", Text: "Remove a member", Command: "conductord cluster remove NODE", Danger: true,
-			Help:   "A node that runs stops, and its jobs are claimable again. Its data directory cannot be used again.",
+			Help:   "A running node stops, and its jobs become claimable. Its data directory cannot be reused.",
 			Inputs: member(all), permission: command.Administer, unfit: len(all) < 2, do: func(ctx context.Context, v *visit) (string, error) {
 				_, err := ask(ctx, v.api.cluster.RemoveMember, &v1.RemoveMemberRequest{Name: v.form("node")})
 				return "cluster", err
 			},
 		},
 		{
-			Verb: "upgrade", Text: "Raise the version", Command: "conductord cluster upgrade", Help: "All nodes run the new program. They cannot go back to the older one afterwards.", Danger: true,
+			Verb: "upgrade", Text: "Raise the version", Command: "conductord cluster upgrade", Help: "Requires the new program on all nodes. Afterwards, nodes cannot return to the older program.", Danger: true,
 			permission: command.Administer, unfit: !upgradable, do: func(ctx context.Context, v *visit) (string, error) {
 				_, err := ask(ctx, v.api.cluster.Upgrade, &v1.UpgradeRequest{})
 				return "cluster", err

@@ -109,15 +109,15 @@ func conductorOperations(name string, drain *v1.Drain) []operation {
 	shown, operand := addressBelow("conductors", name), cli.Operand(name)
 	return []operation{
 		{
-			Verb: "drain", Text: "Drain", Command: "conductord conductor drain " + operand, Help: "It gets no more jobs and hands over what it holds, also after a restart.", Danger: true,
-			Inputs:     []input{{Name: "finish", Label: "let it complete what it holds instead", Kind: "check"}, {Name: "absent", Label: "also if no conductor has the name now", Kind: "check"}, why},
+			Verb: "drain", Text: "Drain", Command: "conductord conductor drain " + operand, Help: "The conductor claims no more jobs, even after a restart, and hands over its jobs.", Danger: true,
+			Inputs:     []input{{Name: "finish", Label: "complete its jobs instead", Kind: "check"}, {Name: "absent", Label: "even if no live conductor has this name", Kind: "check"}, why},
 			permission: command.Operate, unfit: drain != nil, do: func(ctx context.Context, v *visit) (string, error) {
 				_, err := ask(ctx, v.api.sessions.DrainConductor, request(v))
 				return shown, err
 			},
 		},
 		{
-			Verb: "undrain", Text: "Undrain", Command: "conductord conductor undrain " + operand, Help: "It gets jobs again.", Inputs: []input{why},
+			Verb: "undrain", Text: "Undrain", Command: "conductord conductor undrain " + operand, Help: "The conductor claims jobs again.", Inputs: []input{why},
 			permission: command.Operate, unfit: drain == nil, do: func(ctx context.Context, v *visit) (string, error) {
 				_, err := ask(ctx, v.api.sessions.UndrainConductor, request(v))
 				return shown, err

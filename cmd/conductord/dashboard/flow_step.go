@@ -254,13 +254,13 @@ func (v *visit) interventions(d *flowData, step string, kinds ...logbook.Interve
 		}
 		o := map[logbook.InterventionKind]operation{
 			logbook.InterveneRetryRevert: {Text: "Retry the failed undos", Help: "Each failed undo runs again, with all attempts of its policy.", Command: "retry-revert " + d.ID},
-			logbook.InterveneSkip:        {Text: "Skip its undo", Help: "The step counts as undone. The flow undoes the rest.", Command: "skip " + d.ID + " " + cli.Operand(step)},
+			logbook.InterveneSkip:        {Text: "Skip its undo", Help: "The step counts as undone. The flow undoes the remaining steps.", Command: "skip " + d.ID + " " + cli.Operand(step)},
 			logbook.InterveneComplete: {
-				Text: "Complete it by hand", Help: "The step counts as done, with this result. The flow continues.", Command: "complete " + d.ID + " --result JSON " + cli.Operand(step),
+				Text: "Mark as done", Help: "The step counts as done with this result, and the flow continues.", Command: "complete " + d.ID + " --result JSON " + cli.Operand(step),
 				Inputs: []input{{Name: "result", Label: "Result, as JSON", Kind: "lines"}},
 			},
 			logbook.InterveneRerun:    {Text: "Run all of it again", Help: "Nothing is undone first. These steps run a second time: " + d.ran() + ".", Command: "rerun " + d.ID},
-			logbook.InterveneTakeBack: {Text: "Withdraw interventions", Help: "Interventions that no conductor has carried out yet are dropped.", Command: "take-back " + d.ID},
+			logbook.InterveneTakeBack: {Text: "Withdraw interventions", Help: "Drop the interventions that no conductor has applied yet.", Command: "take-back " + d.ID},
 		}[kind]
 		if kind == logbook.InterveneRerun && step != "" {
 			o.Text, o.Help, o.Command = "Run again from here", "Nothing is undone first.", o.Command+" --from "+cli.Quoted(step)

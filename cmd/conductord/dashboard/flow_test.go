@@ -289,7 +289,7 @@ func TestRunningFlow(t *testing.T) {
 
 // timeline is what a flow's page says of the times of its bars.
 func timeline(page string) string {
-	_, rest, _ := strings.Cut(page, "Bars are attempts")
+	_, rest, _ := strings.Cut(page, "Bars show attempts")
 	said, _, _ := strings.Cut(rest, "</p>")
 	return said
 }
@@ -365,7 +365,7 @@ func TestWaitForWorker(t *testing.T) {
 func TestWorkers(t *testing.T) {
 	p, ctx, session := newFlowPages(t, nil), t.Context(), jobs.NewSessionID()
 	client := p.cluster.Client
-	p.wants(p.get("workers"), "No worker lives", "conductord worker --handlers DIRECTORY")
+	p.wants(p.get("workers"), "No live workers", "conductord worker --handlers DIRECTORY")
 	if _, err := client.OpenSession(ctx, jobs.Opening{ID: session, Name: "hands", Host: "there", TTL: time.Minute}); err != nil {
 		t.Fatal(err)
 	}

@@ -21,12 +21,12 @@ const dashboardName = "dashboard"
 func jobOperations(id string, of jobData) []operation {
 	job, state, said := of.Job, jobs.State(of.Job.GetState()), func(command string) string { return "conductord " + command + " " + id }
 	done, stop, outcome := finished(job), jobs.RequestKind(job.GetStopRequest().GetKind()), jobs.Outcome(job.GetOutcome())
-	again := "All of it runs again. Nothing is undone first."
+	again := "The whole job runs again. Nothing is undone first."
 	switch {
 	case state == jobs.StateTrashed:
-		again = "It can be claimed again, and continues where it stopped: finished steps do not run again."
+		again = "The job can be claimed again, and continues where it stopped: finished steps do not run again."
 	case job.GetParked():
-		again = "It can be claimed again, with all attempts of its retry policy."
+		again = "The job can be claimed again, with all attempts of its retry policy."
 	case of.Flow != nil:
 		again = "Nothing is undone first. These steps run a second time: " + of.Flow.ran() + "."
 	}
@@ -37,14 +37,14 @@ func jobOperations(id string, of jobData) []operation {
 			permission: command.Operate, unfit: !failed, do: onJob(id, func(a *api) jobCall { return a.board.Retry }),
 		},
 		{
-			Verb: "release", Text: "Release", Command: said("job release"), Help: "It can be claimed.",
+			Verb: "release", Text: "Release", Command: said("job release"), Help: "The job can be claimed.",
 			permission: command.Operate, unfit: !job.GetHeld() || job.GetParked() || done, do: func(ctx context.Context, v *visit) (string, error) {
 				_, err := ask(ctx, v.api.board.Change, &v1.Change{Job: id, Release: true, By: dashboardName})
 				return "jobs/" + id, err
 			},
 		},
 		{
-			Verb: "resume", Text: "Resume", Command: said("job resume"), Help: "It continues where it stopped.",
+			Verb: "resume", Text: "Resume", Command: said("job resume"), Help: "The job continues where it stopped.",
 			permission: command.Operate, unfit: done || stop != jobs.RequestSuspend, do: onJob(id, func(a *api) jobCall { return a.board.Resume }),
 		},
 		{
@@ -56,7 +56,7 @@ func jobOperations(id string, of jobData) []operation {
 			Inputs: []input{why, keep}, permission: command.Operate, unfit: done || stop == jobs.RequestCancel, do: onJob(id, func(a *api) jobCall { return a.board.Cancel }),
 		},
 		{
-			Verb: "transfer", Text: "Hand over", Command: said("claim transfer") + " --to CONDUCTOR", Help: "Its owner releases it as at a drain. For 30 s, only the chosen conductor can claim it.",
+			Verb: "transfer", Text: "Hand over", Command: said("claim transfer") + " --to CONDUCTOR", Help: "The owner releases the job as in a drain. For 30 s, only the chosen conductor can claim it.",
 			Inputs:     []input{{Name: "to", Label: "Conductor", Choices: of.Conductors}, why},
 			permission: command.Operate, unfit: state != jobs.StateClaimed && state != jobs.StateClaimable, do: onJob(id, func(a *api) jobCall { return a.board.Transfer }),
 		},
@@ -72,9 +72,9 @@ func jobOperations(id string, of jobData) []operation {
 			Verb: "change", Text: "Change", Command: said("job change"), Help: "Set its priority, due time or board.",
 			Inputs: []input{
 				{Name: "priority", Label: fmt.Sprintf("Priority (now %d): very-low, low, normal, high, very-high, or a number", job.GetPriority())},
-				{Name: "delay", Label: "Due in, such as 10m; 0s: now"},
-				{Name: "board", Label: "Board", Choices: of.Boards, Unchosen: "stays on " + job.GetBoard()},
-				{Name: "front", Label: "before the others of its priority", Kind: "check"},
+				{Name: "delay", Label: "Earliest start from now, such as 10m; 0s: now"},
+				{Name: "board", Label: "Board", Choices: of.Boards, Unchosen: "keep " + job.GetBoard()},
+				{Name: "front", Label: "first in its priority", Kind: "check"},
 				why,
 			},
 			permission: command.Operate, unfit: done, do: changeJob,

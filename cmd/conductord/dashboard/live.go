@@ -88,9 +88,9 @@ func (d *Dashboard) begin(s *stream) (refusal string) {
 	}
 	switch {
 	case own >= maxOwnLive:
-		return fmt.Sprintf("You have %d live pages open on this node, which is the limit for one person: close some.", own)
+		return fmt.Sprintf("You have %d live pages open on this node, the limit per user: close some pages.", own)
 	case len(d.streams) >= maxLive:
-		return fmt.Sprintf("This node has %d live pages open, which is the limit.", maxLive)
+		return fmt.Sprintf("This node has %d live pages open, the limit: close some pages, or use another node.", maxLive)
 	}
 	d.streams[s] = struct{}{}
 	return ""

@@ -131,11 +131,11 @@ func (d *nodesData) judge() {
 		case n.Status == nil:
 			d.advise(fmt.Sprintf("Node %s does not answer", name), "Show the nodes", "#nodes")
 		case n.Status.GetDiskShort():
-			d.advise(fmt.Sprintf("The disk of node %s is short of space: the cluster rejects new jobs", name), "Show the nodes", "#nodes")
+			d.advise(fmt.Sprintf("Node %s is short of disk space: the cluster rejects new jobs", name), "Show the nodes", "#nodes")
 		case n.Clock != "":
 			d.advise(fmt.Sprintf("The clock of node %s is off by %s", name, n.Clock), "Show the nodes", "#nodes")
 		case n.Status.GetMembersDiffer() != "":
-			d.advise(fmt.Sprintf("The file of node %s lists other members: %s", name, n.Status.GetMembersDiffer()), "Show the nodes", "#nodes")
+			d.advise(fmt.Sprintf("The configuration of node %s lists different members: %s", name, n.Status.GetMembersDiffer()), "Show the nodes", "#nodes")
 		case n.Status.GetBackupAge().AsDuration() > backupMissed:
 			d.advise(fmt.Sprintf("Node %s has made no backup for %s", name, n.Backup), "Show the nodes", "#nodes")
 		}

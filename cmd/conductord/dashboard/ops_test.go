@@ -82,7 +82,7 @@ func TestOperatorPages(t *testing.T) {
 		{"admin", "conductors/worker%201", 200, []string{"n1", "paint, &lt;b&gt;", `/conductors/worker%201/drain"`, "conductord conductor drain &#39;worker 1&#39;"}, []string{`/undrain"`}},
 		{"viewer", "workers", 200, []string{"hands of both", "<td>one</td>", "silent", "0 of 2"}, []string{"hands of two", "data-live"}},
 		{"blind", "workers", 200, []string{"hands of both", "<td>one, two</td>", "hands of two", "conductord worker list"}, nil},
-		{"viewer", "sessions", 200, []string{"no session that you may see"}, []string{session}},
+		{"viewer", "sessions", 200, []string{"No sessions are visible to you"}, []string{session}},
 		{"blind", "sessions", 200, []string{session, "worker 1", "1 min", "conductord session list"}, nil},
 		{"viewer", "claims?board=two", 403, []string{"may not read"}, nil},
 		{"viewer", "claims?session=" + session, 200, []string{"held", "--session " + session + " --board one"}, nil},

@@ -110,14 +110,14 @@ func scheduleOperations(name string, s *v1.Schedule) []operation {
 			}),
 		},
 		{
-			Verb: "pause", Text: "Pause", Command: said("pause"), Help: "It posts nothing until it is resumed. Jobs that it has posted continue.", Inputs: []input{why},
+			Verb: "pause", Text: "Pause", Command: said("pause"), Help: "The schedule posts no jobs until you resume it. Existing jobs continue.", Inputs: []input{why},
 			permission: command.Operate, unfit: s.GetPause() != nil, do: on(func(ctx context.Context, v *visit, board string) error {
 				_, err := ask(ctx, v.api.schedules.Pause, &v1.PauseScheduleCommand{Board: board, Name: name, By: dashboardName, Reason: v.form("reason")})
 				return err
 			}),
 		},
 		{
-			Verb: "resume", Text: "Resume", Command: said("resume"), Help: "It posts again. The slots of the pause are recorded as skipped.",
+			Verb: "resume", Text: "Resume", Command: said("resume"), Help: "The schedule posts jobs again. Slots during the pause are recorded as skipped.",
 			permission: command.Operate, unfit: s.GetPause() == nil, do: on(func(ctx context.Context, v *visit, board string) error {
 				_, err := ask(ctx, v.api.schedules.Resume, &v1.ResumeScheduleRequest{Board: board, Name: name})
 				return err
@@ -125,12 +125,12 @@ func scheduleOperations(name string, s *v1.Schedule) []operation {
 		},
 		{
 			Verb: "backfill", Text: "Backfill", Command: said("backfill --since TIME --until TIME"), Danger: true,
-			Help:       fmt.Sprintf("Jobs are posted for slots of the past that have none, at most %d.", schedules.MaxBackfill),
+			Help:       fmt.Sprintf("Post jobs for past slots without a job, at most %d.", schedules.MaxBackfill),
 			Inputs:     []input{{Name: "from", Label: "From", Kind: "datetime-local"}, {Name: "to", Label: "To, exclusive", Kind: "datetime-local"}},
 			permission: command.Operate, do: on(backfill),
 		},
 		{
-			Verb: "delete", Text: "Delete", Command: said("delete"), Help: "It is removed with the record of its slots. Its jobs stay.", Danger: true,
+			Verb: "delete", Text: "Delete", Command: said("delete"), Help: "Remove the schedule and the record of its slots. Its jobs stay.", Danger: true,
 			permission: command.Operate, do: func(ctx context.Context, v *visit) (string, error) {
 				_, err := ask(ctx, v.api.schedules.Delete, &v1.DeleteScheduleCommand{Board: v.part("board"), Name: name})
 				return "schedules", err
