@@ -97,7 +97,7 @@ var guards = []guard{
 		pkg: "raftboard/node", test: "TestTenantsDoNotMeet",
 	},
 	{
-		name: "quotas", holds: "a posting over a quota makes no job",
+		name: "quotas", holds: "a posting over a quota creates no job",
 		file: "fsm/board.go", keep: "if err := t.checkQuotas(j, true); err != nil {", remove: "if err := t.checkQuotas(j, true); false {",
 		pkg: "fsm", test: "TestQuotaOfPrincipal",
 	},
