@@ -18,7 +18,7 @@ func (p *Program) errorCommand() *cobra.Command {
 		Use:   "error [CODE]",
 		Short: "Explain an error code: effect, causes and remedies",
 		Long: "Explain an error code, without a server. Without CODE, list all codes. Find the code in the field \"code\" of -o\n" +
-			"json, or in the error message at a terminal.",
+			"json. At a terminal, an error message without other advice names its code.",
 		Args:      cobra.MaximumNArgs(1),
 		ValidArgs: errorCodes(),
 		RunE: func(_ *cobra.Command, args []string) error {
