@@ -172,8 +172,10 @@ func TestDescriptors(t *testing.T) {
 			t.Errorf("the handler has inherited %s", lines.Text())
 		}
 	}
-	if after := descriptors(t); after != before {
-		t.Errorf("%d descriptors are open, want %d", after, before)
+	run()
+	run()
+	if after := descriptors(t); after > before { // fewer are open when an earlier test's end closes some
+		t.Errorf("%d descriptors are open after three runs, and before there were %d", after, before)
 	}
 }
 
