@@ -31,7 +31,7 @@ func TestTransferByButton(t *testing.T) {
 	p.click("#do-transfer button")
 	p.wait(fmt.Sprintf("%s === %q", leads, names[0]))
 	other.wait(fmt.Sprintf("%s === %q", leads, names[0]))
-	other.wait(fmt.Sprintf(`document.getElementById("node-%s").innerText.includes("leads")`, names[0]))
+	other.wait(fmt.Sprintf(`document.getElementById("node-%s").innerText.includes("★ leader")`, names[0]))
 	other.want("window.loaded", "once")
 	p.click("#do-verify summary")
 	p.click("#do-verify button")
