@@ -17,10 +17,11 @@ import (
 
 // Flood is one client that does its worst at a node, from several hosts of this machine.
 type Flood struct {
-	Name  string
-	Token bool // of a principal that may read one board, on each connection
-	Hosts int
-	run   func(ctx context.Context, f *flooder)
+	Name     string
+	Token    bool // of a principal that may read one board, on each connection
+	Connects bool // it only opens connections
+	Hosts    int
+	run      func(ctx context.Context, f *flooder)
 }
 
 // Floods are all kinds. Each takes connections that are open already, unless it opens its own.
@@ -49,14 +50,14 @@ var Floods = slicesOf(
 		opening := `{"opening":{"id":"` + newID() + `","name":"w","ttl":"60s"}}`
 		return frame(1, 4, id, f.header("POST", wire.Prefix+"SessionService/Open")) + frame(0, 1, id, opening)
 	}),
-	Flood{Name: "TLS handshakes", run: func(ctx context.Context, f *flooder) {
+	Flood{Name: "TLS handshakes", Connects: true, run: func(ctx context.Context, f *flooder) {
 		for ctx.Err() == nil {
 			if conn, err := f.secure(ctx); err == nil {
 				_ = conn.Close()
 			}
 		}
 	}},
-	Flood{Name: "connections", run: func(ctx context.Context, f *flooder) {
+	Flood{Name: "connections", Connects: true, run: func(ctx context.Context, f *flooder) {
 		var held []net.Conn
 		for ctx.Err() == nil {
 			conn, err := f.dial(ctx)

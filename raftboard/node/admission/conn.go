@@ -32,22 +32,47 @@ const (
 // count the frames of HTTP/2, and pays for what comes: while its payer is in debt, it reads nothing.
 type Conn struct {
 	net.Conn // in plain text
-	raw      net.Conn
+	raw      *firstByte
 	secure   *tls.Conn            // nil: without TLS
 	shaken   *tls.ConnectionState // after the handshake
+	failed   error                // of the handshake: no byte is read after it
 	all      *connections
 	host     string
 
 	payer  atomic.Pointer[payer] // nil: it pays nothing
 	credit atomic.Int64          // units that it may use in spite of debts
 	closed atomic.Bool
-	frames frames // of what was read
+	noted  atomic.Int64 // when the host was last noted as known, in Unix seconds
+	frames frames       // of what was read
 
 	// Under all.mu:
 	pool   *pool
 	holder *holder // nil: it does not count
 	at     *list.Element
 	state  int // idle or active
+}
+
+// firstByte is a connection whose first byte can be awaited.
+type firstByte struct {
+	net.Conn
+	first [1]byte
+	has   bool // first holds a byte that was not read yet
+}
+
+// await waits for the first byte.
+func (f *firstByte) await() error {
+	n, err := f.Conn.Read(f.first[:])
+	f.has = n > 0
+	return err
+}
+
+// Read implements net.Conn.
+func (f *firstByte) Read(into []byte) (int, error) {
+	if f.has && len(into) > 0 {
+		f.has = false
+		return copy(into, f.first[:]), nil
+	}
+	return f.Conn.Read(into)
 }
 
 // payer is whose work a connection causes.
@@ -68,14 +93,26 @@ func ConnOf(ctx context.Context) *Conn {
 
 // Authenticated counts the connection for a caller that was authenticated on it.
 func (c *Conn) Authenticated(who *Caller) {
+	if c == nil {
+		return
+	}
+	c.noteHost()
 	switch {
-	case c == nil:
 	case who.Trusted():
 		c.trust()
 	default:
 		if p := c.payer.Load(); p != nil && (p.stranger || p.name != who.Name) {
 			c.belongTo(who.Name, false)
 		}
+	}
+}
+
+// noteHost notes the host as known, because a caller was authenticated there.
+func (c *Conn) noteHost() {
+	now := time.Now()
+	if now.Unix()-c.noted.Load() > int64(renoteHost/time.Second) {
+		c.noted.Store(now.Unix())
+		c.all.known.note(c.host, now)
 	}
 }
 
@@ -91,7 +128,11 @@ func (c *Conn) belongTo(name string, stranger bool) {
 
 // trust takes all bounds from the connection.
 func (c *Conn) trust() {
-	if c == nil || c.payer.Swap(nil) == nil {
+	if c == nil {
+		return
+	}
+	c.noteHost()
+	if c.payer.Swap(nil) == nil {
 		return
 	}
 	c.all.mu.Lock()
@@ -99,11 +140,17 @@ func (c *Conn) trust() {
 	c.leaveLocked()
 }
 
+// Trusted reports whether the connection has no bounds: it is a node's.
+func (c *Conn) Trusted() bool { return c != nil && c.payer.Load() == nil }
+
 // Read implements net.Conn.
 func (c *Conn) Read(into []byte) (int, error) {
 	if c.secure != nil && c.shaken == nil {
-		if err := c.shakeHands(); err != nil {
-			return 0, err
+		if c.failed == nil {
+			c.failed = c.shakeHands()
+		}
+		if c.failed != nil {
+			return 0, c.failed
 		}
 	}
 	if c.credit.Load() <= 0 {
@@ -116,9 +163,13 @@ func (c *Conn) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// shakeHands does the TLS handshake when it is the client's turn.
+// shakeHands does the TLS handshake when it is the client's turn. A client that has sent nothing has no turn.
 func (c *Conn) shakeHands() error {
-	err := c.await(c.all.handshakes, c.host, 1, time.Now().Add(readHeaderTimeout))
+	now := time.Now()
+	err := c.raw.await()
+	if err == nil {
+		err = c.await(c.all.entryOf(c.host, now).handshakes, c.host, 1, now.Add(readHeaderTimeout))
+	}
 	if err == nil {
 		err = c.secure.Handshake()
 	}

@@ -25,9 +25,19 @@ const (
 const (
 	callerUnits   = 20_000
 	strangerUnits = 2_000
-	handshakeRate = 100 // TLS handshakes: a millisecond each; more wait
-	acceptRate    = 300 // new connections with TLS; more are closed
 )
+
+// How many connections hosts may open a second, for each processor. Hosts where a caller was
+// authenticated recently are bounded apart from all others, so strangers cannot keep them out.
+const (
+	handshakeRate = 100 // TLS handshakes: a millisecond each; more wait
+	acceptRate    = 150 // new connections with TLS; more are closed
+)
+
+// entry bounds how often hosts open connections.
+type entry struct{ accepts, handshakes *meter }
+
+func newEntry() entry { return entry{newMeter(acceptRate), newMeter(handshakeRate)} }
 
 // connections are the connections to the HTTP port, except those by the socket and those of
 // nodes, which have no bound. A connection counts for the address of its client until a caller is
@@ -39,7 +49,9 @@ type connections struct {
 	log    RefusalLog
 	apart  bool // access control: strangers have pools of their own
 
-	callerWork, strangerWork, handshakes, accepts *meter
+	callerWork, strangerWork *meter
+	ofKnown, ofOthers        entry
+	known                    knownHosts
 
 	mu                 sync.Mutex // over all below
 	callers, strangers pool
@@ -47,9 +59,17 @@ type connections struct {
 
 func newConnections(logger hclog.Logger, apart bool) *connections {
 	return &connections{
-		logger: logger, apart: apart, callerWork: newMeter(callerUnits), strangerWork: newMeter(strangerUnits), handshakes: newMeter(handshakeRate), accepts: newMeter(acceptRate),
+		logger: logger, apart: apart, callerWork: newMeter(callerUnits), strangerWork: newMeter(strangerUnits), ofKnown: newEntry(), ofOthers: newEntry(),
 		callers: pool{limit: maxConnections, holders: make(map[string]*holder)}, strangers: pool{limit: maxStrangers, holders: make(map[string]*holder)},
 	}
+}
+
+// entryOf is what bounds the new connections of a host.
+func (c *connections) entryOf(host string, now time.Time) *entry {
+	if c.known.has(host, now) {
+		return &c.ofKnown
+	}
+	return &c.ofOthers
 }
 
 // pool is connections that have a bound together. Each change costs at most the logarithm of its holders.
@@ -155,20 +175,29 @@ type listener struct {
 
 // Accept implements net.Listener.
 func (l *listener) Accept() (net.Conn, error) {
-	raw, err := l.Listener.Accept()
-	for err == nil && l.config != nil && l.all.accepts.take(hostKey(raw.RemoteAddr().String()), 1, time.Now()) > 0 {
-		_ = raw.Close()
-		raw, err = l.Listener.Accept()
+	for {
+		raw, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		host := hostKey(raw.RemoteAddr().String())
+		if !l.admitted(host) {
+			_ = raw.Close()
+			continue
+		}
+		conn := &Conn{Conn: raw, raw: &firstByte{Conn: raw}, all: l.all, host: host}
+		if l.config != nil {
+			conn.secure = tls.Server(conn.raw, l.config)
+			conn.Conn = conn.secure
+		}
+		conn.credit.Store(freeUnits)
+		conn.belongTo(conn.host, l.all.apart)
+		return conn, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	conn := &Conn{Conn: raw, raw: raw, all: l.all, host: hostKey(raw.RemoteAddr().String())}
-	if l.config != nil {
-		conn.secure = tls.Server(raw, l.config)
-		conn.Conn = conn.secure
-	}
-	conn.credit.Store(freeUnits)
-	conn.belongTo(conn.host, l.all.apart)
-	return conn, nil
+}
+
+// admitted reports whether a host may open one connection more now.
+func (l *listener) admitted(host string) bool {
+	now := time.Now()
+	return l.config == nil || l.all.entryOf(host, now).accepts.take(host, 1, now) == 0
 }

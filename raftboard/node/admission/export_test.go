@@ -2,6 +2,7 @@ package admission
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -47,7 +48,7 @@ func FloodConnections(limit, more int) time.Duration {
 	c.strangers.limit = limit
 	enter := func(i int) {
 		near, _ := net.Pipe()
-		c.enter(&Conn{Conn: near, raw: near, all: c}, &c.strangers, fmt.Sprint(i%1_000))
+		c.enter(&Conn{Conn: near, raw: &firstByte{Conn: near}, all: c}, &c.strangers, fmt.Sprint(i%1_000))
 	}
 	for i := range limit {
 		enter(i)
@@ -79,3 +80,41 @@ const (
 	RefusalPeriod  = refusalPeriod
 	MaxRefusalText = maxRefusalText
 )
+
+// KnownHosts are hosts from which callers were authenticated.
+type KnownHosts = knownHosts
+
+// Note notes a host, and Has reports whether it is known.
+func (k *knownHosts) Note(host string, now time.Time)     { k.note(host, now) }
+func (k *knownHosts) Has(host string, now time.Time) bool { return k.has(host, now) }
+
+// Bounds of the known hosts.
+const (
+	MaxKnownHosts = maxKnownHosts
+	KnownFor      = knownFor
+)
+
+// Entries are how many connections and handshakes each host of a node may begin now.
+type Entries struct{ all *connections }
+
+// NewEntries makes those of a node with access control.
+func NewEntries() Entries { return Entries{newConnections(hclog.NewNullLogger(), true)} }
+
+// Authenticated notes that a caller was authenticated at a host.
+func (e Entries) Authenticated(host string, now time.Time) { e.all.known.note(host, now) }
+
+// Shake reports whether a host may begin a handshake.
+func (e Entries) Shake(host string, now time.Time) bool {
+	return e.all.entryOf(host, now).handshakes.take(host, 1, now) == 0
+}
+
+// HandshakesOfSilent is how many handshakes are counted for a host whose connection ends before it sends a byte.
+func HandshakesOfSilent() int64 {
+	all := newConnections(hclog.NewNullLogger(), true)
+	near, far := net.Pipe()
+	_ = far.Close()
+	conn := &Conn{Conn: near, raw: &firstByte{Conn: near}, all: all, host: "silent"}
+	conn.secure = tls.Server(conn.raw, &tls.Config{})
+	_, _ = conn.Read(make([]byte, 1))
+	return all.ofOthers.handshakes.used["silent"]
+}

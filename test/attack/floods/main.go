@@ -1,6 +1,8 @@
 // Command floods measures what each flood of package attack leaves to others: how many jobs an
 // honest client posts beside it, and how many new clients are answered, as parts of what they do
-// beside a process that only computes. It fails if a flood leaves less than -least of the posts.
+// beside a process that only computes. A flood of new connections costs the kernel most: it is compared
+// with the same flood of a server that closes each connection at once, which is the least that a server
+// can do. The command fails if a flood leaves less than -least of the posts.
 //
 //	go run ./test/attack/floods -only PING
 package main
@@ -11,6 +13,7 @@ import (
 	"crypto/x509"
 	"flag"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -38,6 +41,7 @@ var (
 	least       = flag.Float64("least", 0.8, "the part of the posts that a flood must leave")
 	api         = flag.String("api", "", "of the process that floods: the node")
 	number      = flag.Int("flood", -1, "of the process that floods: which flood; beyond the last: none")
+	bare        = flag.String("bare", "", "of the server that closes each connection: where it listens")
 	ca          = flag.String("ca", "", "of the process that floods: the authority")
 	token       = flag.String("token", "", "of the process that floods: a token")
 )
@@ -48,8 +52,11 @@ const others = 10
 func main() {
 	flag.Parse()
 	work := measure
-	if *api != "" {
+	switch {
+	case *api != "":
 		work = flood
+	case *bare != "":
+		work = closeAll
 	}
 	if err := work(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -74,6 +81,18 @@ func flood() error {
 	return nil
 }
 
+// closeAll is the server that closes each connection, until it is killed.
+func closeAll() error {
+	listener, err := net.Listen("tcp", *bare)
+	for err == nil {
+		var conn net.Conn
+		if conn, err = listener.Accept(); err == nil {
+			_ = conn.Close()
+		}
+	}
+	return err
+}
+
 func measure() error {
 	wanted, err := regexp.Compile(*only)
 	if err != nil {
@@ -96,6 +115,11 @@ func measure() error {
 		return err
 	}
 	defer c.Close()
+	closing, stop, err := startClosing()
+	if err != nil {
+		return err
+	}
+	defer stop()
 	fmt.Printf("%-28s %5s %8s %8s %8s %10s   %s\n", "flood", "hosts", "posts", "new", "MiB", "slowest", "processors of the node: with, without")
 	failed := false
 	for i, kind := range attack.Floods {
@@ -104,8 +128,13 @@ func measure() error {
 		}
 		var without, with rates
 		for range *pairs {
-			without.add(ratesBeside(ctx, c, dir, len(attack.Floods)))
-			with.add(ratesBeside(ctx, c, dir, i))
+			node := leader(ctx, c)
+			if kind.Connects {
+				without.add(ratesBeside(ctx, c, node, dir, i, closing))
+			} else {
+				without.add(ratesBeside(ctx, c, node, dir, len(attack.Floods), node.API))
+			}
+			with.add(ratesBeside(ctx, c, node, dir, i, node.API))
 		}
 		posts, fresh := with.posts/max(1, without.posts), with.fresh/max(1, without.fresh)
 		fmt.Printf("%-28s %5d %8.2f %8.2f %8d %10s   %.2f %.2f\n", kind.Name, kind.Hosts, posts, fresh, with.memory, with.slowest.Round(time.Millisecond),
@@ -131,12 +160,28 @@ func (r *rates) add(more rates) {
 	r.slowest, r.memory = max(r.slowest, more.slowest), max(r.memory, more.memory)
 }
 
-// ratesBeside measures beside a flood of the leader.
-func ratesBeside(ctx context.Context, c *attack.Cluster, dir string, number int) rates {
-	node := leader(ctx, c)
+// startClosing starts the server that closes each connection.
+func startClosing() (address string, stop func(), err error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	address = listener.Addr().String()
+	_ = listener.Close()
+	self, err := os.Executable()
+	if err != nil {
+		return "", nil, err
+	}
+	command := exec.Command(self, "-bare", address)
+	command.Stderr = os.Stderr
+	return address, func() { _ = command.Process.Kill(); _ = command.Wait() }, command.Start()
+}
+
+// ratesBeside measures at a node beside a flood of an address.
+func ratesBeside(ctx context.Context, c *attack.Cluster, node *local.Node, dir string, number int, flooded string) rates {
 	target := c.Target(node.API)
 	self, _ := os.Executable()
-	command := exec.Command(self, "-api", node.API, "-flood", fmt.Sprint(number), "-connections", fmt.Sprint(*connections), "-ca", filepath.Join(dir, "ca.pem"), "-token", target.Token)
+	command := exec.Command(self, "-api", flooded, "-flood", fmt.Sprint(number), "-connections", fmt.Sprint(*connections), "-ca", filepath.Join(dir, "ca.pem"), "-token", target.Token)
 	command.Stderr = os.Stderr
 	if err := command.Start(); err != nil {
 		panic(err)
