@@ -6,9 +6,11 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/http"
 	"regexp"
 	"slices"
@@ -26,6 +28,9 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 	"github.com/conductord/conductord/raftboard/wire"
 )
+
+// foreignTimes has TestForeignIsAsAbsent time the answers too. A machine without other work is needed.
+var foreignTimes = flag.Int("foreign-times", 0, "how often TestForeignIsAsAbsent makes each pair of calls to time them; 0: it times none")
 
 // encodings are the ways to make a call, by content type.
 var encodings = []string{"application/json", "application/proto", "application/grpc+proto", "application/grpc-web+proto"}
@@ -246,6 +251,9 @@ func TestForeignIsAsAbsent(t *testing.T) {
 			if a, b := withoutIDs(of[0], ids[0]...), withoutIDs(of[1], ids[1]...); a != b {
 				t.Errorf("%s %s in %s is answered\n%s\nand %s\n%s", name, with[0], encoding, a, with[1], b)
 			}
+			if *foreignTimes > 0 && encoding == encodings[0] {
+				c.sameTime(name, with, func(request string) { c.exchange(client, token, name, request, encoding) })
+			}
 		}
 	}
 	for name, all := range others {
@@ -277,11 +285,45 @@ func TestForeignIsAsAbsent(t *testing.T) {
 	if job, err := c.operator.Job(t.Context(), foreign.claimed); err != nil || job.State != jobs.StateClaimed || job.Token != foreign.token {
 		t.Errorf("it has changed: %+v, %v", job, err)
 	}
-	given, all := idFields(t, others, taking)
+	allIDsAreGiven(t, others, taking)
+}
+
+// allIDsAreGiven checks that the requests have an id in each field that is one.
+func allIDsAreGiven(t *testing.T, requests ...map[string][]string) {
+	t.Helper()
+	given, all := idFields(t, requests...)
 	for field := range all {
 		if !given[field] && !slices.Contains(otherIDs, field) {
 			t.Errorf("no request above has an id in %s", field)
 		}
+	}
+}
+
+// sameTime times two requests in pairs, in changing order. The first is the slower one of about half of
+// the pairs, unless the answer tells by its time what is there: five standard deviations are allowed.
+func (c *tenants) sameTime(name string, requests [2]string, exchange func(request string)) {
+	c.t.Helper()
+	slower, n := 0, *foreignTimes
+	var took [2][]time.Duration
+	for pair := range n {
+		for i := range 2 {
+			which := (i + pair) % 2
+			began := time.Now()
+			exchange(requests[which])
+			took[which] = append(took[which], time.Since(began))
+		}
+		if took[0][pair] > took[1][pair] {
+			slower++
+		}
+	}
+	for i := range took {
+		slices.Sort(took[i])
+	}
+	told := fmt.Sprintf("%s %.60s: %v, absent %v, slower in %d of %d pairs", name, requests[0], took[0][n/2], took[1][n/2], slower, n)
+	if off := math.Abs(float64(slower) - float64(n)/2); off > 5*math.Sqrt(float64(n))/2 {
+		c.t.Error("the time tells what is there:", told)
+	} else {
+		c.t.Log(told)
 	}
 }
 
