@@ -333,6 +333,52 @@ func TestRemovedMemberIsHeardNoMore(t *testing.T) {
 	same(t, c.cluster)
 }
 
+// A member that was removed loses its connections to the API with its next call: they have no bounds.
+func TestConnectionOfARemovedMemberEnds(t *testing.T) {
+	t.Parallel()
+	c := newPapers(t)
+	pair := (&paper{"n4", "node", "test", c.authority}).pair(t)
+	secure := &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}}
+	opened := 0
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: secure, ForceAttemptHTTP2: true, DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		opened++
+		secure := secure.Clone()
+		secure.NextProtos = []string{"h2"}
+		return (&tls.Dialer{Config: secure}).DialContext(ctx, network, address)
+	}}}
+	t.Cleanup(client.CloseIdleConnections)
+	call := func(want int) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+c.options[0].Members[0].API+wire.Prefix+"AccessService/WhoAmI", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		answer, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != want {
+			t.Fatalf("the answer is %s, %v, want %d", answer.Status, err, want)
+		}
+	}
+	call(http.StatusOK)
+	call(http.StatusOK)
+	if opened != 1 {
+		t.Fatalf("a member opened %d connections for two calls", opened)
+	}
+	if _, err := c.operator.RemoveMember(t.Context(), "n4"); err != nil {
+		t.Fatal(err)
+	}
+	same(t, c.cluster)
+	call(http.StatusUnauthorized)
+	eventually(t, "the next call needs another connection", func() bool {
+		call(http.StatusUnauthorized)
+		return opened > 1
+	})
+}
+
 // A node that was never a member leads nobody, also where no other node leads.
 func TestStrangerLeadsNobody(t *testing.T) {
 	t.Parallel()

@@ -156,6 +156,9 @@ func (g *Guard) Authenticate(next http.Handler, open ...string) http.Handler {
 				g.Refused.note(access.Refusal{From: hostOf(r.RemoteAddr), Verb: RefusedVerb(r.URL.Path), Error: admission.RefusalText(err)}, g.Now())
 				w.Header().Set("WWW-Authenticate", "Bearer")
 			}
+			if admission.ConnOf(r.Context()).Trusted() { // the node was removed: its connection had no bounds
+				w.Header().Set("Connection", "close")
+			}
 			_ = g.Refuse.Write(w, r, wire.ErrorToConnect(err))
 			return
 		}
