@@ -13,6 +13,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/clock"
 	"github.com/conductord/conductord/raftboard/node/offers"
+	"github.com/conductord/conductord/raftboard/node/polls"
+	"github.com/conductord/conductord/raftboard/node/proposer"
 )
 
 // boardService answers calls about jobs and boards.
@@ -22,7 +24,7 @@ type boardService struct {
 	clock     *clock.Clock
 	leader    *leaderState
 	reads     *readRounds
-	polls     *longPolls
+	polls     *polls.Polls
 	submit    *submitter
 	offers    *offers.Matcher
 }
@@ -112,7 +114,7 @@ func (s *boardService) wait(ctx context.Context, message *conductordv1.WaitJobRe
 		return nil, 0, err
 	}
 	defer release()
-	finished, leave := s.polls.awaitFinish(id)
+	finished, leave := s.polls.AwaitFinish(id)
 	defer leave()
 	index, err := s.reads.wait(ctx)
 	if err != nil {
@@ -162,8 +164,8 @@ func checkExecutable(commands []*conductordv1.Command) error {
 	switch n := len(commands); {
 	case n == 0:
 		return &logbook.InvalidError{Field: "commands", Reason: "none"}
-	case n > maxEntryCommands:
-		return &logbook.LimitError{Field: "commands", Limit: maxEntryCommands, Size: int64(n), Unit: "commands"}
+	case n > proposer.MaxEntryCommands:
+		return &logbook.LimitError{Field: "commands", Limit: proposer.MaxEntryCommands, Size: int64(n), Unit: "commands"}
 	}
 	for _, c := range commands {
 		if command.LeaderOnly(c) {

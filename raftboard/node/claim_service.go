@@ -13,6 +13,8 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/node/polls"
+	"github.com/conductord/conductord/raftboard/node/proposer"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -25,8 +27,8 @@ type claimService struct {
 	limits   logbook.Limits
 	machine  *fsm.Machine
 	leader   *leaderState
-	polls    *longPolls
-	proposer *proposer // its end ends the wait for a piggybacked claim
+	polls    *polls.Polls
+	proposer *proposer.Proposer // its end ends the wait for a piggybacked claim
 	submit   *submitter
 }
 
@@ -120,35 +122,35 @@ func (s *claimService) awaitClaim(ctx, within context.Context, still func() erro
 	if err != nil {
 		return nil, 0, err
 	}
-	release, err := s.submit.guard.HoldPoll(ctx, wait, s.polls.waits(idOf(&request)))
+	release, err := s.submit.guard.HoldPoll(ctx, wait, s.polls.Waits(polls.IDOf(&request)))
 	if err != nil {
 		return nil, 0, err
 	}
 	defer release()
-	if err := s.awaitEarlierTry(ctx, idOf(&request)); err != nil {
+	if err := s.awaitEarlierTry(ctx, polls.IDOf(&request)); err != nil {
 		return nil, 0, err
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	var passOn []fsm.Queue // where this claim was woken, for the next waiter
-	var waiter *claimWaiter
+	var waiter *polls.Waiter
 	for {
-		waiter = s.polls.add(request, claim, waiter)
-		waiter.still = still
+		waiter = s.polls.Add(request, claim, waiter)
+		waiter.Still = still
 		granted, index, err := s.tryClaim(ctx, request, claim)
 		if errors.Is(err, errClaimantDrained) {
-			s.polls.excludeDrained(waiter)
-			s.polls.wake(passOn) // for waiters that may take it
+			s.polls.ExcludeDrained(waiter)
+			s.polls.Wake(passOn) // for waiters that may take it
 			passOn, err = nil, nil
 		}
 		if err != nil || len(granted) > 0 {
-			s.polls.leave(waiter)
-			s.polls.wake(passOn) // there may be more for the next one
+			s.polls.Leave(waiter)
+			s.polls.Wake(passOn) // there may be more for the next one
 			return s.claimNextResponse(granted, index, err)
 		}
-		s.polls.setIdle(waiter)
+		s.polls.SetIdle(waiter)
 		next := s.awaitJobs(ctx, within, current, timer.C, waiter)
-		if granted, index, err = next.outcome.granted(); err != nil || len(granted) > 0 {
+		if granted, index, err = grantedOf(next.outcome); err != nil || len(granted) > 0 {
 			return s.claimNextResponse(granted, index, err)
 		}
 		if next.over && next.err != nil {
@@ -163,36 +165,36 @@ func (s *claimService) awaitClaim(ctx, within context.Context, still func() erro
 
 // awaitEarlierTry waits for the outcome of an earlier, piggybacked try, so that a
 // repeat gets its jobs at once.
-func (s *claimService) awaitEarlierTry(ctx context.Context, id requestID) error {
-	earlier := s.polls.undeliveredOutcome(id)
+func (s *claimService) awaitEarlierTry(ctx context.Context, id polls.RequestID) error {
+	earlier := s.polls.UndeliveredOutcome(id)
 	if earlier == nil {
 		return nil
 	}
-	if got := s.awaitOutcome(ctx, id, earlier); errors.Is(got.err, jobs.ErrUncertain) {
-		return got.err
+	if got := s.awaitOutcome(ctx, id, earlier); errors.Is(got.Err, jobs.ErrUncertain) {
+		return got.Err
 	}
 	return nil
 }
 
 // wakeUp is why a claim no longer waits.
 type wakeUp struct {
-	passOn  []fsm.Queue // something may be claimable there
-	outcome proposed    // of the claim, if it was piggybacked
-	over    bool        // the call ends
-	err     error       // why, unless the wait is over
+	passOn  []fsm.Queue      // something may be claimable there
+	outcome proposer.Outcome // of the claim, if it was piggybacked
+	over    bool             // the call ends
+	err     error            // why, unless the wait is over
 }
 
-func (s *claimService) awaitJobs(ctx, within context.Context, current *leadership, timeUp <-chan time.Time, waiter *claimWaiter) wakeUp {
+func (s *claimService) awaitJobs(ctx, within context.Context, current *leadership, timeUp <-chan time.Time, waiter *polls.Waiter) wakeUp {
 	var next wakeUp
 	select {
-	case next.passOn = <-waiter.woken:
+	case next.passOn = <-waiter.Woken:
 		return next
-	case next.outcome = <-waiter.outcome:
-		waiter.outcome <- next.outcome
-		s.polls.delivered(idOf(&waiter.request))
+	case next.outcome = <-waiter.Outcome:
+		waiter.Outcome <- next.outcome
+		s.polls.Delivered(polls.IDOf(&waiter.Request))
 		return next
 	case <-timeUp:
-	case <-waiter.repeated:
+	case <-waiter.Repeated:
 		next.err = fmt.Errorf("%w: the claim is asked for again", jobs.ErrUncertain)
 	case <-current.over:
 		next.err = s.leader.ended()
@@ -200,33 +202,33 @@ func (s *claimService) awaitJobs(ctx, within context.Context, current *leadershi
 		next.err = within.Err()
 	}
 	next.over = true
-	if s.polls.leave(waiter) { // it may still be granted
-		next.outcome = s.awaitOutcome(ctx, idOf(&waiter.request), waiter.outcome)
+	if s.polls.Leave(waiter) { // it may still be granted
+		next.outcome = s.awaitOutcome(ctx, polls.IDOf(&waiter.Request), waiter.Outcome)
 	}
 	return next
 }
 
 // awaitOutcome waits for the outcome of a piggybacked claim. It puts the outcome back
 // for a repeat that waits for it too.
-func (s *claimService) awaitOutcome(ctx context.Context, id requestID, outcome chan proposed) proposed {
+func (s *claimService) awaitOutcome(ctx context.Context, id polls.RequestID, outcome chan proposer.Outcome) proposer.Outcome {
 	select {
 	case got := <-outcome:
 		outcome <- got
-		s.polls.delivered(id)
+		s.polls.Delivered(id)
 		return got
 	case <-ctx.Done():
-		return proposed{err: fmt.Errorf("%w: %w", jobs.ErrUncertain, ctx.Err())}
-	case <-s.proposer.stopped:
-		return proposed{err: fmt.Errorf("%w: the node is stopping", jobs.ErrUncertain)}
+		return proposer.Outcome{Err: fmt.Errorf("%w: %w", jobs.ErrUncertain, ctx.Err())}
+	case <-s.proposer.Stopped():
+		return proposer.Outcome{Err: fmt.Errorf("%w: the node is stopping", jobs.ErrUncertain)}
 	}
 }
 
-// granted reads the outcome of one claim.
-func (p proposed) granted() ([]*conductordv1.Granted, uint64, error) {
-	if p.err != nil || len(p.results) == 0 {
-		return nil, 0, p.err
+// grantedOf reads the outcome of one claim.
+func grantedOf(p proposer.Outcome) ([]*conductordv1.Granted, uint64, error) {
+	if p.Err != nil || len(p.Results) == 0 {
+		return nil, 0, p.Err
 	}
-	return p.results[0].GetClaim().GetGranted(), p.index, command.ErrorFromProto(p.results[0].GetError())
+	return p.Results[0].GetClaim().GetGranted(), p.Index, command.ErrorFromProto(p.Results[0].GetError())
 }
 
 func (s *claimService) claimNextResponse(granted []*conductordv1.Granted, index uint64, err error) (*conductordv1.ClaimNextResponse, uint64, error) {

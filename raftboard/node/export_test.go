@@ -8,7 +8,6 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -71,70 +70,8 @@ func WasPaused(heartbeat, late time.Duration, d Deadlines) bool {
 	return tasks.wasPaused(current, late)
 }
 
-// LongPolls holds the calls that wait.
-type LongPolls struct{ *longPolls }
-
-// MaxPiggybacked is how many claims a call that posts takes along.
-const MaxPiggybacked = maxPiggybacked
-
-// Waiter is a waiting claim.
-type Waiter struct{ *claimWaiter }
-
-func NewLongPolls() LongPolls { return LongPolls{newLongPolls()} }
-
-func (p LongPolls) Add(request jobs.ClaimRequest) Waiter {
-	return Waiter{p.add(request, &conductordv1.Command{}, nil)}
-}
-
-// AddLarge adds a claim of so many bytes in the log, and a few more.
-func (p LongPolls) AddLarge(request jobs.ClaimRequest, bytes int) Waiter {
-	return Waiter{p.add(request, &conductordv1.Command{Kind: &conductordv1.Command_ClaimNext{
-		ClaimNext: &conductordv1.ClaimNextCommand{Session: string(make([]byte, bytes))},
-	}}, nil)}
-}
-
-// MaxPiggybackBytes is how many bytes of claims a call that posts takes along.
-const MaxPiggybackBytes = maxPiggybackBytes
-
-func (p LongPolls) AddAgain(w Waiter) Waiter          { return Waiter{p.add(w.request, w.claim, w.claimWaiter)} }
-func (p LongPolls) Leave(w Waiter) (piggybacked bool) { return p.leave(w.claimWaiter) }
-func (p LongPolls) SetIdle(w Waiter)                  { p.setIdle(w.claimWaiter) }
-
-// Piggyback returns the waiters that a call with these postings takes along.
-func (p LongPolls) Piggyback(postings ...*conductordv1.Posting) (chosen []Waiter) {
-	for _, w := range p.piggyback(postings) {
-		chosen = append(chosen, Waiter{w})
-	}
-	return chosen
-}
-func (p LongPolls) ExcludeDrained(w Waiter)     { p.excludeDrained(w.claimWaiter) }
-func (p LongPolls) Wake(queues ...fsm.Queue)    { p.wake(queues) }
-func (p LongPolls) Changed(changes fsm.Changes) { p.changed(changes) }
-func (p LongPolls) AwaitFinish(id jobs.JobID) (<-chan struct{}, func()) {
-	return p.awaitFinish(id)
-}
-func (p LongPolls) NextEvents() <-chan struct{} { return p.nextEvents() }
-func (p LongPolls) Held() (claims, finishes int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.claims) == 0 && len(p.ofKind)+len(p.ofAny) > 0 {
-		panic("internal error: claims that are gone are still looked for")
-	}
-	return len(p.claims), len(p.finishes)
-}
-func (w Waiter) Woken() <-chan []fsm.Queue { return w.woken }
-
 // Idle is how many claims wait after they have found no job.
-func Idle(n *Node) (idle int) {
-	n.polls.mu.Lock()
-	defer n.polls.mu.Unlock()
-	for _, waiter := range n.polls.claims {
-		if waiter.idle {
-			idle++
-		}
-	}
-	return idle
-}
+func Idle(n *Node) int { return n.polls.Load().Idle }
 
 // ConvertLogStep converts a log store, and calls step before each change on disk.
 func ConvertLogStep(ctx context.Context, dir string, to logstore.Kind, step func(string)) (logstore.Converted, error) {
@@ -148,27 +85,9 @@ func CompactLogStep(ctx context.Context, dir string, step func(string)) (logstor
 
 // Propose has a node propose commands that no caller may send.
 func Propose(ctx context.Context, n *Node, commands ...*conductordv1.Command) ([]*conductordv1.Result, error) {
-	_, results, err := n.proposer.propose(ctx, commands...)
+	_, results, err := n.proposer.Propose(ctx, commands...)
 	return results, err
 }
-
-// Proposer packs commands into entries of a raft of the test's.
-type Proposer struct{ *proposer }
-
-func NewProposer(r *raft.Raft, fatal func(error)) Proposer {
-	return Proposer{newProposer(r, defaultMemory/proposalShare, new(atomic.Int64), time.Now, newNodeMetrics(prometheus.NewRegistry()), fatal)}
-}
-
-func (p Proposer) Propose(ctx context.Context, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
-	return p.propose(ctx, commands...)
-}
-func (p Proposer) Close()       { p.close() }
-func (p Proposer) Waiting() int { return len(p.queue) }
-
-const (
-	MaxWaiting      = maxWaiting
-	MaxWaitingBytes = defaultMemory / proposalShare
-)
 
 // HelloOf is what a node sends in a handshake.
 func HelloOf(n *Node) transport.Hello { return n.port.Hello() }
@@ -210,10 +129,10 @@ func Sweep(n *Node) error {
 }
 
 // Waiting is how many claims wait on a node.
-func Waiting(n *Node) int { claims, _ := LongPolls{n.polls}.Held(); return claims }
+func Waiting(n *Node) int { return n.polls.Load().Claims }
 
 // Finishes is how many jobs have calls that wait for their ends on a node.
-func Finishes(n *Node) int { _, finishes := LongPolls{n.polls}.Held(); return finishes }
+func Finishes(n *Node) int { return n.polls.Load().Finishes }
 
 // ReadRounds are the rounds of a leader whose insides are the test's.
 type ReadRounds struct{ *readRounds }

@@ -49,7 +49,7 @@ func (t *leaderTasks) expireClaims(ctx context.Context, current *leadership, now
 			MaxCrashes: uint32(max(t.timings.MaxCrashes, 0)),
 		}}}
 	}
-	_, results, err := t.proposer.propose(ctx, commands...)
+	_, results, err := t.proposer.Propose(ctx, commands...)
 	for i := range late {
 		id, verdict := late[i].id, verdictOf(err, results, i)
 		switch {
@@ -126,7 +126,7 @@ func (t *leaderTasks) takeClaimsOnce(ctx context.Context) error {
 				fmt.Sprintf("principal %q may no longer work on board %q", session.Principal, held.Board)))
 		}
 		if len(commands) > 0 {
-			if _, _, err := t.proposer.propose(ctx, commands...); err != nil {
+			if _, _, err := t.proposer.Propose(ctx, commands...); err != nil {
 				return err
 			}
 		}

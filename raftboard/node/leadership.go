@@ -16,6 +16,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/node/clock"
+	"github.com/conductord/conductord/raftboard/node/proposer"
 )
 
 // leadership is one node's time as the leader that serves: it begins when the
@@ -41,7 +42,7 @@ type leaderTasks struct {
 	timings   SessionTimings
 	retention Retention
 	machine   *fsm.Machine
-	proposer  *proposer
+	proposer  *proposer.Proposer
 	clock     *clock.Clock
 	rounds    *clock.Rounds
 	leader    *leaderState
@@ -112,7 +113,7 @@ func (t *leaderTasks) begin(ctx context.Context) (*leadership, error) {
 	}}
 	// The loop ends with ctx: raft cancels it by the next notice.
 	epoch, err := backoff.Retry(ctx, func() (uint64, error) {
-		index, results, err := t.proposer.propose(ctx, begin)
+		index, results, err := t.proposer.Propose(ctx, begin)
 		if err == nil {
 			err = command.ErrorFromProto(results[0].GetError())
 		}

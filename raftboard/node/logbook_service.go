@@ -7,6 +7,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/node/proposer"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -58,8 +59,8 @@ func (s *logbookService) getFlow(message *conductordv1.GetFlowRequest) (*conduct
 }
 
 func (s *logbookService) updateFlows(ctx context.Context, message *conductordv1.UpdateFlowsRequest) (*conductordv1.UpdateFlowsResponse, uint64, error) {
-	if n := len(message.Updates); n > maxEntryCommands {
-		return nil, 0, &logbook.LimitError{Field: "updates", Limit: maxEntryCommands, Size: int64(n), Unit: "updates"}
+	if n := len(message.Updates); n > proposer.MaxEntryCommands {
+		return nil, 0, &logbook.LimitError{Field: "updates", Limit: proposer.MaxEntryCommands, Size: int64(n), Unit: "updates"}
 	}
 	commands := make([]*conductordv1.Command, len(message.Updates))
 	for i, update := range message.Updates {

@@ -14,12 +14,12 @@
 //
 //   - a node: options.go, node.go (start, parts, end), identity.go, lock.go,
 //     membership.go (the first start), startcheck.go (log against snapshots), convert.go;
-//   - replication: proposer.go (commands into entries), replica.go (entries into the
-//     state machine), compaction.go (snapshots), appliedguard.go;
+//   - replication: replica.go (entries into the state machine), compaction.go (snapshots),
+//     appliedguard.go;
 //   - leading: leader.go (which node leads), leadership.go (this node's time as the
 //     leader, and its tasks then), timers.go, deadlines.go, held_claims.go,
 //     slot_keeper.go;
-//   - answering: reads.go (what a read may show), longpoll.go, submit.go, forward.go,
+//   - answering: reads.go (what a read may show), submit.go, forward.go,
 //     readiness.go, calls.go (the table of calls), then a file for each service;
 //   - backups: backup_service.go, backup_schedule.go, restore.go (a new node from one);
 //   - the HTTP port: http.go, streams.go, metrics.go;
@@ -30,7 +30,8 @@
 //
 // Package guard below it says which caller a call has, and what the caller may do; package
 // admission bounds what clients cost; package clock is the cluster's time; package offers
-// brings attempts at steps and workers together. Package logstore keeps raft's log; package
+// brings attempts at steps and workers together; package proposer packs commands into log
+// entries; package polls keeps the calls that wait. Package logstore keeps raft's log; package
 // transport carries raft between the nodes. None of them knows this package.
 package node
 
@@ -62,6 +63,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/offers"
+	"github.com/conductord/conductord/raftboard/node/polls"
+	"github.com/conductord/conductord/raftboard/node/proposer"
 	"github.com/conductord/conductord/raftboard/node/transport"
 	"github.com/conductord/conductord/raftboard/wire"
 )
@@ -78,7 +81,7 @@ const (
 	// this time to twice this time. raft's default is half of it, and costs twice as
 	// many messages.
 	commitTimeout = 100 * time.Millisecond
-	// logCacheSize is how many of the latest entries, each of up to maxEntryBytes, stay
+	// logCacheSize is how many of the latest entries, each of up to proposer.MaxEntryBytes, stay
 	// in memory for the followers. A follower that keeps up needs no more; for one that
 	// is further behind, the leader reads the disk.
 	logCacheSize = 64
@@ -100,7 +103,7 @@ type Node struct {
 	port      *transport.Port
 	transport *transport.Transport
 	raft      *raft.Raft
-	proposer  *proposer
+	proposer  *proposer.Proposer
 	checks    *stateChecks
 	reads     *readRounds
 
@@ -117,7 +120,7 @@ type Node struct {
 	leader       *leaderState
 	disk         *admission.Disk
 	memory       *admission.Memory
-	polls        *longPolls
+	polls        *polls.Polls
 	offers       *offers.Matcher
 	shares       *admission.SessionShares
 	logs         *steplog.Buffer // of the steps that run beside the node
@@ -146,7 +149,7 @@ func Open(options Options) (*Node, error) {
 		options: options,
 		logger:  options.Logger,
 		started: boottime.Now(),
-		polls:   newLongPolls(),
+		polls:   polls.New(),
 		offers:  offers.New(options.Logger.Named("workers")),
 		leader:  newLeaderState(options),
 		disk:    admission.NewDisk(options.Name, options.DataDir, options.DiskReserve, snapshotsRetained, options.Logger),
@@ -292,7 +295,10 @@ func (n *Node) openRaft(ctx context.Context) error {
 	if fault := n.members.refusedByAll(); fault != nil { // met since the probe
 		return fault
 	}
-	n.proposer = newProposer(n.raft, n.options.Memory/proposalShare, asked, n.clock.Now, n.metrics, n.fatal)
+	n.proposer = proposer.New(proposer.Options{
+		Raft: n.raft, MaxBytes: n.options.Memory / proposalShare, Asked: asked, Now: n.clock.Now,
+		Proposed: n.metrics.proposed, Committed: n.metrics.commit.Observe, Fatal: n.fatal,
+	})
 	n.reads = n.newReadRounds()
 	n.clockAskers = n.newAskers(n.told)
 	n.clocks = clock.NewRounds(n.clockAskers.quorum, n.clock)
@@ -474,7 +480,7 @@ func (n *Node) stands() transport.Standing {
 // changed passes on what a batch of entries has changed. The goroutine that applies
 // entries calls it, so it does not wait.
 func (n *Node) changed(changes fsm.Changes) {
-	n.polls.changed(changes)
+	n.polls.Changed(changes)
 	n.shares.Ended(changes.Ended)
 	n.offers.Ended(changes.Ended)
 	n.offers.Recorded(changes.Worked)
@@ -596,7 +602,7 @@ func (n *Node) close() error {
 	}
 	n.routines.Wait()
 	if n.proposer != nil {
-		n.proposer.close()
+		n.proposer.Close()
 	}
 	// Close the connections before raft: it waits for its goroutines, and one that
 	// waits for a dead peer may take seconds.

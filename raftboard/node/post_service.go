@@ -15,19 +15,21 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/admission"
+	"github.com/conductord/conductord/raftboard/node/polls"
+	"github.com/conductord/conductord/raftboard/node/proposer"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // postingRule bounds the postings of one command.
-var postingRule = wire.BatchRule{Max: wire.Load{Commands: command.MaxPostings, Bytes: maxEntryBytes}}
+var postingRule = wire.BatchRule{Max: wire.Load{Commands: command.MaxPostings, Bytes: proposer.MaxEntryBytes}}
 
 // postService answers calls that post jobs.
 type postService struct {
 	limits   logbook.Limits
 	checks   *flowChecks
 	machine  *fsm.Machine
-	polls    *longPolls // their claims are piggybacked
-	proposer *proposer
+	polls    *polls.Polls // their claims are piggybacked
+	proposer *proposer.Proposer
 	submit   *submitter
 }
 
@@ -75,7 +77,7 @@ func (s *postService) postAll(ctx context.Context, request *conductordv1.PostReq
 		return nil, 0, err
 	}
 	passed := 0
-	if signed == nil && command.Size(whole) <= maxEntryBytes && command.Check(s.limits, whole) == nil {
+	if signed == nil && command.Size(whole) <= proposer.MaxEntryBytes && command.Check(s.limits, whole) == nil {
 		if passed = s.flowsPass(ctx, request.Postings); passed == len(request.Postings) {
 			return s.postChecked(ctx, whole)
 		}
@@ -86,14 +88,14 @@ func (s *postService) postAll(ctx context.Context, request *conductordv1.PostReq
 // postChecked posts what has been checked. Waiting claims that match are piggybacked,
 // so the entry that posts a job also claims it.
 func (s *postService) postChecked(ctx context.Context, c *conductordv1.Command) (*conductordv1.PostResponse, uint64, error) {
-	claims := slices.DeleteFunc(s.polls.piggyback(c.GetPost().GetPostings()), func(waiter *claimWaiter) bool {
-		refusal := waiter.still()
+	claims := slices.DeleteFunc(s.polls.Piggyback(c.GetPost().GetPostings()), func(claim *proposer.Piggybacked) bool {
+		refusal := claim.Still()
 		if refusal != nil {
-			waiter.outcome <- proposed{err: refusal}
+			claim.Outcome <- proposer.Outcome{Err: refusal}
 		}
 		return refusal != nil
 	})
-	index, results, err := s.proposer.proposeWith(ctx, claims, c)
+	index, results, err := s.proposer.ProposeWith(ctx, claims, c)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/conductord/conductord/jobs/schedules"
 	"github.com/conductord/conductord/raftboard/node/backup"
 	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/proposer"
 	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
@@ -239,7 +240,7 @@ func (r *restoration) settle(machine *fsm.Machine) error {
 		}
 	}
 	for len(commands) > 0 {
-		now := commands[:min(len(commands), maxEntryCommands)]
+		now := commands[:min(len(commands), proposer.MaxEntryCommands)]
 		commands = commands[len(now):]
 		if err := apply(machine, now); err != nil {
 			return err

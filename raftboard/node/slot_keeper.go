@@ -83,7 +83,7 @@ func (k *slotKeeper) fire(ctx context.Context, now time.Time) {
 		k.pause = longestSleep // only schedules that cannot be read are due
 		return
 	}
-	_, results, err := k.proposer.propose(ctx, commands...)
+	_, results, err := k.proposer.Propose(ctx, commands...)
 	if err != nil {
 		k.failed(ctx, "post slots", err)
 		return

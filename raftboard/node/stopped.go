@@ -19,6 +19,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/backup"
 	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/proposer"
 	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
@@ -211,7 +212,7 @@ func (s *stopped) replay() error {
 	}
 	for next := s.machine.AppliedIndex() + 1; next <= s.found.Last; {
 		var entries []fsm.Entry
-		for ; next <= s.found.Last && len(entries) < maxEntryCommands; next++ {
+		for ; next <= s.found.Last && len(entries) < proposer.MaxEntryCommands; next++ {
 			var entry raft.Log
 			if err := s.log.GetLog(next, &entry); err != nil {
 				return fmt.Errorf("cannot read entry %d of the raft log: %w", next, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/node/guard"
+	"github.com/conductord/conductord/raftboard/node/proposer"
 )
 
 // submitter checks and replicates the commands of callers.
@@ -19,7 +20,7 @@ type submitter struct {
 	memory   *admission.Memory
 	disk     *admission.Disk
 	machine  *fsm.Machine
-	proposer *proposer
+	proposer *proposer.Proposer
 	guard    *guard.Guard
 }
 
@@ -62,7 +63,7 @@ func (s *submitter) all(ctx context.Context, commands ...*conductordv1.Command) 
 	if len(passed) == 0 {
 		return s.machine.AppliedIndex(), results, nil
 	}
-	index, applied, err := s.proposer.propose(ctx, passed...)
+	index, applied, err := s.proposer.Propose(ctx, passed...)
 	if err != nil {
 		return 0, nil, err
 	}

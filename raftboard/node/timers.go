@@ -129,7 +129,7 @@ func (t *leaderTasks) expire(ctx context.Context, current *leadership, now time.
 			MaxCrashes: uint32(max(t.timings.MaxCrashes, 0)),
 		}}}
 	}
-	_, results, err := t.proposer.propose(ctx, commands...)
+	_, results, err := t.proposer.Propose(ctx, commands...)
 	for i := range late {
 		id, verdict := late[i].id, verdictOf(err, results, i)
 		switch {
@@ -203,7 +203,7 @@ func (t *leaderTasks) sweep(ctx context.Context, current *leadership) (more bool
 // housekeep proposes a command of the leader's own, and reports whether there is more
 // of the same to do. A failed command is due again at the next wake.
 func (t *leaderTasks) housekeep(ctx context.Context, what string, c *conductordv1.Command) (more bool) {
-	_, results, err := t.proposer.propose(ctx, c)
+	_, results, err := t.proposer.Propose(ctx, c)
 	if err == nil {
 		err = command.ErrorFromProto(results[0].GetError())
 	}

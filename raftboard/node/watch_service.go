@@ -14,6 +14,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/node/guard"
+	"github.com/conductord/conductord/raftboard/node/polls"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -24,7 +25,7 @@ const eventsAtOnce = 256 // events of one message of a watch
 // watchService answers watches.
 type watchService struct {
 	machine *fsm.Machine
-	polls   *longPolls
+	polls   *polls.Polls
 	leader  *leaderState
 	ready   *readiness
 	guard   *guard.Guard
@@ -92,7 +93,7 @@ func (s *watchService) tell(ctx context.Context, send sender, wanted *jobs.Watch
 	}
 	for {
 		_ = admission.ConnOf(ctx).Turn(admission.LookUnits) // send returns an error if the connection has ended
-		more := s.polls.nextEvents()                        // before the look, so that nothing is missed between
+		more := s.polls.NextEvents()                        // before the look, so that nothing is missed between
 		events, reached, err := s.machine.EventsOf(wanted, position, eventsAtOnce)
 		if err != nil {
 			return err

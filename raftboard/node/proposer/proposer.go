@@ -1,4 +1,11 @@
-package node
+// Package proposer batches commands into log entries.
+//
+// The nouns: a proposal is commands of one caller that go into one entry, and an Outcome what
+// its caller gets. A Piggybacked command of another caller goes into the same entry.
+//
+// A caller gets the results of its commands after they are applied. An error says that they did
+// not happen (ErrUnavailable) or that they may have happened (ErrUncertain).
+package proposer
 
 import (
 	"context"
@@ -19,12 +26,12 @@ import (
 // Bounds of the proposer. An entry takes what waits, up to these; a single
 // command may be as large as the limits allow.
 const (
-	maxEntryCommands = 512
-	maxEntryBytes    = 512 << 10 // raft advises against larger entries: heartbeats share the connection
+	MaxEntryCommands = 512
+	MaxEntryBytes    = 512 << 10 // raft advises against larger entries: heartbeats share the connection
 	// entriesInFlight lets one entry fill while another is being written. More
 	// would only make entries smaller.
 	entriesInFlight = 2
-	maxWaiting      = 4096 // proposals in the queue; more are refused with ErrOverloaded
+	MaxWaiting      = 4096 // proposals in the queue; more are refused with ErrOverloaded
 	enqueueTimeout  = 2 * time.Second
 	// transferPatience is how long raft may refuse entries because it hands over its
 	// leadership. It may never end that (hashicorp/raft#696); the process then ends.
@@ -36,8 +43,8 @@ const (
 // entryRule bounds log entries. Every entry, however small, costs each node fsyncs and
 // a transaction.
 var entryRule = wire.BatchRule{
-	Max:      wire.Load{Commands: maxEntryCommands, Bytes: maxEntryBytes},
-	Much:     wire.Load{Commands: maxEntryCommands / 8, Bytes: maxEntryBytes / 4},
+	Max:      wire.Load{Commands: MaxEntryCommands, Bytes: MaxEntryBytes},
+	Much:     wire.Load{Commands: MaxEntryCommands / 8, Bytes: MaxEntryBytes / 4},
 	Few:      4,
 	InFlight: entriesInFlight,
 }
@@ -52,11 +59,11 @@ type proposal struct {
 // share is the commands of a proposal that one caller waits for.
 type share struct {
 	commands int
-	answer   chan proposed // buffered: the proposer never waits for a caller
+	answer   chan Outcome // buffered: the proposer never waits for a caller
 }
 
 // join adds commands, whose results go to the answer.
-func (p *proposal) join(answer chan proposed, commands ...*conductordv1.Command) {
+func (p *proposal) join(answer chan Outcome, commands ...*conductordv1.Command) {
 	p.shares = append(p.shares, share{len(commands), answer})
 	p.commands = append(p.commands, commands...)
 	for _, c := range commands {
@@ -65,38 +72,40 @@ func (p *proposal) join(answer chan proposed, commands ...*conductordv1.Command)
 }
 
 // answer sends each share its own part of the answer.
-func (p *proposal) answer(answer proposed) {
-	results := answer.results
+func (p *proposal) answer(answer Outcome) {
+	results := answer.Results
 	for _, one := range p.shares {
 		if results != nil {
-			answer.results, results = results[:one.commands:one.commands], results[one.commands:]
+			answer.Results, results = results[:one.commands:one.commands], results[one.commands:]
 		}
 		one.answer <- answer
 	}
 }
 
-// proposed is the answer to a proposal.
-type proposed struct {
-	index   uint64
-	results []*conductordv1.Result
-	err     error
+// Outcome is the answer to a proposal.
+type Outcome struct {
+	Index   uint64
+	Results []*conductordv1.Result
+	Err     error
 }
 
-// proposer batches the commands that wait into one log entry, and those that come
+// Piggybacked is a command of another caller that goes into the entry of a proposal.
+type Piggybacked struct {
+	Command *conductordv1.Command
+	Still   func() error // the refusal of that caller's call, if it began now
+	Outcome chan Outcome // holds one
+}
+
+// Proposer batches the commands that wait into one log entry, and those that come
 // while that entry is in flight into the next. There is no timer: under load
 // entries fill by themselves, without load a command goes at once.
-type proposer struct {
-	raft    *raft.Raft
-	now     func() time.Time
-	metrics *nodeMetrics
-	fatal   func(error)
+type Proposer struct {
+	options Options
 	// transferring is when raft began to refuse entries; nil: it does not.
 	transferring atomic.Pointer[time.Time]
 
 	queue    chan *proposal
-	waiting  atomic.Int64  // bytes in the queue
-	maxBytes int64         // that may wait there
-	asked    *atomic.Int64 // entries that raft has not answered; raised before it sees them
+	waiting  atomic.Int64 // bytes in the queue
 	inFlight chan struct{}
 	landed   chan int // the number of commands of an entry that raft has answered
 	stopped  chan struct{}
@@ -104,11 +113,22 @@ type proposer struct {
 	done     sync.WaitGroup
 }
 
-// newProposer starts the proposer's goroutine; it ends with close.
-func newProposer(r *raft.Raft, maxBytes int64, asked *atomic.Int64, now func() time.Time, metrics *nodeMetrics, fatal func(error)) *proposer {
-	p := &proposer{
-		raft: r, maxBytes: maxBytes, asked: asked, now: now, metrics: metrics, fatal: fatal,
-		queue:    make(chan *proposal, maxWaiting),
+// Options are what a proposer uses.
+type Options struct {
+	Raft      *raft.Raft
+	MaxBytes  int64         // that may wait in the queue
+	Asked     *atomic.Int64 // entries that raft has not answered; raised before it sees them
+	Now       func() time.Time
+	Proposed  func(entry *conductordv1.Entry, bytes int) // is told of each entry
+	Committed func(seconds float64)                      // is told how long an entry took
+	Fatal     func(error)
+}
+
+// New starts the proposer's goroutine; it ends with Close.
+func New(options Options) *Proposer {
+	p := &Proposer{
+		options:  options,
+		queue:    make(chan *proposal, MaxWaiting),
 		inFlight: make(chan struct{}, entriesInFlight),
 		landed:   make(chan int, entriesInFlight),
 		stopped:  make(chan struct{}),
@@ -117,50 +137,65 @@ func newProposer(r *raft.Raft, maxBytes int64, asked *atomic.Int64, now func() t
 	return p
 }
 
-// propose replicates commands as a part of one entry and returns their
-// results. ErrUnavailable: it did not happen. ErrUncertain: it may have.
-func (p *proposer) propose(ctx context.Context, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
-	return p.proposeWith(ctx, nil, commands...)
+// Stopped is closed when the proposer stops, and answers no caller any more.
+func (p *Proposer) Stopped() <-chan struct{} { return p.stopped }
+
+// Load is what a proposer holds now.
+type Load struct {
+	Waiting  int   // proposals in the queue
+	Bytes    int64 // of them
+	InFlight int   // entries that are proposed and not applied yet
 }
 
-// proposeWith appends claims that wait for what the commands post to the same
+// Load counts what the proposer holds.
+func (p *Proposer) Load() Load {
+	return Load{Waiting: len(p.queue), Bytes: p.waiting.Load(), InFlight: len(p.inFlight)}
+}
+
+// Propose replicates commands as a part of one entry and returns their
+// results. ErrUnavailable: it did not happen. ErrUncertain: it may have.
+func (p *Proposer) Propose(ctx context.Context, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
+	return p.ProposeWith(ctx, nil, commands...)
+}
+
+// ProposeWith appends claims that wait for what the commands post to the same
 // entry. The claims get their results on their own channels.
-func (p *proposer) proposeWith(ctx context.Context, piggybacked []*claimWaiter, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
-	answer := make(chan proposed, 1)
+func (p *Proposer) ProposeWith(ctx context.Context, piggybacked []*Piggybacked, commands ...*conductordv1.Command) (uint64, []*conductordv1.Result, error) {
+	answer := make(chan Outcome, 1)
 	var one proposal
 	one.join(answer, commands...)
 	for _, claim := range piggybacked {
-		one.join(claim.outcome, claim.claim)
+		one.join(claim.Outcome, claim.Command)
 	}
 	if err := p.enqueue(&one); err != nil {
-		one.answer(proposed{err: err})
+		one.answer(Outcome{Err: err})
 		return 0, nil, err // for certain, though the node may be stopping
 	}
 	got := p.await(ctx, answer)
-	return got.index, got.results, got.err
+	return got.Index, got.Results, got.Err
 }
 
 // await waits for the answer to a share of a proposal.
-func (p *proposer) await(ctx context.Context, answer <-chan proposed) proposed {
+func (p *Proposer) await(ctx context.Context, answer <-chan Outcome) Outcome {
 	select {
 	case got := <-answer:
 		return got
 	case <-ctx.Done():
-		return proposed{err: fmt.Errorf("%w: %w", jobs.ErrUncertain, ctx.Err())}
+		return Outcome{Err: fmt.Errorf("%w: %w", jobs.ErrUncertain, ctx.Err())}
 	case <-p.stopped:
-		return proposed{err: fmt.Errorf("%w: the node is stopping", jobs.ErrUncertain)}
+		return Outcome{Err: fmt.Errorf("%w: the node is stopping", jobs.ErrUncertain)}
 	}
 }
 
 // enqueue queues a proposal. After an error it did not happen.
-func (p *proposer) enqueue(one *proposal) error {
+func (p *Proposer) enqueue(one *proposal) error {
 	select {
 	case <-p.stopped:
 		return fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)
 	default:
 	}
 	size := int64(one.load.Bytes)
-	if total := p.waiting.Add(size); total > p.maxBytes {
+	if total := p.waiting.Add(size); total > p.options.MaxBytes {
 		p.waiting.Add(-size)
 		return fmt.Errorf("%w: proposals of %d bytes are waiting already", jobs.ErrOverloaded, total-size)
 	}
@@ -169,13 +204,13 @@ func (p *proposer) enqueue(one *proposal) error {
 		return nil
 	default:
 		p.waiting.Add(-size)
-		return fmt.Errorf("%w: %d proposals are waiting already", jobs.ErrOverloaded, maxWaiting)
+		return fmt.Errorf("%w: %d proposals are waiting already", jobs.ErrOverloaded, MaxWaiting)
 	}
 }
 
-// close refuses the proposals that wait, and waits a moment for the entries in flight.
+// Close refuses the proposals that wait, and waits a moment for the entries in flight.
 // Entries still in flight then are answered when raft ends.
-func (p *proposer) close() {
+func (p *Proposer) Close() {
 	p.stopping.Do(func() { close(p.stopped) })
 	p.done.Wait()
 	patience := time.NewTimer(settlePatience)
@@ -199,7 +234,7 @@ type batching struct {
 	commands int       // in them
 }
 
-func (p *proposer) run() {
+func (p *Proposer) run() {
 	defer p.refuseWaiting()
 	var b batching
 	for {
@@ -222,14 +257,14 @@ func (p *proposer) run() {
 			if b.held != nil {
 				b.next = append(b.next, b.held)
 			}
-			answerAll(b.next, proposed{err: fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)})
+			answerAll(b.next, Outcome{Err: fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)})
 			return
 		}
 	}
 }
 
 // fill takes the proposals that wait now.
-func (p *proposer) fill(b *batching) {
+func (p *Proposer) fill(b *batching) {
 	for b.open() {
 		select {
 		case one := <-p.queue:
@@ -266,8 +301,8 @@ func (b *batching) depart() []*proposal {
 }
 
 // send proposes an entry and answers its callers when raft has.
-func (p *proposer) send(batch []*proposal) {
-	entry := &conductordv1.Entry{TimeUnixNano: p.now().UnixNano()}
+func (p *Proposer) send(batch []*proposal) {
+	entry := &conductordv1.Entry{TimeUnixNano: p.options.Now().UnixNano()}
 	for _, one := range batch {
 		entry.Commands = append(entry.Commands, one.commands...)
 	}
@@ -275,66 +310,66 @@ func (p *proposer) send(batch []*proposal) {
 	data, err := command.EncodeEntry(entry)
 	if err != nil {
 		p.landed <- count
-		answerAll(batch, proposed{err: fmt.Errorf("%w: %w", jobs.ErrInvalid, err)})
+		answerAll(batch, Outcome{Err: fmt.Errorf("%w: %w", jobs.ErrInvalid, err)})
 		return
 	}
-	p.metrics.proposed(entry, len(data))
+	p.options.Proposed(entry, len(data))
 	p.inFlight <- struct{}{}
-	p.asked.Add(1)
+	p.options.Asked.Add(1)
 	began := time.Now()
-	future := p.raft.Apply(data, enqueueTimeout)
+	future := p.options.Raft.Apply(data, enqueueTimeout)
 	go func() { // ends when raft answers; raft that shuts down may forget the entry, and callers do not wait for it then
 		defer func() {
-			p.asked.Add(-1)
+			p.options.Asked.Add(-1)
 			<-p.inFlight
 			p.landed <- count // does not block: its buffer holds each entry in flight
 		}()
 		err := future.Error()
 		p.watchTransfer(err)
 		if err != nil {
-			answerAll(batch, proposed{err: proposalError(err)})
+			answerAll(batch, Outcome{Err: proposalError(err)})
 			return
 		}
 		if fault, failed := future.Response().(error); failed {
-			answerAll(batch, proposed{err: fmt.Errorf("%w: %w", jobs.ErrUncertain, fault)})
+			answerAll(batch, Outcome{Err: fmt.Errorf("%w: %w", jobs.ErrUncertain, fault)})
 			return
 		}
-		p.metrics.commit.Observe(time.Since(began).Seconds())
+		p.options.Committed(time.Since(began).Seconds())
 		results, _ := future.Response().([]*conductordv1.Result)
 		if len(results) != len(entry.Commands) {
 			panic(fmt.Sprintf("internal error: %d results for %d commands of entry %d", len(results), len(entry.Commands), future.Index()))
 		}
 		for _, one := range batch {
 			n := len(one.commands)
-			one.answer(proposed{index: future.Index(), results: results[:n:n]})
+			one.answer(Outcome{Index: future.Index(), Results: results[:n:n]})
 			results = results[n:]
 		}
 	}()
 }
 
-func (p *proposer) watchTransfer(err error) {
+func (p *Proposer) watchTransfer(err error) {
 	if !errors.Is(err, raft.ErrLeadershipTransferInProgress) {
 		p.transferring.Store(nil)
 		return
 	}
 	now := time.Now()
 	if !p.transferring.CompareAndSwap(nil, &now) && now.Sub(*p.transferring.Load()) > transferPatience {
-		p.fatal(errors.New("a leadership transfer does not end"))
+		p.options.Fatal(errors.New("a leadership transfer does not end"))
 	}
 }
 
-func (p *proposer) refuseWaiting() {
+func (p *Proposer) refuseWaiting() {
 	for {
 		select {
 		case one := <-p.queue:
-			one.answer(proposed{err: fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)})
+			one.answer(Outcome{Err: fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)})
 		default:
 			return
 		}
 	}
 }
 
-func answerAll(batch []*proposal, answer proposed) {
+func answerAll(batch []*proposal, answer Outcome) {
 	for _, one := range batch {
 		one.answer(answer)
 	}

@@ -1,4 +1,4 @@
-package node_test
+package polls_test
 
 import (
 	"slices"
@@ -14,7 +14,8 @@ import (
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/polls"
+	"github.com/conductord/conductord/raftboard/node/proposer"
 )
 
 var (
@@ -26,13 +27,27 @@ func asking(session jobs.SessionID, kinds ...string) jobs.ClaimRequest {
 	return jobs.ClaimRequest{Session: session, Nonce: jobs.NewNonce(), Boards: []string{"default"}, Kinds: kinds}
 }
 
-func woken(w node.Waiter) bool { return len(w.Woken()) > 0 }
+func add(p *polls.Polls, request jobs.ClaimRequest) *polls.Waiter {
+	return p.Add(request, &conductordv1.Command{}, nil)
+}
+
+func wake(p *polls.Polls, queues ...fsm.Queue) { p.Wake(queues) }
+
+func woken(w *polls.Waiter) bool { return len(w.Woken) > 0 }
+
+// claimsOf are the claims of waiters, as postings take them along.
+func claimsOf(waiters []*polls.Waiter) (claims []*proposer.Piggybacked) {
+	for _, waiter := range waiters {
+		claims = append(claims, &waiter.Piggybacked)
+	}
+	return claims
+}
 
 func TestLongPollsWakeTheLongestWaiting(t *testing.T) {
-	p := node.NewLongPolls()
-	first, second := p.Add(asking(jobs.NewSessionID(), "plain")), p.Add(asking(jobs.NewSessionID(), "plain"))
-	any, stranger := p.Add(asking(jobs.NewSessionID())), p.Add(jobs.ClaimRequest{Boards: []string{"elsewhere"}})
-	p.Wake(plain, other)
+	p := polls.New()
+	first, second := add(p, asking(jobs.NewSessionID(), "plain")), add(p, asking(jobs.NewSessionID(), "plain"))
+	any, stranger := add(p, asking(jobs.NewSessionID())), add(p, jobs.ClaimRequest{Boards: []string{"elsewhere"}})
+	wake(p, plain, other)
 	if !woken(first) || woken(second) || !woken(any) || woken(stranger) {
 		t.Fatalf("woken: %v %v %v %v", woken(first), woken(second), woken(any), woken(stranger))
 	}
@@ -44,15 +59,15 @@ func TestLongPollsWakeTheLongestWaiting(t *testing.T) {
 	p.Leave(second)
 	p.Leave(any)
 	p.Leave(stranger)
-	if claims, _ := p.Held(); claims != 0 {
+	if claims := p.Load().Claims; claims != 0 {
 		t.Fatalf("%d claims are still waiting", claims)
 	}
 }
 
 func TestLongPollsWakeEndedSessions(t *testing.T) {
-	p := node.NewLongPolls()
+	p := polls.New()
 	ended, alive := jobs.NewSessionID(), jobs.NewSessionID()
-	waiters := []node.Waiter{p.Add(asking(ended)), p.Add(asking(alive)), p.Add(asking(ended))}
+	waiters := []*polls.Waiter{add(p, asking(ended)), add(p, asking(alive)), add(p, asking(ended))}
 	p.Changed(fsm.Changes{Ended: []jobs.SessionID{ended}})
 	if !woken(waiters[0]) || woken(waiters[1]) || !woken(waiters[2]) {
 		t.Fatal("not exactly the claims of the session that ended were woken")
@@ -67,12 +82,12 @@ func TestLongPollsWakeEndedSessions(t *testing.T) {
 // TestLongPollsSkipTheDrained: no job wakes the claim of a drained conductor. The end of
 // the drain does, and the end of its session.
 func TestLongPollsSkipTheDrained(t *testing.T) {
-	p := node.NewLongPolls()
+	p := polls.New()
 	session := jobs.NewSessionID()
-	drained, ended, other := p.Add(asking(jobs.NewSessionID())), p.Add(asking(session)), p.Add(asking(jobs.NewSessionID()))
+	drained, ended, other := add(p, asking(jobs.NewSessionID())), add(p, asking(session)), add(p, asking(jobs.NewSessionID()))
 	p.ExcludeDrained(drained)
 	p.ExcludeDrained(ended)
-	p.Wake(plain)
+	wake(p, plain)
 	if woken(drained) || woken(ended) || !woken(other) {
 		t.Fatal("the job did not go past the drained")
 	}
@@ -80,7 +95,7 @@ func TestLongPollsSkipTheDrained(t *testing.T) {
 	if woken(drained) || !woken(ended) {
 		t.Fatal("not exactly the claim of the session that ended was woken")
 	}
-	late := p.Add(asking(jobs.NewSessionID()))
+	late := add(p, asking(jobs.NewSessionID()))
 	p.Changed(fsm.Changes{Undrained: true})
 	if !woken(drained) || woken(late) {
 		t.Fatal("not exactly those who were set aside were woken")
@@ -91,8 +106,8 @@ func TestLongPollsSkipTheDrained(t *testing.T) {
 		t.Fatal("the end of the drain was missed")
 	}
 	// One that has been woken already passes that on when it leaves.
-	first, second := p.Add(asking(jobs.NewSessionID(), "plain")), p.Add(asking(jobs.NewSessionID(), "plain"))
-	p.Wake(plain)
+	first, second := add(p, asking(jobs.NewSessionID(), "plain")), add(p, asking(jobs.NewSessionID(), "plain"))
+	wake(p, plain)
 	p.ExcludeDrained(first)
 	p.Leave(first)
 	if !woken(second) {
@@ -103,24 +118,24 @@ func TestLongPollsSkipTheDrained(t *testing.T) {
 // TestLongPollsKeepTheirOrder: a claim that was woken in vain is still the one that
 // has waited longest, whatever came meanwhile.
 func TestLongPollsKeepTheirOrder(t *testing.T) {
-	p := node.NewLongPolls()
-	first, second := p.Add(asking(jobs.NewSessionID(), "plain")), p.Add(asking(jobs.NewSessionID()))
+	p := polls.New()
+	first, second := add(p, asking(jobs.NewSessionID(), "plain")), add(p, asking(jobs.NewSessionID()))
 	for range 3 {
-		p.Wake(plain)
+		wake(p, plain)
 		if !woken(first) || woken(second) {
 			t.Fatal("not the longest waiting claim was woken")
 		}
-		third := p.Add(asking(jobs.NewSessionID(), "plain"))
-		first = p.AddAgain(first)
+		third := add(p, asking(jobs.NewSessionID(), "plain"))
+		first = p.Add(first.Request, first.Command, first)
 		p.Leave(third)
 	}
 	p.Leave(first)
-	p.Wake(plain)
+	wake(p, plain)
 	if !woken(second) {
 		t.Fatal("the next claim was not woken")
 	}
 	p.Leave(second)
-	if claims, _ := p.Held(); claims != 0 {
+	if claims := p.Load().Claims; claims != 0 {
 		t.Fatalf("%d claims are still waiting", claims)
 	}
 }
@@ -128,9 +143,9 @@ func TestLongPollsKeepTheirOrder(t *testing.T) {
 // TestPostingsTakeClaimsAlong: those that rest, the longest waiting ones, and no
 // more than there are jobs for.
 func TestPostingsTakeClaimsAlong(t *testing.T) {
-	p := node.NewLongPolls()
-	add := func(rests bool, request jobs.ClaimRequest) node.Waiter {
-		waiter := p.Add(request)
+	p := polls.New()
+	resting := func(rests bool, request jobs.ClaimRequest) *polls.Waiter {
+		waiter := add(p, request)
 		if rests {
 			p.SetIdle(waiter)
 		}
@@ -138,20 +153,20 @@ func TestPostingsTakeClaimsAlong(t *testing.T) {
 	}
 	greedy := asking(jobs.NewSessionID(), "plain")
 	greedy.Max = 2
-	looking := add(false, asking(jobs.NewSessionID(), "plain"))
-	drained := add(true, asking(jobs.NewSessionID(), "plain"))
+	looking := resting(false, asking(jobs.NewSessionID(), "plain"))
+	drained := resting(true, asking(jobs.NewSessionID(), "plain"))
 	p.ExcludeDrained(drained)
-	first, any, second := add(true, greedy), add(true, asking(jobs.NewSessionID())), add(true, asking(jobs.NewSessionID(), "plain"))
+	first, any, second := resting(true, greedy), resting(true, asking(jobs.NewSessionID())), resting(true, asking(jobs.NewSessionID(), "plain"))
 	labelled := asking(jobs.NewSessionID(), "gpu")
 	labelled.Labels = []string{"b", "a", "c"}
-	able := add(true, labelled)
+	able := resting(true, labelled)
 
 	plain := &conductordv1.Posting{Kind: "plain"}
 	flow := &conductordv1.Posting{Book: &conductordv1.Book{Flows: []*conductordv1.FlowDetail{{Factory: &conductordv1.Factory{Name: "plain"}}}}}
 	for _, row := range []struct {
 		name     string
 		postings []*conductordv1.Posting
-		chosen   []node.Waiter
+		chosen   []*polls.Waiter
 	}{
 		{"held", []*conductordv1.Posting{{Kind: "plain", Hold: true}}, nil},
 		{"for later", []*conductordv1.Posting{{Kind: "plain", NotBefore: timestamppb.Now()}}, nil},
@@ -159,20 +174,20 @@ func TestPostingsTakeClaimsAlong(t *testing.T) {
 		{"of another flow than the book's", []*conductordv1.Posting{{Flow: "f", Book: flow.Book}}, nil},
 		{"on another board", []*conductordv1.Posting{{Kind: "plain", Board: "b"}}, nil},
 		{"labels that nobody offers", []*conductordv1.Posting{{Kind: "gpu", Labels: []string{"a", "d"}}}, nil},
-		{"two for one", []*conductordv1.Posting{plain, flow}, []node.Waiter{first}},
-		{"more than take them", []*conductordv1.Posting{plain, plain, plain, plain}, []node.Waiter{any, second}},
-		{"labels", []*conductordv1.Posting{{Kind: "gpu", Labels: []string{"c", "a"}}}, []node.Waiter{able}},
+		{"two for one", []*conductordv1.Posting{plain, flow}, []*polls.Waiter{first}},
+		{"more than take them", []*conductordv1.Posting{plain, plain, plain, plain}, []*polls.Waiter{any, second}},
+		{"labels", []*conductordv1.Posting{{Kind: "gpu", Labels: []string{"c", "a"}}}, []*polls.Waiter{able}},
 		{"when all are piggybacked", []*conductordv1.Posting{plain}, nil},
 	} {
-		if chosen := p.Piggyback(row.postings...); !slices.Equal(chosen, row.chosen) {
+		if chosen := p.Piggyback(row.postings); !slices.Equal(chosen, claimsOf(row.chosen)) {
 			t.Errorf("%s: %d are piggybacked, and not %d, or others", row.name, len(chosen), len(row.chosen))
 		}
 	}
-	p.Wake(fsm.Queue{Board: "default", Kind: "plain"})
+	wake(p, fsm.Queue{Board: "default", Kind: "plain"})
 	if !woken(looking) {
 		t.Error("a claim that was looking was taken along")
 	}
-	for _, waiter := range []node.Waiter{first, any, second, able} {
+	for _, waiter := range []*polls.Waiter{first, any, second, able} {
 		if !p.Leave(waiter) || woken(waiter) {
 			t.Error("a piggybacked claim does not know, or was woken besides")
 		}
@@ -180,23 +195,23 @@ func TestPostingsTakeClaimsAlong(t *testing.T) {
 	if p.Leave(looking) || p.Leave(drained) {
 		t.Error("a claim is piggybacked that was not chosen")
 	}
-	if claims, _ := p.Held(); claims != 0 {
+	if claims := p.Load().Claims; claims != 0 {
 		t.Errorf("%d claims are still waiting", claims)
 	}
 }
 
 // TestPostingsTakeFewClaimsAlong: however many wait.
 func TestPostingsTakeFewClaimsAlong(t *testing.T) {
-	p := node.NewLongPolls()
+	p := polls.New()
 	var postings []*conductordv1.Posting
-	for range 2 * node.MaxPiggybacked {
-		p.SetIdle(p.Add(asking(jobs.NewSessionID(), "plain")))
+	for range 2 * polls.MaxPiggybacked {
+		p.SetIdle(add(p, asking(jobs.NewSessionID(), "plain")))
 		postings = append(postings, &conductordv1.Posting{Kind: "plain"})
 	}
-	if chosen := len(p.Piggyback(postings...)); chosen != node.MaxPiggybacked {
-		t.Errorf("%d are piggybacked, and %d may", chosen, node.MaxPiggybacked)
+	if chosen := len(p.Piggyback(postings)); chosen != polls.MaxPiggybacked {
+		t.Errorf("%d are piggybacked, and %d may", chosen, polls.MaxPiggybacked)
 	}
-	if claims, _ := p.Held(); claims != node.MaxPiggybacked {
+	if claims := p.Load().Claims; claims != polls.MaxPiggybacked {
 		t.Errorf("%d are still waiting", claims)
 	}
 }
@@ -204,24 +219,27 @@ func TestPostingsTakeFewClaimsAlong(t *testing.T) {
 // TestPostingsTakeSmallClaimsAlong: those that would make the entry much larger
 // stay, and are woken as ever.
 func TestPostingsTakeSmallClaimsAlong(t *testing.T) {
-	p := node.NewLongPolls()
-	var waiters []node.Waiter
+	p := polls.New()
+	var waiters []*polls.Waiter
+	large := &conductordv1.Command{Kind: &conductordv1.Command_ClaimNext{
+		ClaimNext: &conductordv1.ClaimNextCommand{Session: string(make([]byte, polls.MaxPiggybackBytes/3+1))},
+	}}
 	postings := []*conductordv1.Posting{{Kind: "plain"}, {Kind: "plain"}, {Kind: "plain"}}
 	for range postings {
-		waiter := p.AddLarge(asking(jobs.NewSessionID(), "plain"), node.MaxPiggybackBytes/3+1)
+		waiter := p.Add(asking(jobs.NewSessionID(), "plain"), large, nil)
 		p.SetIdle(waiter)
 		waiters = append(waiters, waiter)
 	}
-	if chosen := p.Piggyback(postings...); !slices.Equal(chosen, waiters[:2]) {
+	if chosen := p.Piggyback(postings); !slices.Equal(chosen, claimsOf(waiters[:2])) {
 		t.Errorf("%d are piggybacked, and not the first two", len(chosen))
 	}
-	if p.Wake(plain); !woken(waiters[2]) {
+	if wake(p, plain); !woken(waiters[2]) {
 		t.Error("the claim that did not fit is not woken")
 	}
 }
 
 func TestLongPollsTellOfFinishes(t *testing.T) {
-	p, job := node.NewLongPolls(), jobs.NewJobID()
+	p, job := polls.New(), jobs.NewJobID()
 	one, leaveOne := p.AwaitFinish(job)
 	two, leaveTwo := p.AwaitFinish(job)
 	leaveTwo()
@@ -237,7 +255,7 @@ func TestLongPollsTellOfFinishes(t *testing.T) {
 	default:
 	}
 	leaveOne()
-	if _, finishes := p.Held(); finishes != 0 {
+	if finishes := p.Load().Finishes; finishes != 0 {
 		t.Errorf("%d jobs are still waited for", finishes)
 	}
 	after, leave := p.AwaitFinish(job)
@@ -259,7 +277,7 @@ func TestLongPollsLoseNoWakeUp(t *testing.T) {
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
 			const claims, lump = 20, 5
-			p := node.NewLongPolls()
+			p := polls.New()
 			var stock atomic.Int64
 			take := func() bool {
 				for {
@@ -281,20 +299,20 @@ func TestLongPollsLoseNoWakeUp(t *testing.T) {
 				gone.Go(func() {
 					if waitUntil(p, take, leave) {
 						stock.Add(1) // given back: it becomes claimable again
-						p.Wake(plain)
+						wake(p, plain)
 					}
 				})
 			}
 			served.Go(func() {
 				for range claims / lump {
 					stock.Add(lump)
-					p.Wake(plain)
+					wake(p, plain)
 				}
 			})
 			close(leave)
 			served.Wait() // all of them get one, or the bubble reports a deadlock
 			gone.Wait()
-			if held, _ := p.Held(); held != 0 || stock.Load() != 0 {
+			if held := p.Load().Claims; held != 0 || stock.Load() != 0 {
 				t.Fatalf("%d wait and %d jobs left", held, stock.Load())
 			}
 		})
@@ -302,18 +320,18 @@ func TestLongPollsLoseNoWakeUp(t *testing.T) {
 }
 
 // waitUntil does as claimNext does: look after it has been added, pass on after success.
-func waitUntil(p node.LongPolls, take func() bool, leave <-chan struct{}) bool {
+func waitUntil(p *polls.Polls, take func() bool, leave <-chan struct{}) bool {
 	var passOn []fsm.Queue
 	request := asking(jobs.NewSessionID(), "plain")
 	for {
-		waiter := p.Add(request)
+		waiter := add(p, request)
 		if take() {
 			p.Leave(waiter)
-			p.Wake(passOn...)
+			p.Wake(passOn)
 			return true
 		}
 		select {
-		case passOn = <-waiter.Woken():
+		case passOn = <-waiter.Woken:
 		case <-leave:
 			p.Leave(waiter)
 			return false
@@ -327,9 +345,9 @@ func waitUntil(p node.LongPolls, take func() bool, leave <-chan struct{}) bool {
 // claim that asks for its jobs, and no other.
 func TestLongPollsWakeTheNext(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		p := node.NewLongPolls()
+		p := polls.New()
 		type parked struct {
-			node.Waiter
+			*polls.Waiter
 			request jobs.ClaimRequest
 		}
 		var waiting []parked
@@ -339,7 +357,7 @@ func TestLongPollsWakeTheNext(t *testing.T) {
 			case 0, 1:
 				request := jobs.ClaimRequest{Session: jobs.NewSessionID(), Kinds: kinds.Draw(rt, "kinds")}
 				request.Boards = []string{rapid.SampledFrom([]string{"day", "night"}).Draw(rt, "board")}
-				waiting = append(waiting, parked{p.Add(request), request})
+				waiting = append(waiting, parked{add(p, request), request})
 			case 2:
 				if len(waiting) > 0 {
 					i := rapid.IntRange(0, len(waiting)-1).Draw(rt, "leaves")
@@ -348,7 +366,7 @@ func TestLongPollsWakeTheNext(t *testing.T) {
 				}
 			case 3:
 				queue := fsm.Queue{Board: rapid.SampledFrom([]string{"day", "night"}).Draw(rt, "of"), Kind: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "kind")}
-				p.Wake(queue)
+				wake(p, queue)
 				next := slices.IndexFunc(waiting, func(w parked) bool { return queue.Suits(&w.request) })
 				for i, w := range waiting {
 					if woken(w.Waiter) != (i == next) {
@@ -356,7 +374,7 @@ func TestLongPollsWakeTheNext(t *testing.T) {
 					}
 				}
 				if next >= 0 {
-					<-waiting[next].Woken()
+					<-waiting[next].Woken
 					waiting = slices.Delete(waiting, next, next+1)
 				}
 			}
@@ -364,7 +382,7 @@ func TestLongPollsWakeTheNext(t *testing.T) {
 		for _, w := range waiting {
 			p.Leave(w.Waiter)
 		}
-		if claims, _ := p.Held(); claims != 0 {
+		if claims := p.Load().Claims; claims != 0 {
 			rt.Fatalf("%d claims are still waiting", claims)
 		}
 	})

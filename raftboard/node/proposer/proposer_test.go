@@ -1,4 +1,4 @@
-package node_test
+package proposer_test
 
 import (
 	"context"
@@ -15,8 +15,28 @@ import (
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/proposer"
 )
+
+const (
+	patience        = time.Minute
+	maxWaitingBytes = 64 << 20
+)
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	look := time.NewTicker(2 * time.Millisecond)
+	defer look.Stop()
+	for !holds() {
+		select {
+		case <-look.C:
+		case <-deadline.C:
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
 
 // echo is a state machine that answers each command with its own text once its gate is
 // open.
@@ -50,7 +70,7 @@ func (e *echo) Snapshot() (raft.FSMSnapshot, error) { return nil, errors.New("no
 func (e *echo) Restore(io.ReadCloser) error         { return errors.New("none") }
 
 // newEcho is a proposer over one raft node in memory.
-func newEcho(t *testing.T, machine *echo) (node.Proposer, *raft.Raft) {
+func newEcho(t *testing.T, machine *echo) (*proposer.Proposer, *raft.Raft) {
 	t.Helper()
 	machine.gate = make(chan struct{})
 	config := raft.DefaultConfig()
@@ -66,7 +86,10 @@ func newEcho(t *testing.T, machine *echo) (node.Proposer, *raft.Raft) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := node.NewProposer(r, func(err error) { t.Error(err) })
+	p := proposer.New(proposer.Options{
+		Raft: r, MaxBytes: maxWaitingBytes, Asked: new(atomic.Int64), Now: time.Now,
+		Proposed: func(*conductordv1.Entry, int) {}, Committed: func(float64) {}, Fatal: func(err error) { t.Error(err) },
+	})
 	t.Cleanup(func() {
 		machine.open()
 		if err := r.Shutdown().Error(); err != nil {
@@ -113,7 +136,7 @@ func TestProposerPacks(t *testing.T) {
 	for i := range callers {
 		all.Go(func() { propose(i) })
 	}
-	eventually(t, "the callers wait", func() bool { return p.Waiting() == callers })
+	eventually(t, "the callers wait", func() bool { return p.Load().Waiting == callers })
 	machine.open()
 	all.Wait()
 	if entries := machine.entries.Load(); entries != 3 {
@@ -127,8 +150,8 @@ func TestProposerRefusesWhenFull(t *testing.T) {
 		text string
 		fit  int
 	}{
-		{"proposals", "x", node.MaxWaiting},
-		{"bytes", string(make([]byte, node.MaxWaitingBytes/64)), 63},
+		{"proposals", "x", proposer.MaxWaiting},
+		{"bytes", string(make([]byte, maxWaitingBytes/64)), 63},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			machine := &echo{}
@@ -150,7 +173,7 @@ func TestProposerRefusesWhenFull(t *testing.T) {
 			for range row.fit + tooMany {
 				all.Go(propose)
 			}
-			eventually(t, "the queue is full", func() bool { return refused.Load() == tooMany && p.Waiting() == row.fit })
+			eventually(t, "the queue is full", func() bool { return refused.Load() == tooMany && p.Load().Waiting == row.fit })
 			machine.open()
 			all.Wait()
 			if done.Load() != int64(row.fit)+2 {
@@ -178,7 +201,7 @@ func TestProposerStops(t *testing.T) {
 	for range cap(outcomes) - 2 {
 		all.Go(propose)
 	}
-	eventually(t, "the callers wait", func() bool { return p.Waiting() == cap(outcomes)-2 })
+	eventually(t, "the callers wait", func() bool { return p.Load().Waiting == cap(outcomes)-2 })
 	p.Close()
 	p.Close()
 	for range cap(outcomes) {
