@@ -62,15 +62,15 @@ func (p *peerAskers) quorum() (voters []*transport.Asker, majority int) {
 }
 
 // ask returns the Standing of one other member.
-func (p *peerAskers) ask(ctx context.Context, id raft.ServerID) (transport.Standing, error) {
+func (p *peerAskers) ask(ctx context.Context, id string) (transport.Standing, error) {
 	type answer struct {
 		stands transport.Standing
 		err    error
 	}
 	peers := p.now()
-	at := slices.IndexFunc(peers, func(peer transport.Peer) bool { return peer.ID() == id })
+	at := slices.IndexFunc(peers, func(peer transport.Peer) bool { return string(peer.ID()) == id })
 	if at < 0 {
-		return transport.Standing{}, notAMember(string(id))
+		return transport.Standing{}, notAMember(id)
 	}
 	answers := make(chan answer, 1)
 	peers[at].Ask(func(stands transport.Standing, err error) { answers <- answer{stands, err} })

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -22,6 +20,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/clock"
 	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/raftlog"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -30,7 +29,7 @@ type clusterService struct {
 	options Options
 	started time.Time // of boottime
 	machine *fsm.Machine
-	raft    *raft.Raft
+	group   *raftlog.Group
 	clock   *clock.Clock
 	leader  *leaderState
 	ready   *readiness
@@ -38,7 +37,6 @@ type clusterService struct {
 	log     *logstore.Log
 	guard   *guard.Guard
 	disk    *admission.Disk
-	growth  *growth
 	router  *router
 	backups *backupSchedule
 }
@@ -56,7 +54,7 @@ func (s *clusterService) transferLeader(ctx context.Context, message *conductord
 	}
 	done := make(chan error, 1)
 	go func() { // ends at raft's own timeout
-		done <- s.raft.LeadershipTransferToServer(to.ID(), to.Address()).Error()
+		done <- s.group.Transfer(to)
 	}()
 	select {
 	case err := <-done:
@@ -123,9 +121,9 @@ func (s *clusterService) status(ctx context.Context, request *connect.Request[co
 		Cluster:      s.options.Cluster,
 		Generation:   s.machine.Generation(),
 		Node:         s.options.Name,
-		State:        strings.ToLower(s.raft.State().String()),
-		Term:         s.raft.CurrentTerm(),
-		CommitIndex:  s.raft.CommitIndex(),
+		State:        s.group.State(),
+		Term:         s.group.Term(),
+		CommitIndex:  s.group.Committed(),
 		AppliedIndex: s.machine.AppliedIndex(),
 		Version:      s.options.Version,
 		Jobs:         map[string]uint64{},
@@ -137,7 +135,7 @@ func (s *clusterService) status(ctx context.Context, request *connect.Request[co
 
 		MembersDiffer: s.members.difference(), ClusterVersion: uint32(s.machine.Version()), ProgramVersion: command.Version,
 	}
-	status.SnapshotIndex, status.SnapshotBytes = s.growth.snapshot()
+	status.SnapshotIndex, status.SnapshotBytes = s.group.LatestSnapshot()
 	status.TopologyDigest, status.TopologyCluster = s.router.elsewhere.status()
 	if err := s.ready.check(); err != nil {
 		status.Ready, status.NotReady = false, wire.WithoutClass(err)

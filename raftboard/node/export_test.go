@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -23,7 +23,9 @@ import (
 	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/raftlog"
 	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // Internals that the tests of this package use.
@@ -105,10 +107,10 @@ func Submit(ctx context.Context, n *Node, c *conductordv1.Command) (*conductordv
 }
 
 // Raft is the node's raft.
-func Raft(n *Node) *raft.Raft { return n.raft }
+func Raft(n *Node) *raft.Raft { return n.group.Raft() }
 
 // Transfer hands the leadership over.
-func Transfer(n *Node) error { return n.raft.LeadershipTransfer().Error() }
+func Transfer(n *Node) error { return n.group.Transfer(Member{}) }
 
 // TransferTo hands the leadership to a node.
 func TransferTo(n *Node, name string) error {
@@ -116,7 +118,7 @@ func TransferTo(n *Node, name string) error {
 	if !known {
 		return errors.New("no such member")
 	}
-	return n.raft.LeadershipTransferToServer(member.ID(), member.Address()).Error()
+	return n.group.Transfer(member.Member)
 }
 
 // Sweep has a leader remove what the retention policy no longer keeps.
@@ -133,30 +135,6 @@ func Waiting(n *Node) int { return n.polls.Load().Claims }
 
 // Finishes is how many jobs have calls that wait for their ends on a node.
 func Finishes(n *Node) int { return n.polls.Load().Finishes }
-
-// ReadRounds are the rounds of a leader whose insides are the test's.
-type ReadRounds struct{ *readRounds }
-
-// NewReadRounds makes the rounds of a leader among peers that all stand at peerTerm.
-func NewReadRounds(term, commit func() uint64, applied func(context.Context, uint64) error, peerTerm uint64) ReadRounds {
-	same := &leadership{}
-	three := []Member{{Name: "n1", Incarnation: "1"}, {Name: "n2", Incarnation: "1"}, {Name: "n3", Incarnation: "1"}}
-	members := &membership{self: three[0], roster: rosterOf(three), identity: &identityStore{}, leader: &leaderState{}}
-	peers := &peerAskers{members: members, open: func(Member) *transport.Asker {
-		return &transport.Asker{Timeout: time.Minute, Dial: func() (net.Conn, error) {
-			here, there := net.Pipe()
-			go transport.AnswerQuestions(there, func(int64) {}, func() transport.Standing { return transport.Standing{Term: peerTerm} }) // ends with the connection
-			return here, nil
-		}}
-	}}
-	return ReadRounds{&readRounds{
-		term: term, commit: commit, applied: applied, peers: peers, roundDone: func() {},
-		serving: func() (*leadership, error) { return same, nil },
-	}}
-}
-
-func (r ReadRounds) Wait(ctx context.Context) (uint64, error) { return r.wait(ctx) }
-func (r ReadRounds) Close()                                   { r.close() }
 
 // HoldApplied makes a node wait where it would wait until an entry is applied.
 // It is for before the first call.
@@ -193,7 +171,7 @@ const ClaimsAtOnce = claimsAtOnce
 func Within(numbers []int, bound int) int { return within(numbers, bound) }
 
 // LastSnapshot is the last entry of the latest snapshot; 0 if there is none.
-func LastSnapshot(n *Node) uint64 { return n.growth.index.Load() }
+func LastSnapshot(n *Node) uint64 { index, _ := n.group.LatestSnapshot(); return index }
 
 // InTurn does the parts of a call.
 func InTurn(parts int, do func(part int) error) error { return inTurn(parts, do) }
@@ -261,7 +239,7 @@ func HoldChange(n *Node) (release func()) {
 // Diverge has a node pass over the next entry, which drains a conductor: its state differs
 // then from that of the others.
 func Diverge(n, leader *Node) error {
-	if _, err := n.machine.Apply([]fsm.Entry{{Index: leader.raft.LastIndex() + 1, Term: n.raft.CurrentTerm()}}); err != nil {
+	if _, err := n.machine.Apply([]fsm.Entry{{Index: Raft(leader).LastIndex() + 1, Term: n.group.Term()}}); err != nil {
 		return err
 	}
 	data, err := command.EncodeEntry(&conductordv1.Entry{TimeUnixNano: leader.clock.Now().UnixNano(), Commands: []*conductordv1.Command{
@@ -270,7 +248,7 @@ func Diverge(n, leader *Node) error {
 	if err != nil {
 		return err
 	}
-	return leader.raft.Apply(data, 0).Error()
+	return Raft(leader).Apply(data, 0).Error()
 }
 
 // AdmitAtStart asks a node that has not read raft's configuration yet, and has met one other
@@ -278,8 +256,28 @@ func Diverge(n, leader *Node) error {
 func AdmitAtStart(met, other transport.Hello) error {
 	three := []Member{{Name: "n1"}, {Name: "n2"}, {Name: "n3"}}
 	known := &identityStore{id: identity{Bootstrapped: true, Peers: map[raft.ServerID]uuid.UUID{met.ID(): met.Instance}}}
-	return (&membership{roster: rosterOf(three), identity: known, leader: &leaderState{}}).admit(other)
+	return (&membership{roster: rosterOf(three), identity: known, group: new(raftlog.Group)}).admit(other)
 }
+
+// CheckedMachine is a state machine as the log sees it, with a node's answers about its sums.
+type CheckedMachine struct{ *stateChecks }
+
+// NewCheckedMachine is one whose state is m.
+func NewCheckedMachine(m *fsm.Machine) CheckedMachine {
+	return CheckedMachine{&stateChecks{Machine: m}}
+}
+
+// TableSums asks a node for the sums of its tables at an entry.
+func (c CheckedMachine) TableSums(ctx context.Context, index uint64) ([]*conductordv1.TableSum, error) {
+	answer, err := (&verifyService{checks: c.stateChecks}).tableSums(ctx, connect.NewRequest(&conductordv1.TableSumsRequest{Index: index}))
+	if err != nil {
+		return nil, wire.ErrorFromConnect(err)
+	}
+	return answer.Msg.Sums, nil
+}
+
+// Check is an entry that has the state summed up.
+func Check() ([]byte, error) { return encodeCheck(&conductordv1.StateCheck{}) }
 
 // SealIdentity is an identity that was changed, with its checksum.
 func SealIdentity(data []byte) ([]byte, error) {

@@ -4,13 +4,10 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/node/replication"
 )
 
 // leaderPatience is how many election timeouts a call waits for a leader before it
@@ -20,11 +17,11 @@ const leaderPatience = 4
 // leaderState is which node leads, and this node's own leadership. Its methods may be
 // called concurrently.
 type leaderState struct {
-	node     string                    // this one's name
-	election time.Duration             // RaftTimings.Election
-	hanging  func() bool               // whether the disk of raft's log hangs
-	raft     atomic.Pointer[raft.Raft] // nil until it runs
-	changes  *leaderChanges            // of the leader, here or elsewhere
+	node     string        // this one's name
+	election time.Duration // RaftTimings.Election
+	hanging  func() bool   // whether the disk of the log hangs
+	log      replication.Log
+	changes  *leaderChanges // of the leader, here or elsewhere
 
 	mu       sync.Mutex
 	observed *leadership // receives the state machine's changes; under mu
@@ -32,61 +29,31 @@ type leaderState struct {
 	stopped  bool        // it serves no more; under mu
 }
 
-func newLeaderState(o Options) *leaderState {
-	return &leaderState{node: o.Name, election: o.Raft.Election, changes: newLeaderChanges()}
+func newLeaderState(o Options, log replication.Log) *leaderState {
+	return &leaderState{node: o.Name, election: o.Raft.Election, log: log, changes: newLeaderChanges()}
 }
 
-// known returns the member that this node knows as the leader.
+// known returns the member that this node knows as the leader: its name and API address.
 func (s *leaderState) known() (Member, bool) {
-	address, _ := s.raft.Load().LeaderWithID()
-	if address == "" {
-		return Member{}, false
-	}
-	leader, err := transport.ParseAddress(address)
-	return leader, err == nil
+	leader := s.log.Leader()
+	return Member{Name: leader.Name, API: leader.API}, leader.Name != ""
 }
 
 // heardAgo is how long ago this node has heard the leader; zero while it serves as the leader itself.
 // It is not known of a node that has heard none since it started.
 func (s *leaderState) heardAgo() (ago time.Duration, known bool) {
-	running := s.raft.Load()
-	if running == nil || s.serves() {
-		return 0, running != nil
+	if s.serves() {
+		return 0, true
 	}
-	heard := running.LastContact()
+	heard := s.log.Leader().Heard
 	return time.Since(heard), !heard.IsZero()
-}
-
-// follows reports whether this node knows a leader other than a node of an id.
-func (s *leaderState) follows(other raft.ServerID) bool {
-	if s.raft.Load() == nil {
-		return false
-	}
-	leader, known := s.known()
-	return known && leader.ID() != other
-}
-
-// followed names the node that raft follows as the leader.
-func (s *leaderState) followed() string {
-	running := s.raft.Load()
-	if running == nil {
-		return "a node"
-	}
-	address, id := running.LeaderWithID()
-	return fmt.Sprintf("node %.64q at %.64q", id, address)
-}
-
-// leadsIn reports whether this node leads in a term.
-func (s *leaderState) leadsIn(term uint64) bool {
-	running := s.raft.Load()
-	return running != nil && running.State() == raft.Leader && running.CurrentTerm() == term
 }
 
 // serving returns this node's leadership, or an error while it does not answer as the
 // leader.
 func (s *leaderState) serving() (*leadership, error) {
 	_, served := s.current()
-	if served == nil || s.raft.Load().State() != raft.Leader || s.hanging() {
+	if served == nil || !s.log.Leads() || s.hanging() {
 		return nil, s.refusal()
 	}
 	return served, nil
@@ -206,26 +173,16 @@ func (s *leaderState) stop() *leadership {
 	return led
 }
 
-// watch notifies changes of raft's observations. Its goroutine ends with ctx.
-func (s *leaderState) watch(ctx context.Context, routines *sync.WaitGroup) {
-	observations := make(chan raft.Observation, leadershipNotices)
-	observer := raft.NewObserver(observations, false, func(o *raft.Observation) bool {
-		_, isLeader := o.Data.(raft.LeaderObservation)
-		return isLeader
-	})
-	running := s.raft.Load()
-	running.RegisterObserver(observer)
-	routines.Go(func() {
-		defer running.DeregisterObserver(observer)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-observations:
-				s.changes.notify()
-			}
+// watch notifies changes of the leader. It ends with ctx.
+func (s *leaderState) watch(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.log.LeaderChanges():
+			s.changes.notify()
 		}
-	})
+	}
 }
 
 // leaderChanges lets calls wait for the next change of the leader.

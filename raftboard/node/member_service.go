@@ -16,6 +16,7 @@ import (
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/node/raftlog"
 	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
@@ -38,7 +39,7 @@ const (
 // is the list; each change is one entry of the log.
 type memberService struct {
 	limits   logbook.Limits
-	raft     *raft.Raft
+	group    *raftlog.Group
 	identity *identityStore
 	members  *membership
 	peers    *peerAskers
@@ -144,7 +145,9 @@ func (s *memberService) addition(ctx context.Context, member Member, instance uu
 	if err := s.identity.meet(member.ID(), instance); err != nil {
 		return nil, err
 	}
-	return func() raft.IndexFuture { return s.raft.AddNonvoter(member.ID(), member.Address(), 0, changePatience) }, nil
+	return func() raft.IndexFuture {
+		return s.group.Raft().AddNonvoter(member.ID(), member.Address(), 0, changePatience)
+	}, nil
 }
 
 // makeWay removes the member that a new one replaces if it does not answer. One that
@@ -209,7 +212,7 @@ func (s *memberService) removal(ctx context.Context, member listed) (func() raft
 	if err := s.mayLose(ctx, member); err != nil {
 		return nil, err
 	}
-	return func() raft.IndexFuture { return s.raft.RemoveServer(member.ID(), 0, changePatience) }, nil
+	return func() raft.IndexFuture { return s.group.Raft().RemoveServer(member.ID(), 0, changePatience) }, nil
 }
 
 // mayLose returns an error if the cluster cannot do without the vote of a member.
@@ -293,7 +296,7 @@ func (s *memberService) setVote(ctx context.Context, message *conductordv1.SetVo
 		if err := s.mayLose(ctx, member); err != nil {
 			return nil, err
 		}
-		return func() raft.IndexFuture { return s.raft.DemoteVoter(member.ID(), 0, changePatience) }, nil
+		return func() raft.IndexFuture { return s.group.Raft().DemoteVoter(member.ID(), 0, changePatience) }, nil
 	})
 	if old, stays := s.members.find(message.Replaces); err == nil && stays && old.Name != message.Name {
 		_, _, err = s.remove(ctx, &conductordv1.RemoveMemberRequest{Name: old.Name})
@@ -303,8 +306,8 @@ func (s *memberService) setVote(ctx context.Context, message *conductordv1.SetVo
 
 // promotion is the change that gives a member a vote.
 func (s *memberService) promotion(ctx context.Context, member listed) (func() raft.IndexFuture, error) {
-	commit := s.raft.CommitIndex()
-	stands, err := s.peers.ask(ctx, member.ID())
+	commit := s.group.Committed()
+	stands, err := s.peers.ask(ctx, string(member.ID()))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: node %q does not answer: %w", jobs.ErrConflict, member.Name, err)
@@ -321,7 +324,9 @@ func (s *memberService) promotion(ctx context.Context, member listed) (func() ra
 	if err := s.keepsMajority(after); err != nil {
 		return nil, err
 	}
-	return func() raft.IndexFuture { return s.raft.AddVoter(member.ID(), member.Address(), 0, changePatience) }, nil
+	return func() raft.IndexFuture {
+		return s.group.Raft().AddVoter(member.ID(), member.Address(), 0, changePatience)
+	}, nil
 }
 
 func (s *memberService) move(ctx context.Context, message *conductordv1.MoveMemberRequest) (*conductordv1.MoveMemberResponse, uint64, error) {
@@ -346,9 +351,13 @@ func (s *memberService) move(ctx context.Context, message *conductordv1.MoveMemb
 			return nil, fmt.Errorf("%w: node %q does not answer at %s: start it there first: %w", jobs.ErrConflict, moved.Name, moved.Raft, err)
 		}
 		if member.voter {
-			return func() raft.IndexFuture { return s.raft.AddVoter(moved.ID(), moved.Address(), 0, changePatience) }, nil
+			return func() raft.IndexFuture {
+				return s.group.Raft().AddVoter(moved.ID(), moved.Address(), 0, changePatience)
+			}, nil
 		}
-		return func() raft.IndexFuture { return s.raft.AddNonvoter(moved.ID(), moved.Address(), 0, changePatience) }, nil
+		return func() raft.IndexFuture {
+			return s.group.Raft().AddNonvoter(moved.ID(), moved.Address(), 0, changePatience)
+		}, nil
 	})
 	return &conductordv1.MoveMemberResponse{Members: s.list()}, s.applied(), err
 }

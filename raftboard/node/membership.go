@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/conductord/conductord/raftboard/node/raftlog"
 	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
@@ -53,7 +54,7 @@ type membership struct {
 	roster   transport.Roster // with which the cluster begins; set with identity
 	identity *identityStore   // set before port
 	port     *transport.Port  // set before probe
-	leader   *leaderState
+	group    *raftlog.Group
 	logger   hclog.Logger
 	fatal    func(error)
 
@@ -73,10 +74,10 @@ type peerAnswer struct {
 	members []raft.ServerID // as it knows them
 }
 
-func newMembership(o Options, leader *leaderState, fatal func(error)) *membership {
+func newMembership(o Options, group *raftlog.Group, fatal func(error)) *membership {
 	self, _ := o.self() // validated
 	return &membership{
-		self: self, listen: o.RaftListen, file: o.Members, leader: leader, logger: o.Logger, fatal: fatal, answers: map[string]peerAnswer{},
+		self: self, listen: o.RaftListen, file: o.Members, group: group, logger: o.Logger, fatal: fatal, answers: map[string]peerAnswer{},
 	}
 }
 
@@ -104,7 +105,7 @@ type listed struct {
 // majorities by. Before there is one, it is that with which the cluster begins. It is
 // empty on a node that joins a cluster and was not called by its leader yet.
 func (m *membership) servers() []raft.Server {
-	if running := m.leader.raft.Load(); running != nil {
+	if running := m.group.Raft(); running != nil {
 		if servers := running.GetConfiguration().Configuration().Servers; len(servers) > 0 {
 			return servers
 		}
@@ -142,7 +143,7 @@ func (m *membership) isMember(name string) bool { _, is := m.find(name); return 
 // members vouch for while this node follows no other leader. A node that starts does not know
 // the members yet, and hears nothing of raft.
 func (m *membership) hears(id raft.ServerID) bool {
-	return m.leader.raft.Load() == nil || m.has(id) || !m.leader.follows(id) && m.isVouched(id)
+	return m.group.Raft() == nil || m.has(id) || !m.group.Follows(id) && m.isVouched(id)
 }
 
 func (m *membership) has(id raft.ServerID) bool { return slices.Contains(m.ids(), id) }
@@ -261,7 +262,7 @@ func (m *membership) difference() string {
 func (m *membership) admit(other transport.Hello) error {
 	id := m.identity.get()
 	_, was := id.Peers[other.ID()]
-	if m.leader.raft.Load() == nil && !id.fresh() { // it starts, and has not read the configuration yet
+	if m.group.Raft() == nil && !id.fresh() { // it starts, and has not read the configuration yet
 		if !was {
 			return nil
 		}
@@ -273,7 +274,7 @@ func (m *membership) admit(other transport.Hello) error {
 	if was {
 		return fmt.Errorf("node %q is not a member of the cluster any more: %w", other.ID(), transport.ErrRemoved)
 	}
-	if !id.fresh() && !m.leader.follows(other.ID()) && m.vouched(other.ID()) {
+	if !id.fresh() && !m.group.Follows(other.ID()) && m.vouched(other.ID()) {
 		return nil
 	}
 	return fmt.Errorf("node %q is not a member of the cluster: to make it one, run \"conductord cluster join\" on its machine", other.ID())
@@ -397,7 +398,7 @@ func (m *membership) disagreed(other transport.Hello, err error) {
 }
 
 func (m *membership) stopIfRefused() {
-	if fault := m.refusedByAll(); fault != nil && m.leader.raft.Load() != nil {
+	if fault := m.refusedByAll(); fault != nil && m.group.Raft() != nil {
 		m.fatal(fault)
 	}
 }
@@ -427,7 +428,7 @@ const removalLook = 5 * time.Second
 // and is refused as well. It ends with ctx.
 func (m *membership) watchRemoval(ctx context.Context) {
 	for range every(ctx, removalLook) {
-		if !m.leader.follows(m.self.ID()) && !m.isListed() {
+		if !m.group.Follows(m.self.ID()) && !m.isListed() {
 			m.callAll()
 		}
 	}
@@ -443,7 +444,7 @@ const waitingLog = 10 * time.Second
 
 // join lets a new node take part in raft once all members agree on their list.
 // It ends then, or with ctx.
-func (m *membership) join(ctx context.Context, group *raft.Raft) {
+func (m *membership) join(ctx context.Context) {
 	told, before := time.Time{}, ""
 	for range every(ctx, memberPoll) {
 		if m.port.Joined() {
@@ -451,7 +452,7 @@ func (m *membership) join(ctx context.Context, group *raft.Raft) {
 		}
 		awaited := m.poll()
 		if awaited == "" && m.port.Agreed() {
-			if err := m.bootstrap(group); err != nil && ctx.Err() == nil {
+			if err := m.bootstrap(); err != nil && ctx.Err() == nil {
 				m.fatal(err)
 			}
 			return
@@ -481,8 +482,8 @@ func (m *membership) poll() string {
 
 // bootstrap writes the first configuration, once per node and the same on all.
 // It is the first entry of every log, so no node has to be the first.
-func (m *membership) bootstrap(group *raft.Raft) error {
-	if err := group.BootstrapCluster(firstConfiguration(m.roster)).Error(); err != nil {
+func (m *membership) bootstrap() error {
+	if err := m.group.Raft().BootstrapCluster(firstConfiguration(m.roster)).Error(); err != nil {
 		return fmt.Errorf("cannot bootstrap the cluster: %w", err)
 	}
 	if err := m.identity.setBootstrapped(); err != nil {

@@ -13,9 +13,7 @@
 // Read the files in this order:
 //
 //   - a node: options.go, node.go (start, parts, end), identity.go, lock.go,
-//     membership.go (the first start), startcheck.go (log against snapshots), convert.go;
-//   - replication: replica.go (entries into the state machine), compaction.go (snapshots),
-//     appliedguard.go;
+//     membership.go (the first start), convert.go;
 //   - leading: leader.go (which node leads), leadership.go (this node's time as the
 //     leader, and its tasks then), timers.go, deadlines.go, held_claims.go,
 //     slot_keeper.go;
@@ -31,8 +29,10 @@
 // Package guard below it says which caller a call has, and what the caller may do; package
 // admission bounds what clients cost; package clock is the cluster's time; package offers
 // brings attempts at steps and workers together; package proposer packs commands into log
-// entries; package polls keeps the calls that wait. Package logstore keeps raft's log; package
-// transport carries raft between the nodes. None of them knows this package.
+// entries; package polls keeps the calls that wait.
+//
+// Package replication is the seam between the node and its log. Package raftlog below it is the
+// log over raft, with package logstore for its disk and package transport for its network. None of them knows this package.
 package node
 
 import (
@@ -50,7 +50,6 @@ import (
 	"connectrpc.com/connect"
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/raft"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
@@ -65,26 +64,15 @@ import (
 	"github.com/conductord/conductord/raftboard/node/offers"
 	"github.com/conductord/conductord/raftboard/node/polls"
 	"github.com/conductord/conductord/raftboard/node/proposer"
+	"github.com/conductord/conductord/raftboard/node/raftlog"
 	"github.com/conductord/conductord/raftboard/node/transport"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
 const (
-	stateFile         = "state.db"
-	snapshotsRetained = 2 // if the newest is damaged, the one before and the log may replace it: see startcheck.go
-	// leadershipNotices bounds the notices of raft that wait. raft's main loop blocks
-	// on a full channel, so a goroutine that does nothing else drains it.
-	leadershipNotices = 64
-	handOverPatience  = 3 * time.Second
-	fatalStatus       = 70 // EX_SOFTWARE of sysexits.h
-	// commitTimeout: an idle leader sends its commit index to each follower once in
-	// this time to twice this time. raft's default is half of it, and costs twice as
-	// many messages.
-	commitTimeout = 100 * time.Millisecond
-	// logCacheSize is how many of the latest entries, each of up to proposer.MaxEntryBytes, stay
-	// in memory for the followers. A follower that keeps up needs no more; for one that
-	// is further behind, the leader reads the disk.
-	logCacheSize = 64
+	stateFile        = "state.db"
+	handOverPatience = 3 * time.Second
+	fatalStatus      = 70 // EX_SOFTWARE of sysexits.h
 )
 
 // Node is a running daemon. Its methods may be called concurrently.
@@ -97,15 +85,15 @@ type Node struct {
 	fatal    func(error)
 
 	// Replication.
-	machine   *fsm.Machine
-	log       *logstore.Log
-	growth    *growth
-	port      *transport.Port
-	transport *transport.Transport
-	raft      *raft.Raft
-	proposer  *proposer.Proposer
-	checks    *stateChecks
-	reads     *readRounds
+	machine    *fsm.Machine
+	log        *logstore.Log
+	port       *transport.Port
+	transport  *transport.Transport
+	group      *raftlog.Group
+	proposer   *proposer.Proposer
+	checks     *stateChecks
+	reads      *readRounds
+	readAskers *peerAskers // of the read rounds
 
 	// Time.
 	clock       *clock.Clock
@@ -151,8 +139,7 @@ func Open(options Options) (*Node, error) {
 		started: boottime.Now(),
 		polls:   polls.New(),
 		offers:  offers.New(options.Logger.Named("workers")),
-		leader:  newLeaderState(options),
-		disk:    admission.NewDisk(options.Name, options.DataDir, options.DiskReserve, snapshotsRetained, options.Logger),
+		disk:    admission.NewDisk(options.Name, options.DataDir, options.DiskReserve, raftlog.SnapshotsRetained, options.Logger),
 		memory:  admission.NewMemory(options.Memory, options.Logger),
 		logs:    steplog.New(options.Name),
 		api:     admission.NewServer(options.Logger.Named("http"), options.Memory, options.AccessControl),
@@ -160,7 +147,9 @@ func Open(options Options) (*Node, error) {
 	n.shares = admission.NewSessionShares(func(id jobs.SessionID) bool { _, err := n.machine.Session(id); return err == nil })
 	n.closed = sync.OnceValue(n.close)
 	n.fatal = n.fatalOnce(options.Fatal)
-	n.members = newMembership(options, n.leader, n.fatal)
+	n.group = raftlog.New(n.fatal, n.logger)
+	n.leader = newLeaderState(options, n.group)
+	n.members = newMembership(options, n.group, n.fatal)
 	n.ready = &readiness{leader: n.leader, members: n.members}
 	n.metrics = newNodeMetrics(options.Metrics)
 	if secure := options.Credentials; secure != nil {
@@ -264,40 +253,23 @@ func (n *Node) openPort() error {
 }
 
 func (n *Node) openRaft(ctx context.Context) error {
-	snapshots, err := openSnapshots(n.options.DataDir, n.identity.get().Bootstrapped, n.log, n.logger.Named("snapshot"))
-	if err != nil {
+	n.transport = transport.New(n.port, n.members.self.Address(), n.logger.Named("transport"), n.group.LeadsIn, n.members.lists, n.options.Raft.LeaderLease)
+	n.checks = &stateChecks{Machine: n.machine, dataDir: n.options.DataDir, fatal: n.fatal}
+	n.readAskers = n.newAskers(nil)
+	id := n.identity.get()
+	if err := n.group.Run(raftlog.Options{
+		ID: id.server(), DataDir: n.options.DataDir, Timings: n.options.Raft, Log: n.log, Transport: n.transport, Machine: n.checks,
+		Past:   raftlog.Past{Fresh: id.fresh(), Bootstrapped: id.Bootstrapped, SetBootstrapped: n.identity.setBootstrapped},
+		Voters: n.readAskers.quorum, SnapshotHold: n.metrics.snapshotHold, Reconfigured: n.port.DropUnheard,
+	}); err != nil {
 		return err
 	}
-	cached, err := raft.NewLogCache(logCacheSize, n.log)
-	if err != nil {
-		return fmt.Errorf("cannot open the raft log: %w", err)
-	}
-	n.transport = transport.New(n.port, n.members.self.Address(), n.logger.Named("transport"), n.leader.leadsIn, n.members.lists, n.options.Raft.LeaderLease)
-	n.growth = newGrowth(n.options.Raft.SnapshotBytes)
-	notices := make(chan bool, leadershipNotices)
-	config := n.raftConfig(notices)
-	if err := checkPast(n.options.DataDir, n.identity, n.log, cached, snapshots); err != nil {
-		return err
-	}
-	asked := new(atomic.Int64)
-	applied := newAppliedGuard(n.settled, n.leader.followed)
-	n.log.Protect(applied)
-	snapshots.applied, snapshots.fatal = applied, n.fatal
-	n.checks = &stateChecks{machine: n.machine, dataDir: n.options.DataDir, fatal: n.fatal}
-	state := &replica{machine: n.machine, asked: asked, growth: n.growth, applied: applied, checks: n.checks, held: n.metrics.snapshotHold, fatal: n.fatal, reconfigured: n.port.DropUnheard}
-	n.raft, err = raft.NewRaft(config, state, cached, n.log, snapshots, n.transport)
-	if err != nil {
-		return fmt.Errorf("cannot start raft: %w", errors.Join(err, state.unrestored))
-	}
-	state.started = true // before a leader can send a snapshot
-	n.leader.raft.Store(n.raft)
 	n.members.begin()
 	if fault := n.members.refusedByAll(); fault != nil { // met since the probe
 		return fault
 	}
 	n.proposer = proposer.New(proposer.Options{
-		Raft: n.raft, MaxBytes: n.options.Memory / proposalShare, Asked: asked, Now: n.clock.Now,
-		Proposed: n.metrics.proposed, Committed: n.metrics.commit.Observe, Fatal: n.fatal,
+		Log: n.group, MaxBytes: n.options.Memory / proposalShare, Now: n.clock.Now, Proposed: n.metrics.proposed, Committed: n.metrics.commit.Observe,
 	})
 	n.reads = n.newReadRounds()
 	n.clockAskers = n.newAskers(n.told)
@@ -307,10 +279,9 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.services = n.newServices()
 	n.scheduleBackups(ctx)
 	n.registerGauges()
-	snapshotting := &compaction{raft: n.raft, machine: n.machine, growth: n.growth, interval: n.options.Raft.SnapshotInterval, logger: n.logger}
-	n.routines.Go(func() { n.newLeaderTasks().follow(ctx, notices) })
-	n.leader.watch(ctx, &n.routines)
-	n.routines.Go(func() { n.members.join(ctx, n.raft) })
+	n.routines.Go(func() { n.newLeaderTasks().follow(ctx, n.group.Leaderships()) })
+	n.routines.Go(func() { n.leader.watch(ctx) })
+	n.routines.Go(func() { n.members.join(ctx) })
 	n.routines.Go(func() { n.members.watchRemoval(ctx) })
 	n.disk.Machine, n.disk.Log = n.machine, n.log
 	diskAskers := n.newAskers(n.told)
@@ -323,7 +294,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 		n.routines.Go(func() { n.watchExpiry(ctx) })
 	}
 	n.routines.Go(func() { n.catchUp(ctx) })
-	n.routines.Go(func() { snapshotting.run(ctx) })
+	n.routines.Go(func() { n.group.Compact(ctx) })
 	n.routines.Go(func() { n.services.verify.watch(ctx, n.options.VerifyInterval) })
 	if n.options.AccessControl {
 		n.routines.Go(func() { n.services.access.reportTokenUses(ctx, n.options.TokenUsePeriod) })
@@ -347,7 +318,7 @@ func (n *Node) newLeaderTasks() *leaderTasks {
 // also with a log store that it was converted to, and needs the one before no more. A
 // node that joins now has the state of the cluster.
 func (n *Node) catchUp(ctx context.Context) {
-	n.ready.catchUp(ctx, n.reads.peers)
+	n.ready.catchUp(ctx, n.readAskers)
 	if !n.ready.caughtUp.Load() {
 		return
 	}
@@ -377,7 +348,7 @@ func (n *Node) newServices() *services {
 		leader: n.leader, machine: n.machine, reads: n.reads, ready: n.ready, memory: n.memory, guard: guard, elsewhere: elsewhere,
 		secure: newSecured(o), client: newForwarder(newSecured(o), n.members), forwarded: n.metrics.forwarded,
 	}
-	cluster := &clusterService{options: o, log: n.log, started: n.started, machine: n.machine, raft: n.raft, clock: n.clock, leader: n.leader, ready: n.ready, members: n.members, guard: guard, disk: n.disk, growth: n.growth, router: router}
+	cluster := &clusterService{options: o, log: n.log, started: n.started, machine: n.machine, group: n.group, clock: n.clock, leader: n.leader, ready: n.ready, members: n.members, guard: guard, disk: n.disk, router: router}
 	checks := &flowChecks{check: o.CheckFlow, spent: threadTime, paid: make(map[string]time.Time)}
 	access := &accessService{machine: n.machine, router: router, submit: submit, node: o.Name}
 	return &services{
@@ -385,7 +356,7 @@ func (n *Node) newServices() *services {
 		submit: submit, shares: n.shares, cluster: cluster, router: router,
 		upgrades: &upgradeService{members: n.members, router: router, submit: submit},
 		verify: &verifyService{
-			raft: n.raft, checks: n.checks, members: n.members, router: router, serves: n.leader.serves, running: make(chan struct{}, 1), logger: o.Logger,
+			log: n.group, checks: n.checks, members: n.members, router: router, serves: n.leader.serves, running: make(chan struct{}, 1), logger: o.Logger,
 		},
 		posts: &postService{
 			limits: o.Limits, checks: checks, machine: n.machine, polls: n.polls, proposer: n.proposer, submit: submit,
@@ -398,7 +369,7 @@ func (n *Node) newServices() *services {
 		books:     &logbookService{machine: n.machine, submit: submit},
 		schedules: &scheduleService{limits: o.Limits, checks: checks, machine: n.machine, clock: n.clock, submit: submit, backfills: make(chan struct{}, 1)},
 		members: &memberService{
-			limits: o.Limits, raft: n.raft, identity: n.identity, members: n.members, peers: n.memberAskers, applied: n.machine.AppliedIndex,
+			limits: o.Limits, group: n.group, identity: n.identity, members: n.members, peers: n.memberAskers, applied: n.machine.AppliedIndex,
 			handOver: cluster.handOver, changing: make(chan struct{}, 1), serves: n.leader.serves, quiet: n.port.Quiet, logger: o.Logger,
 		},
 		backups: &backupService{
@@ -407,38 +378,9 @@ func (n *Node) newServices() *services {
 	}
 }
 
-// settled is the last entry that this node knows to be committed or applied.
-func (n *Node) settled() uint64 {
-	running := n.leader.raft.Load()
-	if running == nil {
-		return n.machine.AppliedIndex()
-	}
-	return max(n.machine.AppliedIndex(), running.CommitIndex())
-}
-
-func (n *Node) raftConfig(notices chan<- bool) *raft.Config {
-	timings := n.options.Raft
-	config := raft.DefaultConfig()
-	self := n.identity.get()
-	config.LocalID = self.server()
-	config.HeartbeatTimeout = timings.Heartbeat
-	config.ElectionTimeout = timings.Election
-	config.LeaderLeaseTimeout = timings.LeaderLease
-	config.CommitTimeout = commitTimeout
-	config.MaxAppendEntries = timings.MaxAppendEntries
-	config.SnapshotInterval = timings.SnapshotInterval
-	config.SnapshotThreshold = timings.SnapshotThreshold
-	config.TrailingLogs = timings.TrailingLogs
-	config.NotifyCh = notices
-	config.Logger = n.logger.Named("raft")
-	config.NoLegacyTelemetry = true
-	return config
-}
-
 func (n *Node) newReadRounds() *readRounds {
 	return &readRounds{
-		term: n.raft.CurrentTerm, commit: n.raft.CommitIndex, serving: n.leader.serving, applied: n.machine.WaitApplied,
-		peers: n.newAskers(nil), roundDone: n.metrics.readRounds.Inc,
+		log: n.group, serving: n.leader.serving, applied: n.machine.WaitApplied, roundDone: n.metrics.readRounds.Inc,
 	}
 }
 
@@ -463,13 +405,13 @@ func (n *Node) told() int64 {
 // it starts. Only a leader that serves gives its commit index.
 func (n *Node) stands() transport.Standing {
 	now := transport.Standing{Wall: n.options.WallClock().UnixNano()}
-	if n.leader.raft.Load() == nil {
+	if n.group.Raft() == nil {
 		return now
 	}
-	now.Term = n.raft.CurrentTerm()
+	now.Term = n.group.Term()
 	now.Crowded = n.disk.Crowded()
 	if n.leader.serves() {
-		now.Commit = n.raft.CommitIndex()
+		now.Commit = n.group.Committed()
 	}
 	if n.ready.caughtUp.Load() {
 		now.Applied = n.machine.AppliedIndex()
@@ -537,7 +479,7 @@ func (n *Node) Ready() error { return n.ready.check() }
 func (n *Node) Alive(ctx context.Context) error {
 	answered := make(chan struct{})
 	go func() { // ends when raft answers, or with raft
-		_ = n.raft.VerifyLeader().Error()
+		n.group.Ping()
 		close(answered)
 	}()
 	select {
@@ -574,7 +516,7 @@ func (n *Node) stopServing() {
 		return
 	}
 	transfer := make(chan error, 1)
-	go func() { transfer <- n.raft.LeadershipTransfer().Error() }() // ends at raft's own timeout
+	go func() { transfer <- n.group.Transfer(Member{}) }() // ends at raft's own timeout
 	select {
 	case err := <-transfer:
 		if err != nil {
@@ -593,7 +535,7 @@ func (n *Node) Close() error { return n.closed() }
 
 func (n *Node) close() error {
 	var errs []error
-	if n.raft != nil {
+	if n.group.Raft() != nil {
 		n.stopServing()
 	}
 	errs = append(errs, n.api.Stop())
@@ -612,14 +554,15 @@ func (n *Node) close() error {
 	if n.port != nil {
 		errs = append(errs, n.port.Close())
 	}
-	if n.raft != nil {
-		errs = append(errs, n.raft.Shutdown().Error())
-	}
+	errs = append(errs, n.group.Close())
 	if n.services != nil {
 		n.services.router.client.CloseIdleConnections()
 	}
 	if n.committed != nil {
 		n.committed.close()
+	}
+	if n.readAskers != nil {
+		n.readAskers.close()
 	}
 	if n.reads != nil {
 		n.reads.close()

@@ -16,6 +16,7 @@ import (
 	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/raftlog"
 	"github.com/conductord/conductord/raftboard/node/transport"
 	"github.com/conductord/conductord/topology"
 )
@@ -118,16 +119,7 @@ type Options struct {
 const MaxSocketPath = 100
 
 // RaftTimings are the times and sizes of raft.
-type RaftTimings struct {
-	Heartbeat         time.Duration // a follower that hears nothing for so long campaigns; 0: 500 ms
-	Election          time.Duration // a candidate tries again after so long; 0: as Heartbeat
-	LeaderLease       time.Duration // a leader that reaches no majority for so long steps down; 0: as Heartbeat
-	MaxAppendEntries  int           // entries of one replication message; 0: 64
-	SnapshotInterval  time.Duration // between two looks whether a snapshot is due; 0: 30 s
-	SnapshotThreshold uint64        // entries since the last snapshot that make one due; 0: 16,384
-	SnapshotBytes     int64         // bytes of log since the last snapshot, if they are more than half of its own, that make one due; 0: 64 MiB
-	TrailingLogs      uint64        // entries kept behind a snapshot; 0: twice the threshold
-}
+type RaftTimings = raftlog.Timings
 
 // SessionTimings are the leader's policies for sessions and their claims.
 type SessionTimings struct {
@@ -143,7 +135,7 @@ type Retention struct {
 }
 
 func (o Options) withDefaults() Options {
-	o.Raft = o.Raft.withDefaults()
+	o.Raft = o.Raft.WithDefaults()
 	setDefault(&o.Sessions.Grace, time.Second)
 	setDefault(&o.Sessions.CoolDown, 500*time.Millisecond)
 	setDefault(&o.Sessions.MaxCrashes, 5)
@@ -171,18 +163,6 @@ func (o Options) withDefaults() Options {
 		setDefault(&o.APIListen, self.API)
 	}
 	return o
-}
-
-func (t RaftTimings) withDefaults() RaftTimings {
-	setDefault(&t.Heartbeat, 500*time.Millisecond)
-	setDefault(&t.Election, t.Heartbeat)
-	setDefault(&t.LeaderLease, t.Heartbeat)
-	setDefault(&t.MaxAppendEntries, 64)
-	setDefault(&t.SnapshotInterval, 30*time.Second)
-	setDefault(&t.SnapshotThreshold, 16_384)
-	setDefault(&t.SnapshotBytes, defaultSnapshotBytes)
-	setDefault(&t.TrailingLogs, 2*t.SnapshotThreshold)
-	return t
 }
 
 // defaultMemory is the budget of Options.Memory, and a share of it is for proposals that wait.

@@ -65,12 +65,12 @@ func (r *readiness) catchUp(ctx context.Context, peers *peerAskers) {
 // comes from the leader of the term that this node is in, while it serves: by
 // then it has committed an entry of its own, and knows what was before it.
 func (r *readiness) leadersCommit(ctx context.Context, peers *peerAskers) (commit uint64, known bool) {
-	leader, known := r.leader.known()
-	if !known {
+	leader := r.leader.log.Leader()
+	if leader.ID == "" {
 		return 0, false
 	}
-	stands, err := peers.ask(ctx, leader.ID())
-	return stands.Commit, err == nil && stands.Commit > 0 && stands.Term == r.leader.raft.Load().CurrentTerm()
+	stands, err := peers.ask(ctx, leader.ID)
+	return stands.Commit, err == nil && stands.Commit > 0 && stands.Term == r.leader.log.Term()
 }
 
 // committed makes this node catch up with what the leader had committed before a call.

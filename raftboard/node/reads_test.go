@@ -121,21 +121,6 @@ func TestForwardingEnds(t *testing.T) {
 	})
 }
 
-// A leader that is deposed and elected again while a round begins does not
-// answer at the index of its earlier term.
-func TestReadRoundAcrossTwoTerms(t *testing.T) {
-	term := uint64(5)
-	commit := func() uint64 {
-		term = 7  // deposed and elected again at this moment
-		return 10 // the leader of term 6 has acknowledged entry 11
-	}
-	rounds := node.NewReadRounds(func() uint64 { return term }, commit, func(context.Context, uint64) error { return nil }, 7)
-	defer rounds.Close()
-	if index, err := rounds.Wait(t.Context()); !errors.Is(err, jobs.ErrUnavailable) {
-		t.Errorf("the read is answered at index %d of term 5, by a leader of term 7: %v", index, err)
-	}
-}
-
 // A keep-alive does not wait for a long apply, and a read does.
 func TestKeepAliveDuringALongApply(t *testing.T) {
 	t.Parallel()

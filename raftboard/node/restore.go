@@ -20,6 +20,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/backup"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/proposer"
+	"github.com/conductord/conductord/raftboard/node/raftlog"
 	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
@@ -275,7 +276,7 @@ func (r *restoration) keep(machine *fsm.Machine) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, snapshot.Close()) }()
-	store, err := raft.NewFileSnapshotStoreWithLogger(r.options.DataDir, snapshotsRetained, r.options.Logger)
+	store, err := raft.NewFileSnapshotStoreWithLogger(r.options.DataDir, raftlog.SnapshotsRetained, r.options.Logger)
 	if err != nil {
 		return err
 	}
@@ -295,7 +296,7 @@ func (r *restoration) keep(machine *fsm.Machine) (err error) {
 	if err != nil {
 		return err
 	}
-	return errors.Join(log.SetUint64(currentTermKey, firstTerm), log.Close())
+	return errors.Join(log.SetUint64(raftlog.CurrentTermKey, firstTerm), log.Close())
 }
 
 // VerifyBackup reads a backup, restores its state into a scratch directory, and compares

@@ -13,13 +13,13 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/proto"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/replication"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -52,8 +52,8 @@ const (
 )
 
 // isStateCheck reports whether an entry is a check.
-func isStateCheck(log *raft.Log) bool {
-	return log.Type == raft.LogCommand && len(log.Data) > 1 && log.Data[0] == checkMagic
+func isStateCheck(entry []byte) bool {
+	return len(entry) > 1 && entry[0] == checkMagic
 }
 
 func encodeCheck(check *conductordv1.StateCheck) ([]byte, error) {
@@ -68,10 +68,10 @@ func decodeCheck(data []byte) (*conductordv1.StateCheck, error) {
 	return check, command.DecodeMessage(data[2:], check)
 }
 
-// stateChecks are what this node has noted. begin, and its result, are called by the goroutine
-// that applies entries; the other methods may be called concurrently.
+// stateChecks are the state machine as the log sees it, and what this node has noted. The
+// goroutine that applies entries calls Apply; the other methods may be called concurrently.
 type stateChecks struct {
-	machine *fsm.Machine
+	*fsm.Machine
 	dataDir string
 	fatal   func(error)
 
@@ -87,17 +87,42 @@ type notedSums struct {
 	sums  []fsm.TableSum // nil: the node was closing
 }
 
+// Apply applies entries, and meets each check after the entries before it are applied.
+func (c *stateChecks) Apply(entries []fsm.Entry) (results [][]*conductordv1.Result, err error) {
+	for len(entries) > 0 {
+		many := slices.IndexFunc(entries, func(entry fsm.Entry) bool { return isStateCheck(entry.Data) }) + 1
+		if many == 0 && results == nil {
+			return c.Machine.Apply(entries)
+		}
+		meet := func() {}
+		if many == 0 {
+			many = len(entries)
+		} else {
+			check := &entries[many-1]
+			meet = c.begin(check.Index, check.Data)
+			check.Data = nil // it changes nothing
+		}
+		applied, err := c.Machine.Apply(entries[:many])
+		if err != nil {
+			return nil, err
+		}
+		meet()
+		results, entries = append(results, applied...), entries[many:]
+	}
+	return results, nil
+}
+
 // begin is called before a check is applied: a caller that waits for the check to be applied
 // must then find its sums, or wait for them. meet does what the check says, after it is applied.
-func (c *stateChecks) begin(log *raft.Log) (meet func()) {
-	check, err := decodeCheck(log.Data)
+func (c *stateChecks) begin(index uint64, data []byte) (meet func()) {
+	check, err := decodeCheck(data)
 	switch {
 	case err != nil:
-		return func() { c.fatal(fmt.Errorf("cannot apply entry %d: %w", log.Index, err)) }
+		return func() { c.fatal(fmt.Errorf("cannot apply entry %d: %w", index, err)) }
 	case check.Index > 0:
 		return func() { c.judge(check) }
 	}
-	noted := &notedSums{index: log.Index, done: make(chan struct{})}
+	noted := &notedSums{index: index, done: make(chan struct{})}
 	c.mu.Lock()
 	c.latest = noted
 	c.mu.Unlock()
@@ -106,7 +131,7 @@ func (c *stateChecks) begin(log *raft.Log) (meet func()) {
 
 // note begins to sum up the present state. The sums are computed beside further entries.
 func (c *stateChecks) note(noted *notedSums) {
-	begun, err := c.machine.Sums()
+	begun, err := c.Machine.Sums()
 	if err != nil { // the node is closing
 		close(noted.done)
 		return
@@ -162,7 +187,7 @@ func (c *stateChecks) keepEvidence(check *conductordv1.StateCheck, own []fsm.Tab
 	for i, sum := range own {
 		fmt.Fprintf(&text, "%s: %016x here, %016x at a majority\n", sum.Table, sum.Sum, check.Sums[min(i, len(check.Sums)-1)].GetSum())
 	}
-	snapshot, err := c.machine.Snapshot()
+	snapshot, err := c.Machine.Snapshot()
 	if err != nil {
 		return fmt.Errorf("cannot keep the evidence: %w", err)
 	}
@@ -205,7 +230,7 @@ func sumsToProto(sums []fsm.TableSum) []*conductordv1.TableSum {
 
 // verifyService compares the members.
 type verifyService struct {
-	raft    *raft.Raft
+	log     replication.Log
 	checks  *stateChecks
 	members *membership
 	router  *router
@@ -219,7 +244,7 @@ func (s *verifyService) tableSums(ctx context.Context, request *connect.Request[
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
 	index := request.Msg.Index
-	err := s.checks.machine.WaitApplied(ctx, index)
+	err := s.checks.WaitApplied(ctx, index)
 	if err != nil {
 		return nil, wire.ErrorToConnect(fmt.Errorf("%w: this node is behind, and has not applied entry %d yet: %w; compare again when \"conductord cluster health\" shows that it has caught up", jobs.ErrUnavailable, index, err))
 	}
@@ -308,15 +333,20 @@ func (s *verifyService) propose(ctx context.Context, check *conductordv1.StateCh
 	if err != nil {
 		return 0, fmt.Errorf("cannot encode a check of the state: %w", err)
 	}
-	future := s.raft.Apply(data, changePatience)
+	pending := s.log.Append(data)
+	index := uint64(0)
 	done := make(chan error, 1)
-	go func() { done <- future.Error() }() // ends at the latest with this node's leadership
+	go func() { // ends at the latest with this node's leadership
+		var err error
+		index, _, err = pending.Wait()
+		done <- err
+	}()
 	select {
 	case err := <-done:
-		if err != nil {
-			return 0, fmt.Errorf("%w: %w", jobs.ErrUnavailable, err)
+		if err != nil && !errors.Is(err, jobs.ErrUnavailable) {
+			err = fmt.Errorf("%w: %w", jobs.ErrUnavailable, err)
 		}
-		return future.Index(), nil
+		return index, err
 	case <-ctx.Done():
 		return 0, fmt.Errorf("%w: the check of the state was not committed: %w", jobs.ErrUnavailable, ctx.Err())
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/backup"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/proposer"
+	"github.com/conductord/conductord/raftboard/node/raftlog"
 	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
@@ -162,10 +163,10 @@ func copyFile(from, to string) (err error) {
 
 // restore checks log and snapshots as a start does, and restores the newest snapshot.
 func (s *stopped) restore(dir string) error {
-	if err := linkTree(filepath.Join(s.dataDir, snapshotsDir), filepath.Join(dir, snapshotsDir)); err != nil {
+	if err := linkTree(filepath.Join(s.dataDir, raftlog.SnapshotsDir), filepath.Join(dir, raftlog.SnapshotsDir)); err != nil {
 		return err
 	}
-	store, err := openSnapshots(dir, s.identity.id.Bootstrapped, s.log, hclog.NewNullLogger())
+	store, err := raftlog.OpenSnapshots(dir, s.identity.id.Bootstrapped, s.log, hclog.NewNullLogger())
 	if err != nil {
 		return errors.New(strings.ReplaceAll(err.Error(), dir, s.dataDir)) // its advice is for the node itself
 	}
@@ -220,7 +221,10 @@ func (s *stopped) replay() error {
 			if entry.Type == raft.LogConfiguration {
 				s.members = raft.DecodeConfiguration(entry.Data).Servers
 			}
-			entries = append(entries, fsm.Entry{Index: entry.Index, Term: entry.Term, Data: commandsOf(&entry), Unanswered: true})
+			entries = append(entries, fsm.Entry{Index: entry.Index, Term: entry.Term, Unanswered: true})
+			if entry.Type == raft.LogCommand && !isStateCheck(entry.Data) {
+				entries[len(entries)-1].Data = entry.Data
+			}
 		}
 		if _, err := s.machine.Apply(entries); err != nil {
 			return fmt.Errorf("cannot apply entries %d to %d: %w", entries[0].Index, entries[len(entries)-1].Index, err)

@@ -22,7 +22,7 @@ var guards = []guard{
 	},
 	{
 		name: "quorum round", holds: "a leader that was deposed answers no read",
-		file: "raftboard/node/reads.go", keep: "if err := r.askPeers(term); err != nil {", remove: "if err := error(nil); err != nil {",
+		file: "raftboard/node/raftlog/confirm.go", keep: "if err := r.askPeers(term); err != nil {", remove: "if err := error(nil); err != nil {",
 		pkg: "raftboard/node", test: "TestIsolatedLeaderAnswersNothing",
 	},
 	{
@@ -43,7 +43,7 @@ var guards = []guard{
 	},
 	{
 		name: "truncation", holds: "no message removes an entry that this node has applied",
-		file: "raftboard/node/appliedguard.go", keep: "if from > applied || (all && a.restored.Load() >= applied) {", remove: "if true {",
+		file: "raftboard/node/raftlog/appliedguard.go", keep: "if from > applied || (all && a.restored.Load() >= applied) {", remove: "if true {",
 		pkg: "raftboard/node", test: "TestAppliedEntriesAreNeverRemoved", row: "/the_log_is_cut_at_its_first_entry/bolt",
 	},
 	{
@@ -118,7 +118,7 @@ var guards = []guard{
 	},
 	{
 		name: "known leaders", holds: "a node without a leader accepts messages from listed members only",
-		file: "raftboard/node/membership.go", keep: "!m.leader.follows(other.ID()) && m.vouched(other.ID()) {", remove: "!m.leader.follows(other.ID()) {",
+		file: "raftboard/node/membership.go", keep: "!m.group.Follows(other.ID()) && m.vouched(other.ID()) {", remove: "!m.group.Follows(other.ID()) {",
 		pkg: "raftboard/node", test: "TestStrangerLeadsNobody",
 	},
 	{

@@ -9,17 +9,15 @@ package proposer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/replication"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -32,10 +30,6 @@ const (
 	// would only make entries smaller.
 	entriesInFlight = 2
 	MaxWaiting      = 4096 // proposals in the queue; more are refused with ErrOverloaded
-	enqueueTimeout  = 2 * time.Second
-	// transferPatience is how long raft may refuse entries because it hands over its
-	// leadership. It may never end that (hashicorp/raft#696); the process then ends.
-	transferPatience = 10 * time.Second
 	// settlePatience is how long the end waits for the entries in flight.
 	settlePatience = time.Second
 )
@@ -101,13 +95,11 @@ type Piggybacked struct {
 // entries fill by themselves, without load a command goes at once.
 type Proposer struct {
 	options Options
-	// transferring is when raft began to refuse entries; nil: it does not.
-	transferring atomic.Pointer[time.Time]
 
 	queue    chan *proposal
 	waiting  atomic.Int64 // bytes in the queue
 	inFlight chan struct{}
-	landed   chan int // the number of commands of an entry that raft has answered
+	landed   chan int // the number of commands of an entry that the log has answered
 	stopped  chan struct{}
 	stopping sync.Once
 	done     sync.WaitGroup
@@ -115,13 +107,11 @@ type Proposer struct {
 
 // Options are what a proposer uses.
 type Options struct {
-	Raft      *raft.Raft
-	MaxBytes  int64         // that may wait in the queue
-	Asked     *atomic.Int64 // entries that raft has not answered; raised before it sees them
+	Log       replication.Log
+	MaxBytes  int64 // that may wait in the queue
 	Now       func() time.Time
 	Proposed  func(entry *conductordv1.Entry, bytes int) // is told of each entry
 	Committed func(seconds float64)                      // is told how long an entry took
-	Fatal     func(error)
 }
 
 // New starts the proposer's goroutine; it ends with Close.
@@ -209,7 +199,7 @@ func (p *Proposer) enqueue(one *proposal) error {
 }
 
 // Close refuses the proposals that wait, and waits a moment for the entries in flight.
-// Entries still in flight then are answered when raft ends.
+// Entries still in flight then are answered when the log ends.
 func (p *Proposer) Close() {
 	p.stopping.Do(func() { close(p.stopped) })
 	p.done.Wait()
@@ -300,7 +290,7 @@ func (b *batching) depart() []*proposal {
 	return batch
 }
 
-// send proposes an entry and answers its callers when raft has.
+// send appends an entry and answers its callers when it is applied.
 func (p *Proposer) send(batch []*proposal) {
 	entry := &conductordv1.Entry{TimeUnixNano: p.options.Now().UnixNano()}
 	for _, one := range batch {
@@ -315,47 +305,28 @@ func (p *Proposer) send(batch []*proposal) {
 	}
 	p.options.Proposed(entry, len(data))
 	p.inFlight <- struct{}{}
-	p.options.Asked.Add(1)
 	began := time.Now()
-	future := p.options.Raft.Apply(data, enqueueTimeout)
-	go func() { // ends when raft answers; raft that shuts down may forget the entry, and callers do not wait for it then
+	pending := p.options.Log.Append(data)
+	go func() { // ends when the log answers; a log that ends may forget the entry, and callers do not wait for it then
 		defer func() {
-			p.options.Asked.Add(-1)
 			<-p.inFlight
 			p.landed <- count // does not block: its buffer holds each entry in flight
 		}()
-		err := future.Error()
-		p.watchTransfer(err)
+		index, results, err := pending.Wait()
 		if err != nil {
-			answerAll(batch, Outcome{Err: proposalError(err)})
-			return
-		}
-		if fault, failed := future.Response().(error); failed {
-			answerAll(batch, Outcome{Err: fmt.Errorf("%w: %w", jobs.ErrUncertain, fault)})
+			answerAll(batch, Outcome{Err: err})
 			return
 		}
 		p.options.Committed(time.Since(began).Seconds())
-		results, _ := future.Response().([]*conductordv1.Result)
 		if len(results) != len(entry.Commands) {
-			panic(fmt.Sprintf("internal error: %d results for %d commands of entry %d", len(results), len(entry.Commands), future.Index()))
+			panic(fmt.Sprintf("internal error: %d results for %d commands of entry %d", len(results), len(entry.Commands), index))
 		}
 		for _, one := range batch {
 			n := len(one.commands)
-			one.answer(Outcome{Index: future.Index(), Results: results[:n:n]})
+			one.answer(Outcome{Index: index, Results: results[:n:n]})
 			results = results[n:]
 		}
 	}()
-}
-
-func (p *Proposer) watchTransfer(err error) {
-	if !errors.Is(err, raft.ErrLeadershipTransferInProgress) {
-		p.transferring.Store(nil)
-		return
-	}
-	now := time.Now()
-	if !p.transferring.CompareAndSwap(nil, &now) && now.Sub(*p.transferring.Load()) > transferPatience {
-		p.options.Fatal(errors.New("a leadership transfer does not end"))
-	}
 }
 
 func (p *Proposer) refuseWaiting() {
@@ -373,15 +344,4 @@ func answerAll(batch []*proposal, answer Outcome) {
 	for _, one := range batch {
 		one.answer(answer)
 	}
-}
-
-// proposalError separates "it did not happen" from "it may have happened". With the
-// listed errors, raft has not taken the entry into its log.
-func proposalError(err error) error {
-	for _, refused := range []error{raft.ErrNotLeader, raft.ErrLeadershipTransferInProgress, raft.ErrEnqueueTimeout} {
-		if errors.Is(err, refused) {
-			return fmt.Errorf("%w: %w", jobs.ErrUnavailable, err)
-		}
-	}
-	return fmt.Errorf("%w: %w", jobs.ErrUncertain, err)
 }

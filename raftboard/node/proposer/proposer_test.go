@@ -4,18 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/memorylog"
 	"github.com/conductord/conductord/raftboard/node/proposer"
+	"github.com/conductord/conductord/raftboard/node/replication"
 )
 
 const (
@@ -41,77 +41,58 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // echo is a state machine that answers each command with its own text once its gate is
 // open.
 type echo struct {
+	replication.Machine // nothing else is called
+
 	gate    chan struct{}
 	opening sync.Once
 	entries atomic.Int64
 	fault   error
 }
 
-func (e *echo) Apply(log *raft.Log) any {
+func (e *echo) AppliedIndex() uint64 { return 0 }
+
+func (e *echo) Apply(entries []fsm.Entry) (results [][]*conductordv1.Result, err error) {
 	<-e.gate
-	e.entries.Add(1)
-	if e.fault != nil {
-		return e.fault
+	for _, one := range entries {
+		e.entries.Add(1)
+		entry, err := command.DecodeEntry(one.Data)
+		if err != nil {
+			return nil, err
+		}
+		var answers []*conductordv1.Result
+		for _, c := range entry.Commands {
+			answers = append(answers, &conductordv1.Result{Error: &conductordv1.Error{Message: c.GetCloseSession().Session}})
+		}
+		results = append(results, answers)
 	}
-	entry, err := command.DecodeEntry(log.Data)
-	if err != nil {
-		panic(err)
-	}
-	var results []*conductordv1.Result
-	for _, c := range entry.Commands {
-		results = append(results, &conductordv1.Result{Error: &conductordv1.Error{Message: c.GetCloseSession().Session}})
-	}
-	return results
+	return results, e.fault
 }
 
 func (e *echo) open() { e.opening.Do(func() { close(e.gate) }) }
 
-func (e *echo) Snapshot() (raft.FSMSnapshot, error) { return nil, errors.New("none") }
-func (e *echo) Restore(io.ReadCloser) error         { return errors.New("none") }
-
-// newEcho is a proposer over one raft node in memory.
-func newEcho(t *testing.T, machine *echo) (*proposer.Proposer, *raft.Raft) {
+// newEcho is a proposer over a log in memory.
+func newEcho(t *testing.T, machine *echo) (*proposer.Proposer, *memorylog.Log) {
 	t.Helper()
 	machine.gate = make(chan struct{})
-	config := raft.DefaultConfig()
-	config.LocalID, config.LogLevel = "n1", "OFF"
-	config.HeartbeatTimeout, config.ElectionTimeout, config.LeaderLeaseTimeout = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
-	store, snapshots := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
-	address, transport := raft.NewInmemTransport("")
-	servers := raft.Configuration{Servers: []raft.Server{{ID: "n1", Address: address}}}
-	if err := raft.BootstrapCluster(config, store, store, snapshots, transport, servers); err != nil {
-		t.Fatal(err)
-	}
-	r, err := raft.NewRaft(config, machine, store, store, snapshots, transport)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := memorylog.New("n1", machine)
+	log.Lead()
 	p := proposer.New(proposer.Options{
-		Raft: r, MaxBytes: maxWaitingBytes, Asked: new(atomic.Int64), Now: time.Now,
-		Proposed: func(*conductordv1.Entry, int) {}, Committed: func(float64) {}, Fatal: func(err error) { t.Error(err) },
+		Log: log, MaxBytes: maxWaitingBytes, Now: time.Now, Proposed: func(*conductordv1.Entry, int) {}, Committed: func(float64) {},
 	})
 	t.Cleanup(func() {
 		machine.open()
-		if err := r.Shutdown().Error(); err != nil {
-			t.Error(err)
-		}
 		p.Close()
 	})
-	eventually(t, "the node leads", func() bool { return r.State() == raft.Leader })
-	if err := r.Barrier(patience).Error(); err != nil { // its first entry is not to be taken for one of the test's
-		t.Fatal(err)
-	}
-	return p, r
+	return p, log
 }
 
 // occupy puts as many entries on their way as there may be, so that everything
 // else waits.
-func occupy(t *testing.T, r *raft.Raft, all *sync.WaitGroup, propose func()) {
+func occupy(t *testing.T, p *proposer.Proposer, all *sync.WaitGroup, propose func()) {
 	t.Helper()
-	for range 2 {
-		before := r.LastIndex()
+	for before := range 2 {
 		all.Go(propose)
-		eventually(t, "an entry is on its way", func() bool { return r.LastIndex() > before })
+		eventually(t, "an entry is on its way", func() bool { return p.Load().InFlight > before })
 	}
 }
 
@@ -122,7 +103,7 @@ func saying(text string) *conductordv1.Command {
 // While two entries are on their way, everything that comes goes into the next.
 func TestProposerPacks(t *testing.T) {
 	machine := &echo{}
-	p, r := newEcho(t, machine)
+	p, _ := newEcho(t, machine)
 	const callers = 64
 	var all sync.WaitGroup
 	propose := func(i int) {
@@ -132,7 +113,7 @@ func TestProposerPacks(t *testing.T) {
 			t.Errorf("caller %d got entry %d, %v, %v", i, index, results, err)
 		}
 	}
-	occupy(t, r, &all, func() { propose(-1) })
+	occupy(t, p, &all, func() { propose(-1) })
 	for i := range callers {
 		all.Go(func() { propose(i) })
 	}
@@ -155,7 +136,7 @@ func TestProposerRefusesWhenFull(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			machine := &echo{}
-			p, r := newEcho(t, machine)
+			p, _ := newEcho(t, machine)
 			const tooMany = 10
 			var all sync.WaitGroup
 			var refused, done atomic.Int64
@@ -169,7 +150,7 @@ func TestProposerRefusesWhenFull(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			occupy(t, r, &all, propose)
+			occupy(t, p, &all, propose)
 			for range row.fit + tooMany {
 				all.Go(propose)
 			}
@@ -190,14 +171,14 @@ func TestProposerRefusesWhenFull(t *testing.T) {
 func TestProposerStops(t *testing.T) {
 	t.Parallel()
 	machine := &echo{}
-	p, r := newEcho(t, machine)
+	p, _ := newEcho(t, machine)
 	outcomes := make(chan error, 32)
 	propose := func() {
 		_, _, err := p.Propose(context.Background(), saying("x"))
 		outcomes <- err
 	}
 	var all sync.WaitGroup
-	occupy(t, r, &all, propose)
+	occupy(t, p, &all, propose)
 	for range cap(outcomes) - 2 {
 		all.Go(propose)
 	}
@@ -241,14 +222,12 @@ func TestProposerTellsOutcomes(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-	t.Run("raft has ended", func(t *testing.T) {
+	t.Run("the node does not lead", func(t *testing.T) {
 		machine := &echo{}
-		p, r := newEcho(t, machine)
+		p, log := newEcho(t, machine)
 		machine.open()
-		if err := r.Shutdown().Error(); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := p.Propose(t.Context(), saying("x")); !errors.Is(err, jobs.ErrUncertain) && !errors.Is(err, jobs.ErrUnavailable) {
+		log.StepDown()
+		if _, _, err := p.Propose(t.Context(), saying("x")); !errors.Is(err, jobs.ErrUnavailable) || errors.Is(err, jobs.ErrUncertain) {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -1,4 +1,4 @@
-package node
+package raftlog
 
 import (
 	"cmp"
@@ -19,13 +19,20 @@ import (
 	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
-// snapshotsDir is raft's name for the directory of snapshots. Each is a
+// SnapshotsDir is raft's name for the directory of snapshots. Each is a
 // directory named term-index-milliseconds; while it is written, ".tmp" follows.
-const snapshotsDir = "snapshots"
+const SnapshotsDir = "snapshots"
+
+// SnapshotsRetained is the number of snapshots that stay: if the newest is damaged, the one
+// before and the log may replace it.
+const SnapshotsRetained = 2
+
+// temporarySuffix follows raft's name of a snapshot that is written.
+const temporarySuffix = ".tmp"
 
 // raft's keys in the stable store, as the checks at the start ask for them.
 var (
-	currentTermKey  = []byte("CurrentTerm")
+	CurrentTermKey  = []byte("CurrentTerm")
 	lastVoteTermKey = []byte("LastVoteTerm")
 )
 
@@ -33,7 +40,7 @@ var (
 type savedState struct {
 	dir       string // of the snapshots
 	begun     bool   // the node has once been part of the cluster
-	store     *checkedSnapshots
+	store     *Snapshots
 	snapshots []savedSnapshot // in raft's order: the newest first
 	log       *logstore.Log
 	first     uint64 // entry of the log; 0: it is empty
@@ -47,16 +54,16 @@ type savedSnapshot struct {
 	term, index, millis uint64
 }
 
-// openSnapshots opens the snapshots, and checks them, the log and the term
+// OpenSnapshots opens the snapshots, and checks them, the log and the term
 // against each other before raft reads them. raft itself skips a damaged
 // snapshot, and may then start without entries that this node has acknowledged.
-func openSnapshots(dataDir string, begun bool, log *logstore.Log, logger hclog.Logger) (*checkedSnapshots, error) {
-	store, err := raft.NewFileSnapshotStoreWithLogger(dataDir, snapshotsRetained, logger)
+func OpenSnapshots(dataDir string, begun bool, log *logstore.Log, logger hclog.Logger) (*Snapshots, error) {
+	store, err := raft.NewFileSnapshotStoreWithLogger(dataDir, SnapshotsRetained, logger)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the snapshots: %w", err)
 	}
-	dir := filepath.Join(dataDir, snapshotsDir)
-	s := &savedState{dir: dir, begun: begun, store: &checkedSnapshots{FileSnapshotStore: store, dir: dir}, log: log, logger: logger}
+	dir := filepath.Join(dataDir, SnapshotsDir)
+	s := &savedState{dir: dir, begun: begun, store: &Snapshots{FileSnapshotStore: store, dir: dir}, log: log, logger: logger}
 	if err := s.list(); err != nil {
 		return nil, fmt.Errorf("cannot read the snapshots: %w", err)
 	}
@@ -69,8 +76,8 @@ func openSnapshots(dataDir string, begun bool, log *logstore.Log, logger hclog.L
 	return s.store, nil
 }
 
-// checkedSnapshots are raft's snapshots, except those that raft must not restore.
-type checkedSnapshots struct {
+// Snapshots are raft's snapshots, except those that raft must not restore.
+type Snapshots struct {
 	*raft.FileSnapshotStore
 	useless map[string]bool // by name: the log lacks entries that came after them
 	applied *appliedGuard   // as fatal, set before raft starts
@@ -80,7 +87,7 @@ type checkedSnapshots struct {
 
 // Create begins a snapshot of this node's own, or one that a leader sends. It replaces older ones
 // only if it is whole.
-func (c *checkedSnapshots) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration, membersIndex uint64, to raft.Transport) (raft.SnapshotSink, error) {
+func (c *Snapshots) Create(version raft.SnapshotVersion, index, term uint64, members raft.Configuration, membersIndex uint64, to raft.Transport) (raft.SnapshotSink, error) {
 	if err := c.applied.mayReplace(index); err != nil {
 		c.fatal(err)
 		return nil, err
@@ -129,7 +136,7 @@ func (s *checkedSink) Cancel() error {
 }
 
 // Open reads a snapshot.
-func (c *checkedSnapshots) Open(name string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+func (c *Snapshots) Open(name string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	meta, content, err := c.FileSnapshotStore.Open(name)
 	return meta, &keptSnapshot{content, filepath.Join(c.dir, name)}, err
 }
@@ -152,7 +159,7 @@ func discardSnapshot(content io.ReadCloser) error {
 }
 
 // List gives the snapshots that raft may restore, the newest first.
-func (c *checkedSnapshots) List() ([]*raft.SnapshotMeta, error) {
+func (c *Snapshots) List() ([]*raft.SnapshotMeta, error) {
 	all, err := c.FileSnapshotStore.List()
 	return slices.DeleteFunc(all, func(meta *raft.SnapshotMeta) bool { return c.useless[meta.ID] }), err
 }
@@ -185,9 +192,9 @@ func (s *savedState) list() error {
 
 // check repairs the state if nothing is lost, and refuses it otherwise.
 func (s *savedState) check() error {
-	term, err := s.log.GetUint64(currentTermKey)
+	term, err := s.log.GetUint64(CurrentTermKey)
 	if err != nil || term == 0 {
-		return err // without a term the log is new or lost: checkPast decides which
+		return err // without a term the log is new or lost: Past decides which
 	}
 	good, damaged, why := s.newestReadable()
 	if err := s.checkTerm(term); err != nil {
@@ -310,26 +317,32 @@ func (s *savedState) rest(good savedSnapshot) string {
 // whole, so any snapshot of the cluster that is as new will do.
 func (s *savedState) bringSnapshot(wanted uint64) string {
 	return fmt.Sprintf("copy a snapshot of another node of this cluster that reaches entry %d or later (its name is TERM-ENTRY-TIME) to this directory, "+
-		"as with \"cp -r OTHER/%s/TERM-ENTRY-TIME %s\", and start this node again", wanted, snapshotsDir, s.dir)
+		"as with \"cp -r OTHER/%s/TERM-ENTRY-TIME %s\", and start this node again", wanted, SnapshotsDir, s.dir)
 }
 
-// checkPast refuses a node that has run before and has lost its raft log.
-func checkPast(dataDir string, identity *identityStore, log *logstore.Log, cached raft.LogStore, snapshots raft.SnapshotStore) error {
+// Past is what a node knows of its earlier runs.
+type Past struct {
+	Fresh           bool         // the node has never been part of a cluster
+	Bootstrapped    bool         // log and snapshots hold the state of the cluster
+	SetBootstrapped func() error // is called when log and snapshots are found to hold it
+}
+
+// check refuses a node that has run before and has lost its raft log.
+func (p Past) check(dataDir string, log *logstore.Log, cached raft.LogStore, snapshots raft.SnapshotStore) error {
 	existing, stateErr := raft.HasExistingState(cached, log, snapshots)
-	term, termErr := log.GetUint64(currentTermKey)
+	term, termErr := log.GetUint64(CurrentTermKey)
 	last, lastErr := cached.LastIndex()
 	if err := errors.Join(stateErr, termErr, lastErr); err != nil {
 		return fmt.Errorf("cannot read the raft state: %w", err)
 	}
-	id := identity.get()
 	switch {
-	case id.fresh() && term == 1 && last == 0:
+	case p.Fresh && term == 1 && last == 0:
 		// The first start was cut off between term and configuration. No vote was
 		// given: raft gets no connection before a node has joined.
-		return log.SetUint64(currentTermKey, 0)
+		return log.SetUint64(CurrentTermKey, 0)
 	case existing && term > 0: // without a term the votes are lost, even beside a snapshot
-		return identity.setBootstrapped()
-	case existing, id.Bootstrapped:
+		return p.SetBootstrapped()
+	case existing, p.Bootstrapped:
 		return fmt.Errorf("%s has lost its raft log: this node has run before and must not begin anew under its old identity", dataDir)
 	}
 	return nil

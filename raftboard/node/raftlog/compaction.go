@@ -1,4 +1,4 @@
-package node
+package raftlog
 
 import (
 	"context"
@@ -8,15 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-
-	"github.com/conductord/conductord/fsm"
 )
-
-// defaultSnapshotBytes is how many bytes of new log make a snapshot due, on a
-// small state: a node applies that much in a second or two when it starts.
-const defaultSnapshotBytes = 64 << 20
 
 // minTrailingLogs entries stay in the log behind every snapshot, so that a node that
 // was away for a moment does not need the snapshot.
@@ -114,54 +107,46 @@ func (s *sized) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// compaction takes the snapshots that growth makes due.
-type compaction struct {
-	raft     *raft.Raft
-	machine  *fsm.Machine
-	growth   *growth
-	interval time.Duration // RaftTimings.SnapshotInterval: the shortest pause between two
-	logger   hclog.Logger
-}
-
-// run takes a snapshot whenever the log has outgrown the last one. It ends with ctx.
-func (c *compaction) run(ctx context.Context) {
+// Compact takes a snapshot whenever the log has outgrown the last one. It ends with ctx.
+func (g *Group) Compact(ctx context.Context) {
 	for {
 		select {
-		case <-c.growth.due:
+		case <-g.growth.due:
 		case <-ctx.Done():
 			return
 		}
-		if !c.growth.outgrown() { // signalled while the last one was written
+		if !g.growth.outgrown() { // signalled while the last one was written
 			continue
 		}
-		if err := c.take(); err != nil && ctx.Err() == nil {
-			c.logger.Warn("cannot take a snapshot: trying again later", "error", err)
+		if err := g.takeSnapshot(); err != nil && ctx.Err() == nil {
+			g.logger.Warn("cannot take a snapshot: trying again later", "error", err)
 		}
-		pause := time.NewTimer(c.interval)
+		pause := time.NewTimer(g.interval)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
 			return
 		}
-		c.growth.remind() // tries again after a failure
+		g.growth.remind() // tries again after a failure
 	}
 }
 
-// take takes a snapshot, and keeps at least the entries since the one before, in case the
+// takeSnapshot takes a snapshot, and keeps at least the entries since the one before, in case the
 // new one is damaged, but no more than raft would keep. That number is set for this
 // snapshot alone.
-func (c *compaction) take() error {
-	usual := c.raft.ReloadableConfig()
+func (g *Group) takeSnapshot() error {
+	running := g.running.Load()
+	usual := running.ReloadableConfig()
 	fewer := usual
-	since := c.machine.AppliedIndex() - min(c.machine.AppliedIndex(), c.growth.index.Load())
+	since := g.machine.AppliedIndex() - min(g.machine.AppliedIndex(), g.growth.index.Load())
 	fewer.TrailingLogs = min(usual.TrailingLogs, max(2*since, minTrailingLogs))
-	if err := c.raft.ReloadConfig(fewer); err != nil {
+	if err := running.ReloadConfig(fewer); err != nil {
 		return err
 	}
-	err := c.raft.Snapshot().Error()
+	err := running.Snapshot().Error()
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) || errors.Is(err, raft.ErrRaftShutdown) {
 		err = nil
 	}
-	return errors.Join(err, c.raft.ReloadConfig(usual))
+	return errors.Join(err, running.ReloadConfig(usual))
 }

@@ -1,4 +1,4 @@
-package node_test
+package raftlog_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/conductord/conductord/fsm"
-	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/raftlog"
 )
 
 // sink is where a snapshot is written, which may have no room for it.
@@ -42,7 +42,7 @@ func TestSnapshotsCountOnceTheyAreKept(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	replica, due, kept := node.NewReplica(machine, 100)
+	replica, due, kept := raftlog.NewReplica(machine, 100)
 	index := uint64(0)
 	apply := func() {
 		index++

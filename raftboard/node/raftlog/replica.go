@@ -1,4 +1,4 @@
-package node
+package raftlog
 
 import (
 	"errors"
@@ -13,15 +13,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/conductord/conductord/fsm"
+	"github.com/conductord/conductord/raftboard/node/replication"
 )
 
 // replica is the state machine as raft sees it. It implements raft.BatchingFSM.
 type replica struct {
-	machine *fsm.Machine
+	machine replication.Machine
 	asked   *atomic.Int64 // entries whose results this node waits for
 	growth  *growth
-	applied *appliedGuard // learns of snapshots
-	checks  *stateChecks
+	applied *appliedGuard       // learns of snapshots
 	held    prometheus.Observer // for how long each snapshot held up applying; nil: nobody asks
 	fatal   func(error)
 	// reconfigured is called after an entry with another list of members.
@@ -36,28 +36,10 @@ type replica struct {
 // applied any more. Results are made only while this node waits for the results of
 // any entry: a follower waits for none.
 func (r *replica) ApplyBatch(logs []*raft.Log) []any {
-	answers := make([]any, 0, len(logs))
-	for len(logs) > 0 {
-		many := slices.IndexFunc(logs, isStateCheck) + 1 // it is about the state after the entries before it
-		if many == 0 {
-			many = len(logs)
-		}
-		meet := func() {}
-		if last := logs[many-1]; isStateCheck(last) {
-			meet = r.checks.begin(last)
-		}
-		answers = append(answers, r.apply(logs[:many])...)
-		meet()
-		logs = logs[many:]
-	}
-	return answers
-}
-
-func (r *replica) apply(logs []*raft.Log) []any {
 	unanswered := r.asked.Load() == 0
 	entries := make([]fsm.Entry, len(logs))
 	for i, log := range logs {
-		entries[i] = fsm.Entry{Index: log.Index, Term: log.Term, Data: commandsOf(log), Unanswered: unanswered}
+		entries[i] = fsm.Entry{Index: log.Index, Term: log.Term, Data: dataOf(log), Unanswered: unanswered}
 	}
 	results, err := r.machine.Apply(entries)
 	if err != nil {
@@ -79,9 +61,9 @@ func (r *replica) apply(logs []*raft.Log) []any {
 	return answers
 }
 
-// commandsOf is what the state machine gets of an entry; nil: the entry changes nothing.
-func commandsOf(log *raft.Log) []byte {
-	if log.Type != raft.LogCommand || isStateCheck(log) {
+// dataOf is what the state machine gets of an entry; nil: the entry is raft's own.
+func dataOf(log *raft.Log) []byte {
+	if log.Type != raft.LogCommand {
 		return nil
 	}
 	return log.Data

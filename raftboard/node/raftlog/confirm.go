@@ -1,0 +1,75 @@
+package raftlog
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/transport"
+)
+
+// A linearizable answer must show every write that was acknowledged before the
+// call. The leader's own state is not enough: it may have been
+// deposed without knowing. raft's VerifyLeader is not enough either: an answer
+// to an older heartbeat counts as a vote.
+//
+// So the leader notes the commit index, then asks the others for their current
+// term, in a round that begins after the question. If a majority is still at
+// its own term, no newer leader had committed anything when the round began: a
+// newer one needs a majority at a higher term, terms never fall, and two
+// majorities share a node. (So do majorities of two configurations of raft that follow
+// each other, and a leader changes the configuration only after it has committed an
+// entry of its own term.) The answer then waits until the noted index has
+// been applied. (This is the ReadIndex of Ongaro's thesis, 6.4, with term
+// questions instead of heartbeats.)
+type readRound struct {
+	leads  func() bool
+	term   func() uint64 // of this node
+	commit func() uint64
+	voters func() (voters []*transport.Asker, majority int)
+}
+
+func (r *readRound) carryOut() (uint64, error) {
+	// The term first: an index read in a later term then fails the round. Read
+	// first, the index could be of an earlier term than the one that is checked.
+	term := r.term()
+	if !r.leads() {
+		return 0, fmt.Errorf("%w: this node does not lead", jobs.ErrUnavailable)
+	}
+	index := r.commit()
+	if err := r.askPeers(term); err != nil {
+		return 0, err
+	}
+	if r.term() != term || !r.leads() {
+		return 0, fmt.Errorf("%w: the leadership changed during the read", jobs.ErrUnavailable)
+	}
+	return index, nil
+}
+
+// askPeers succeeds when a majority is at the term.
+func (r *readRound) askPeers(term uint64) error {
+	type reply struct {
+		term uint64
+		err  error
+	}
+	peers, majority := r.voters()
+	replies := make(chan reply, len(peers))
+	for _, peer := range peers {
+		peer.Ask(func(stands transport.Standing, err error) { replies <- reply{stands.Term, err} })
+	}
+	agree, faults := 1, []error(nil)
+	for left := len(peers); agree < majority; left-- {
+		if left == 0 {
+			return fmt.Errorf("%w: this leader reaches %d of the %d nodes that it needs: %w", jobs.ErrUnavailable, agree, majority, errors.Join(faults...))
+		}
+		switch got := <-replies; {
+		case got.err != nil:
+			faults = append(faults, got.err)
+		case got.term == term:
+			agree++
+		case got.term > term:
+			return fmt.Errorf("%w: another node is at term %d, and this leader at %d", jobs.ErrUnavailable, got.term, term)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,298 @@
+// Package raftlog is the log over hashicorp/raft: replication.Log, with the snapshots, the checks
+// at the start, and the bounds of what stays on disk.
+//
+// The nouns: a Group is this node's part of the raft group. Its log is a logstore.Log, its network
+// a transport.Transport.
+//
+// Raft's log and its snapshots are durable. A node does not start if one of them lacks what the
+// node has acknowledged. A Group ends the process before raft removes an entry that is applied.
+package raftlog
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/replication"
+	"github.com/conductord/conductord/raftboard/node/transport"
+)
+
+const (
+	// leadershipNotices bounds the notices of raft that wait. raft's main loop blocks
+	// on a full channel, so a goroutine that does nothing else drains it.
+	leadershipNotices = 64
+	enqueueTimeout    = 2 * time.Second
+	// transferPatience is how long raft may refuse entries because it hands over its
+	// leadership. It may never end that (hashicorp/raft#696); the process then ends.
+	transferPatience = 10 * time.Second
+	// commitTimeout: an idle leader sends its commit index to each follower once in
+	// this time to twice this time. raft's default is half of it, and costs twice as
+	// many messages.
+	commitTimeout = 100 * time.Millisecond
+	// logCacheSize is how many of the latest entries, each of up to proposer.MaxEntryBytes, stay
+	// in memory for the followers. A follower that keeps up needs no more; for one that
+	// is further behind, the leader reads the disk.
+	logCacheSize = 64
+)
+
+// Group is this node's part of a raft group. It implements replication.Log.
+type Group struct {
+	running     atomic.Pointer[raft.Raft] // nil until it runs
+	machine     replication.Machine
+	growth      *growth
+	interval    time.Duration // Timings.SnapshotInterval
+	voters      func() (voters []*transport.Asker, majority int)
+	leaderships chan bool
+	changes     chan struct{} // holds one
+	asked       atomic.Int64  // entries whose results this node waits for; raised before raft sees them
+	// transferring is when raft began to refuse entries; nil: it does not.
+	transferring atomic.Pointer[time.Time]
+	fatal        func(error)
+	logger       hclog.Logger
+}
+
+// New is a group that does not run yet.
+func New(fatal func(error), logger hclog.Logger) *Group {
+	return &Group{leaderships: make(chan bool, leadershipNotices), changes: make(chan struct{}, 1), fatal: fatal, logger: logger}
+}
+
+// Options are what a group runs with.
+type Options struct {
+	ID        raft.ServerID
+	DataDir   string
+	Timings   Timings
+	Log       *logstore.Log
+	Transport *transport.Transport
+	Machine   replication.Machine
+	Past      Past
+	// Voters returns what asks the other voters for a read round, and how many voters are a
+	// majority, this node among them.
+	Voters       func() (voters []*transport.Asker, majority int)
+	SnapshotHold prometheus.Observer // for how long each snapshot held up applying
+	Reconfigured func()              // is called after an entry with another list of members
+}
+
+// Run starts raft: it checks what is on disk, restores the latest snapshot, and takes part in the group.
+func (g *Group) Run(o Options) error {
+	snapshots, err := OpenSnapshots(o.DataDir, o.Past.Bootstrapped, o.Log, g.logger.Named("snapshot"))
+	if err != nil {
+		return err
+	}
+	cached, err := raft.NewLogCache(logCacheSize, o.Log)
+	if err != nil {
+		return fmt.Errorf("cannot open the raft log: %w", err)
+	}
+	if err := o.Past.check(o.DataDir, o.Log, cached, snapshots); err != nil {
+		return err
+	}
+	g.machine, g.growth, g.interval, g.voters = o.Machine, newGrowth(o.Timings.SnapshotBytes), o.Timings.SnapshotInterval, o.Voters
+	applied := newAppliedGuard(g.settled, g.followed)
+	o.Log.Protect(applied)
+	snapshots.applied, snapshots.fatal = applied, g.fatal
+	state := &replica{machine: g.machine, asked: &g.asked, growth: g.growth, applied: applied, held: o.SnapshotHold, fatal: g.fatal, reconfigured: o.Reconfigured}
+	running, err := raft.NewRaft(g.config(o), state, cached, o.Log, snapshots, o.Transport)
+	if err != nil {
+		return fmt.Errorf("cannot start raft: %w", errors.Join(err, state.unrestored))
+	}
+	state.started = true // before a leader can send a snapshot
+	running.RegisterObserver(raft.NewObserver(nil, false, func(o *raft.Observation) bool {
+		if _, isLeader := o.Data.(raft.LeaderObservation); isLeader {
+			signal(g.changes)
+		}
+		return false
+	}))
+	g.running.Store(running)
+	return nil
+}
+
+func (g *Group) config(o Options) *raft.Config {
+	config := raft.DefaultConfig()
+	config.LocalID = o.ID
+	config.HeartbeatTimeout = o.Timings.Heartbeat
+	config.ElectionTimeout = o.Timings.Election
+	config.LeaderLeaseTimeout = o.Timings.LeaderLease
+	config.CommitTimeout = commitTimeout
+	config.MaxAppendEntries = o.Timings.MaxAppendEntries
+	config.SnapshotInterval = o.Timings.SnapshotInterval
+	config.SnapshotThreshold = o.Timings.SnapshotThreshold
+	config.TrailingLogs = o.Timings.TrailingLogs
+	config.NotifyCh = g.leaderships
+	config.Logger = g.logger.Named("raft")
+	config.NoLegacyTelemetry = true
+	return config
+}
+
+// Raft is raft itself; nil until it runs.
+func (g *Group) Raft() *raft.Raft { return g.running.Load() }
+
+// settled is the last entry that this node knows to be committed or applied.
+func (g *Group) settled() uint64 { return max(g.machine.AppliedIndex(), g.Committed()) }
+
+// Append implements replication.Log.
+func (g *Group) Append(entry []byte) replication.Pending {
+	running := g.running.Load()
+	if running == nil {
+		return &pending{group: g, fault: raft.ErrNotLeader}
+	}
+	g.asked.Add(1)
+	return &pending{group: g, future: running.Apply(entry, enqueueTimeout)}
+}
+
+// pending is an entry that raft was given.
+type pending struct {
+	group  *Group
+	future raft.ApplyFuture // nil: fault says why
+	fault  error
+}
+
+// Wait implements replication.Pending.
+func (p *pending) Wait() (uint64, []*conductordv1.Result, error) {
+	if p.future == nil {
+		return 0, nil, outcome(p.fault)
+	}
+	err := p.future.Error()
+	p.group.asked.Add(-1)
+	p.group.watchTransfer(err)
+	if err != nil {
+		return 0, nil, outcome(err)
+	}
+	if fault, failed := p.future.Response().(error); failed {
+		return 0, nil, fmt.Errorf("%w: %w", jobs.ErrUncertain, fault)
+	}
+	results, _ := p.future.Response().([]*conductordv1.Result)
+	return p.future.Index(), results, nil
+}
+
+// outcome separates "it did not happen" from "it may have happened". With the
+// listed errors, raft has not taken the entry into its log.
+func outcome(err error) error {
+	for _, refused := range []error{raft.ErrNotLeader, raft.ErrLeadershipTransferInProgress, raft.ErrEnqueueTimeout} {
+		if errors.Is(err, refused) {
+			return fmt.Errorf("%w: %w", jobs.ErrUnavailable, err)
+		}
+	}
+	return fmt.Errorf("%w: %w", jobs.ErrUncertain, err)
+}
+
+func (g *Group) watchTransfer(err error) {
+	if !errors.Is(err, raft.ErrLeadershipTransferInProgress) {
+		g.transferring.Store(nil)
+		return
+	}
+	now := time.Now()
+	if !g.transferring.CompareAndSwap(nil, &now) && now.Sub(*g.transferring.Load()) > transferPatience {
+		g.fatal(errors.New("a leadership transfer does not end"))
+	}
+}
+
+// Leads implements replication.Log.
+func (g *Group) Leads() bool {
+	running := g.running.Load()
+	return running != nil && running.State() == raft.Leader
+}
+
+// LeadsIn reports whether this node leads in a term.
+func (g *Group) LeadsIn(term uint64) bool { return g.Leads() && g.Term() == term }
+
+// Term implements replication.Log.
+func (g *Group) Term() uint64 {
+	if running := g.running.Load(); running != nil {
+		return running.CurrentTerm()
+	}
+	return 0
+}
+
+// Committed implements replication.Log.
+func (g *Group) Committed() uint64 {
+	if running := g.running.Load(); running != nil {
+		return running.CommitIndex()
+	}
+	return 0
+}
+
+// Leader implements replication.Log.
+func (g *Group) Leader() replication.Leader {
+	running := g.running.Load()
+	if running == nil {
+		return replication.Leader{}
+	}
+	leader := replication.Leader{Heard: running.LastContact()}
+	address, _ := running.LeaderWithID()
+	if member, err := transport.ParseAddress(address); address != "" && err == nil {
+		leader.ID, leader.Name, leader.API = string(member.ID()), member.Name, member.API
+	}
+	return leader
+}
+
+// Follows reports whether this node knows a leader other than a node of an id.
+func (g *Group) Follows(other raft.ServerID) bool {
+	leader := g.Leader().ID
+	return leader != "" && leader != string(other)
+}
+
+// followed names the node that raft follows as the leader.
+func (g *Group) followed() string {
+	running := g.running.Load()
+	if running == nil {
+		return "a node"
+	}
+	address, id := running.LeaderWithID()
+	return fmt.Sprintf("node %.64q at %.64q", id, address)
+}
+
+// Confirm implements replication.Log.
+func (g *Group) Confirm() (uint64, error) {
+	return (&readRound{g.Leads, g.Term, g.Committed, g.voters}).carryOut()
+}
+
+// Leaderships implements replication.Log.
+func (g *Group) Leaderships() <-chan bool { return g.leaderships }
+
+// LeaderChanges implements replication.Log.
+func (g *Group) LeaderChanges() <-chan struct{} { return g.changes }
+
+// State is raft's word for what this node does: follower, candidate, leader or shutdown.
+func (g *Group) State() string { return strings.ToLower(g.running.Load().State().String()) }
+
+// Transfer hands the leadership to a voter; to the zero Member: to any. It ends at raft's own timeout.
+func (g *Group) Transfer(to transport.Member) error {
+	if to == (transport.Member{}) {
+		return g.running.Load().LeadershipTransfer().Error()
+	}
+	return g.running.Load().LeadershipTransferToServer(to.ID(), to.Address()).Error()
+}
+
+// Ping returns when raft's main loop answers, or when raft ends.
+func (g *Group) Ping() { _ = g.running.Load().VerifyLeader().Error() }
+
+// LatestSnapshot is the last entry of the latest snapshot, and its size; 0 if there is none.
+func (g *Group) LatestSnapshot() (index, size uint64) { return g.growth.snapshot() }
+
+// Unsnapshotted is how many bytes of log no snapshot of this node replaces yet.
+func (g *Group) Unsnapshotted() int64 { return g.growth.passed() }
+
+// Close ends raft. Close its network first: raft waits for its goroutines, and one that waits
+// for a dead peer may take seconds.
+func (g *Group) Close() error {
+	if running := g.running.Load(); running != nil {
+		return running.Shutdown().Error()
+	}
+	return nil
+}
+
+// signal sends a signal through a channel that holds one.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // signalled already
+	}
+}

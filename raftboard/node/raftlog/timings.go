@@ -1,0 +1,35 @@
+package raftlog
+
+import (
+	"cmp"
+	"time"
+)
+
+// defaultSnapshotBytes is how many bytes of new log make a snapshot due, on a
+// small state: a node applies that much in a second or two when it starts.
+const defaultSnapshotBytes = 64 << 20
+
+// Timings are the times and sizes of raft.
+type Timings struct {
+	Heartbeat         time.Duration // a follower that hears nothing for so long campaigns; 0: 500 ms
+	Election          time.Duration // a candidate tries again after so long; 0: as Heartbeat
+	LeaderLease       time.Duration // a leader that reaches no majority for so long steps down; 0: as Heartbeat
+	MaxAppendEntries  int           // entries of one replication message; 0: 64
+	SnapshotInterval  time.Duration // between two looks whether a snapshot is due; 0: 30 s
+	SnapshotThreshold uint64        // entries since the last snapshot that make one due; 0: 16,384
+	SnapshotBytes     int64         // bytes of log since the last snapshot, if they are more than half of its own, that make one due; 0: 64 MiB
+	TrailingLogs      uint64        // entries kept behind a snapshot; 0: twice the threshold
+}
+
+// WithDefaults fills in the defaults.
+func (t Timings) WithDefaults() Timings {
+	t.Heartbeat = cmp.Or(t.Heartbeat, 500*time.Millisecond)
+	t.Election = cmp.Or(t.Election, t.Heartbeat)
+	t.LeaderLease = cmp.Or(t.LeaderLease, t.Heartbeat)
+	t.MaxAppendEntries = cmp.Or(t.MaxAppendEntries, 64)
+	t.SnapshotInterval = cmp.Or(t.SnapshotInterval, 30*time.Second)
+	t.SnapshotThreshold = cmp.Or(t.SnapshotThreshold, 16_384)
+	t.SnapshotBytes = cmp.Or(t.SnapshotBytes, defaultSnapshotBytes)
+	t.TrailingLogs = cmp.Or(t.TrailingLogs, 2*t.SnapshotThreshold)
+	return t
+}
