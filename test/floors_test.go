@@ -30,6 +30,7 @@ var rooms = map[string]int{
 	"raftboard/node/raftlog": 1, "raftboard/node/memorylog": 1,
 	"raftboard/node/admission": 1, "raftboard/node/clock": 1, "raftboard/node/offers": 1, "raftboard/node/proposer": 1,
 	"raftboard/node/guard": 2, "raftboard/node/polls": 2,
+	"raftboard/node/replication/replicationtest": 1,
 	"raftboard/node":          5,
 	"raftboard/node/nodetest": 6,
 }
@@ -54,19 +55,21 @@ var forbidden = []struct {
 
 // allowed are the exceptions to forbidden.
 var allowed = map[[2]string]bool{
-	{"raftboard", "fsm/command"}:               true, // the vocabulary alone
-	{"raftboard/wire", "fsm/command"}:          true,
-	{"raftboard/node", "fsm"}:                  true, // the daemon's half
-	{"raftboard/node", "fsm/command"}:          true,
-	{"raftboard/node/admission", "fsm"}:        true,
-	{"raftboard/node/guard", "fsm"}:            true,
-	{"raftboard/node/guard", "fsm/command"}:    true,
-	{"raftboard/node/memorylog", "fsm"}:        true,
-	{"raftboard/node/raftlog", "fsm"}:          true,
-	{"raftboard/node/replication", "fsm"}:      true,
-	{"raftboard/node/polls", "fsm"}:            true,
-	{"raftboard/node/polls", "fsm/command"}:    true,
-	{"raftboard/node/proposer", "fsm/command"}: true,
+	{"raftboard", "fsm/command"}:                                  true, // the vocabulary alone
+	{"raftboard/wire", "fsm/command"}:                             true,
+	{"raftboard/node", "fsm"}:                                     true, // the daemon's half
+	{"raftboard/node", "fsm/command"}:                             true,
+	{"raftboard/node/admission", "fsm"}:                           true,
+	{"raftboard/node/guard", "fsm"}:                               true,
+	{"raftboard/node/guard", "fsm/command"}:                       true,
+	{"raftboard/node/memorylog", "fsm"}:                           true,
+	{"raftboard/node/raftlog", "fsm"}:                             true,
+	{"raftboard/node/replication", "fsm"}:                         true,
+	{"raftboard/node/replication/replicationtest", "fsm"}:         true,
+	{"raftboard/node/replication/replicationtest", "fsm/command"}: true,
+	{"raftboard/node/polls", "fsm"}:                               true,
+	{"raftboard/node/polls", "fsm/command"}:                       true,
+	{"raftboard/node/proposer", "fsm/command"}:                    true,
 }
 
 type goPackage struct {

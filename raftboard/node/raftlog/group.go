@@ -71,7 +71,7 @@ type Options struct {
 	DataDir   string
 	Timings   Timings
 	Log       *logstore.Log
-	Transport *transport.Transport
+	Transport raft.Transport
 	Machine   replication.Machine
 	Past      Past
 	// Voters returns what asks the other voters for a read round, and how many voters are a
