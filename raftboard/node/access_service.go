@@ -15,6 +15,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/raftboard/node/admission"
+	"github.com/conductord/conductord/raftboard/node/clock"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -131,7 +132,7 @@ func (s *accessService) recordAct(ctx context.Context, message *conductordv1.Aud
 // reportTokenUses has the leader keep which tokens were used, once a period. It ends with
 // ctx.
 func (s *accessService) reportTokenUses(ctx context.Context, period time.Duration) {
-	for range every(ctx, period) {
+	for range clock.Every(ctx, period) {
 		uses := s.router.guard.Uses.Take(s.router.guard.Now())
 		if len(uses) == 0 {
 			continue

@@ -21,6 +21,7 @@ import (
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/internal/boottime"
 	"github.com/conductord/conductord/raftboard/node/backup"
+	"github.com/conductord/conductord/raftboard/node/clock"
 )
 
 // Backups says whether a node makes backups by itself.
@@ -84,7 +85,7 @@ type readBackup struct {
 
 // run makes backups until the context ends.
 func (s *backupSchedule) run(ctx context.Context) {
-	for range every(ctx, min(max(s.Interval/backupLooks, time.Second), time.Minute)) {
+	for range clock.Every(ctx, min(max(s.Interval/backupLooks, time.Second), time.Minute)) {
 		if err := s.look(ctx); err != nil && ctx.Err() == nil {
 			s.logger.Error("cannot make a scheduled backup; trying again", "directory", s.Directory, "error", err)
 		}
@@ -214,7 +215,7 @@ func (s *backupSchedule) list() (all []*conductordv1.ScheduledBackup) {
 
 // removeRemains removes what a node left that ended while it wrote a backup.
 func (s *backupSchedule) removeRemains() error {
-	remains, err := filepath.Glob(filepath.Join(s.Directory, s.prefix+"*"+backupSuffix+".*"+temporarySuffix))
+	remains, err := filepath.Glob(filepath.Join(s.Directory, s.prefix+"*"+backupSuffix+".*.tmp"))
 	for _, path := range remains {
 		err = errors.Join(err, os.Remove(path))
 	}

@@ -3,7 +3,6 @@ package node
 import (
 	"bufio"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -104,7 +103,7 @@ func (s *backupService) write(ctx context.Context, header http.Header, to io.Wri
 	var pacer pacer
 	out := bufio.NewWriterSize(&pacedWriter{ctx: ctx, to: to}, backupPart)
 	of := backup.Manifest{Cluster: s.cluster, Node: s.node, Version: s.version}
-	err = writeBackup(out, of, snapshot, func() error {
+	err = backup.Make(out, of, snapshot, func() error {
 		pacer.rest()
 		return context.Cause(ctx)
 	})
@@ -112,18 +111,6 @@ func (s *backupService) write(ctx context.Context, header http.Header, to io.Wri
 		return err
 	}
 	return out.Flush()
-}
-
-// writeBackup writes a snapshot as a backup. It calls pause now and then; an error of
-// that ends it.
-func writeBackup(to io.Writer, of backup.Manifest, snapshot *fsm.Snapshot, pause func() error) error {
-	digest, err := snapshot.Digest(pause)
-	if err != nil {
-		return fmt.Errorf("cannot make a backup: %w", err)
-	}
-	of.Generation, of.Index, of.Term, of.Time = snapshot.Generation, snapshot.Index, snapshot.Term, snapshot.Time
-	of.StateBytes, of.Digest = snapshot.StreamSize(), hex.EncodeToString(digest[:])
-	return backup.Write(to, of, snapshot)
 }
 
 // partWriter sends what is written to it.

@@ -29,6 +29,7 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 	"github.com/conductord/conductord/raftboard/node/transport"
 	"github.com/conductord/conductord/raftboard/wire"
 )
@@ -416,7 +417,7 @@ func TestNewLeaderIsVouchedFor(t *testing.T) {
 	}
 	posted(t, client)
 	c.stop(0)
-	if err := c.join(client, 3, node.Join{}); err != nil {
+	if err := c.join(client, 3, membership.Join{}); err != nil {
 		t.Fatal(err)
 	}
 	c.awaitMembers("n1 n2 n3 n4", "")

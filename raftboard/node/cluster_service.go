@@ -21,6 +21,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/raftlog"
+	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -33,7 +34,7 @@ type clusterService struct {
 	clock   *clock.Clock
 	leader  *leaderState
 	ready   *readiness
-	members *membership
+	members *membership.Members
 	log     *logstore.Log
 	guard   *guard.Guard
 	disk    *admission.Disk
@@ -86,25 +87,25 @@ func (s *clusterService) handOver(ctx context.Context) error {
 // wait for ever for a node that does not, and refuse all entries meanwhile
 // (hashicorp/raft#696).
 func (s *clusterService) successor(name string) (Member, error) {
-	if !s.members.hasOtherVoter() {
+	if !s.members.HasOtherVoter() {
 		return Member{}, fmt.Errorf("%w: the cluster has no other voter than %q", jobs.ErrConflict, s.options.Name)
 	}
 	var silent []error
-	for _, member := range s.members.peers() {
-		if name != "" && member.Name != name || name == "" && !member.voter {
+	for _, member := range s.members.Peers() {
+		if name != "" && member.Name != name || name == "" && !member.Voter {
 			continue
 		}
-		if !member.voter {
+		if !member.Voter {
 			return Member{}, fmt.Errorf("%w: node %q has no vote, so it cannot lead: promote it first", jobs.ErrConflict, name)
 		}
-		err := s.members.call(member.Member)
+		err := s.members.Call(member.Member)
 		if err == nil {
 			return member.Member, nil
 		}
 		silent = append(silent, fmt.Errorf("%q does not answer: %w", member.Name, err))
 	}
 	if len(silent) == 0 {
-		return Member{}, notAMember(name)
+		return Member{}, membership.NotAMember(name)
 	}
 	return Member{}, fmt.Errorf("%w: no other node can lead: %w", jobs.ErrConflict, errors.Join(silent...))
 }
@@ -131,9 +132,9 @@ func (s *clusterService) status(ctx context.Context, request *connect.Request[co
 		Ready:        true,
 		LogStore:     string(s.options.LogStore),
 		LogBytes:     uint64(logstore.Size(s.options.DataDir, s.options.LogStore)), LogFreeBytes: uint64(max(s.log.Reusable(), 0)),
-		Members: toProto(s.members.now(), memberToProto),
+		Members: toProto(s.members.Now(), memberToProto),
 
-		MembersDiffer: s.members.difference(), ClusterVersion: uint32(s.machine.Version()), ProgramVersion: command.Version,
+		MembersDiffer: s.members.Difference(), ClusterVersion: uint32(s.machine.Version()), ProgramVersion: command.Version,
 	}
 	status.SnapshotIndex, status.SnapshotBytes = s.group.LatestSnapshot()
 	status.TopologyDigest, status.TopologyCluster = s.router.elsewhere.status()
@@ -171,10 +172,10 @@ func (s *clusterService) statusOf(ctx context.Context, name string, request *con
 	if err != nil {
 		return nil, err
 	}
-	there, found := s.members.find(name)
+	there, found := s.members.Find(name)
 	switch {
 	case !found:
-		return nil, notAMember(name)
+		return nil, membership.NotAMember(name)
 	case hops >= wire.MaxHops:
 		return nil, fmt.Errorf("%w: node %q has another name now", jobs.ErrUnavailable, name)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node"
 	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 )
 
 // The two ways to change a log store over.
@@ -108,7 +109,7 @@ func TestConversionCutOffAnywhere(t *testing.T) {
 func cutOff(t *testing.T, dir string, to logstore.Kind, nth int) (before string) {
 	t.Helper()
 	return cutOffAt(t, nth, func(step func(string)) error {
-		_, err := node.ConvertLogStep(t.Context(), dir, to, step)
+		_, err := membership.ConvertLog(t.Context(), dir, to, hclog.NewNullLogger(), step)
 		return err
 	})
 }
@@ -184,7 +185,7 @@ func startsWith(t *testing.T, c *cluster, kind logstore.Kind, before string, ids
 
 func convert(t *testing.T, dir string, to logstore.Kind) {
 	t.Helper()
-	if _, err := node.ConvertLog(t.Context(), dir, to, hclog.NewNullLogger()); err != nil {
+	if _, err := membership.ConvertLog(t.Context(), dir, to, hclog.NewNullLogger(), func(string) {}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -202,7 +203,7 @@ func TestConversionKeepsEverything(t *testing.T) {
 			if len(before) < 8 {
 				t.Fatalf("the log has only %v", before)
 			}
-			done, err := node.ConvertLog(t.Context(), dir, row.to, hclog.NewNullLogger())
+			done, err := membership.ConvertLog(t.Context(), dir, row.to, hclog.NewNullLogger(), func(string) {})
 			if err != nil || done.From != row.from || done.To != row.to || done.First != 1 || done.Last < 6 || done.Kept == "" {
 				t.Errorf("%+v, %v", done, err)
 			}
@@ -212,7 +213,7 @@ func TestConversionKeepsEverything(t *testing.T) {
 			if _, err := os.Stat(done.Kept); err != nil {
 				t.Errorf("the old store is not kept: %v", err)
 			}
-			if done, err = node.ConvertLog(t.Context(), dir, row.to, hclog.NewNullLogger()); err != nil || done.Kept != "" {
+			if done, err = membership.ConvertLog(t.Context(), dir, row.to, hclog.NewNullLogger(), func(string) {}); err != nil || done.Kept != "" {
 				t.Errorf("said again: %+v, %v", done, err)
 			}
 			convert(t, dir, row.from)
@@ -297,7 +298,7 @@ func TestCompactionCutOffAnywhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		step := cutOffAt(t, cuts+1, func(step func(string)) error {
-			_, err := node.CompactLogStep(t.Context(), dir, step)
+			_, err := membership.CompactLog(t.Context(), dir, hclog.NewNullLogger(), step)
 			return err
 		})
 		done = step == ""
@@ -306,7 +307,7 @@ func TestCompactionCutOffAnywhere(t *testing.T) {
 			startsWith(t, c, logstore.Bolt, step, ids)
 			continue
 		}
-		again, err := node.CompactLog(t.Context(), dir, hclog.NewNullLogger())
+		again, err := membership.CompactLog(t.Context(), dir, hclog.NewNullLogger(), func(string) {})
 		if err != nil || again.After > again.Before || again.After > int64(status.LogBytes)/2 {
 			t.Errorf("repeated: %+v of %d, %v", again, status.LogBytes, err)
 		}
@@ -328,7 +329,7 @@ func TestConversionIsRefused(t *testing.T) {
 	dir := c.options[0].DataDir
 	refused := func(t *testing.T, ctx context.Context, dir string, to logstore.Kind, reason string) {
 		t.Helper()
-		if _, err := node.ConvertLog(ctx, dir, to, hclog.NewNullLogger()); err == nil || !strings.Contains(err.Error(), reason) {
+		if _, err := membership.ConvertLog(ctx, dir, to, hclog.NewNullLogger(), func(string) {}); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("got %v, want %q", err, reason)
 		}
 	}
@@ -347,7 +348,7 @@ func TestConversionIsRefused(t *testing.T) {
 	})
 	t.Run("a compaction of raft-wal", func(t *testing.T) {
 		other, _ := ranOn(t, logstore.WAL)
-		if _, err := node.CompactLog(t.Context(), other.options[0].DataDir, hclog.NewNullLogger()); err == nil || !strings.Contains(err.Error(), "by itself") {
+		if _, err := membership.CompactLog(t.Context(), other.options[0].DataDir, hclog.NewNullLogger(), func(string) {}); err == nil || !strings.Contains(err.Error(), "by itself") {
 			t.Errorf("got %v", err)
 		}
 	})

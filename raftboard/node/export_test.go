@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"sync"
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,7 +23,8 @@ import (
 	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/node/guard"
 	"github.com/conductord/conductord/raftboard/node/logstore"
-	"github.com/conductord/conductord/raftboard/node/raftlog"
+	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
+	"github.com/conductord/conductord/raftboard/node/sums"
 	"github.com/conductord/conductord/raftboard/node/transport"
 	"github.com/conductord/conductord/raftboard/wire"
 )
@@ -75,16 +76,6 @@ func WasPaused(heartbeat, late time.Duration, d Deadlines) bool {
 // Idle is how many claims wait after they have found no job.
 func Idle(n *Node) int { return n.polls.Load().Idle }
 
-// ConvertLogStep converts a log store, and calls step before each change on disk.
-func ConvertLogStep(ctx context.Context, dir string, to logstore.Kind, step func(string)) (logstore.Converted, error) {
-	return convertLog(ctx, dir, to, hclog.NewNullLogger(), step)
-}
-
-// CompactLogStep compacts a log store, and calls step before each change on disk.
-func CompactLogStep(ctx context.Context, dir string, step func(string)) (logstore.Compaction, error) {
-	return compactLog(ctx, dir, hclog.NewNullLogger(), step)
-}
-
 // Propose has a node propose commands that no caller may send.
 func Propose(ctx context.Context, n *Node, commands ...*conductordv1.Command) ([]*conductordv1.Result, error) {
 	_, results, err := n.proposer.Propose(ctx, commands...)
@@ -114,7 +105,7 @@ func Transfer(n *Node) error { return n.group.Transfer(Member{}) }
 
 // TransferTo hands the leadership to a node.
 func TransferTo(n *Node, name string) error {
-	member, known := n.members.find(name)
+	member, known := n.members.Find(name)
 	if !known {
 		return errors.New("no such member")
 	}
@@ -155,7 +146,7 @@ func FirstIndex(n *Node) uint64 { first, _ := n.log.FirstIndex(); return first }
 
 // Heard is for how long a peer has answered none of raft's messages.
 func Heard(n *Node, peer string) time.Duration {
-	member, _ := n.members.find(peer)
+	member, _ := n.members.Find(peer)
 	return n.port.Quiet(member.Address())
 }
 
@@ -213,8 +204,8 @@ func Calls() map[string]string {
 
 // MembersOf are the names of the members as a node knows them.
 func MembersOf(n *Node) (voters, others []string) {
-	for _, member := range n.members.now() {
-		if member.voter {
+	for _, member := range n.members.Now() {
+		if member.Voter {
 			voters = append(voters, member.Name)
 		} else {
 			others = append(others, member.Name)
@@ -225,7 +216,7 @@ func MembersOf(n *Node) (voters, others []string) {
 }
 
 // Difference is what a node says of the list in its file.
-func Difference(n *Node) string { return n.members.difference() }
+func Difference(n *Node) string { return n.members.Difference() }
 
 // Counts counts the jobs on a node by state.
 func Counts(n *Node) map[jobs.State]uint64 { return n.machine.Counts() }
@@ -251,25 +242,17 @@ func Diverge(n, leader *Node) error {
 	return Raft(leader).Apply(data, 0).Error()
 }
 
-// AdmitAtStart asks a node that has not read raft's configuration yet, and has met one other
-// node in an earlier run, whether it admits a node.
-func AdmitAtStart(met, other transport.Hello) error {
-	three := []Member{{Name: "n1"}, {Name: "n2"}, {Name: "n3"}}
-	known := &identityStore{id: identity{Bootstrapped: true, Peers: map[raft.ServerID]uuid.UUID{met.ID(): met.Instance}}}
-	return (&membership{roster: rosterOf(three), identity: known, group: new(raftlog.Group)}).admit(other)
-}
-
 // CheckedMachine is a state machine as the log sees it, with a node's answers about its sums.
-type CheckedMachine struct{ *stateChecks }
+type CheckedMachine struct{ *sums.Checks }
 
 // NewCheckedMachine is one whose state is m.
 func NewCheckedMachine(m *fsm.Machine) CheckedMachine {
-	return CheckedMachine{&stateChecks{Machine: m}}
+	return CheckedMachine{sums.New(m, "", nil)}
 }
 
 // TableSums asks a node for the sums of its tables at an entry.
 func (c CheckedMachine) TableSums(ctx context.Context, index uint64) ([]*conductordv1.TableSum, error) {
-	answer, err := (&verifyService{checks: c.stateChecks}).tableSums(ctx, connect.NewRequest(&conductordv1.TableSumsRequest{Index: index}))
+	answer, err := (&verifyService{checks: c.Checks}).tableSums(ctx, connect.NewRequest(&conductordv1.TableSumsRequest{Index: index}))
 	if err != nil {
 		return nil, wire.ErrorFromConnect(err)
 	}
@@ -277,19 +260,22 @@ func (c CheckedMachine) TableSums(ctx context.Context, index uint64) ([]*conduct
 }
 
 // Check is an entry that has the state summed up.
-func Check() ([]byte, error) { return encodeCheck(&conductordv1.StateCheck{}) }
+func Check() ([]byte, error) { return sums.Encode(&conductordv1.StateCheck{}) }
 
 // SealIdentity is an identity that was changed, with its checksum.
 func SealIdentity(data []byte) ([]byte, error) {
-	var stored storedIdentity
-	if err := json.Unmarshal(data, &stored); err != nil {
+	var id membership.Identity
+	if err := json.Unmarshal(data, &id); err != nil {
 		return nil, err
 	}
-	var err error
-	if stored.Checksum, err = stored.identity.checksum(); err != nil {
+	whole, err := json.Marshal(&id)
+	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(stored)
+	return json.Marshal(struct {
+		membership.Identity
+		Checksum string `json:"checksum"`
+	}{id, fmt.Sprintf("%08x", crc32.ChecksumIEEE(whole))})
 }
 
 // NewFlowChecks makes checks of flows. Each check takes the processor for so long.

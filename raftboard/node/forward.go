@@ -17,6 +17,7 @@ import (
 	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/node/admission"
 	"github.com/conductord/conductord/raftboard/node/guard"
+	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -36,13 +37,13 @@ type router struct {
 
 // newForwarder makes the client that forwards calls to other members, over connections that are
 // kept. Nothing is sent to a node that is not the member of the address.
-func newForwarder(secure secured, members *membership) *http.Client {
+func newForwarder(secure secured, members *membership.Members) *http.Client {
 	dial := func(ctx context.Context, _, address string) (net.Conn, error) {
 		conn, err := secure.dial(ctx, address, "h2")
 		if err != nil || secure.store == nil {
 			return conn, err
 		}
-		if err := credentials.CheckName(conn, members.at(address)); err != nil {
+		if err := credentials.CheckName(conn, members.At(address)); err != nil {
 			return nil, errors.Join(fmt.Errorf("cannot forward a call to %s: %w", address, err), conn.Close())
 		}
 		return conn, nil

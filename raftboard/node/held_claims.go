@@ -12,6 +12,7 @@ import (
 	"github.com/conductord/conductord/fsm"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/clock"
 	"github.com/conductord/conductord/raftboard/node/guard"
 )
 
@@ -90,7 +91,7 @@ func (l *leadership) timeHolder(held *jobs.HeldClaim, now time.Time) {
 // lost conductor do: its steps may still run. It ends with ctx.
 func (t *leaderTasks) takeClaims(ctx context.Context) {
 	judged := uint64(0)
-	for range every(ctx, guard.RightsLook) {
+	for range clock.Every(ctx, guard.RightsLook) {
 		now := t.machine.AccessIndex()
 		if now == judged {
 			continue

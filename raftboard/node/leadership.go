@@ -191,17 +191,3 @@ func signal(c chan<- struct{}) {
 	default: // signalled already
 	}
 }
-
-// every yields at once, and then after each interval, until ctx ends.
-func every(ctx context.Context, interval time.Duration) func(yield func() bool) {
-	return func(yield func() bool) {
-		ticker := time.NewTicker(interval)
-		defer ticker.Stop()
-		for ctx.Err() == nil && yield() {
-			select {
-			case <-ticker.C:
-			case <-ctx.Done():
-			}
-		}
-	}
-}

@@ -14,6 +14,7 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/jobs/steplog"
+	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -25,7 +26,7 @@ const NodeKey = "node"
 type logService struct {
 	node    string
 	machine *fsm.Machine
-	members *membership
+	members *membership.Members
 	router  *router
 	logs    *steplog.Buffer
 }
@@ -85,7 +86,7 @@ func (s *logService) lines(ctx context.Context, row call, request *connect.Reque
 	if err != nil {
 		return nil, err
 	}
-	there, found := s.members.find(holder)
+	there, found := s.members.Find(holder)
 	if !found {
 		return &conductordv1.ReadLogsResponse{Next: message.After}, nil // the job may come back to that node
 	}

@@ -11,12 +11,13 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/raft"
 
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
+	"github.com/conductord/conductord/raftboard/node/clock"
 	"github.com/conductord/conductord/raftboard/node/raftlog"
+	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
@@ -40,20 +41,20 @@ const (
 type memberService struct {
 	limits   logbook.Limits
 	group    *raftlog.Group
-	identity *identityStore
-	members  *membership
-	peers    *peerAskers
+	identity *membership.IdentityStore
+	members  *membership.Members
+	peers    *membership.Askers
 	applied  func() uint64
 	handOver func(ctx context.Context) error // of the leadership, to any other voter
 	changing chan struct{}                   // holds one
 	serves   func() bool                     // whether this node answers as the leader
-	quiet    func(raft.ServerAddress) time.Duration
+	quiet    func(Member) time.Duration
 	logger   hclog.Logger
 }
 
 // one lets one change at a time through: the next one waits, since a member list may show a
 // change a moment before it has ended. do returns the change, or nil if there is none to make.
-func (s *memberService) one(ctx context.Context, do func() (func() raft.IndexFuture, error)) error {
+func (s *memberService) one(ctx context.Context, do func() (func() error, error)) error {
 	waited, stop := context.WithTimeout(ctx, changePatience)
 	defer stop()
 	select {
@@ -70,15 +71,15 @@ func (s *memberService) one(ctx context.Context, do func() (func() raft.IndexFut
 }
 
 // carryOut waits until a change is committed.
-func (s *memberService) carryOut(ctx context.Context, change func() raft.IndexFuture) error {
+func (s *memberService) carryOut(ctx context.Context, change func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- change().Error() }() // ends at the latest with this node's leadership
+	go func() { done <- change() }() // ends at the latest with this node's leadership
 	patience := time.NewTimer(changePatience)
 	defer patience.Stop()
 	select {
 	case err := <-done:
 		switch {
-		case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout), errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		case raftlog.Refused(err):
 			return fmt.Errorf("%w: %w", jobs.ErrUnavailable, err)
 		case err != nil:
 			return fmt.Errorf("%w: the members may have changed: %w", jobs.ErrUncertain, err)
@@ -92,7 +93,7 @@ func (s *memberService) carryOut(ctx context.Context, change func() raft.IndexFu
 }
 
 func (s *memberService) add(ctx context.Context, message *conductordv1.AddMemberRequest) (*conductordv1.AddMemberResponse, uint64, error) {
-	id := s.identity.get()
+	id := s.identity.Get()
 	if message.Cluster != id.Cluster {
 		return nil, 0, &logbook.InvalidError{Field: "cluster", Reason: fmt.Sprintf("this is cluster %q, and not %.64q", id.Cluster, message.Cluster)}
 	}
@@ -104,26 +105,26 @@ func (s *memberService) add(ctx context.Context, message *conductordv1.AddMember
 	if err := errors.Join(s.limits.CheckName("name", member.Name), checkAddresses(member)); err != nil {
 		return nil, 0, err
 	}
-	err = s.one(ctx, func() (func() raft.IndexFuture, error) { return s.addition(ctx, member, instance, message.Replaces) })
+	err = s.one(ctx, func() (func() error, error) { return s.addition(ctx, member, instance, message.Replaces) })
 	if err != nil {
 		return nil, 0, err
 	}
 	answer := &conductordv1.AddMemberResponse{Generation: id.Generation, Origin: id.Origin}
-	for _, server := range firstConfiguration(id.Members).Servers {
+	for _, server := range membership.FirstConfiguration(id.Members).Servers {
 		founder, err := transport.ParseAddress(server.Address)
 		if err != nil {
 			return nil, 0, err
 		}
-		answer.Founders = append(answer.Founders, memberToProto(&listed{founder, true}))
+		answer.Founders = append(answer.Founders, memberToProto(&membership.Listed{Member: founder, Voter: true}))
 	}
 	return answer, s.applied(), nil
 }
 
 // addition is the change that makes a node a member, after the removal of a dead one that
 // it replaces.
-func (s *memberService) addition(ctx context.Context, member Member, instance uuid.UUID, replaces string) (func() raft.IndexFuture, error) {
-	now := s.members.now()
-	if slices.ContainsFunc(now, func(other listed) bool { return other.Member == member }) {
+func (s *memberService) addition(ctx context.Context, member Member, instance uuid.UUID, replaces string) (func() error, error) {
+	now := s.members.Now()
+	if slices.ContainsFunc(now, func(other membership.Listed) bool { return other.Member == member }) {
 		return nil, nil // a repetition
 	}
 	if replaces != "" {
@@ -131,7 +132,7 @@ func (s *memberService) addition(ctx context.Context, member Member, instance uu
 		if err != nil {
 			return nil, err
 		}
-		now = slices.DeleteFunc(now, func(other listed) bool { return removed && other.Name == replaces })
+		now = slices.DeleteFunc(now, func(other membership.Listed) bool { return removed && other.Name == replaces })
 	}
 	if err := unused(now, member); err != nil {
 		return nil, err
@@ -139,26 +140,24 @@ func (s *memberService) addition(ctx context.Context, member Member, instance uu
 	if len(now) >= maxMembers {
 		return nil, &logbook.LimitError{Field: "members", Limit: maxMembers, Size: int64(len(now)) + 1, Unit: "members"}
 	}
-	if err := s.members.call(member); !transport.Undialled(err) {
+	if err := s.members.Call(member); !transport.Undialled(err) {
 		return nil, fmt.Errorf("%w: another process answers at the raft address %s: a node joins before it is started", jobs.ErrConflict, member.Raft)
 	}
-	if err := s.identity.meet(member.ID(), instance); err != nil {
+	if err := s.identity.Meet(member.ID(), instance); err != nil {
 		return nil, err
 	}
-	return func() raft.IndexFuture {
-		return s.group.Raft().AddNonvoter(member.ID(), member.Address(), 0, changePatience)
-	}, nil
+	return func() error { return s.group.AddNonvoter(member, changePatience) }, nil
 }
 
 // makeWay removes the member that a new one replaces if it does not answer. One that
 // answers stays until the new member has a vote: so the cluster has as many voters as
 // before meanwhile.
 func (s *memberService) makeWay(ctx context.Context, member Member, replaces string) (removed bool, err error) {
-	old, known := s.members.find(replaces)
+	old, known := s.members.Find(replaces)
 	if !known {
-		return false, notAMember(replaces)
+		return false, membership.NotAMember(replaces)
 	}
-	answers := s.members.call(old.Member) == nil
+	answers := s.members.Call(old.Member) == nil
 	switch {
 	case answers && old.Name == member.Name:
 		return false, fmt.Errorf("%w: node %q answers at %s: stop it first", jobs.ErrConflict, old.Name, old.Raft)
@@ -173,7 +172,7 @@ func (s *memberService) makeWay(ctx context.Context, member Member, replaces str
 }
 
 // unused refuses a member that has a name or an address in common with another.
-func unused(now []listed, member Member) error {
+func unused(now []membership.Listed, member Member) error {
 	for _, other := range now {
 		if other.Name == member.Name {
 			return fmt.Errorf("%w: node %q is a member already: if its disk is lost, run \"conductord cluster replace %s %s\" on its machine",
@@ -197,10 +196,10 @@ func addressesInCommon(a, b Member) string {
 }
 
 func (s *memberService) remove(ctx context.Context, message *conductordv1.RemoveMemberRequest) (*conductordv1.RemoveMemberResponse, uint64, error) {
-	err := s.one(ctx, func() (func() raft.IndexFuture, error) {
-		member, known := s.members.find(message.Name)
+	err := s.one(ctx, func() (func() error, error) {
+		member, known := s.members.Find(message.Name)
 		if !known {
-			return nil, notAMember(message.Name)
+			return nil, membership.NotAMember(message.Name)
 		}
 		return s.removal(ctx, member)
 	})
@@ -208,23 +207,23 @@ func (s *memberService) remove(ctx context.Context, message *conductordv1.Remove
 }
 
 // removal is the change that removes a member.
-func (s *memberService) removal(ctx context.Context, member listed) (func() raft.IndexFuture, error) {
+func (s *memberService) removal(ctx context.Context, member membership.Listed) (func() error, error) {
 	if err := s.mayLose(ctx, member); err != nil {
 		return nil, err
 	}
-	return func() raft.IndexFuture { return s.group.Raft().RemoveServer(member.ID(), 0, changePatience) }, nil
+	return func() error { return s.group.Remove(member.Member, changePatience) }, nil
 }
 
 // mayLose returns an error if the cluster cannot do without the vote of a member.
-func (s *memberService) mayLose(ctx context.Context, member listed) error {
-	if !member.voter {
+func (s *memberService) mayLose(ctx context.Context, member membership.Listed) error {
+	if !member.Voter {
 		return nil
 	}
-	rest := slices.DeleteFunc(s.members.now(), func(other listed) bool { return other.ID() == member.ID() })
+	rest := slices.DeleteFunc(s.members.Now(), func(other membership.Listed) bool { return other.ID() == member.ID() })
 	if err := s.keepsMajority(rest); err != nil {
 		return err
 	}
-	if member.ID() != s.members.self.ID() {
+	if member.ID() != s.members.Self().ID() {
 		return nil
 	}
 	if err := s.handOver(ctx); err != nil {
@@ -234,14 +233,14 @@ func (s *memberService) mayLose(ctx context.Context, member listed) error {
 }
 
 // keepsMajority returns an error unless a majority of the voters among some members answers.
-func (s *memberService) keepsMajority(members []listed) error {
+func (s *memberService) keepsMajority(members []membership.Listed) error {
 	voters, silent := 0, []string(nil)
 	for _, member := range members {
-		if !member.voter {
+		if !member.Voter {
 			continue
 		}
 		voters++
-		if err := s.members.call(member.Member); err != nil && member.ID() != s.members.self.ID() {
+		if err := s.members.Call(member.Member); err != nil && member.ID() != s.members.Self().ID() {
 			silent = append(silent, fmt.Sprintf("%q does not answer (%v)", member.Name, err))
 		}
 	}
@@ -260,35 +259,35 @@ const deadLooks = 8
 // It ends with ctx.
 func (s *memberService) removeDead(ctx context.Context, after time.Duration) {
 	interval := after / deadLooks
-	silent := map[raft.ServerID]time.Time{} // since when
-	for range every(ctx, interval) {
+	silent := map[string]time.Time{} // since when
+	for range clock.Every(ctx, interval) {
 		if !s.serves() {
 			clear(silent)
 			continue
 		}
-		for _, member := range s.members.peers() {
-			since, known := silent[member.ID()]
+		for _, member := range s.members.Peers() {
+			since, known := silent[string(member.ID())]
 			switch {
-			case s.quiet(member.Address()) < interval:
-				delete(silent, member.ID())
+			case s.quiet(member.Member) < interval:
+				delete(silent, string(member.ID()))
 			case !known:
-				silent[member.ID()] = time.Now()
+				silent[string(member.ID())] = time.Now()
 			case time.Since(since) >= after:
 				_, _, err := s.remove(ctx, &conductordv1.RemoveMemberRequest{Name: member.Name})
 				s.logger.Warn("dead member removed", "node", member.Name, "silent", time.Since(since).Round(time.Second), "error", err)
-				delete(silent, member.ID())
+				delete(silent, string(member.ID()))
 			}
 		}
 	}
 }
 
 func (s *memberService) setVote(ctx context.Context, message *conductordv1.SetVoteRequest) (*conductordv1.SetVoteResponse, uint64, error) {
-	err := s.one(ctx, func() (func() raft.IndexFuture, error) {
-		member, known := s.members.find(message.Name)
+	err := s.one(ctx, func() (func() error, error) {
+		member, known := s.members.Find(message.Name)
 		switch {
 		case !known:
-			return nil, notAMember(message.Name)
-		case member.voter == message.Vote:
+			return nil, membership.NotAMember(message.Name)
+		case member.Voter == message.Vote:
 			return nil, nil
 		case message.Vote:
 			return s.promotion(ctx, member)
@@ -296,44 +295,42 @@ func (s *memberService) setVote(ctx context.Context, message *conductordv1.SetVo
 		if err := s.mayLose(ctx, member); err != nil {
 			return nil, err
 		}
-		return func() raft.IndexFuture { return s.group.Raft().DemoteVoter(member.ID(), 0, changePatience) }, nil
+		return func() error { return s.group.Demote(member.Member, changePatience) }, nil
 	})
-	if old, stays := s.members.find(message.Replaces); err == nil && stays && old.Name != message.Name {
+	if old, stays := s.members.Find(message.Replaces); err == nil && stays && old.Name != message.Name {
 		_, _, err = s.remove(ctx, &conductordv1.RemoveMemberRequest{Name: old.Name})
 	}
 	return &conductordv1.SetVoteResponse{Members: s.list()}, s.applied(), err
 }
 
 // promotion is the change that gives a member a vote.
-func (s *memberService) promotion(ctx context.Context, member listed) (func() raft.IndexFuture, error) {
+func (s *memberService) promotion(ctx context.Context, member membership.Listed) (func() error, error) {
 	commit := s.group.Committed()
-	stands, err := s.peers.ask(ctx, string(member.ID()))
+	stands, err := s.peers.Ask(ctx, string(member.ID()))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: node %q does not answer: %w", jobs.ErrConflict, member.Name, err)
 	case stands.Applied == 0 || stands.Applied+promotionLag < commit:
 		return nil, fmt.Errorf("%w: node %q is catching up: it has applied entry %d of %d", jobs.ErrConflict, member.Name, stands.Applied, commit)
 	}
-	after := s.members.now()
-	at := slices.IndexFunc(after, func(other listed) bool { return other.ID() == member.ID() })
-	after[at].voter = true
-	voters := len(slices.DeleteFunc(slices.Clone(after), func(other listed) bool { return !other.voter }))
+	after := s.members.Now()
+	at := slices.IndexFunc(after, func(other membership.Listed) bool { return other.ID() == member.ID() })
+	after[at].Voter = true
+	voters := len(slices.DeleteFunc(slices.Clone(after), func(other membership.Listed) bool { return !other.Voter }))
 	if voters > maxVoters {
 		return nil, &logbook.LimitError{Field: "voters", Limit: maxVoters, Size: int64(voters), Unit: "voters"}
 	}
 	if err := s.keepsMajority(after); err != nil {
 		return nil, err
 	}
-	return func() raft.IndexFuture {
-		return s.group.Raft().AddVoter(member.ID(), member.Address(), 0, changePatience)
-	}, nil
+	return func() error { return s.group.AddVoter(member.Member, changePatience) }, nil
 }
 
 func (s *memberService) move(ctx context.Context, message *conductordv1.MoveMemberRequest) (*conductordv1.MoveMemberResponse, uint64, error) {
-	err := s.one(ctx, func() (func() raft.IndexFuture, error) {
-		member, known := s.members.find(message.Name)
+	err := s.one(ctx, func() (func() error, error) {
+		member, known := s.members.Find(message.Name)
 		if !known {
-			return nil, notAMember(message.Name)
+			return nil, membership.NotAMember(message.Name)
 		}
 		moved := member.Member
 		moved.Raft, moved.API = message.RaftAddress, message.ApiAddress
@@ -343,33 +340,25 @@ func (s *memberService) move(ctx context.Context, message *conductordv1.MoveMemb
 		if err := checkAddresses(moved); err != nil {
 			return nil, err
 		}
-		others := slices.DeleteFunc(s.members.now(), func(other listed) bool { return other.ID() == member.ID() })
+		others := slices.DeleteFunc(s.members.Now(), func(other membership.Listed) bool { return other.ID() == member.ID() })
 		if err := unused(others, moved); err != nil {
 			return nil, err
 		}
-		if err := s.members.call(moved); err != nil {
+		if err := s.members.Call(moved); err != nil {
 			return nil, fmt.Errorf("%w: node %q does not answer at %s: start it there first: %w", jobs.ErrConflict, moved.Name, moved.Raft, err)
 		}
-		if member.voter {
-			return func() raft.IndexFuture {
-				return s.group.Raft().AddVoter(moved.ID(), moved.Address(), 0, changePatience)
-			}, nil
+		if member.Voter {
+			return func() error { return s.group.AddVoter(moved, changePatience) }, nil
 		}
-		return func() raft.IndexFuture {
-			return s.group.Raft().AddNonvoter(moved.ID(), moved.Address(), 0, changePatience)
-		}, nil
+		return func() error { return s.group.AddNonvoter(moved, changePatience) }, nil
 	})
 	return &conductordv1.MoveMemberResponse{Members: s.list()}, s.applied(), err
 }
 
-func (s *memberService) list() []*conductordv1.Member { return toProto(s.members.now(), memberToProto) }
+func (s *memberService) list() []*conductordv1.Member { return toProto(s.members.Now(), memberToProto) }
 
-func memberToProto(m *listed) *conductordv1.Member {
-	return &conductordv1.Member{Name: m.Name, Id: string(m.ID()), RaftAddress: m.Raft, ApiAddress: m.API, Voter: m.voter}
-}
-
-func notAMember(name string) error {
-	return fmt.Errorf("node %.64q is not among the members of the cluster: %w", name, jobs.ErrNotFound)
+func memberToProto(m *membership.Listed) *conductordv1.Member {
+	return &conductordv1.Member{Name: m.Name, Id: string(m.ID()), RaftAddress: m.Raft, ApiAddress: m.API, Voter: m.Voter}
 }
 
 // checkAddresses refuses addresses that other nodes could not dial.

@@ -15,7 +15,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node"
-	"github.com/conductord/conductord/raftboard/node/transport"
+	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 )
 
 // changing is a cluster whose members change. Its files list all nodes that will ever be
@@ -47,7 +47,7 @@ func newChanging(t *testing.T, founders, size int, adjust ...func(*node.Options)
 }
 
 // join makes a node a member, and starts it.
-func (c *changing) join(client *raftboard.Client, i int, how node.Join) error {
+func (c *changing) join(client *raftboard.Client, i int, how membership.Join) error {
 	c.t.Helper()
 	c.options[i].Init = false
 	err := node.JoinCluster(c.options[i], how, admissionBy(c.t, client, c.options[i].Cluster, how.Replaces))
@@ -58,12 +58,12 @@ func (c *changing) join(client *raftboard.Client, i int, how node.Join) error {
 }
 
 // admissionBy asks a cluster to make a node a member.
-func admissionBy(t *testing.T, client *raftboard.Client, cluster, replaces string) func(node.Member, uuid.UUID) (node.Admission, error) {
-	return func(self node.Member, instance uuid.UUID) (node.Admission, error) {
+func admissionBy(t *testing.T, client *raftboard.Client, cluster, replaces string) func(node.Member, uuid.UUID) (membership.Admission, error) {
+	return func(self node.Member, instance uuid.UUID) (membership.Admission, error) {
 		told, err := client.AddMember(t.Context(), raftboard.NewMember{
 			Cluster: cluster, Name: self.Name, Instance: instance, RaftAddress: self.Raft, APIAddress: self.API, Replaces: replaces,
 		})
-		admission := node.Admission{Generation: told.Generation, Origin: told.Origin}
+		admission := membership.Admission{Generation: told.Generation, Origin: told.Origin}
 		for _, founder := range told.Founders {
 			admission.Founders = append(admission.Founders, node.Member{Name: founder.Name, Raft: founder.RaftAddress, API: founder.APIAddress})
 		}
@@ -142,7 +142,7 @@ func TestMembersGrowAndShrink(t *testing.T) {
 	}
 	stop := c.load(client)
 	for _, i := range []int{3, 4} {
-		if err := c.join(client, i, node.Join{}); err != nil {
+		if err := c.join(client, i, membership.Join{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -193,7 +193,7 @@ func TestReplaceMembers(t *testing.T) {
 	}
 	copied := t.TempDir()
 	c.stop(2)
-	if err := c.join(client, 2, node.Join{Replaces: "n3"}); err == nil || !strings.Contains(err.Error(), "it holds a node") {
+	if err := c.join(client, 2, membership.Join{Replaces: "n3"}); err == nil || !strings.Contains(err.Error(), "it holds a node") {
 		t.Errorf("with a directory in use: %v", err)
 	}
 	if err := errors.Join(copyDir(copied, c.options[2].DataDir), os.RemoveAll(c.options[2].DataDir)); err != nil {
@@ -204,10 +204,10 @@ func TestReplaceMembers(t *testing.T) {
 	if err := os.RemoveAll(c.options[2].DataDir); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.join(client, 2, node.Join{}); !errors.Is(err, jobs.ErrConflict) || !strings.Contains(err.Error(), "conductord cluster replace n3 n3") {
+	if err := c.join(client, 2, membership.Join{}); !errors.Is(err, jobs.ErrConflict) || !strings.Contains(err.Error(), "conductord cluster replace n3 n3") {
 		t.Errorf("as a new member: %v", err)
 	}
-	if err := c.join(client, 2, node.Join{Replaces: "n3"}); err != nil {
+	if err := c.join(client, 2, membership.Join{Replaces: "n3"}); err != nil {
 		t.Fatal(err)
 	}
 	c.awaitMembers("n1 n2 n3", "")
@@ -227,7 +227,7 @@ func TestReplaceMembers(t *testing.T) {
 	default:
 	}
 
-	if err := c.join(client, 3, node.Join{Replaces: "n1"}); err != nil {
+	if err := c.join(client, 3, membership.Join{Replaces: "n1"}); err != nil {
 		t.Fatal(err)
 	}
 	if fault := c.fault(); !strings.Contains(fault.Error(), "removed or replaced") {
@@ -249,7 +249,7 @@ func TestVotesOfMembers(t *testing.T) {
 	c := newChanging(t, 1, 3)
 	client := c.client(0)
 	posted(t, client)
-	if err := c.join(client, 1, node.Join{NonVoter: true}); err != nil {
+	if err := c.join(client, 1, membership.Join{NonVoter: true}); err != nil {
 		t.Fatal(err)
 	}
 	c.awaitMembers("n1", "n2")
@@ -269,7 +269,7 @@ func TestVotesOfMembers(t *testing.T) {
 		}
 	}
 	c.awaitMembers("n1 n2", "")
-	if err := c.join(client, 2, node.Join{}); err != nil {
+	if err := c.join(client, 2, membership.Join{}); err != nil {
 		t.Fatal(err)
 	}
 	c.awaitMembers("n1 n2 n3", "")
@@ -392,21 +392,4 @@ func TestDeadMembersAreRemoved(t *testing.T) {
 		return !slices.Contains(voters, c.options[dead[0]].Name)
 	})
 	posted(t, client)
-}
-
-// A node that starts has not read yet which members joined after the first election. It
-// admits them, or they would stop; a known name with another disk it refuses.
-func TestNodeThatStartsAdmitsWhomItHasMet(t *testing.T) {
-	joined := transport.Hello{Name: "n3", Incarnation: "0123abcd", Instance: uuid.New()}
-	unknown, wiped := joined, joined
-	unknown.Incarnation, wiped.Instance = "4567cdef", uuid.New()
-	if err := node.AdmitAtStart(joined, joined); err != nil {
-		t.Errorf("one that it has met: %v", err)
-	}
-	if err := node.AdmitAtStart(joined, unknown); err != nil {
-		t.Errorf("one that it has never met: %v", err)
-	}
-	if err := node.AdmitAtStart(joined, wiped); err == nil || !strings.Contains(err.Error(), "lost its disk") {
-		t.Errorf("one with another disk: %v", err)
-	}
 }

@@ -12,14 +12,13 @@
 //
 // Read the files in this order:
 //
-//   - a node: options.go, node.go (start, parts, end), identity.go, lock.go,
-//     membership.go (the first start), convert.go;
+//   - a node: options.go, node.go (start, parts, end), datadir.go (before the first start);
 //   - leading: leader.go (which node leads), leadership.go (this node's time as the
 //     leader, and its tasks then), timers.go, deadlines.go, held_claims.go,
 //     slot_keeper.go;
 //   - answering: reads.go (what a read may show), submit.go, forward.go,
 //     readiness.go, calls.go (the table of calls), then a file for each service;
-//   - backups: backup_service.go, backup_schedule.go, restore.go (a new node from one);
+//   - backups: backup_service.go, backup_schedule.go;
 //   - the HTTP port: http.go, streams.go, metrics.go;
 //   - other machines: tls.go, elsewhere.go (boards of other clusters).
 //
@@ -32,7 +31,9 @@
 // entries; package polls keeps the calls that wait.
 //
 // Package replication is the seam between the node and its log. Package raftlog below it is the
-// log over raft, with package logstore for its disk and package transport for its network. None of them knows this package.
+// log over raft, with package membership for the other members, package logstore for its disk and
+// package transport for its network. Package sums compares the states of the nodes. None of them
+// knows this package.
 package node
 
 import (
@@ -65,12 +66,13 @@ import (
 	"github.com/conductord/conductord/raftboard/node/polls"
 	"github.com/conductord/conductord/raftboard/node/proposer"
 	"github.com/conductord/conductord/raftboard/node/raftlog"
+	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
+	"github.com/conductord/conductord/raftboard/node/sums"
 	"github.com/conductord/conductord/raftboard/node/transport"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
 const (
-	stateFile        = "state.db"
 	handOverPatience = 3 * time.Second
 	fatalStatus      = 70 // EX_SOFTWARE of sysexits.h
 )
@@ -80,7 +82,7 @@ type Node struct {
 	options  Options
 	logger   hclog.Logger
 	metrics  *nodeMetrics
-	identity *identityStore
+	identity *membership.IdentityStore
 	started  time.Time // of boottime
 	fatal    func(error)
 
@@ -91,18 +93,18 @@ type Node struct {
 	transport  *transport.Transport
 	group      *raftlog.Group
 	proposer   *proposer.Proposer
-	checks     *stateChecks
+	checks     *sums.Checks
 	reads      *readRounds
-	readAskers *peerAskers // of the read rounds
+	readAskers *membership.Askers // of the read rounds
 
 	// Time.
 	clock       *clock.Clock
 	clocks      *clock.Rounds
-	clockAskers *peerAskers
+	clockAskers *membership.Askers
 
 	// Parts with locks of their own.
-	members      *membership
-	memberAskers *peerAskers // of the service that changes the members
+	members      *membership.Members
+	memberAskers *membership.Askers // of the service that changes the members
 	committed    *committed
 	ready        *readiness
 	leader       *leaderState
@@ -149,7 +151,7 @@ func Open(options Options) (*Node, error) {
 	n.fatal = n.fatalOnce(options.Fatal)
 	n.group = raftlog.New(n.fatal, n.logger)
 	n.leader = newLeaderState(options, n.group)
-	n.members = newMembership(options, n.group, n.fatal)
+	n.members = membership.New(options.asMember(), n.group, n.fatal)
 	n.ready = &readiness{leader: n.leader, members: n.members}
 	n.metrics = newNodeMetrics(options.Metrics)
 	if secure := options.Credentials; secure != nil {
@@ -165,23 +167,23 @@ func Open(options Options) (*Node, error) {
 
 func (n *Node) open() error {
 	var err error
-	if err := wrongDirectory(n.options); err != nil {
+	if err := membership.WrongDirectory(n.options.asMember()); err != nil {
 		return err
 	}
-	if n.lock, err = lockDataDir(n.options.DataDir); err != nil {
+	if n.lock, err = membership.LockDataDir(n.options.DataDir); err != nil {
 		return err
 	}
 	n.disk.GiveUpReserve()
-	if n.identity, err = loadIdentity(n.options); err != nil {
+	if n.identity, err = membership.LoadIdentity(n.options.asMember()); err != nil {
 		return err
 	}
-	if err := refuseEvidence(n.options.DataDir); err != nil {
+	if err := sums.RefuseEvidence(n.options.DataDir); err != nil {
 		return err
 	}
 	if err := logstore.Settle(n.options.DataDir, n.options.LogStore); err != nil {
 		return err
 	}
-	n.members.setIdentity(n.identity)
+	n.members.SetIdentity(n.identity)
 	n.log, err = logstore.Open(n.options.DataDir, n.options.LogStore, logstore.Options{
 		Logger: n.logger.Named("log"), Fatal: n.fatal, Wrap: n.options.System.Log, Written: func(took time.Duration) { n.metrics.logWrite.Observe(took.Seconds()) },
 	})
@@ -190,10 +192,10 @@ func (n *Node) open() error {
 	}
 	n.leader.hanging = n.log.Hanging
 	n.machine, err = fsm.Open(fsm.Options{
-		Path:       filepath.Join(n.options.DataDir, stateFile),
+		Path:       filepath.Join(n.options.DataDir, membership.StateFile),
 		Logger:     n.logger.Named("fsm"),
 		Changed:    n.changed,
-		Generation: n.identity.get().Generation,
+		Generation: n.identity.Get().Generation,
 	})
 	if err != nil {
 		return err
@@ -204,7 +206,7 @@ func (n *Node) open() error {
 	if err := n.openPort(); err != nil {
 		return err
 	}
-	if err := n.members.probe(); err != nil {
+	if err := n.members.Probe(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -239,33 +241,33 @@ func (n *Node) openPort() error {
 	logger := n.logger.Named("transport")
 	var err error
 	n.port, err = transport.Open(transport.Options{
-		Address: n.options.RaftListen, Identity: n.identity, Roster: n.members.roster, Run: uuid.New(),
+		Address: n.options.RaftListen, Identity: n.identity, Roster: n.members.Roster(), Run: uuid.New(),
 		Settled: time.Now().Add(n.options.Raft.Election),
 		Listen:  n.options.System.Listen, Secure: secure.raft(), Certified: secure.certified(), Logger: logger,
 		Dial: func(ctx context.Context, address string) (net.Conn, error) { return secure.dial(ctx, address) },
 		Refused: func(remote net.Addr, reason error) {
 			refusals.Warn(logger, "refused a connection to the raft port", remote, reason)
 		},
-		Greeted: n.members.greeted, Admit: n.members.admit, Hears: n.members.hears, Present: n.members.ids, Disagreed: n.members.disagreed, Mute: n.log.Hanging, Standing: n.stands, Hear: n.clock.Heard,
+		Greeted: n.members.Greeted, Admit: n.members.Admit, Hears: n.members.Hears, Present: n.members.IDs, Disagreed: n.members.Disagreed, Mute: n.log.Hanging, Standing: n.stands, Hear: n.clock.Heard,
 	})
-	n.members.port = n.port
+	n.members.SetPort(n.port)
 	return err
 }
 
 func (n *Node) openRaft(ctx context.Context) error {
-	n.transport = transport.New(n.port, n.members.self.Address(), n.logger.Named("transport"), n.group.LeadsIn, n.members.lists, n.options.Raft.LeaderLease)
-	n.checks = &stateChecks{Machine: n.machine, dataDir: n.options.DataDir, fatal: n.fatal}
+	n.transport = transport.New(n.port, n.members.Self().Address(), n.logger.Named("transport"), n.group.LeadsIn, n.members.Lists, n.options.Raft.LeaderLease)
+	n.checks = sums.New(n.machine, n.options.DataDir, n.fatal)
 	n.readAskers = n.newAskers(nil)
-	id := n.identity.get()
+	id := n.identity.Get()
 	if err := n.group.Run(raftlog.Options{
-		ID: id.server(), DataDir: n.options.DataDir, Timings: n.options.Raft, Log: n.log, Transport: n.transport, Machine: n.checks,
-		Past:   raftlog.Past{Fresh: id.fresh(), Bootstrapped: id.Bootstrapped, SetBootstrapped: n.identity.setBootstrapped},
-		Voters: n.readAskers.quorum, SnapshotHold: n.metrics.snapshotHold, Reconfigured: n.port.DropUnheard,
+		ID: id.Server(), DataDir: n.options.DataDir, Timings: n.options.Raft, Log: n.log, Transport: n.transport, Machine: n.checks,
+		Past:   raftlog.Past{Fresh: id.Fresh(), Bootstrapped: id.Bootstrapped, SetBootstrapped: n.identity.SetBootstrapped},
+		Voters: n.readAskers.Quorum, SnapshotHold: n.metrics.snapshotHold, Reconfigured: n.port.DropUnheard,
 	}); err != nil {
 		return err
 	}
-	n.members.begin()
-	if fault := n.members.refusedByAll(); fault != nil { // met since the probe
+	n.members.Begin()
+	if fault := n.members.RefusedByAll(); fault != nil { // met since the probe
 		return fault
 	}
 	n.proposer = proposer.New(proposer.Options{
@@ -273,7 +275,7 @@ func (n *Node) openRaft(ctx context.Context) error {
 	})
 	n.reads = n.newReadRounds()
 	n.clockAskers = n.newAskers(n.told)
-	n.clocks = clock.NewRounds(n.clockAskers.quorum, n.clock)
+	n.clocks = clock.NewRounds(n.clockAskers.Quorum, n.clock)
 	n.memberAskers = n.newAskers(nil)
 	n.committed = &committed{ready: n.ready, reads: n.reads, peers: n.newAskers(nil)}
 	n.services = n.newServices()
@@ -281,13 +283,13 @@ func (n *Node) openRaft(ctx context.Context) error {
 	n.registerGauges()
 	n.routines.Go(func() { n.newLeaderTasks().follow(ctx, n.group.Leaderships()) })
 	n.routines.Go(func() { n.leader.watch(ctx) })
-	n.routines.Go(func() { n.members.join(ctx) })
-	n.routines.Go(func() { n.members.watchRemoval(ctx) })
+	n.routines.Go(func() { n.members.Join(ctx) })
+	n.routines.Go(func() { n.members.WatchRemoval(ctx) })
 	n.disk.Machine, n.disk.Log = n.machine, n.log
 	diskAskers := n.newAskers(n.told)
 	n.routines.Go(func() {
-		defer diskAskers.close()
-		n.disk.Watch(ctx, n.leader.serves, diskAskers.now)
+		defer diskAskers.Close()
+		n.disk.Watch(ctx, n.leader.serves, diskAskers.Now)
 	})
 	n.routines.Go(func() { n.memory.Watch(ctx) })
 	if n.options.Credentials != nil {
@@ -322,7 +324,7 @@ func (n *Node) catchUp(ctx context.Context) {
 	if !n.ready.caughtUp.Load() {
 		return
 	}
-	if n.identity.get().Joining != nil {
+	if n.identity.Get().Joining != nil {
 		n.routines.Go(func() { n.settleIn(ctx) })
 	}
 	if err := logstore.DropOld(n.options.DataDir); err != nil {
@@ -336,7 +338,7 @@ func (n *Node) newServices() *services {
 	elsewhere := newElsewhere(o, n.machine)
 	options := guard.Options{
 		Enforced: o.AccessControl, Cluster: o.Cluster, Node: o.Name, Machine: n.machine, Now: n.clock.AnswerTime, Issuer: o.Issuer, Metrics: o.Metrics, Logger: o.Logger,
-		IsMember: n.members.isMember, Applied: n.committed.apply,
+		IsMember: n.members.IsMember, Applied: n.committed.apply,
 	}
 	if o.Topology != nil {
 		options.Elsewhere = elsewhere.refuse
@@ -370,7 +372,7 @@ func (n *Node) newServices() *services {
 		schedules: &scheduleService{limits: o.Limits, checks: checks, machine: n.machine, clock: n.clock, submit: submit, backfills: make(chan struct{}, 1)},
 		members: &memberService{
 			limits: o.Limits, group: n.group, identity: n.identity, members: n.members, peers: n.memberAskers, applied: n.machine.AppliedIndex,
-			handOver: cluster.handOver, changing: make(chan struct{}, 1), serves: n.leader.serves, quiet: n.port.Quiet, logger: o.Logger,
+			handOver: cluster.handOver, changing: make(chan struct{}, 1), serves: n.leader.serves, quiet: func(m Member) time.Duration { return n.port.Quiet(m.Address()) }, logger: o.Logger,
 		},
 		backups: &backupService{
 			cluster: o.Cluster, node: o.Name, version: o.Version, machine: n.machine, ready: n.ready, guard: guard, access: access, running: make(chan struct{}, 1),
@@ -386,10 +388,10 @@ func (n *Node) newReadRounds() *readRounds {
 
 // newAskers returns askers of the other members, each with its own connection.
 // told is the cluster's time that goes with their questions.
-func (n *Node) newAskers(told func() int64) *peerAskers {
-	return &peerAskers{members: n.members, open: func(peer Member) *transport.Asker {
+func (n *Node) newAskers(told func() int64) *membership.Askers {
+	return membership.NewAskers(n.members, func(peer Member) *transport.Asker {
 		return n.port.Asker(peer.Address(), n.options.Raft.Election, told)
-	}}
+	})
 }
 
 // told is the cluster's time that goes with this node's questions, in Unix nanoseconds;
@@ -512,7 +514,7 @@ func (n *Node) fatalOnce(end func(error)) func(error) {
 // node. Close does this first, while the API still redirects callers to the leader.
 func (n *Node) stopServing() {
 	n.ready.stopping.Store(true)
-	if led := n.leader.stop(); led == nil || !n.members.hasOtherVoter() || n.failed.Load() {
+	if led := n.leader.stop(); led == nil || !n.members.HasOtherVoter() || n.failed.Load() {
 		return
 	}
 	transfer := make(chan error, 1)
@@ -562,19 +564,19 @@ func (n *Node) close() error {
 		n.committed.close()
 	}
 	if n.readAskers != nil {
-		n.readAskers.close()
+		n.readAskers.Close()
 	}
 	if n.reads != nil {
 		n.reads.close()
 	}
 	if n.clockAskers != nil {
-		n.clockAskers.close()
+		n.clockAskers.Close()
 	}
 	if n.memberAskers != nil {
-		n.memberAskers.close()
+		n.memberAskers.Close()
 	}
 	if n.checks != nil {
-		n.checks.noting.Wait()
+		n.checks.Close()
 	}
 	if n.machine != nil {
 		errs = append(errs, n.machine.Close())

@@ -12,6 +12,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/logbook"
 	"github.com/conductord/conductord/raftboard/node/guard"
+	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -23,7 +24,7 @@ const catchUpPause = 50 * time.Millisecond
 // concurrently.
 type readiness struct {
 	leader  *leaderState
-	members *membership
+	members *membership.Members
 	machine *fsm.Machine // set before raft runs
 
 	stopping  atomic.Bool
@@ -36,7 +37,7 @@ type readiness struct {
 // and neither a heartbeat nor the first entries that arrive tell the leader's.
 // So it asks a leader that serves. It ends when the node has caught up, or
 // with ctx.
-func (r *readiness) catchUp(ctx context.Context, peers *peerAskers) {
+func (r *readiness) catchUp(ctx context.Context, peers *membership.Askers) {
 	for {
 		changed := r.leader.changes.wait()
 		if r.caughtUp.Load() {
@@ -64,12 +65,12 @@ func (r *readiness) catchUp(ctx context.Context, peers *peerAskers) {
 // leadersCommit asks the leader what is committed. The answer counts if it
 // comes from the leader of the term that this node is in, while it serves: by
 // then it has committed an entry of its own, and knows what was before it.
-func (r *readiness) leadersCommit(ctx context.Context, peers *peerAskers) (commit uint64, known bool) {
+func (r *readiness) leadersCommit(ctx context.Context, peers *membership.Askers) (commit uint64, known bool) {
 	leader := r.leader.log.Leader()
 	if leader.ID == "" {
 		return 0, false
 	}
-	stands, err := peers.ask(ctx, leader.ID)
+	stands, err := peers.Ask(ctx, leader.ID)
 	return stands.Commit, err == nil && stands.Commit > 0 && stands.Term == r.leader.log.Term()
 }
 
@@ -77,7 +78,7 @@ func (r *readiness) leadersCommit(ctx context.Context, peers *peerAskers) (commi
 type committed struct {
 	ready  *readiness
 	reads  *readRounds // while this node leads
-	peers  *peerAskers
+	peers  *membership.Askers
 	shared sharedRounds
 }
 
@@ -105,7 +106,7 @@ func (c *committed) ask() (uint64, error) {
 
 // close ends the questions. No caller may wait then.
 func (c *committed) close() {
-	c.peers.close()
+	c.peers.Close()
 	c.shared.close()
 }
 
@@ -115,12 +116,12 @@ func (r *readiness) check() error {
 	if r.stopping.Load() {
 		return fmt.Errorf("%w: the node is stopping", jobs.ErrUnavailable)
 	}
-	awaits := r.members.awaited()
+	awaits := r.members.Awaited()
 	leader, known := r.leader.known()
 	switch {
 	case awaits != "":
 		return fmt.Errorf("%w: waits for %s: before the first election every member must answer with the same list of members", jobs.ErrUnavailable, awaits)
-	case !known && len(r.members.servers()) == 0:
+	case !known && len(r.members.Servers()) == 0:
 		return fmt.Errorf("%w: this node joins the cluster, and no leader has called it yet", jobs.ErrUnavailable)
 	case !known:
 		return fmt.Errorf("%w: the cluster has no leader", jobs.ErrUnavailable)

@@ -24,6 +24,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node"
 	"github.com/conductord/conductord/raftboard/node/backup"
 	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 )
 
 // backedUp reads a whole backup.
@@ -43,7 +44,7 @@ func backedUp(t *testing.T, client *raftboard.Client) []byte {
 
 // restored makes a cluster of some size from a backup, and starts it. Its last node keeps
 // its log in raft-wal.
-func restored(t *testing.T, file []byte, size int, how node.Restore) *cluster {
+func restored(t *testing.T, file []byte, size int, how membership.Restore) *cluster {
 	t.Helper()
 	c := newCluster(t, size)
 	c.options[size-1].LogStore = logstore.WAL
@@ -78,7 +79,7 @@ func TestBackupIsRestored(t *testing.T) {
 	}
 	file := backupUnderLoad(t, c)
 	last := lastEvent(t, client, posted(t, client)) // which the backup does not have
-	if _, err := node.VerifyBackup(bytes.NewReader(file), t.TempDir()); err != nil {
+	if _, err := membership.VerifyBackup(bytes.NewReader(file), t.TempDir()); err != nil {
 		t.Error(err)
 	}
 	for i := range c.nodes {
@@ -87,7 +88,7 @@ func TestBackupIsRestored(t *testing.T) {
 	for _, size := range []int{1, 3, 5} {
 		t.Run(fmt.Sprint("nodes ", size), func(t *testing.T) {
 			t.Parallel()
-			c := restored(t, file, size, node.Restore{PauseSchedules: true})
+			c := restored(t, file, size, membership.Restore{PauseSchedules: true})
 			client := c.client()
 			for _, id := range acknowledged {
 				if _, err := client.Job(t.Context(), id); err != nil {
@@ -184,16 +185,16 @@ func TestBackupsThatAreRefused(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		file   []byte
-		how    node.Restore
+		how    membership.Restore
 		adjust func(*node.Options)
 		want   string
 	}{
-		{"cut off", file[:len(file)/2], node.Restore{}, nil, "bad backup: its state is cut off"},
-		{"changed", flipped, node.Restore{}, nil, "bad"},
-		{"of another cluster", file, node.Restore{}, func(o *node.Options) { o.Cluster = "other" }, `is of cluster "test", and not of "other": if that is meant, name it with --from-cluster`},
-		{"of another cluster than is named", file, node.Restore{FromCluster: "third"}, nil, `is of cluster "test", and not of "third"`},
-		{"of the same generation", file, node.Restore{Generation: 1}, nil, "generation 1 is not higher than that of the backup, which is 1"},
-		{"into a node", file, node.Restore{}, func(o *node.Options) { o.DataDir = c.options[0].DataDir }, "it holds a node: restore into an empty directory"},
+		{"cut off", file[:len(file)/2], membership.Restore{}, nil, "bad backup: its state is cut off"},
+		{"changed", flipped, membership.Restore{}, nil, "bad"},
+		{"of another cluster", file, membership.Restore{}, func(o *node.Options) { o.Cluster = "other" }, `is of cluster "test", and not of "other": if that is meant, name it with --from-cluster`},
+		{"of another cluster than is named", file, membership.Restore{FromCluster: "third"}, nil, `is of cluster "test", and not of "third"`},
+		{"of the same generation", file, membership.Restore{Generation: 1}, nil, "generation 1 is not higher than that of the backup, which is 1"},
+		{"into a node", file, membership.Restore{}, func(o *node.Options) { o.DataDir = c.options[0].DataDir }, "it holds a node: restore into an empty directory"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			options := c.options[0]
@@ -214,12 +215,12 @@ func TestBackupsThatAreRefused(t *testing.T) {
 	c.startAll() // it was left alone
 	other := c.options[0]
 	other.Cluster, other.DataDir = "staging", t.TempDir()
-	if _, err := node.RestoreBackup(other, bytes.NewReader(file), node.Restore{FromCluster: "test"}); err != nil {
+	if _, err := node.RestoreBackup(other, bytes.NewReader(file), membership.Restore{FromCluster: "test"}); err != nil {
 		t.Errorf("a backup of the cluster that is named: %v", err)
 	}
 	for _, bad := range [][]byte{file[:len(file)/2], flipped} {
 		scratch := t.TempDir()
-		if _, err := node.VerifyBackup(bytes.NewReader(bad), scratch); !errors.Is(err, backup.ErrBad) || len(names(t, scratch)) > 0 {
+		if _, err := membership.VerifyBackup(bytes.NewReader(bad), scratch); !errors.Is(err, backup.ErrBad) || len(names(t, scratch)) > 0 {
 			t.Errorf("a bad backup was verified, or left %v: %v", names(t, scratch), err)
 		}
 	}
@@ -250,7 +251,7 @@ func TestRestoreThatWasCutOff(t *testing.T) {
 	c.stop(0)
 	options := c.options[0]
 	options.DataDir = t.TempDir()
-	if _, err := node.RestoreBackup(options, bytes.NewReader(file), node.Restore{}); err != nil {
+	if _, err := node.RestoreBackup(options, bytes.NewReader(file), membership.Restore{}); err != nil {
 		t.Fatal(err)
 	}
 	// As if the process had ended before its last step.
@@ -263,7 +264,7 @@ func TestRestoreThatWasCutOff(t *testing.T) {
 	if _, err := node.Open(options); err == nil || !strings.Contains(err.Error(), "was cut off: do it again") {
 		t.Errorf("a node with half a restore starts: %v", err)
 	}
-	if _, err := node.RestoreBackup(options, bytes.NewReader(file), node.Restore{}); err != nil {
+	if _, err := node.RestoreBackup(options, bytes.NewReader(file), membership.Restore{}); err != nil {
 		t.Fatal(err)
 	}
 	c.options[0] = options
@@ -287,7 +288,7 @@ func TestNodesOfDifferentBackups(t *testing.T) {
 	for i, file := range [][]byte{first, second, second} {
 		mixed.options[i].Init = false
 		mixed.options[i].Fatal = func(err error) { fatal <- err }
-		if _, err := node.RestoreBackup(mixed.options[i], bytes.NewReader(file), node.Restore{}); err != nil {
+		if _, err := node.RestoreBackup(mixed.options[i], bytes.NewReader(file), membership.Restore{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -361,7 +362,7 @@ func TestScheduledBackups(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := node.VerifyBackup(file, t.TempDir()); err != nil {
+			if _, err := membership.VerifyBackup(file, t.TempDir()); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			_ = file.Close()
@@ -399,7 +400,7 @@ func TestStoppedNodeIsChecked(t *testing.T) {
 				t.Parallel()
 				_, dir := nodeWithSnapshots(t, kind, log, false)
 				before := fingerprint(t, dir)
-				found, err := node.CheckStopped(dir, t.TempDir())
+				found, err := membership.CheckStopped(dir, t.TempDir())
 				if err != nil || found.Jobs[jobs.StateClaimable] != jobsHad || found.Index == 0 {
 					t.Errorf("found %+v: %v", found, err)
 				}
@@ -407,20 +408,20 @@ func TestStoppedNodeIsChecked(t *testing.T) {
 					t.Errorf("the directory was\n%s\nand is\n%s", before, after)
 				}
 				ofSnapshot(0, "state.bin", flipMiddle)(t, dir)
-				found, err = node.CheckStopped(dir, t.TempDir())
+				found, err = membership.CheckStopped(dir, t.TempDir())
 				if lost := log != "since"; lost == (err == nil) || (err == nil && found.Jobs[jobs.StateClaimable] != jobsHad) {
 					t.Errorf("with a damaged snapshot it has %+v: %v", found, err)
 				} else if err != nil && !strings.Contains(err.Error(), filepath.Join(dir, "snapshots")) {
 					t.Errorf("the fault does not name the directory: %v", err)
 				}
 				ofLog("", os.RemoveAll)(t, dir)
-				if _, err = node.CheckStopped(dir, t.TempDir()); err == nil || !strings.Contains(err.Error(), "has lost its raft log") {
+				if _, err = membership.CheckStopped(dir, t.TempDir()); err == nil || !strings.Contains(err.Error(), "has lost its raft log") {
 					t.Errorf("without a log: %v", err)
 				}
 			})
 		}
 	})
-	if _, err := node.CheckStopped(t.TempDir(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "it holds no node") {
+	if _, err := membership.CheckStopped(t.TempDir(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "it holds no node") {
 		t.Errorf("an empty directory: %v", err)
 	}
 }

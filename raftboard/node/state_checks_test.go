@@ -16,6 +16,7 @@ import (
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 )
 
 // All members have the same sums while jobs are posted, also one that began with a snapshot.
@@ -28,7 +29,7 @@ func TestMembersAreCompared(t *testing.T) {
 	for range 200 {
 		posted(t, client)
 	}
-	if err := c.join(client, 3, node.Join{}); err != nil {
+	if err := c.join(client, 3, membership.Join{}); err != nil {
 		t.Fatal(err)
 	}
 	c.awaitMembers("n1 n2 n3 n4", "")
@@ -86,7 +87,7 @@ func TestMemberThatDiffersStops(t *testing.T) {
 		if err := os.RemoveAll(c.options[wrong].DataDir); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.join(client, wrong, node.Join{Replaces: c.options[wrong].Name}); err != nil {
+		if err := c.join(client, wrong, membership.Join{Replaces: c.options[wrong].Name}); err != nil {
 			t.Fatal(err)
 		}
 		c.awaitMembers("n1 n2 n3", "")

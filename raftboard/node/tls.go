@@ -8,6 +8,7 @@ import (
 
 	"github.com/conductord/conductord/raftboard/credentials"
 	"github.com/conductord/conductord/raftboard/node/admission"
+	"github.com/conductord/conductord/raftboard/node/clock"
 )
 
 // secured is how a node listens and dials: with TLS if it has credentials, else in plain text.
@@ -82,7 +83,7 @@ const (
 
 // watchExpiry warns while the certificates expire soon, until ctx ends.
 func (n *Node) watchExpiry(ctx context.Context) {
-	for range every(ctx, expiryLook) {
+	for range clock.Every(ctx, expiryLook) {
 		if expires := n.options.Credentials.Expires(); n.options.WallClock().Add(expiryWarning).After(expires) {
 			n.logger.Warn("a certificate expires soon or has expired: make another in its place; the node reads it by itself", "expires", expires)
 		}

@@ -11,6 +11,7 @@ import (
 	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
 	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
@@ -23,7 +24,7 @@ const upgradePatience = 2 * time.Second
 
 // upgradeService raises the version of the cluster.
 type upgradeService struct {
-	members *membership
+	members *membership.Members
 	router  *router
 	submit  *submitter
 }
@@ -48,7 +49,7 @@ func (s *upgradeService) upgrade(ctx context.Context, _ *conductordv1.UpgradeReq
 func (s *upgradeService) cannotRead(ctx context.Context) (cannot []string) {
 	ctx, cancel := context.WithTimeout(ctx, upgradePatience)
 	defer cancel()
-	for _, member := range s.members.now() {
+	for _, member := range s.members.Now() {
 		client := connect.NewClient[conductordv1.StatusRequest, conductordv1.StatusResponse](
 			s.router.client, s.router.secure.url(member.API, wire.Prefix+"ClusterService/Status"), wire.ClientOptions()...)
 		answer, err := client.CallUnary(ctx, connect.NewRequest(&conductordv1.StatusRequest{}))

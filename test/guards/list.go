@@ -53,7 +53,7 @@ var guards = []guard{
 	},
 	{
 		name: "removed members", holds: "a node that was removed is refused when it comes back",
-		file: "raftboard/node/membership.go", keep: "\tif was {", remove: "\tif false && was {",
+		file: "raftboard/node/raftlog/membership/membership.go", keep: "\tif was {", remove: "\tif false && was {",
 		pkg: "raftboard/node", test: "TestReplaceMembers",
 	},
 	{
@@ -118,7 +118,7 @@ var guards = []guard{
 	},
 	{
 		name: "known leaders", holds: "a node without a leader accepts messages from listed members only",
-		file: "raftboard/node/membership.go", keep: "!m.group.Follows(other.ID()) && m.vouched(other.ID()) {", remove: "!m.group.Follows(other.ID()) {",
+		file: "raftboard/node/raftlog/membership/membership.go", keep: "!m.group.Follows(other.ID()) && m.vouched(other.ID()) {", remove: "!m.group.Follows(other.ID()) {",
 		pkg: "raftboard/node", test: "TestStrangerLeadsNobody",
 	},
 	{

@@ -14,6 +14,7 @@ import (
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/raftboard/node"
 	"github.com/conductord/conductord/raftboard/node/backup"
+	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 )
 
 func backupCommand(p *cli.Program) *cobra.Command {
@@ -40,7 +41,7 @@ func extractBackupCommand(p *cli.Program) *cobra.Command {
 				return cli.UsageError(fmt.Errorf("cannot create the backup: %s exists: choose another name", args[0]))
 			}
 			err := backup.WriteFile(args[0], func(to io.Writer) error {
-				return node.ExtractBackup(dataDir, scratch, cli.ProgramVersion().Version, force, to)
+				return membership.ExtractBackup(dataDir, scratch, cli.ProgramVersion().Version, force, to)
 			})
 			if err != nil {
 				return err
@@ -75,7 +76,7 @@ func verifyBackupCommand(p *cli.Program) *cobra.Command {
 				return err
 			}
 			defer source.Close()
-			manifest, err := node.VerifyBackup(source, scratch)
+			manifest, err := membership.VerifyBackup(source, scratch)
 			if err != nil {
 				return fmt.Errorf("cannot use the backup %s: %w", args[0], err)
 			}
@@ -100,7 +101,7 @@ type RestoredBackup struct {
 
 func restoreBackupCommand(p *cli.Program) *cobra.Command {
 	var into, policy string
-	var how node.Restore
+	var how membership.Restore
 	cmd := configured(p, &cobra.Command{
 		Use:   "restore FILE|- --config FILE [--into DIR]",
 		Short: "Make the data directory of a new cluster's node from a backup",
@@ -138,7 +139,7 @@ func restoreBackupCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-func writeRestored(p *cli.Program, options node.Options, done node.Restored) error {
+func writeRestored(p *cli.Program, options node.Options, done membership.Restored) error {
 	if p.JSON() {
 		return p.WriteJSON(RestoredBackup{
 			Node: options.Name, DataDir: options.DataDir, Cluster: options.Cluster, Generation: done.Generation, Index: done.Index,

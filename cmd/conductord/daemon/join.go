@@ -12,6 +12,7 @@ import (
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/raftboard"
 	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 )
 
 func clusterCommand(p *cli.Program) *cobra.Command {
@@ -19,7 +20,7 @@ func clusterCommand(p *cli.Program) *cobra.Command {
 }
 
 func joinCommand(p *cli.Program) *cobra.Command {
-	var how node.Join
+	var how membership.Join
 	cmd := configured(p, &cobra.Command{
 		Use:   "join --config FILE",
 		Short: "Make this machine's node a member of a cluster that works",
@@ -49,7 +50,7 @@ func replaceCommand(p *cli.Program) *cobra.Command {
 		if loaded.Node != args[1] {
 			return cli.UsageError(fmt.Errorf("cannot replace a node: the configuration is for node %q, and not for %.64q: run this on the machine of the new node", loaded.Node, args[1]))
 		}
-		return join(ctx, p, loaded, node.Join{Replaces: args[0]})
+		return join(ctx, p, loaded, membership.Join{Replaces: args[0]})
 	})
 }
 
@@ -62,7 +63,7 @@ type JoinedNode struct {
 	Replaces string `json:"replaces,omitempty"`
 }
 
-func join(ctx context.Context, p *cli.Program, loaded config.Config, how node.Join) error {
+func join(ctx context.Context, p *cli.Program, loaded config.Config, how membership.Join) error {
 	var others []string
 	for _, member := range loaded.Cluster.Members {
 		if member.Name != loaded.Node {
@@ -76,11 +77,11 @@ func join(ctx context.Context, p *cli.Program, loaded config.Config, how node.Jo
 		return err
 	}
 	err = p.With(ctx, func(ctx context.Context, cluster cli.Cluster) error {
-		return node.JoinCluster(options, how, func(self node.Member, instance uuid.UUID) (node.Admission, error) {
+		return node.JoinCluster(options, how, func(self node.Member, instance uuid.UUID) (membership.Admission, error) {
 			admission, err := cluster.AddMember(ctx, raftboard.NewMember{
 				Cluster: loaded.Cluster.ID, Name: self.Name, Instance: instance, RaftAddress: self.Raft, APIAddress: self.API, Replaces: how.Replaces,
 			})
-			told := node.Admission{Generation: admission.Generation, Origin: admission.Origin, Founders: membersOf(admission.Founders)}
+			told := membership.Admission{Generation: admission.Generation, Origin: admission.Origin, Founders: membersOf(admission.Founders)}
 			nodes, _ := cluster.Nodes(ctx) // those that do not answer know nothing
 			for _, asked := range nodes {
 				if asked.Err == nil && asked.Status.Leader == asked.Status.Node {

@@ -14,6 +14,7 @@ import (
 	"github.com/conductord/conductord/config"
 	"github.com/conductord/conductord/raftboard/node"
 	"github.com/conductord/conductord/raftboard/node/logstore"
+	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 )
 
 // ConvertedLog is what log-store convert says.
@@ -82,7 +83,7 @@ func compactLog(ctx context.Context, p *cli.Program, dataDir string) error {
 	if err != nil {
 		return err
 	}
-	done, err := node.CompactLog(ctx, path, logger)
+	done, err := membership.CompactLog(ctx, path, logger, func(string) {})
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func convertLog(ctx context.Context, p *cli.Program, dataDir string, to logstore
 	if err != nil {
 		return err
 	}
-	done, err := node.ConvertLog(ctx, path, to, logger)
+	done, err := membership.ConvertLog(ctx, path, to, logger, func(string) {})
 	if err != nil {
 		return err
 	}

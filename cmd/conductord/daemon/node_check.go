@@ -8,7 +8,7 @@ import (
 
 	"github.com/conductord/conductord/cmd/conductord/cli"
 	"github.com/conductord/conductord/jobs"
-	"github.com/conductord/conductord/raftboard/node"
+	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
 )
 
 // CheckedNode is what node check says of a good data directory.
@@ -39,7 +39,7 @@ func nodeCommand(p *cli.Program) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			found, err := node.CheckStopped(path, scratch)
+			found, err := membership.CheckStopped(path, scratch)
 			if err != nil {
 				return err
 			}
@@ -50,7 +50,7 @@ func nodeCommand(p *cli.Program) *cobra.Command {
 	return cli.Noun("node", "Initialize and check a single node", initNodeCommand(p), healthCommand(p), check)
 }
 
-func writeCheckedNode(p *cli.Program, n node.StoppedNode) error {
+func writeCheckedNode(p *cli.Program, n membership.StoppedNode) error {
 	if p.JSON() {
 		return p.WriteJSON(CheckedNode{
 			Node: n.Node, Cluster: n.Cluster, Generation: n.Generation, LogStore: string(n.LogStore), Snapshot: n.Snapshot, First: n.First, Last: n.Last,

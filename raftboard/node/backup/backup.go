@@ -23,6 +23,8 @@ import (
 	"hash"
 	"io"
 	"time"
+
+	"github.com/conductord/conductord/fsm"
 )
 
 // Format is the number of the format that this program reads and writes.
@@ -67,6 +69,18 @@ func (m *Manifest) check() error {
 		return errors.New("its manifest is not complete")
 	}
 	return nil
+}
+
+// Make writes a snapshot as a  It calls pause now and then; an error of
+// that ends it.
+func Make(to io.Writer, of Manifest, snapshot *fsm.Snapshot, pause func() error) error {
+	digest, err := snapshot.Digest(pause)
+	if err != nil {
+		return fmt.Errorf("cannot make a backup: %w", err)
+	}
+	of.Generation, of.Index, of.Term, of.Time = snapshot.Generation, snapshot.Index, snapshot.Term, snapshot.Time
+	of.StateBytes, of.Digest = snapshot.StreamSize(), hex.EncodeToString(digest[:])
+	return Write(to, of, snapshot)
 }
 
 // Write writes a backup. The state writes exactly StateBytes.

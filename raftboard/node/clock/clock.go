@@ -9,6 +9,7 @@
 package clock
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -148,5 +149,19 @@ func (c *Clock) checkWall() {
 	case !wrong && before != 0:
 		c.warned.Store(0)
 		c.logger.Info("wall clock right again", "ahead", ahead)
+	}
+}
+
+// Every yields at once, and then after each interval, until ctx ends.
+func Every(ctx context.Context, interval time.Duration) func(yield func() bool) {
+	return func(yield func() bool) {
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for ctx.Err() == nil && yield() {
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+			}
+		}
 	}
 }

@@ -281,3 +281,16 @@ func SyncPath(path string) error {
 	}
 	return errors.Join(file.Sync(), file.Close())
 }
+
+// WriteSynced writes a file durably.
+func WriteSynced(path string, data []byte) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Sync()
+	}
+	return errors.Join(err, file.Close())
+}

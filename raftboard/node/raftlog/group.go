@@ -172,15 +172,17 @@ func (p *pending) Wait() (uint64, []*conductordv1.Result, error) {
 	return p.future.Index(), results, nil
 }
 
-// outcome separates "it did not happen" from "it may have happened". With the
-// listed errors, raft has not taken the entry into its log.
+// outcome separates "it did not happen" from "it may have happened".
 func outcome(err error) error {
-	for _, refused := range []error{raft.ErrNotLeader, raft.ErrLeadershipTransferInProgress, raft.ErrEnqueueTimeout} {
-		if errors.Is(err, refused) {
-			return fmt.Errorf("%w: %w", jobs.ErrUnavailable, err)
-		}
+	if Refused(err) {
+		return fmt.Errorf("%w: %w", jobs.ErrUnavailable, err)
 	}
 	return fmt.Errorf("%w: %w", jobs.ErrUncertain, err)
+}
+
+// Refused reports whether raft has not taken an entry, or a change of members, into its log.
+func Refused(err error) bool {
+	return errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrLeadershipTransferInProgress) || errors.Is(err, raft.ErrEnqueueTimeout)
 }
 
 func (g *Group) watchTransfer(err error) {
@@ -269,6 +271,27 @@ func (g *Group) Transfer(to transport.Member) error {
 		return g.running.Load().LeadershipTransfer().Error()
 	}
 	return g.running.Load().LeadershipTransferToServer(to.ID(), to.Address()).Error()
+}
+
+// AddNonvoter makes a node a member without a vote, or moves one. Refused says whether an error
+// leaves the members as they were; so it is for the other changes.
+func (g *Group) AddNonvoter(m transport.Member, patience time.Duration) error {
+	return g.running.Load().AddNonvoter(m.ID(), m.Address(), 0, patience).Error()
+}
+
+// AddVoter gives a member a vote, or moves a voter.
+func (g *Group) AddVoter(m transport.Member, patience time.Duration) error {
+	return g.running.Load().AddVoter(m.ID(), m.Address(), 0, patience).Error()
+}
+
+// Demote takes the vote of a member.
+func (g *Group) Demote(m transport.Member, patience time.Duration) error {
+	return g.running.Load().DemoteVoter(m.ID(), 0, patience).Error()
+}
+
+// Remove removes a member.
+func (g *Group) Remove(m transport.Member, patience time.Duration) error {
+	return g.running.Load().RemoveServer(m.ID(), 0, patience).Error()
 }
 
 // Ping returns when raft's main loop answers, or when raft ends.

@@ -1,24 +1,18 @@
-package node
+package membership
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
-	"connectrpc.com/connect"
 	"github.com/google/uuid"
 	"github.com/hashicorp/raft"
 
-	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
-	"github.com/conductord/conductord/fsm/command"
 	"github.com/conductord/conductord/jobs"
 	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/transport"
-	"github.com/conductord/conductord/raftboard/wire"
 )
 
 // A node joins a cluster that works like this. Join draws its instance, asks the leader to
@@ -39,26 +33,22 @@ type Join struct {
 type Admission struct {
 	Generation uint64
 	Origin     string
-	Founders   []Member // with which the cluster began
-	Members    []Member // now; empty: not known
+	Founders   []transport.Member // with which the cluster began
+	Members    []transport.Member // now; empty: not known
 }
 
 // JoinCluster makes the data directory of a node that joins a cluster: the options' own
 // member. The directory must be empty, or hold the remains of a join that was cut off. ask
 // asks the cluster to make the node of an instance a member; to repeat it is harmless.
-func JoinCluster(options Options, how Join, ask func(self Member, instance uuid.UUID) (Admission, error)) error {
-	options = options.withDefaults()
-	if err := options.validate(); err != nil {
-		return fmt.Errorf("cannot join: %w", err)
-	}
+func JoinCluster(options Options, how Join, ask func(self transport.Member, instance uuid.UUID) (Admission, error)) error {
 	if err := joinCluster(options, how, ask); err != nil {
 		return fmt.Errorf("cannot join with the data directory %s: %w", options.DataDir, err)
 	}
 	return nil
 }
 
-func joinCluster(options Options, how Join, ask func(self Member, instance uuid.UUID) (Admission, error)) (err error) {
-	lock, err := lockDataDir(options.DataDir)
+func joinCluster(options Options, how Join, ask func(self transport.Member, instance uuid.UUID) (Admission, error)) (err error) {
+	lock, err := LockDataDir(options.DataDir)
 	if err != nil {
 		return err
 	}
@@ -67,10 +57,7 @@ func joinCluster(options Options, how Join, ask func(self Member, instance uuid.
 	if err != nil {
 		return err
 	}
-	self, err := options.self()
-	if err != nil {
-		return err
-	}
+	self := options.self()
 	self.Incarnation = transport.IncarnationOf(instance)
 	admission, err := ask(self, instance)
 	if err != nil && !again && !errors.Is(err, jobs.ErrUncertain) { // it is no member
@@ -83,10 +70,10 @@ func joinCluster(options Options, how Join, ask func(self Member, instance uuid.
 	for _, member := range admission.Members {
 		now = append(now, raft.Server{ID: member.ID(), Address: member.Address()})
 	}
-	store := &identityStore{path: filepath.Join(options.DataDir, identityFile), id: identity{
+	store := &IdentityStore{path: filepath.Join(options.DataDir, identityFile), id: Identity{
 		Cluster: options.Cluster, Name: self.Name, Incarnation: self.Incarnation, Instance: instance,
 		Generation: admission.Generation, Origin: admission.Origin, LogStore: options.LogStore, Peers: map[raft.ServerID]uuid.UUID{},
-		Members: rosterOf(admission.Founders), Joining: &joining{Vote: !how.NonVoter, Replaces: how.Replaces, Members: now},
+		Members: RosterOf(admission.Founders), Joining: &joining{Vote: !how.NonVoter, Replaces: how.Replaces, Members: now},
 	}}
 	if err := store.saveLocked(); err != nil {
 		return err
@@ -112,52 +99,8 @@ func drawInstance(dataDir string) (instance uuid.UUID, again bool, err error) {
 		return instance, true, nil
 	}
 	instance = uuid.New()
-	if err := writeSynced(path, []byte(instance.String())); err != nil {
+	if err := logstore.WriteSynced(path, []byte(instance.String())); err != nil {
 		return uuid.Nil, false, err
 	}
 	return instance, false, logstore.SyncPath(dataDir)
-}
-
-// promotionPause is how long a node that has joined waits before it asks for its vote
-// again.
-const promotionPause = time.Second
-
-// askForVote asks the leader, through this node, for the vote of this node.
-func (n *Node) askForVote(ctx context.Context, request *conductordv1.SetVoteRequest) error {
-	_, err := leading(n.services.router, n.services.members.setVote)(call{name: "ClusterService/SetVote", permission: command.Administer})(ctx, connect.NewRequest(request))
-	if err != nil {
-		return wire.ErrorFromConnect(err)
-	}
-	return nil
-}
-
-// settleIn ends the join of a node that has caught up: it asks for its vote, and for the
-// removal of the node that it replaces. It ends when it has them, or with ctx.
-func (n *Node) settleIn(ctx context.Context) {
-	if err := n.identity.setBootstrapped(); err != nil {
-		n.fatal(err)
-		return
-	}
-	id := n.identity.get()
-	request := &conductordv1.SetVoteRequest{Name: id.Name, Vote: true, Replaces: id.Joining.Replaces}
-	for refused := ""; id.Joining.Vote; {
-		err := n.askForVote(ctx, request)
-		if err == nil {
-			break
-		}
-		if text := err.Error(); text != refused && ctx.Err() == nil {
-			n.logger.Warn("this node has no vote yet, and asks again", "error", err)
-			refused = text
-		}
-		select {
-		case <-time.After(promotionPause):
-		case <-ctx.Done():
-			return
-		}
-	}
-	if err := n.identity.change(func(id *identity) { id.Joining = nil }); err != nil {
-		n.fatal(err)
-		return
-	}
-	n.logger.Info("this node has joined the cluster", "voter", id.Joining.Vote)
 }

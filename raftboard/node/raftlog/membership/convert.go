@@ -1,4 +1,4 @@
-package node
+package membership
 
 import (
 	"context"
@@ -18,19 +18,15 @@ import (
 // store is kept until the node has started with the new one. Stopped at any moment,
 // it leaves a node that starts with one of the two, and it may be called again. A
 // node that runs is refused, and one that has the store already is left as it is.
-func ConvertLog(ctx context.Context, dataDir string, to logstore.Kind, logger hclog.Logger) (logstore.Converted, error) {
-	return convertLog(ctx, dataDir, to, logger, func(string) {})
-}
-
-// convertLog calls step before each change on disk.
-func convertLog(ctx context.Context, dataDir string, to logstore.Kind, logger hclog.Logger, step func(string)) (done logstore.Converted, err error) {
-	err = withStopped(dataDir, func(store *identityStore) error {
+// step is called before each change on disk.
+func ConvertLog(ctx context.Context, dataDir string, to logstore.Kind, logger hclog.Logger, step func(string)) (done logstore.Converted, err error) {
+	err = withStopped(dataDir, func(store *IdentityStore) error {
 		if !slices.Contains(logstore.Kinds, to) {
 			return fmt.Errorf("there is no log store %.64q, but %v", to, logstore.Kinds)
 		}
 		done, err = logstore.Conversion{
 			DataDir: dataDir, From: store.id.LogStore, To: to, Logger: logger, Step: step,
-			Commit: func() error { return store.change(func(id *identity) { id.LogStore = to }) },
+			Commit: func() error { return store.Change(func(id *Identity) { id.LogStore = to }) },
 		}.Run(ctx)
 		return err
 	})
@@ -41,13 +37,9 @@ func convertLog(ctx context.Context, dataDir string, to logstore.Kind, logger hc
 }
 
 // CompactLog shrinks the file of a stopped node's raft log: see logstore.Conversion.Compact.
-func CompactLog(ctx context.Context, dataDir string, logger hclog.Logger) (logstore.Compaction, error) {
-	return compactLog(ctx, dataDir, logger, func(string) {})
-}
-
-// compactLog calls step before each change on disk.
-func compactLog(ctx context.Context, dataDir string, logger hclog.Logger, step func(string)) (done logstore.Compaction, err error) {
-	err = withStopped(dataDir, func(store *identityStore) error {
+// step is called before each change on disk.
+func CompactLog(ctx context.Context, dataDir string, logger hclog.Logger, step func(string)) (done logstore.Compaction, err error) {
+	err = withStopped(dataDir, func(store *IdentityStore) error {
 		done, err = logstore.Conversion{DataDir: dataDir, From: store.id.LogStore, Logger: logger, Step: step}.Compact(ctx)
 		return err
 	})
@@ -58,11 +50,11 @@ func compactLog(ctx context.Context, dataDir string, logger hclog.Logger, step f
 }
 
 // withStopped uses the data directory of a node that does not run.
-func withStopped(dataDir string, use func(*identityStore) error) (err error) {
+func withStopped(dataDir string, use func(*IdentityStore) error) (err error) {
 	if _, err := os.Stat(filepath.Join(dataDir, identityFile)); err != nil {
 		return fmt.Errorf("it is not the data directory of a node: %w", err)
 	}
-	lock, err := lockDataDir(dataDir)
+	lock, err := LockDataDir(dataDir)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package node
+package membership
 
 import (
 	"context"
@@ -10,11 +10,11 @@ import (
 	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
-// peerAskers ask the other members for their Standing, as raft's configuration lists
+// Askers ask the other members for their Standing, as raft's configuration lists
 // them now. Each user has askers of its own: a question of one must not replace another's.
-type peerAskers struct {
-	members *membership
-	open    func(Member) *transport.Asker
+type Askers struct {
+	members *Members
+	open    func(transport.Member) *transport.Asker
 
 	mu      sync.Mutex
 	servers []raft.Server    // the configuration that peers was made for; under mu
@@ -23,9 +23,14 @@ type peerAskers struct {
 	ending  sync.WaitGroup
 }
 
-// now returns the other members.
-func (p *peerAskers) now() []transport.Peer {
-	servers := p.members.servers()
+// NewAskers makes askers of the members. open makes the asker of one.
+func NewAskers(members *Members, open func(transport.Member) *transport.Asker) *Askers {
+	return &Askers{members: members, open: open}
+}
+
+// Now returns the other members.
+func (p *Askers) Now() []transport.Peer {
+	servers := p.members.Servers()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if slices.Equal(servers, p.servers) || p.closed {
@@ -33,9 +38,9 @@ func (p *peerAskers) now() []transport.Peer {
 	}
 	before := p.peers
 	p.servers, p.peers = servers, nil
-	for _, member := range p.members.peers() {
+	for _, member := range p.members.Peers() {
 		kept := slices.IndexFunc(before, func(peer transport.Peer) bool { return peer.Member == member.Member })
-		asked := transport.Peer{Member: member.Member, Voter: member.voter}
+		asked := transport.Peer{Member: member.Member, Voter: member.Voter}
 		if kept >= 0 {
 			asked.Asker = before[kept].Asker
 			before = slices.Delete(slices.Clone(before), kept, kept+1)
@@ -50,10 +55,10 @@ func (p *peerAskers) now() []transport.Peer {
 	return p.peers
 }
 
-// quorum returns the other voters, and how many voters are a majority, this node among
+// Quorum returns the other voters, and how many voters are a majority, this node among
 // them. Raft counts by the same configuration.
-func (p *peerAskers) quorum() (voters []*transport.Asker, majority int) {
-	for _, peer := range p.now() {
+func (p *Askers) Quorum() (voters []*transport.Asker, majority int) {
+	for _, peer := range p.Now() {
 		if peer.Voter {
 			voters = append(voters, peer.Asker)
 		}
@@ -61,16 +66,16 @@ func (p *peerAskers) quorum() (voters []*transport.Asker, majority int) {
 	return voters, (len(voters)+1)/2 + 1
 }
 
-// ask returns the Standing of one other member.
-func (p *peerAskers) ask(ctx context.Context, id string) (transport.Standing, error) {
+// Ask returns the Standing of one other member.
+func (p *Askers) Ask(ctx context.Context, id string) (transport.Standing, error) {
 	type answer struct {
 		stands transport.Standing
 		err    error
 	}
-	peers := p.now()
+	peers := p.Now()
 	at := slices.IndexFunc(peers, func(peer transport.Peer) bool { return string(peer.ID()) == id })
 	if at < 0 {
-		return transport.Standing{}, notAMember(id)
+		return transport.Standing{}, NotAMember(id)
 	}
 	answers := make(chan answer, 1)
 	peers[at].Ask(func(stands transport.Standing, err error) { answers <- answer{stands, err} })
@@ -82,8 +87,8 @@ func (p *peerAskers) ask(ctx context.Context, id string) (transport.Standing, er
 	}
 }
 
-// close ends all questions.
-func (p *peerAskers) close() {
+// Close ends all questions.
+func (p *Askers) Close() {
 	p.mu.Lock()
 	p.closed = true
 	peers := p.peers

@@ -1,4 +1,4 @@
-package node
+package membership
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/conductord/conductord/jobs"
+	"github.com/conductord/conductord/raftboard/node/clock"
 	"github.com/conductord/conductord/raftboard/node/raftlog"
 	"github.com/conductord/conductord/raftboard/node/transport"
 )
@@ -42,18 +44,18 @@ const memberPoll = 100 * time.Millisecond
 // met as a member was removed, and stops when it is told so: ids are never used again. A
 // node that it has never met may be a new leader that joined while this one was away. So a
 // node without a leader asks the members that it knows, and hears the new one if one of them
-// lists it. The same holds for each message of raft, not only for the handshake: a connection
+// Lists it. The same holds for each message of raft, not only for the handshake: a connection
 // of a node that was removed meanwhile is closed.
 
-// membership is what this node knows of the other members, and how it joins them. Its
+// Members is what this node knows of the other members, and how it joins them. Its
 // methods may be called concurrently.
-type membership struct {
-	self     Member           // of the options; its incarnation is set with identity
-	listen   string           // Options.RaftListen
-	file     []Member         // of the options, this node among them
-	roster   transport.Roster // with which the cluster begins; set with identity
-	identity *identityStore   // set before port
-	port     *transport.Port  // set before probe
+type Members struct {
+	self     transport.Member   // of the options; its incarnation is set with identity
+	listen   string             // Options.RaftListen
+	file     []transport.Member // of the options, this node among them
+	roster   transport.Roster   // with which the cluster begins; set with identity
+	identity *IdentityStore     // set before port
+	port     *transport.Port    // set before probe
 	group    *raftlog.Group
 	logger   hclog.Logger
 	fatal    func(error)
@@ -74,19 +76,27 @@ type peerAnswer struct {
 	members []raft.ServerID // as it knows them
 }
 
-func newMembership(o Options, group *raftlog.Group, fatal func(error)) *membership {
-	self, _ := o.self() // validated
-	return &membership{
-		self: self, listen: o.RaftListen, file: o.Members, group: group, logger: o.Logger, fatal: fatal, answers: map[string]peerAnswer{},
+// New is what a node knows at first: its options.
+func New(o Options, group *raftlog.Group, fatal func(error)) *Members {
+	return &Members{
+		self: o.self(), listen: o.RaftListen, file: o.Members, group: group, logger: o.Logger, fatal: fatal, answers: map[string]peerAnswer{},
 	}
 }
 
-func (m *membership) setIdentity(identity *identityStore) {
-	id := identity.get()
+// Self is this node.
+func (m *Members) Self() transport.Member { return m.self }
+
+// Roster is the list with which the cluster begins.
+func (m *Members) Roster() transport.Roster { return m.roster }
+
+// SetIdentity gives the identity; it comes before SetPort.
+func (m *Members) SetIdentity(identity *IdentityStore) {
+	id := identity.Get()
 	m.identity, m.roster, m.self.Incarnation = identity, id.Members, id.Incarnation
 }
 
-func rosterOf(members []Member) transport.Roster {
+// RosterOf is the list with which a cluster of members begins.
+func RosterOf(members []transport.Member) transport.Roster {
 	r := make(transport.Roster, len(members))
 	for _, member := range members {
 		member.Incarnation = transport.FirstIncarnation
@@ -95,58 +105,58 @@ func rosterOf(members []Member) transport.Roster {
 	return r
 }
 
-// listed is a member, as raft's configuration lists it.
-type listed struct {
-	Member
-	voter bool
+// Listed is a member, as raft's configuration lists it.
+type Listed struct {
+	transport.Member
+	Voter bool
 }
 
-// servers is raft's latest configuration, committed or not: the one that raft counts its
+// Servers is raft's latest configuration, committed or not: the one that raft counts its
 // majorities by. Before there is one, it is that with which the cluster begins. It is
 // empty on a node that joins a cluster and was not called by its leader yet.
-func (m *membership) servers() []raft.Server {
+func (m *Members) Servers() []raft.Server {
 	if running := m.group.Raft(); running != nil {
 		if servers := running.GetConfiguration().Configuration().Servers; len(servers) > 0 {
 			return servers
 		}
 	}
-	if m.identity.get().Joining != nil {
+	if m.identity.Get().Joining != nil {
 		return nil
 	}
-	return firstConfiguration(m.roster).Servers
+	return FirstConfiguration(m.roster).Servers
 }
 
 // known is servers; on a node that was not called by its leader yet, it is what the cluster told
 // the node when it joined.
-func (m *membership) known() []raft.Server {
-	if servers := m.servers(); len(servers) > 0 {
+func (m *Members) known() []raft.Server {
+	if servers := m.Servers(); len(servers) > 0 {
 		return servers
 	}
-	if joins := m.identity.get().Joining; joins != nil && len(joins.Members) > 0 {
+	if joins := m.identity.Get().Joining; joins != nil && len(joins.Members) > 0 {
 		return joins.Members
 	}
-	return firstConfiguration(m.roster).Servers
+	return FirstConfiguration(m.roster).Servers
 }
 
-// ids are those of the members.
-func (m *membership) ids() (all []raft.ServerID) {
+// IDs are those of the members.
+func (m *Members) IDs() (all []raft.ServerID) {
 	for _, server := range m.known() {
 		all = append(all, server.ID)
 	}
 	return all
 }
 
-// isMember reports whether a member has a name.
-func (m *membership) isMember(name string) bool { _, is := m.find(name); return is }
+// IsMember reports whether a member has a name.
+func (m *Members) IsMember(name string) bool { _, is := m.Find(name); return is }
 
-// hears reports whether messages of a node count: those of a member, and those of a node that
+// Hears reports whether messages of a node count: those of a member, and those of a node that
 // members vouch for while this node follows no other leader. A node that starts does not know
 // the members yet, and hears nothing of raft.
-func (m *membership) hears(id raft.ServerID) bool {
+func (m *Members) Hears(id raft.ServerID) bool {
 	return m.group.Raft() == nil || m.has(id) || !m.group.Follows(id) && m.isVouched(id)
 }
 
-func (m *membership) has(id raft.ServerID) bool { return slices.Contains(m.ids(), id) }
+func (m *Members) has(id raft.ServerID) bool { return slices.Contains(m.IDs(), id) }
 
 // Bounds of the question to the members whether a node that this one does not know is a member.
 const (
@@ -155,7 +165,7 @@ const (
 )
 
 // vouched asks the members whether a node is one of them.
-func (m *membership) vouched(id raft.ServerID) bool {
+func (m *Members) vouched(id raft.ServerID) bool {
 	m.mu.Lock()
 	again := time.Since(m.asked) >= vouchPause
 	if again {
@@ -175,8 +185,8 @@ func (m *membership) vouched(id raft.ServerID) bool {
 }
 
 // isVouched reports whether a member has listed a node when it was last met.
-func (m *membership) isVouched(id raft.ServerID) bool {
-	members := m.ids()
+func (m *Members) isVouched(id raft.ServerID) bool {
+	members := m.IDs()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, answer := range m.answers {
@@ -187,48 +197,48 @@ func (m *membership) isVouched(id raft.ServerID) bool {
 	return false
 }
 
-// lists reports whether a member has an address.
-func (m *membership) lists(address raft.ServerAddress) bool {
-	return slices.ContainsFunc(m.servers(), func(server raft.Server) bool { return server.Address == address })
+// Lists reports whether a member has an address.
+func (m *Members) Lists(address raft.ServerAddress) bool {
+	return slices.ContainsFunc(m.Servers(), func(server raft.Server) bool { return server.Address == address })
 }
 
-// now are the members.
-func (m *membership) now() []listed {
-	servers := m.servers()
-	members := make([]listed, 0, len(servers))
+// Now are the members.
+func (m *Members) Now() []Listed {
+	servers := m.Servers()
+	members := make([]Listed, 0, len(servers))
 	for _, server := range servers {
 		member, err := transport.ParseAddress(server.Address)
 		if err != nil { // no program of ours wrote it
 			m.fatal(fmt.Errorf("raft's configuration cannot be used: %w", err))
 			continue
 		}
-		members = append(members, listed{member, server.Suffrage == raft.Voter})
+		members = append(members, Listed{member, server.Suffrage == raft.Voter})
 	}
 	return members
 }
 
-// peers are the other members.
-func (m *membership) peers() []listed {
-	return slices.DeleteFunc(m.now(), func(member listed) bool { return member.ID() == m.self.ID() })
+// Peers are the other members.
+func (m *Members) Peers() []Listed {
+	return slices.DeleteFunc(m.Now(), func(member Listed) bool { return member.ID() == m.self.ID() })
 }
 
-// hasOtherVoter reports whether another node could lead.
-func (m *membership) hasOtherVoter() bool {
-	return slices.ContainsFunc(m.peers(), func(member listed) bool { return member.voter })
+// HasOtherVoter reports whether another node could lead.
+func (m *Members) HasOtherVoter() bool {
+	return slices.ContainsFunc(m.Peers(), func(member Listed) bool { return member.Voter })
 }
 
-// find returns the member of a name.
-func (m *membership) find(name string) (listed, bool) {
-	members := m.now()
-	if at := slices.IndexFunc(members, func(member listed) bool { return member.Name == name }); at >= 0 {
+// Find returns the member of a name.
+func (m *Members) Find(name string) (Listed, bool) {
+	members := m.Now()
+	if at := slices.IndexFunc(members, func(member Listed) bool { return member.Name == name }); at >= 0 {
 		return members[at], true
 	}
-	return listed{}, false
+	return Listed{}, false
 }
 
-// at names the member with an API address; empty: there is none.
-func (m *membership) at(address string) string {
-	for _, member := range m.now() {
+// At names the member with an API address; empty: there is none.
+func (m *Members) At(address string) string {
+	for _, member := range m.Now() {
 		if strings.EqualFold(member.API, address) {
 			return member.Name
 		}
@@ -236,12 +246,12 @@ func (m *membership) at(address string) string {
 	return ""
 }
 
-// difference says what is wrong in the list in the node's file; empty: nothing.
+// Difference says what is wrong in the list in the node's file; empty: nothing.
 // Nothing depends on it: an operator should know.
-func (m *membership) difference() string {
-	file := rosterOf(m.file)
+func (m *Members) Difference() string {
+	file := RosterOf(m.file)
 	var differs []string
-	for _, member := range m.now() {
+	for _, member := range m.Now() {
 		member.Incarnation = transport.FirstIncarnation // the file has none
 		switch address, listed := file[member.Name]; {
 		case !listed:
@@ -257,54 +267,59 @@ func (m *membership) difference() string {
 	return strings.Join(differs, ", ")
 }
 
-// admit returns an error for a node that is not a member now, or has been met as another
+// Admit returns an error for a node that is not a member now, or has been met as another
 // instance.
-func (m *membership) admit(other transport.Hello) error {
-	id := m.identity.get()
+func (m *Members) Admit(other transport.Hello) error {
+	id := m.identity.Get()
 	_, was := id.Peers[other.ID()]
-	if m.group.Raft() == nil && !id.fresh() { // it starts, and has not read the configuration yet
+	if m.group.Raft() == nil && !id.Fresh() { // it starts, and has not read the configuration yet
 		if !was {
 			return nil
 		}
-		return m.identity.meet(other.ID(), other.Instance)
+		return m.identity.Meet(other.ID(), other.Instance)
 	}
 	if m.has(other.ID()) {
-		return m.identity.meet(other.ID(), other.Instance)
+		return m.identity.Meet(other.ID(), other.Instance)
 	}
 	if was {
 		return fmt.Errorf("node %q is not a member of the cluster any more: %w", other.ID(), transport.ErrRemoved)
 	}
-	if !id.fresh() && !m.group.Follows(other.ID()) && m.vouched(other.ID()) {
+	if !id.Fresh() && !m.group.Follows(other.ID()) && m.vouched(other.ID()) {
 		return nil
 	}
 	return fmt.Errorf("node %q is not a member of the cluster: to make it one, run \"conductord cluster join\" on its machine", other.ID())
 }
 
-// probe calls the other nodes before this one takes part in raft. It refuses the start
+// SetPort gives the raft port; it comes before Probe.
+func (m *Members) SetPort(port *transport.Port) { m.port = port }
+
+// Probe calls the other nodes before this one takes part in raft. It refuses the start
 // when all others refuse this node, or when another process of the same node answers
-// at its raft address.
-func (m *membership) probe() error {
+// At its raft address.
+func (m *Members) Probe() error {
 	if m.self.Raft != m.listen {
 		var refused *transport.RefusedError
-		if err := m.call(m.self); errors.As(err, &refused) && refused.From == m.identity.get().Instance {
+		if err := m.Call(m.self); errors.As(err, &refused) && refused.From == m.identity.Get().Instance {
 			return fmt.Errorf("at the raft address of node %q, %s, another process answers: %w", m.self.Name, m.self.Raft, err)
 		}
 	}
 	m.callAll()
-	return m.refusedByAll()
+	return m.RefusedByAll()
 }
 
-// call shakes hands with a member; greeted notes the outcome.
-func (m *membership) call(member Member) error { return m.port.Probe(member.Address(), time.Second) }
+// Call shakes hands with a member; greeted notes the outcome.
+func (m *Members) Call(member transport.Member) error {
+	return m.port.Probe(member.Address(), time.Second)
+}
 
-func (m *membership) callAll() {
-	for _, peer := range m.peers() {
-		_ = m.call(peer.Member)
+func (m *Members) callAll() {
+	for _, peer := range m.Peers() {
+		_ = m.Call(peer.Member)
 	}
 }
 
 // note records a peer's answer, and reports whether it is a new refusal.
-func (m *membership) note(peer string, answer peerAnswer, joined bool) (newRefusal bool) {
+func (m *Members) note(peer string, answer peerAnswer, joined bool) (newRefusal bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before, known := m.answers[peer]
@@ -313,16 +328,16 @@ func (m *membership) note(peer string, answer peerAnswer, joined bool) (newRefus
 	return answer.refusal != nil && !(known && before.refusal != nil && before.refusal.Error() == answer.refusal.Error())
 }
 
-func (m *membership) setConflict(err error) {
+func (m *Members) setConflict(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.conflict = err
 }
 
-// refusedByAll returns an error if every other member refuses this node, or the answer of
+// RefusedByAll returns an error if every other member refuses this node, or the answer of
 // one forbids it to run.
-func (m *membership) refusedByAll() error {
-	peers := m.peers()
+func (m *Members) RefusedByAll() error {
+	peers := m.Peers()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.conflict != nil {
@@ -343,7 +358,7 @@ func (m *membership) refusedByAll() error {
 	return fmt.Errorf("every other node refuses this one: %s", strings.Join(reasons, "; "))
 }
 
-func (m *membership) hasAgreed(peer string) bool {
+func (m *Members) hasAgreed(peer string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.answers[peer].agreed
@@ -351,7 +366,7 @@ func (m *membership) hasAgreed(peer string) bool {
 
 // await records the members that have not agreed, and returns their names: none if
 // one has joined, because that implies that all have agreed.
-func (m *membership) await(missing []string) string {
+func (m *Members) await(missing []string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.awaits = strings.Join(missing, ", "); m.peerJoined {
@@ -360,14 +375,14 @@ func (m *membership) await(missing []string) string {
 	return m.awaits
 }
 
-func (m *membership) awaited() string {
+func (m *Members) Awaited() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.awaits
 }
 
-// greeted notes the outcome of a handshake that this node began.
-func (m *membership) greeted(peer string, other transport.Hello, err error) {
+// Greeted notes the outcome of a handshake that this node began.
+func (m *Members) Greeted(peer string, other transport.Hello, err error) {
 	var refused *transport.RefusedError
 	if peer == m.self.Name || (err != nil && !errors.As(err, &refused)) {
 		return // not reached: nothing learned
@@ -382,35 +397,35 @@ func (m *membership) greeted(peer string, other transport.Hello, err error) {
 	m.stopIfRefused()
 }
 
-// disagreed is called for a node of this cluster with another member list. A
+// Disagreed is called for a node of this cluster with another member list. A
 // node that has never joined stops: either list may be wrong. A node that has
 // joined has a majority behind its list and goes on, unless it is the only member
 // of its list and the other has joined a cluster that lists this node.
-func (m *membership) disagreed(other transport.Hello, err error) {
+func (m *Members) Disagreed(other transport.Hello, err error) {
 	_, counted := other.Members[m.self.Name]
 	_, counts := m.roster[other.Name]
-	id := m.identity.get()
-	fresh := id.fresh()
-	if (fresh && (counted || counts)) || (!fresh && counted && other.Joined && len(m.now()) == 1) {
+	id := m.identity.Get()
+	fresh := id.Fresh()
+	if (fresh && (counted || counts)) || (!fresh && counted && other.Joined && len(m.Now()) == 1) {
 		m.setConflict(err)
 	}
 	m.stopIfRefused()
 }
 
-func (m *membership) stopIfRefused() {
-	if fault := m.refusedByAll(); fault != nil && m.group.Raft() != nil {
+func (m *Members) stopIfRefused() {
+	if fault := m.RefusedByAll(); fault != nil && m.group.Raft() != nil {
 		m.fatal(fault)
 	}
 }
 
-// begin takes part in raft if this node is, or was, a member of a cluster that works.
-func (m *membership) begin() {
-	id := m.identity.get()
-	if id.fresh() {
+// Begin takes part in raft if this node is, or was, a member of a cluster that works.
+func (m *Members) Begin() {
+	id := m.identity.Get()
+	if id.Fresh() {
 		return // see join
 	}
 	m.nowJoined()
-	if differs := m.difference(); differs != "" && id.Bootstrapped {
+	if differs := m.Difference(); differs != "" && id.Bootstrapped {
 		m.logger.Warn("cluster.members is out of date, and ignored", "difference", differs)
 	}
 	if !m.isListed() {
@@ -418,23 +433,23 @@ func (m *membership) begin() {
 	}
 }
 
-func (m *membership) isListed() bool { return m.has(m.self.ID()) }
+func (m *Members) isListed() bool { return m.has(m.self.ID()) }
 
 // removalLook is how often a node that no leader calls finds out whether it was removed.
 const removalLook = 5 * time.Second
 
-// watchRemoval calls the others while this node is not listed and has no leader: those
+// WatchRemoval calls the others while this node is not listed and has no leader: those
 // that know that it was removed refuse it, and it stops. A node that is listed campaigns,
 // and is refused as well. It ends with ctx.
-func (m *membership) watchRemoval(ctx context.Context) {
-	for range every(ctx, removalLook) {
+func (m *Members) WatchRemoval(ctx context.Context) {
+	for range clock.Every(ctx, removalLook) {
 		if !m.group.Follows(m.self.ID()) && !m.isListed() {
 			m.callAll()
 		}
 	}
 }
 
-func (m *membership) nowJoined() {
+func (m *Members) nowJoined() {
 	m.await(nil)
 	m.port.Join()
 }
@@ -442,11 +457,11 @@ func (m *membership) nowJoined() {
 // waitingLog is how often a node logs again which members its first start waits for.
 const waitingLog = 10 * time.Second
 
-// join lets a new node take part in raft once all members agree on their list.
+// Join lets a new node take part in raft once all members agree on their list.
 // It ends then, or with ctx.
-func (m *membership) join(ctx context.Context) {
+func (m *Members) Join(ctx context.Context) {
 	told, before := time.Time{}, ""
-	for range every(ctx, memberPoll) {
+	for range clock.Every(ctx, memberPoll) {
 		if m.port.Joined() {
 			return
 		}
@@ -466,13 +481,13 @@ func (m *membership) join(ctx context.Context) {
 
 // poll calls the members that have not agreed yet, and names those that still have
 // not. It is empty when all have, or one has joined, which implies that.
-func (m *membership) poll() string {
+func (m *Members) poll() string {
 	var missing []string
-	for _, peer := range m.peers() {
+	for _, peer := range m.Peers() {
 		if m.hasAgreed(peer.Name) {
 			continue
 		}
-		_ = m.call(peer.Member)
+		_ = m.Call(peer.Member)
 		if !m.hasAgreed(peer.Name) {
 			missing = append(missing, peer.Name)
 		}
@@ -482,13 +497,18 @@ func (m *membership) poll() string {
 
 // bootstrap writes the first configuration, once per node and the same on all.
 // It is the first entry of every log, so no node has to be the first.
-func (m *membership) bootstrap() error {
-	if err := m.group.Raft().BootstrapCluster(firstConfiguration(m.roster)).Error(); err != nil {
+func (m *Members) bootstrap() error {
+	if err := m.group.Raft().BootstrapCluster(FirstConfiguration(m.roster)).Error(); err != nil {
 		return fmt.Errorf("cannot bootstrap the cluster: %w", err)
 	}
-	if err := m.identity.setBootstrapped(); err != nil {
+	if err := m.identity.SetBootstrapped(); err != nil {
 		return err
 	}
 	m.nowJoined()
 	return nil
+}
+
+// NotAMember is the error for a name that no member has.
+func NotAMember(name string) error {
+	return fmt.Errorf("node %.64q is not among the members of the cluster: %w", name, jobs.ErrNotFound)
 }

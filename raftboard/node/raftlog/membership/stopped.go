@@ -1,4 +1,4 @@
-package node
+package membership
 
 import (
 	"encoding/hex"
@@ -21,6 +21,7 @@ import (
 	"github.com/conductord/conductord/raftboard/node/logstore"
 	"github.com/conductord/conductord/raftboard/node/proposer"
 	"github.com/conductord/conductord/raftboard/node/raftlog"
+	"github.com/conductord/conductord/raftboard/node/sums"
 	"github.com/conductord/conductord/raftboard/node/transport"
 )
 
@@ -61,7 +62,7 @@ func ExtractBackup(dataDir, scratch, version string, force bool, to io.Writer) e
 			return err
 		}
 		of := backup.Manifest{Cluster: s.found.Cluster, Node: s.found.Node, Version: version}
-		return errors.Join(writeBackup(to, of, snapshot, func() error { return nil }), snapshot.Close())
+		return errors.Join(backup.Make(to, of, snapshot, func() error { return nil }), snapshot.Close())
 	})
 	if err != nil {
 		return fmt.Errorf("cannot make a backup from %s: %w", dataDir, err)
@@ -72,7 +73,7 @@ func ExtractBackup(dataDir, scratch, version string, force bool, to io.Writer) e
 // stopped is a data directory that is being read.
 type stopped struct {
 	dataDir  string
-	identity *identityStore
+	identity *IdentityStore
 	log      *logstore.Log // a copy: to open a store may change it
 	machine  *fsm.Machine
 	members  []raft.Server // of the latest configuration
@@ -83,7 +84,7 @@ func readStopped(dataDir, scratch string, use func(*stopped) error) (found Stopp
 	if _, err := os.Stat(filepath.Join(dataDir, identityFile)); err != nil {
 		return found, fmt.Errorf("it holds no node: %w", err)
 	}
-	lock, err := lockDataDir(dataDir)
+	lock, err := LockDataDir(dataDir)
 	if err != nil {
 		return found, err
 	}
@@ -93,7 +94,7 @@ func readStopped(dataDir, scratch string, use func(*stopped) error) (found Stopp
 		return found, err
 	}
 	id := s.identity.id
-	s.members = firstConfiguration(id.Members).Servers
+	s.members = FirstConfiguration(id.Members).Servers
 	s.found = StoppedNode{Node: id.Name, Cluster: id.Cluster, Generation: id.Generation, LogStore: id.LogStore}
 	dir, err := os.MkdirTemp(scratch, "conductord-check-*")
 	if err != nil {
@@ -104,7 +105,7 @@ func readStopped(dataDir, scratch string, use func(*stopped) error) (found Stopp
 		return s.found, err
 	}
 	defer func() { err = errors.Join(err, s.log.Close()) }()
-	s.machine, err = fsm.Open(fsm.Options{Path: filepath.Join(dir, stateFile), Generation: id.Generation})
+	s.machine, err = fsm.Open(fsm.Options{Path: filepath.Join(dir, StateFile), Generation: id.Generation})
 	if err != nil {
 		return s.found, err
 	}
@@ -222,7 +223,7 @@ func (s *stopped) replay() error {
 				s.members = raft.DecodeConfiguration(entry.Data).Servers
 			}
 			entries = append(entries, fsm.Entry{Index: entry.Index, Term: entry.Term, Unanswered: true})
-			if entry.Type == raft.LogCommand && !isStateCheck(entry.Data) {
+			if entry.Type == raft.LogCommand && !sums.IsCheck(entry.Data) {
 				entries[len(entries)-1].Data = entry.Data
 			}
 		}
@@ -243,7 +244,7 @@ func (s *stopped) answering() (names []string, voters int) {
 		}
 		voters++
 		member, err := transport.ParseAddress(server.Address)
-		if err != nil || server.ID == s.identity.id.server() {
+		if err != nil || server.ID == s.identity.id.Server() {
 			continue
 		}
 		if conn, err := net.DialTimeout("tcp", member.Raft, patience); err == nil {

@@ -1,4 +1,4 @@
-package node
+package membership
 
 import (
 	"cmp"
@@ -34,6 +34,9 @@ import (
 // owner of a job from before can write. Nodes that were restored from different files
 // have different states at one index; they would refuse each other in the handshake by
 // Origin.
+
+// StateFile is the state in a data directory, a cache of snapshots and log.
+const StateFile = "state.db"
 
 // restoringFile marks a data directory whose restore has not ended.
 const restoringFile = "restore.incomplete"
@@ -73,10 +76,6 @@ type Restored struct {
 // be empty, or hold the remains of a restore that was cut off, which are removed. If it
 // fails, the directory holds no node.
 func RestoreBackup(options Options, from io.Reader, how Restore) (Restored, error) {
-	options = options.withDefaults()
-	if err := options.validate(); err != nil {
-		return Restored{}, fmt.Errorf("cannot restore: %w", err)
-	}
 	r := restoration{options: options, how: how}
 	if err := r.run(from); err != nil {
 		return Restored{}, fmt.Errorf("cannot restore into %s: %w", options.DataDir, err)
@@ -93,7 +92,7 @@ type restoration struct {
 func (r *restoration) path(name string) string { return filepath.Join(r.options.DataDir, name) }
 
 func (r *restoration) run(from io.Reader) (err error) {
-	lock, err := lockDataDir(r.options.DataDir)
+	lock, err := LockDataDir(r.options.DataDir)
 	if err != nil {
 		return err
 	}
@@ -105,9 +104,9 @@ func (r *restoration) run(from io.Reader) (err error) {
 	if err != nil {
 		return errors.Join(err, r.clear())
 	}
-	store := &identityStore{path: r.path(identityFile), id: identity{
+	store := &IdentityStore{path: r.path(identityFile), id: Identity{
 		Cluster: r.options.Cluster, Name: r.options.Name, Incarnation: transport.FirstIncarnation, Instance: uuid.New(), Generation: r.done.Generation, Origin: origin,
-		LogStore: r.options.LogStore, Peers: map[raft.ServerID]uuid.UUID{}, Members: rosterOf(r.options.Members), Bootstrapped: true,
+		LogStore: r.options.LogStore, Peers: map[raft.ServerID]uuid.UUID{}, Members: RosterOf(r.options.Members), Bootstrapped: true,
 	}}
 	if err := store.saveLocked(); err != nil {
 		return err
@@ -131,7 +130,7 @@ func (r *restoration) claimDirectory() error {
 	if err := checkEmpty(r.options.DataDir); err != nil {
 		return err
 	}
-	if err := writeSynced(r.path(restoringFile), nil); err != nil {
+	if err := logstore.WriteSynced(r.path(restoringFile), nil); err != nil {
 		return err
 	}
 	return logstore.SyncPath(r.options.DataDir)
@@ -161,7 +160,7 @@ func (r *restoration) restore(from io.Reader) (origin string, err error) {
 		if err := r.accept(manifest); err != nil {
 			return err
 		}
-		machine, err = fsm.Open(fsm.Options{Path: r.path(stateFile), Logger: r.options.Logger, Generation: r.done.Generation})
+		machine, err = fsm.Open(fsm.Options{Path: r.path(StateFile), Logger: r.options.Logger, Generation: r.done.Generation})
 		if err != nil {
 			return err
 		}
@@ -281,7 +280,7 @@ func (r *restoration) keep(machine *fsm.Machine) (err error) {
 		return err
 	}
 	_, addresses := raft.NewInmemTransport("") // only encodes addresses, for programs of long ago
-	sink, err := store.Create(raft.SnapshotVersionMax, snapshot.Index, firstTerm, firstConfiguration(rosterOf(r.options.Members)), 1, addresses)
+	sink, err := store.Create(raft.SnapshotVersionMax, snapshot.Index, firstTerm, FirstConfiguration(RosterOf(r.options.Members)), 1, addresses)
 	if err != nil {
 		return err
 	}
@@ -307,7 +306,7 @@ func VerifyBackup(from io.Reader, scratch string) (manifest backup.Manifest, err
 		return manifest, fmt.Errorf("cannot verify: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	machine, err := fsm.Open(fsm.Options{Path: filepath.Join(dir, stateFile)})
+	machine, err := fsm.Open(fsm.Options{Path: filepath.Join(dir, StateFile)})
 	if err != nil {
 		return manifest, fmt.Errorf("cannot verify: %w", err)
 	}
@@ -326,8 +325,8 @@ func VerifyBackup(from io.Reader, scratch string) (manifest backup.Manifest, err
 	return manifest, nil
 }
 
-// firstConfiguration is the configuration of a cluster that begins, the same on all nodes.
-func firstConfiguration(members transport.Roster) raft.Configuration {
+// FirstConfiguration is the configuration of a cluster that begins, the same on all nodes.
+func FirstConfiguration(members transport.Roster) raft.Configuration {
 	var configuration raft.Configuration
 	for _, name := range members.Names() {
 		configuration.Servers = append(configuration.Servers, raft.Server{ID: transport.ServerID(name, transport.FirstIncarnation), Address: members[name]})

@@ -1,4 +1,4 @@
-package node
+package membership
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 // them counts is decided before one is opened.
 const lockFile = "lock"
 
-// lockDataDir makes the data directory if it is missing, and takes it for this
+// LockDataDir makes the data directory if it is missing, and takes it for this
 // process until the lock is closed, or the process ends.
-func lockDataDir(dataDir string) (io.Closer, error) {
+func LockDataDir(dataDir string) (io.Closer, error) {
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the data directory: %w", err)
 	}

@@ -1,4 +1,12 @@
-package node
+// Package membership is a node as a member of its raft group: the identity in its data directory, the
+// other members as it knows them, and what changes a data directory while no node runs on it.
+//
+// The nouns: an Identity names a node wherever it runs, a Members is the list of members. A node
+// joins a cluster, is restored from a backup, or is converted to another log store.
+//
+// A node that lost its disk, or runs twice, is refused by those that remember its instance. A
+// change of a data directory that is cut off leaves no node, or one that starts.
+package membership
 
 import (
 	"encoding/json"
@@ -13,6 +21,7 @@ import (
 	"sync"
 
 	"github.com/google/uuid"
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/conductord/conductord/raftboard/node/logstore"
@@ -26,9 +35,26 @@ const (
 	lostAndFound    = "lost+found"
 )
 
-// identity names a node wherever it runs. It is made once, at the first start, and
+// Options are what a node knows of itself and its cluster before it starts.
+type Options struct {
+	Cluster    string
+	Name       string
+	DataDir    string
+	Init       bool // the data directory may be made anew
+	Members    []transport.Member
+	LogStore   logstore.Kind
+	RaftListen string
+	Logger     hclog.Logger
+}
+
+// self is this node among the members, which the caller has checked.
+func (o Options) self() transport.Member {
+	return o.Members[slices.IndexFunc(o.Members, func(member transport.Member) bool { return member.Name == o.Name })]
+}
+
+// Identity names a node wherever it runs. It is made once, at the first start, and
 // moves with the data directory.
-type identity struct {
+type Identity struct {
 	Cluster     string `json:"cluster"`
 	Name        string `json:"name"`
 	Incarnation string `json:"incarnation"`
@@ -63,12 +89,12 @@ type identity struct {
 // storedIdentity is the file. A damaged one could still be read, and an id of a peer that has
 // changed would keep the two nodes apart for ever.
 type storedIdentity struct {
-	identity
+	Identity
 	Checksum string `json:"checksum"` // of all other fields
 }
 
 // checksum is the CRC-32 of the identity as JSON, which has one form.
-func (i *identity) checksum() (string, error) {
+func (i *Identity) checksum() (string, error) {
 	data, err := json.Marshal(i)
 	return fmt.Sprintf("%08x", crc32.ChecksumIEEE(data)), err
 }
@@ -84,24 +110,24 @@ type joining struct {
 	Members []raft.Server `json:"members,omitempty"`
 }
 
-// server is the node's id in raft's configuration.
-func (i *identity) server() raft.ServerID { return transport.ServerID(i.Name, i.Incarnation) }
+// Server is the node's id in raft's configuration.
+func (i *Identity) Server() raft.ServerID { return transport.ServerID(i.Name, i.Incarnation) }
 
-// fresh reports whether the node has never been part of a cluster.
-func (i *identity) fresh() bool { return !i.Bootstrapped && i.Joining == nil }
+// Fresh reports whether the node has never been part of a cluster.
+func (i *Identity) Fresh() bool { return !i.Bootstrapped && i.Joining == nil }
 
-// identityStore keeps the identity on disk, and writes down the peers it meets. It
+// IdentityStore keeps the identity on disk, and writes down the peers it meets. It
 // implements transport.Identity.
-type identityStore struct {
+type IdentityStore struct {
 	path string
 
 	mu sync.Mutex
-	id identity
+	id Identity
 }
 
-// loadIdentity reads the data directory's identity, or makes one if this is
+// LoadIdentity reads the data directory's identity, or makes one if this is
 // the node's declared first start.
-func loadIdentity(o Options) (*identityStore, error) {
+func LoadIdentity(o Options) (*IdentityStore, error) {
 	store, err := readIdentity(o.DataDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return store, store.create(o)
@@ -116,10 +142,10 @@ func loadIdentity(o Options) (*identityStore, error) {
 	return store, store.saveLocked() // no other goroutine has it yet
 }
 
-// wrongDirectory returns an error if the data directory is another node's, or not
+// WrongDirectory returns an error if the data directory is another node's, or not
 // the one that the configuration describes. It is called before the directory is
 // locked: this error explains more than "another process uses the directory".
-func wrongDirectory(o Options) error {
+func WrongDirectory(o Options) error {
 	store, err := readIdentity(o.DataDir)
 	if err != nil {
 		return nil // it is read again under the lock, and reported then
@@ -128,8 +154,8 @@ func wrongDirectory(o Options) error {
 }
 
 // readIdentity reads the identity as it is.
-func readIdentity(dataDir string) (*identityStore, error) {
-	store := &identityStore{path: filepath.Join(dataDir, identityFile)}
+func readIdentity(dataDir string) (*IdentityStore, error) {
+	store := &IdentityStore{path: filepath.Join(dataDir, identityFile)}
 	data, err := os.ReadFile(store.path)
 	if err != nil {
 		return store, fmt.Errorf("cannot read the node's identity: %w", err)
@@ -138,7 +164,7 @@ func readIdentity(dataDir string) (*identityStore, error) {
 	if err := json.Unmarshal(data, &stored); err != nil {
 		return store, fmt.Errorf("cannot read the node's identity in %s: %w", store.path, err)
 	}
-	store.id = stored.identity
+	store.id = stored.Identity
 	sum, err := store.id.checksum()
 	if err == nil && sum != stored.Checksum {
 		err = fmt.Errorf("%s is damaged, or was changed by hand: it says checksum %.64q, and its fields have %q", store.path, stored.Checksum, sum)
@@ -149,12 +175,8 @@ func readIdentity(dataDir string) (*identityStore, error) {
 // MakeDataDir makes the data directory of a node, for a first start that is yet to come:
 // Open then needs no Init. It refuses a directory that holds anything.
 func MakeDataDir(options Options) (err error) {
-	options = options.withDefaults()
 	options.Init = true
-	if err := options.validate(); err != nil {
-		return fmt.Errorf("cannot make a node: %w", err)
-	}
-	lock, err := lockDataDir(options.DataDir)
+	lock, err := LockDataDir(options.DataDir)
 	if err != nil {
 		return err
 	}
@@ -169,7 +191,7 @@ func MakeDataDir(options Options) (err error) {
 	return store.create(options)
 }
 
-func (s *identityStore) create(o Options) error {
+func (s *IdentityStore) create(o Options) error {
 	if !o.Init {
 		return fmt.Errorf("%s holds no node: if this is the first start of node %q, say so with --init, or make it with conductord node init; "+
 			"if it has run before, its disk is missing and must not be replaced by an empty one", o.DataDir, o.Name)
@@ -177,9 +199,9 @@ func (s *identityStore) create(o Options) error {
 	if err := checkEmpty(o.DataDir); err != nil {
 		return err
 	}
-	s.id = identity{
+	s.id = Identity{
 		Cluster: o.Cluster, Name: o.Name, Incarnation: transport.FirstIncarnation, Instance: uuid.New(), Generation: 1,
-		LogStore: o.LogStore, Peers: map[raft.ServerID]uuid.UUID{}, Starts: 1, Members: rosterOf(o.Members),
+		LogStore: o.LogStore, Peers: map[raft.ServerID]uuid.UUID{}, Starts: 1, Members: RosterOf(o.Members),
 	}
 	return s.saveLocked()
 }
@@ -206,7 +228,7 @@ func checkEmpty(dataDir string) error {
 	return nil
 }
 
-func (s *identityStore) matches(o Options) error {
+func (s *IdentityStore) matches(o Options) error {
 	if s.id.Name != o.Name {
 		return fmt.Errorf("%s is the data directory of node %q, and this is node %q", o.DataDir, s.id.Name, o.Name)
 	}
@@ -222,9 +244,9 @@ func (s *identityStore) matches(o Options) error {
 
 // keepsItsWord refuses a new member list once the node has met a peer: that peer
 // may have joined because this node had the same list.
-func (s *identityStore) keepsItsWord(o Options) error {
-	now := rosterOf(o.Members)
-	if !s.id.fresh() || maps.Equal(s.id.Members, now) {
+func (s *IdentityStore) keepsItsWord(o Options) error {
+	now := RosterOf(o.Members)
+	if !s.id.Fresh() || maps.Equal(s.id.Members, now) {
 		return nil
 	}
 	if len(s.id.Peers) == 0 {
@@ -237,7 +259,7 @@ func (s *identityStore) keepsItsWord(o Options) error {
 }
 
 // complete refuses an identity that was changed by hand, or by a newer program.
-func (s *identityStore) complete() error {
+func (s *IdentityStore) complete() error {
 	if s.id.Incarnation == "" || s.id.Generation < 1 || s.id.Instance == uuid.Nil {
 		return fmt.Errorf("%s is not complete: a node without its incarnation, generation and instance cannot prove who it is", s.path)
 	}
@@ -251,15 +273,15 @@ func (s *identityStore) complete() error {
 }
 
 // Self is what other nodes are told of the identity.
-func (s *identityStore) Self() transport.Hello {
-	id := s.get()
+func (s *IdentityStore) Self() transport.Hello {
+	id := s.Get()
 	return transport.Hello{
 		Cluster: id.Cluster, Generation: id.Generation, Origin: id.Origin, Name: id.Name, Incarnation: id.Incarnation, Instance: id.Instance,
 		Start: id.Starts, Peers: id.Peers,
 	}
 }
 
-func (s *identityStore) get() identity {
+func (s *IdentityStore) Get() Identity {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := s.id
@@ -267,21 +289,21 @@ func (s *identityStore) get() identity {
 	return id
 }
 
-func (s *identityStore) change(do func(*identity)) error {
+func (s *IdentityStore) Change(do func(*Identity)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	do(&s.id)
 	return s.saveLocked()
 }
 
-// setBootstrapped records that raft's log or snapshots hold the state of the cluster.
-func (s *identityStore) setBootstrapped() error {
-	return s.change(func(id *identity) { id.Bootstrapped = true })
+// SetBootstrapped records that raft's log or snapshots hold the state of the cluster.
+func (s *IdentityStore) SetBootstrapped() error {
+	return s.Change(func(id *Identity) { id.Bootstrapped = true })
 }
 
-// meet remembers the instance of a peer at the first meeting and refuses
+// Meet remembers the instance of a peer at the first meeting and refuses
 // another one later.
-func (s *identityStore) meet(peer raft.ServerID, instance uuid.UUID) error {
+func (s *IdentityStore) Meet(peer raft.ServerID, instance uuid.UUID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known, met := s.id.Peers[peer]
@@ -303,7 +325,7 @@ func (s *identityStore) meet(peer raft.ServerID, instance uuid.UUID) error {
 
 // saveLocked replaces the file in one step: after a crash it is the old or the
 // new one.
-func (s *identityStore) saveLocked() error {
+func (s *IdentityStore) saveLocked() error {
 	sum, err := s.id.checksum()
 	if err != nil {
 		return fmt.Errorf("cannot encode the node's identity: %w", err)
@@ -313,23 +335,11 @@ func (s *identityStore) saveLocked() error {
 		return fmt.Errorf("cannot encode the node's identity: %w", err)
 	}
 	temporary := s.path + temporarySuffix
-	if err := writeSynced(temporary, append(data, '\n')); err != nil {
+	if err := logstore.WriteSynced(temporary, append(data, '\n')); err != nil {
 		return fmt.Errorf("cannot write the node's identity: %w", err)
 	}
 	if err := os.Rename(temporary, s.path); err != nil {
 		return fmt.Errorf("cannot write the node's identity: %w", err)
 	}
 	return logstore.SyncPath(filepath.Dir(s.path))
-}
-
-func writeSynced(path string, data []byte) error {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	if err == nil {
-		err = file.Sync()
-	}
-	return errors.Join(err, file.Close())
 }

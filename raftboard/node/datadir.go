@@ -1,0 +1,94 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/google/uuid"
+
+	conductordv1 "github.com/conductord/conductord/api/conductord/v1"
+	"github.com/conductord/conductord/fsm/command"
+	"github.com/conductord/conductord/raftboard/node/raftlog/membership"
+	"github.com/conductord/conductord/raftboard/wire"
+)
+
+// MakeDataDir makes the data directory of a node: see membership.MakeDataDir.
+func MakeDataDir(options Options) error {
+	options = options.withDefaults()
+	if err := options.validate(); err != nil {
+		return fmt.Errorf("cannot make a node: %w", err)
+	}
+	return membership.MakeDataDir(options.asMember())
+}
+
+// JoinCluster makes the data directory of a node that joins a cluster: see membership.JoinCluster.
+func JoinCluster(options Options, how membership.Join, ask func(self Member, instance uuid.UUID) (membership.Admission, error)) error {
+	options = options.withDefaults()
+	if err := options.validate(); err != nil {
+		return fmt.Errorf("cannot join: %w", err)
+	}
+	return membership.JoinCluster(options.asMember(), how, ask)
+}
+
+// RestoreBackup makes the data directory of a new node from a backup: see membership.RestoreBackup.
+func RestoreBackup(options Options, from io.Reader, how membership.Restore) (membership.Restored, error) {
+	options = options.withDefaults()
+	if err := options.validate(); err != nil {
+		return membership.Restored{}, fmt.Errorf("cannot restore: %w", err)
+	}
+	return membership.RestoreBackup(options.asMember(), from, how)
+}
+
+// asMember are the options of the node as a member.
+func (o Options) asMember() membership.Options {
+	return membership.Options{
+		Cluster: o.Cluster, Name: o.Name, DataDir: o.DataDir, Init: o.Init, Members: o.Members, LogStore: o.LogStore, RaftListen: o.RaftListen, Logger: o.Logger,
+	}
+}
+
+// promotionPause is how long a node that has joined waits before it asks for its vote
+// again.
+const promotionPause = time.Second
+
+// askForVote asks the leader, through this node, for the vote of this node.
+func (n *Node) askForVote(ctx context.Context, request *conductordv1.SetVoteRequest) error {
+	_, err := leading(n.services.router, n.services.members.setVote)(call{name: "ClusterService/SetVote", permission: command.Administer})(ctx, connect.NewRequest(request))
+	if err != nil {
+		return wire.ErrorFromConnect(err)
+	}
+	return nil
+}
+
+// settleIn ends the join of a node that has caught up: it asks for its vote, and for the
+// removal of the node that it replaces. It ends when it has them, or with ctx.
+func (n *Node) settleIn(ctx context.Context) {
+	if err := n.identity.SetBootstrapped(); err != nil {
+		n.fatal(err)
+		return
+	}
+	id := n.identity.Get()
+	request := &conductordv1.SetVoteRequest{Name: id.Name, Vote: true, Replaces: id.Joining.Replaces}
+	for refused := ""; id.Joining.Vote; {
+		err := n.askForVote(ctx, request)
+		if err == nil {
+			break
+		}
+		if text := err.Error(); text != refused && ctx.Err() == nil {
+			n.logger.Warn("this node has no vote yet, and asks again", "error", err)
+			refused = text
+		}
+		select {
+		case <-time.After(promotionPause):
+		case <-ctx.Done():
+			return
+		}
+	}
+	if err := n.identity.Change(func(id *membership.Identity) { id.Joining = nil }); err != nil {
+		n.fatal(err)
+		return
+	}
+	n.logger.Info("this node has joined the cluster", "voter", id.Joining.Vote)
+}
