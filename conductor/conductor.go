@@ -375,18 +375,18 @@ func (c *Conductor) Drain(ctx context.Context) error {
 // jobs.Conductors.
 func (c *Conductor) Pause() {
 	if c.pauses.begin() {
-		c.noticePause(MomentPaused)
+		c.noticePause("conductor paused", MomentPaused)
 	}
 }
 
 // Unpause ends a pause.
 func (c *Conductor) Unpause() {
 	if c.pauses.end() {
-		c.noticePause(MomentUnpaused)
+		c.noticePause("conductor unpaused", MomentUnpaused)
 	}
 }
 
-func (c *Conductor) noticePause(moment Moment) {
-	c.options.Logger.Info("conductor " + string(moment))
+func (c *Conductor) noticePause(message string, moment Moment) {
+	c.options.Logger.Info(message)
 	c.options.notify(Notice{Moment: moment})
 }

@@ -85,7 +85,11 @@ func (r *run) applyStopRequest(request *jobs.OperatorRequest) {
 	if !r.setStopRequest(request) {
 		return
 	}
-	r.logger.Info("job has a stop request", "request", saidOf(request))
+	if request == nil {
+		r.logger.Info("stop request lifted")
+	} else {
+		r.logger.Info("stop request received", "kind", request.Kind, "by", request.By, "reason", request.Reason)
+	}
 	r.notify(Notice{Moment: MomentStopRequested, StopRequest: request})
 	if request != nil && request.Kind == jobs.RequestTransfer {
 		r.handOver()

@@ -101,7 +101,7 @@ func (r *run) call(ctx context.Context, do Func) result {
 	go callFunc(ctx, do, r.claimed.Job, ended) // ends with do
 	got, returned := r.await(ended, stop, over)
 	if !returned {
-		r.logger.Warn("left a function behind that ignored its cancellation", "cause", context.Cause(ctx))
+		r.logger.Warn("function ignored its cancellation", "cause", context.Cause(ctx))
 	}
 	switch cause := context.Cause(ctx); {
 	case cause == nil, got.outcome == jobs.OutcomeSuccess:

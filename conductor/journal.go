@@ -117,7 +117,7 @@ func (j *journal) write() {
 		results, err := j.call(updates)
 		switch {
 		case repeatable(err) && j.ctx.Err() == nil:
-			j.logger.Debug("cannot record updates now", "updates", len(updates), "error", err)
+			j.logger.Debug("cannot record updates", "updates", len(updates), "error", err)
 		case err != nil && len(updates) > 1:
 			alone = true // one update's fault must not become that of the others
 			continue

@@ -151,11 +151,11 @@ func (w *workLoop) awaitRuns() {
 // drain is over.
 func (w *workLoop) drained(session jobs.SessionID, drain *jobs.Drain) {
 	if drain == nil {
-		w.logger.Info("undrained")
+		w.logger.Info("conductor undrained")
 		w.notify(Notice{Moment: MomentUndrained, Session: session})
 		return
 	}
-	w.logger.Info("drained: no job is claimed", "by", drain.By, "reason", drain.Reason, "finish", drain.Finish)
+	w.logger.Info("conductor drained", "by", drain.By, "reason", drain.Reason, "finish", drain.Finish)
 	w.notify(Notice{Moment: MomentDrained, Session: session, Drain: drain})
 }
 
@@ -176,7 +176,7 @@ func (w *workLoop) register(ctx context.Context, t *liveSession) (jobs.Entity, b
 			break
 		}
 		if ctx.Err() == nil {
-			w.logger.Warn("cannot register the conductor now", "session", t.id, "error", err)
+			w.logger.Warn("cannot register the conductor", "session", t.id, "error", err)
 		}
 		sleep(ctx, wait.NextBackOff())
 	}
@@ -260,7 +260,7 @@ func (w *workLoop) finish(ctx context.Context, t *liveSession) {
 	if !w.limitReached() || ctx.Err() != nil {
 		return
 	}
-	w.logger.Info("no more jobs are claimed: a limit of the conductor is reached", "session", t.id)
+	w.logger.Info("conductor reached its limit", "session", t.id)
 	w.notify(Notice{Moment: MomentLimitReached, Session: t.id})
 	ended := make(chan struct{})
 	go func() { // until work's awaitRuns returns, at the latest
@@ -334,7 +334,7 @@ func (w *workLoop) claimNext(ctx context.Context, t *liveSession, slots int, wai
 			return nil
 		}
 		if ctx.Err() == nil {
-			w.logger.Warn("cannot claim jobs now", "session", t.id, "error", err)
+			w.logger.Warn("cannot claim jobs", "session", t.id, "error", err)
 		}
 		sleep(ctx, wait.NextBackOff())
 	}

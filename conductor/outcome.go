@@ -268,7 +268,7 @@ func (r *run) end(d decision, res result) {
 	}
 	err := r.send(d)
 	if refused(err) {
-		r.logger.Error("the board refuses the job's ending", "verb", d.verb, "error", err)
+		r.logger.Error("board refused the job's ending", "verb", d.verb, "error", err)
 		recorded := d.ending.Recorded && d.ending.Update == nil // which the first steps may be in
 		d = r.loop.options.trouble(&r.claimed.Job, jobs.Ending{Job: d.ending.Job, Token: d.ending.Token, Recorded: recorded}, err)
 		err = r.send(d)
@@ -283,7 +283,7 @@ func (r *run) end(d decision, res result) {
 		return
 	}
 	if refused(err) {
-		r.logger.Error("the job stays claimed until the session ends", "error", err)
+		r.logger.Error("job stays claimed until its session ends", "error", err)
 	}
 	r.lost(err)
 }

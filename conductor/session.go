@@ -198,7 +198,7 @@ func (t *liveSession) keepAlive(sent time.Time) {
 	case errors.Is(err, jobs.ErrSessionExpired):
 		t.finish(fmt.Errorf("%w: %w", errClaimLost, err))
 	case t.alive.Err() == nil:
-		t.logger.Warn("cannot keep the session alive now", "session", t.id, "error", err)
+		t.logger.Warn("cannot keep the session alive", "session", t.id, "error", err)
 	}
 }
 
@@ -306,7 +306,7 @@ type openingLog struct{ warned, repeatable bool }
 func (l *openingLog) failed(logger hclog.Logger, err error) {
 	if again := repeatable(err); !l.warned || again != l.repeatable {
 		l.warned, l.repeatable = true, again
-		logger.Warn("cannot open a session now; trying again", "error", err)
+		logger.Warn("cannot open a session", "error", err)
 	}
 }
 

@@ -76,7 +76,7 @@ func (f *claimWatcher) watchClaims(ctx context.Context) {
 			f.watch.After, f.watch.Begin = nil, true
 		}
 		if ctx.Err() == nil {
-			f.logger.Debug("the watch of the claims was interrupted", "error", err)
+			f.logger.Debug("claim watch interrupted", "error", err)
 		}
 		sleep(ctx, wait.NextBackOff())
 	}

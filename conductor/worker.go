@@ -199,7 +199,7 @@ func (w *stepWorker) serve(ctx context.Context, t *liveSession) {
 		case errors.Is(err, jobs.ErrSessionExpired):
 			t.lose(err)
 		case err != nil && work.Err() == nil:
-			w.logger.Warn("cannot ask for steps now", "session", t.id, "error", err)
+			w.logger.Warn("cannot pull steps", "session", t.id, "error", err)
 			sleep(work, wait.NextBackOff())
 		case err == nil:
 			wait.Reset()
@@ -217,7 +217,7 @@ func (w *stepWorker) serve(ctx context.Context, t *liveSession) {
 		}
 	}
 	if work.Err() != nil {
-		w.logger.Warn("the session is given up, and its steps are stopped", "session", t.id, "cause", context.Cause(work))
+		w.logger.Warn("steps of the session stopped", "session", t.id, "cause", context.Cause(work))
 	}
 }
 

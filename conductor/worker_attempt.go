@@ -163,7 +163,7 @@ func (w *stepWorker) tell(t *liveSession, h *heldStep, over <-chan struct{}) {
 		_, err := w.options.Client.ReportStep(calls, t.id, steps.Outcome{ID: h.work.ID, Output: output, Progress: progress}, tellWait)
 		cancel()
 		if err != nil {
-			w.logger.Debug("cannot report progress now", "step", h.work.Step, "error", err)
+			w.logger.Debug("cannot report progress", "step", h.work.Step, "error", err)
 		}
 	}
 }
@@ -182,13 +182,13 @@ func (w *stepWorker) report(work context.Context, t *liveSession, outcome steps.
 			t.lose(err)
 			return false
 		case errors.Is(err, jobs.ErrFenced), errors.Is(err, jobs.ErrNotAllowed):
-			w.logger.Warn("the end of a step is not wanted any more", "attempt", outcome.ID.String(), "error", err)
+			w.logger.Warn("step outcome refused", "attempt", outcome.ID.String(), "error", err)
 			return false
 		case (errors.Is(err, jobs.ErrInvalid) || errors.Is(err, jobs.ErrLimit)) && (outcome.Failure == nil || outcome.Failure.Kind != logbook.FailureResult):
 			failure := &logbook.Failure{Kind: logbook.FailureResult, Message: err.Error()}
 			outcome = steps.Outcome{ID: outcome.ID, Done: true, Failure: flow.FitFailure(failure, w.options.Limits)}
 		case err != nil:
-			w.logger.Warn("cannot report the end of a step now", "attempt", outcome.ID.String(), "error", err)
+			w.logger.Warn("cannot report a step outcome", "attempt", outcome.ID.String(), "error", err)
 			sleep(work, wait.NextBackOff())
 		}
 	}

@@ -177,7 +177,7 @@ func (o *offering) ask(ctx, step context.Context) (steps.Answer, error) {
 		}
 		if ctx.Err() == nil {
 			// Also when it is fenced: then the run ends as soon as it hears that its claim has.
-			o.run.logger.Warn("cannot offer a step to workers now", "step", o.call.Step, "error", o.run.loop.options.loggable(err))
+			o.run.logger.Warn("cannot offer a step to workers", "step", o.call.Step, "error", o.run.loop.options.loggable(err))
 		}
 		sleep(ctx, wait.NextBackOff())
 	}

@@ -81,7 +81,7 @@ func (r *retry) failed(ctx context.Context, p *peer, failure *tryError) {
 		r.tried = make(map[*peer]bool)
 	}
 	r.tried[p] = true
-	r.core.log.Debug("call not settled", "node", p, "may have happened", failure.ambiguous, "error", failure.err)
+	r.core.log.Debug("attempt failed", "node", p, "ambiguous", failure.ambiguous, "error", failure.err)
 	last := NodeFailure{Node: p.String(), Reached: !failure.unreached, Err: failure.err}
 	if i := slices.IndexFunc(r.failures, func(f NodeFailure) bool { return f.Node == last.Node }); i >= 0 {
 		r.failures[i] = last

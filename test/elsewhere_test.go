@@ -81,7 +81,7 @@ func TestHandlersAreFollowed(t *testing.T) {
 		})
 	}
 	log, err := os.ReadFile(cluster.Nodes[0].Log)
-	if count := strings.Count(string(log), "handlers: directories="); err != nil || count != 6 {
+	if count := strings.Count(string(log), "handlers listed: directories="); err != nil || count != 6 {
 		t.Errorf("the daemon's log names the handlers %d times, %v; want 6", count, err)
 	}
 }

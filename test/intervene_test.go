@@ -289,7 +289,7 @@ func TestCancelledFlowIsUndoneFurther(t *testing.T) {
 	eventually(t, "the owner has heard that the job is cancelled", func() bool {
 		return slices.ContainsFunc(w.cluster.Nodes, func(node *local.Node) bool {
 			log, err := os.ReadFile(node.Log)
-			return err == nil && strings.Contains(string(log), "job has a stop request")
+			return err == nil && strings.Contains(string(log), "stop request received")
 		})
 	})
 	w.mark("busy", false)

@@ -87,7 +87,7 @@ type readBackup struct {
 func (s *backupSchedule) run(ctx context.Context) {
 	for range clock.Every(ctx, min(max(s.Interval/backupLooks, time.Second), time.Minute)) {
 		if err := s.look(ctx); err != nil && ctx.Err() == nil {
-			s.logger.Error("cannot make a scheduled backup; trying again", "directory", s.Directory, "error", err)
+			s.logger.Error("cannot make a scheduled backup", "directory", s.Directory, "error", err)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func (s *backupSchedule) look(ctx context.Context) error {
 	if err := backup.WriteFile(path, func(to io.Writer) error { return s.write(ctx, http.Header{}, to) }); err != nil {
 		return err
 	}
-	s.logger.Info("made a scheduled backup", "file", path)
+	s.logger.Info("scheduled backup made", "file", path)
 	s.readOne(append([]madeBackup{{path, now}}, made...))
 	for _, old := range made[min(len(made), s.Keep-1):] {
 		if err := os.Remove(old.path); err != nil {
@@ -158,7 +158,7 @@ func (s *backupSchedule) readOne(made []madeBackup) {
 	result := readBackup{index: manifest.Index}
 	if err != nil {
 		result.fault = err.Error()
-		s.logger.Error("a scheduled backup cannot be used: make another", "file", path, "error", err)
+		s.logger.Error("scheduled backup is damaged", "file", path, "error", err, "advice", "make another backup")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

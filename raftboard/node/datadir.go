@@ -77,7 +77,7 @@ func (n *Node) settleIn(ctx context.Context) {
 			break
 		}
 		if text := err.Error(); text != refused && ctx.Err() == nil {
-			n.logger.Warn("this node has no vote yet, and asks again", "error", err)
+			n.logger.Warn("cannot get a vote", "error", err)
 			refused = text
 		}
 		select {
@@ -90,5 +90,5 @@ func (n *Node) settleIn(ctx context.Context) {
 		n.fatal(err)
 		return
 	}
-	n.logger.Info("this node has joined the cluster", "voter", id.Joining.Vote)
+	n.logger.Info("joined the cluster", "voter", id.Joining.Vote)
 }

@@ -58,7 +58,7 @@ func (t *leaderTasks) expireClaims(ctx context.Context, current *leadership, now
 			t.logger.Info("claim expired", "job", id.job, "token", id.token, "already_ended", verdict != nil)
 			current.claims.disarm(id)
 		default:
-			t.logger.Warn("cannot expire a claim yet", "job", id.job, "token", id.token, "error", verdict)
+			t.logger.Warn("cannot expire a claim", "job", id.job, "token", id.token, "error", verdict)
 			current.claims.spare(id, time.Now().Add(spareTime))
 		}
 	}
@@ -97,7 +97,7 @@ func (t *leaderTasks) takeClaims(ctx context.Context) {
 			continue
 		}
 		if err := t.takeClaimsOnce(ctx); err != nil {
-			t.logger.Warn("cannot give back the claims of principals without a right to them yet", "error", err)
+			t.logger.Warn("cannot release claims of principals without rights", "error", err)
 			continue
 		}
 		judged = now
@@ -122,7 +122,7 @@ func (t *leaderTasks) takeClaimsOnce(ctx context.Context) error {
 			if err != nil || mayWork(session.Principal, held.Board) {
 				continue // a session that has ended holds nothing
 			}
-			t.logger.Info("claim given back: its claimant may no longer work there", "job", held.Job, "board", held.Board, "principal", session.Principal)
+			t.logger.Info("claim released", "job", held.Job, "board", held.Board, "principal", session.Principal, "reason", "the principal may no longer work on the board")
 			commands = append(commands, giveBack(held.Job.String(), held.Claim.Token, t.timings.CoolDown,
 				fmt.Sprintf("principal %q may no longer work on board %q", session.Principal, held.Board)))
 		}

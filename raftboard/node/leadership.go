@@ -83,13 +83,13 @@ func (t *leaderTasks) serve(ctx context.Context) {
 	defer t.clock.Follow()
 	current, err := t.begin(ctx)
 	if err != nil {
-		t.logger.Info("cannot begin to lead", "reason", err)
+		t.logger.Info("cannot start leadership", "error", err)
 		return
 	}
-	t.logger.Info("leading", "epoch", current.epoch, "sessions", current.deadlines.count())
+	t.logger.Info("leadership started", "epoch", current.epoch, "sessions", current.deadlines.count())
 	defer func() {
 		t.leader.end(current)
-		t.logger.Info("no longer leading", "epoch", current.epoch)
+		t.logger.Info("leadership ended", "epoch", current.epoch)
 	}()
 	var others sync.WaitGroup // end with ctx
 	others.Go(func() { t.rounds.Serve(ctx) })

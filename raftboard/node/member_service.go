@@ -274,7 +274,11 @@ func (s *memberService) removeDead(ctx context.Context, after time.Duration) {
 				silent[string(member.ID())] = time.Now()
 			case time.Since(since) >= after:
 				_, _, err := s.remove(ctx, &conductordv1.RemoveMemberRequest{Name: member.Name})
-				s.logger.Warn("dead member removed", "node", member.Name, "silent", time.Since(since).Round(time.Second), "error", err)
+				if silence := time.Since(since).Round(time.Second); err != nil {
+					s.logger.Warn("cannot remove a dead member", "node", member.Name, "silent", silence, "error", err)
+				} else {
+					s.logger.Warn("dead member removed", "node", member.Name, "silent", silence)
+				}
 				delete(silent, string(member.ID()))
 			}
 		}

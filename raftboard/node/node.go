@@ -504,7 +504,7 @@ func (n *Node) fatalOnce(end func(error)) func(error) {
 	return func(err error) {
 		once.Do(func() {
 			n.failed.Store(true)
-			n.logger.Error("this node stops: it cannot go on safely", "error", err)
+			n.logger.Error("this node stops", "error", err)
 			end(err)
 		})
 	}
@@ -525,9 +525,9 @@ func (n *Node) stopServing() {
 			n.logger.Warn("cannot hand over the leadership", "error", err)
 			return
 		}
-		n.logger.Info("handed over the leadership")
+		n.logger.Info("leadership handed over")
 	case <-time.After(handOverPatience):
-		n.logger.Warn("cannot hand over the leadership", "error", "it took too long")
+		n.logger.Warn("cannot hand over the leadership", "error", "timed out", "timeout", handOverPatience)
 	}
 }
 

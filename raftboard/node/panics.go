@@ -47,7 +47,7 @@ func (p *panics) note(call string, cause any, stack []byte) error {
 		p.kinds[call] = kind
 	}
 	if now := time.Now(); now.Sub(kind.logged) >= panicPeriod {
-		p.logger.Error("a handler panicked", "call", call, "cause", cause, "omitted", kind.omitted, "stack", string(stack))
+		p.logger.Error("handler panicked", "call", call, "cause", cause, "omitted", kind.omitted, "stack", string(stack))
 		kind.logged, kind.omitted = now, 0
 	} else {
 		kind.omitted++

@@ -70,7 +70,7 @@ func (k *slotKeeper) sleep() time.Duration {
 func (k *slotKeeper) fire(ctx context.Context, now time.Time) {
 	due, err := k.machine.DueSchedules(now, schedulesAtOnce+k.broken())
 	if err != nil {
-		k.failed(ctx, "read the schedules that are due", err)
+		k.failed(ctx, "cannot read due schedules", err)
 		return
 	}
 	var commands []*conductordv1.Command
@@ -85,23 +85,23 @@ func (k *slotKeeper) fire(ctx context.Context, now time.Time) {
 	}
 	_, results, err := k.proposer.Propose(ctx, commands...)
 	if err != nil {
-		k.failed(ctx, "post slots", err)
+		k.failed(ctx, "cannot post slots", err)
 		return
 	}
 	for i, result := range results {
 		// The schedule was changed, paused or deleted meanwhile, or its slots are
 		// decided already: read it again after a pause.
 		if err := command.ErrorFromProto(result.GetError()); err != nil {
-			k.logger.Debug("slots refused", "schedule", commands[i].GetFireSchedule().GetSchedule(), "reason", err)
+			k.logger.Debug("slots refused", "schedule", commands[i].GetFireSchedule().GetSchedule(), "error", err)
 			k.pause = spareTime
 		}
 	}
 }
 
-func (k *slotKeeper) failed(ctx context.Context, what string, err error) {
+func (k *slotKeeper) failed(ctx context.Context, message string, err error) {
 	k.pause = spareTime
 	if ctx.Err() == nil {
-		k.logger.Warn("cannot "+what, "error", err)
+		k.logger.Warn(message, "error", err)
 	}
 }
 
@@ -111,7 +111,7 @@ func (k *slotKeeper) command(s *schedules.Schedule, now time.Time) *conductordv1
 	if !known || kept.revision != s.Revision {
 		kept = keptRule{revision: s.Revision}
 		if kept.rule, kept.err = schedules.ParseRule(s); kept.err != nil {
-			k.logger.Error("cannot read the rule of a schedule: it posts no jobs while this node leads", "schedule", s.Name, "board", s.Board, "error", kept.err)
+			k.logger.Error("cannot read a schedule's rule", "schedule", s.Name, "board", s.Board, "error", kept.err)
 		}
 		if len(k.rules) >= schedules.MaxSchedules { // others have been deleted
 			clear(k.rules)

@@ -65,7 +65,7 @@ func (s *verifyService) watch(ctx context.Context, interval time.Duration) {
 			continue
 		}
 		if _, _, err := s.verify(ctx, nil); err != nil && ctx.Err() == nil {
-			s.logger.Warn("cannot compare the states of the members", "error", err)
+			s.logger.Warn("cannot compare the members' states", "error", err)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func (s *verifyService) verify(ctx context.Context, _ *conductordv1.VerifyReques
 		case told[i].err != nil:
 			row.Error = told[i].err.Error()
 		case majority == nil:
-			row.Error = "no majority of the members has the same sums"
+			row.Error = "no majority of the members has the same checksums"
 		default:
 			row.Differs = strings.Join(sums.Differing(told[i].sums, majority), ", ")
 			row.Same = row.Differs == ""
@@ -102,9 +102,9 @@ func (s *verifyService) verify(ctx context.Context, _ *conductordv1.VerifyReques
 	}
 	switch {
 	case majority == nil:
-		s.logger.Error("the members cannot be compared: no majority has the same sums", "index", index)
+		s.logger.Error("no majority of the members has the same checksums", "index", index)
 	case !alike:
-		s.logger.Error("a member differs from a majority", "index", index, "members", answer.Members)
+		s.logger.Error("member differs from the majority", "index", index, "members", answer.Members)
 		_, err = s.propose(ctx, &conductordv1.StateCheck{Index: index, Sums: majority})
 	}
 	return answer, index, err

@@ -75,7 +75,7 @@ func (t *leaderTasks) wasPaused(current *leadership, late time.Duration) bool {
 		return false
 	}
 	now := time.Now()
-	t.logger.Warn("leader was paused: every session and claim gets its full time", "late", late,
+	t.logger.Warn("expiry deferred after a pause of the leader", "late", late,
 		"sessions", current.deadlines.rearmAll(now), "claims", current.claims.rearmAll(now))
 	t.metrics.expiriesDeferred.Inc()
 	return true
@@ -137,7 +137,7 @@ func (t *leaderTasks) expire(ctx context.Context, current *leadership, now time.
 			t.logger.Info("session expired", "session", id)
 			current.deadlines.disarm(id)
 		default:
-			t.logger.Warn("cannot expire a session yet", "session", id, "error", verdict)
+			t.logger.Warn("cannot expire a session", "session", id, "error", verdict)
 			current.deadlines.spare(id, time.Now().Add(spareTime))
 		}
 	}
@@ -179,7 +179,7 @@ func (t *leaderTasks) wakeDue(ctx context.Context, current *leadership) {
 	if due.IsZero() || due.After(t.clock.Now()) {
 		return
 	}
-	t.housekeep(ctx, "wake due jobs", &conductordv1.Command{Kind: &conductordv1.Command_WakeDue{
+	t.housekeep(ctx, "cannot wake due jobs", &conductordv1.Command{Kind: &conductordv1.Command_WakeDue{
 		WakeDue: &conductordv1.WakeDueCommand{TimerEpoch: current.epoch, Max: wakesAtOnce},
 	}})
 }
@@ -190,10 +190,10 @@ func (t *leaderTasks) sweep(ctx context.Context, current *leadership) (more bool
 	retention := t.retention
 	sweepable, err := t.machine.Sweepable(t.clock.Now(), retention.MaxAge, retention.Keep)
 	if err != nil {
-		t.logger.Error("cannot find the finished jobs to remove", "error", err)
+		t.logger.Error("cannot find finished jobs to remove", "error", err)
 		return false
 	}
-	return sweepable && t.housekeep(ctx, "remove finished jobs", &conductordv1.Command{Kind: &conductordv1.Command_Sweep{
+	return sweepable && t.housekeep(ctx, "cannot remove finished jobs", &conductordv1.Command{Kind: &conductordv1.Command_Sweep{
 		Sweep: &conductordv1.SweepCommand{
 			TimerEpoch: current.epoch, MaxAge: durationpb.New(retention.MaxAge), Keep: retention.Keep, Max: sweepsAtOnce,
 		},
@@ -201,15 +201,16 @@ func (t *leaderTasks) sweep(ctx context.Context, current *leadership) (more bool
 }
 
 // housekeep proposes a command of the leader's own, and reports whether there is more
-// of the same to do. A failed command is due again at the next wake.
-func (t *leaderTasks) housekeep(ctx context.Context, what string, c *conductordv1.Command) (more bool) {
+// of the same to do. A failure is logged as failed, and the command is due again at the
+// next wake.
+func (t *leaderTasks) housekeep(ctx context.Context, failed string, c *conductordv1.Command) (more bool) {
 	_, results, err := t.proposer.Propose(ctx, c)
 	if err == nil {
 		err = command.ErrorFromProto(results[0].GetError())
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			t.logger.Warn("cannot "+what, "error", err)
+			t.logger.Warn(failed, "error", err)
 		}
 		return false
 	}

@@ -85,7 +85,7 @@ const (
 func (n *Node) watchExpiry(ctx context.Context) {
 	for range clock.Every(ctx, expiryLook) {
 		if expires := n.options.Credentials.Expires(); n.options.WallClock().Add(expiryWarning).After(expires) {
-			n.logger.Warn("a certificate expires soon or has expired: make another in its place; the node reads it by itself", "expires", expires)
+			n.logger.Warn("certificate expires soon or has expired", "expires", expires, "advice", "replace the files; a restart is not needed")
 		}
 	}
 }

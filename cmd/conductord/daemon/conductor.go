@@ -152,7 +152,7 @@ func runConductor(ctx context.Context, c config.Config, steps string, cluster cl
 	stopping := tellSystemd(func(context.Context) error { return nil }, logger)
 	defer stopping()
 	if err := errors.Join(runner.Run(ctx), runner.close()); err != nil {
-		logger.Warn("stopped, but not cleanly", "error", err)
+		logger.Warn("stopped with errors", "error", err)
 		return nil // a stop on request is no failure: the jobs are claimable when the session has expired
 	}
 	logger.Info("stopped")

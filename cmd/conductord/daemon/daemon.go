@@ -127,7 +127,7 @@ func nodeOptions(c config.Config, first bool, logger hclog.Logger, registry *pro
 	}
 	var routes *topology.Source
 	if c.Topology.File != "" {
-		failed := func(err error) { logger.Error("cannot use a changed topology", "error", err) }
+		failed := func(err error) { logger.Error("cannot use the changed topology", "error", err) }
 		if routes, err = topology.Open(topology.Options{File: c.Topology.File, Cluster: c.Cluster.ID, Failed: failed}); err != nil {
 			return node.Options{}, err
 		}
@@ -296,7 +296,7 @@ func (d *daemon) startConductor(ctx context.Context) error {
 			cancel()
 		}
 		if err := d.conductor.Run(context.WithoutCancel(ctx)); err != nil {
-			d.logger.Warn("the conductor ended", "error", err)
+			d.logger.Warn("conductor stopped with errors", "error", err)
 		}
 		if limits := d.config.Conductor; limits.MaxDispatches > 0 || limits.MaxDuration > 0 {
 			close(d.spent)

@@ -50,7 +50,7 @@ func confine(handlers *handler.Set, c config.Handlers, steps string, logger hclo
 		return nil, err
 	}
 	if err := handlers.Sweep(steps, ""); err != nil {
-		logger.Warn("cannot empty the working directories of steps", "directory", steps, "error", err)
+		logger.Warn("cannot empty the steps' working directories", "directory", steps, "error", err)
 	}
 	return confined, nil
 }
@@ -133,7 +133,7 @@ func (o *offer) metadata() logbook.Values {
 func (o *offer) list(now time.Time) {
 	names := append([]string{}, o.handlers.Names()...) // in JSON, an empty list and not null
 	if o.listed.IsZero() || !slices.Equal(names, o.names) {
-		o.logger.Info("handlers", "directories", o.handlers.Directories(), "names", names)
+		o.logger.Info("handlers listed", "directories", o.handlers.Directories(), "names", names)
 	}
 	o.names, o.listed = names, now
 }

@@ -37,7 +37,7 @@ func serve(ctx context.Context, p *cli.Program, c config.Config, first bool, sta
 	defer runtime.KeepAlive(ballast)
 	logger.Info("starting", "node", c.Node, "cluster", c.Cluster.ID, "version", cli.ProgramVersion().Version)
 	if c.Insecure && c.TLS == (config.TLS{}) {
-		logger.Warn("insecure: anyone who can connect to this node can read, cancel and run everything", "raft", c.RaftAddress(), "api", c.APIAddress())
+		logger.Warn("insecure node", "raft", c.RaftAddress(), "api", c.APIAddress(), "risk", "anyone who can connect can read, cancel and run everything")
 	}
 	running, err := startDaemon(ctx, c, first, logger)
 	if err != nil {
@@ -57,9 +57,9 @@ func serve(ctx context.Context, p *cli.Program, c config.Config, first bool, sta
 		logger.Info("conductor reached its limit", "max_dispatches", c.Conductor.MaxDispatches, "max_duration", c.Conductor.MaxDuration)
 	}
 	stopping()
-	logger.Info("stopping: handing over")
+	logger.Info("stopping")
 	if err := running.stop(); err != nil {
-		logger.Warn("stopped, but not cleanly", "error", err)
+		logger.Warn("stopped with errors", "error", err)
 		return nil // everything that must last has lasted: a stop on request is no failure
 	}
 	logger.Info("stopped")

@@ -106,7 +106,7 @@ func (t *traces) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastSends)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
-		t.logger.Warn("spans were dropped when the node stopped", "spans", t.waiting.Load(), "error", err)
+		t.logger.Warn("spans dropped at the stop", "spans", t.waiting.Load(), "error", err)
 	}
 	t.cancel()
 }
@@ -150,7 +150,7 @@ func (c *collector) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySp
 	}
 	if now := time.Now(); c.lost.Load() > 0 && now.Sub(c.logged) >= dropsLogged {
 		c.logged = now
-		c.logger.Warn("spans were dropped", "spans", c.lost.Swap(0), "error", err)
+		c.logger.Warn("spans dropped", "spans", c.lost.Swap(0), "error", err)
 	}
 	return nil
 }

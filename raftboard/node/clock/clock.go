@@ -145,10 +145,10 @@ func (c *Clock) checkWall() {
 	switch wrong := ahead.Abs() > clockWarning; {
 	case wrong && (ahead-before).Abs() > max(clockWarning, before.Abs()/2):
 		c.warned.Store(int64(ahead))
-		c.logger.Warn("wall clock wrong: check this machine's time service", "ahead", ahead)
+		c.logger.Warn("wall clock out of sync", "ahead", ahead, "advice", "check this machine's time service")
 	case !wrong && before != 0:
 		c.warned.Store(0)
-		c.logger.Info("wall clock right again", "ahead", ahead)
+		c.logger.Info("wall clock in sync again", "ahead", ahead)
 	}
 }
 

@@ -167,7 +167,7 @@ func (m *walMeta) mendTail(path string, info types.SegmentInfo) (walTail, error)
 	case tail.size < int64(info.SizeLimit):
 		err = cutShort(path, tail.size, int64(info.SizeLimit))
 	case tail.torn:
-		m.logger.Info("the raft log ends with a write that was cut off", "file", path, "at", tail.end)
+		m.logger.Info("raft log ends with an incomplete write", "file", path, "at", tail.end)
 		err = wipe(file, tail.end, tail.size)
 	}
 	return tail, errors.Join(err, file.Close())

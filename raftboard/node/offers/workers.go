@@ -110,7 +110,7 @@ func (w *stepWorkers) judge(session jobs.SessionID, o *Offer, outcome *steps.Out
 	case k == nil || !outcome.Done || outcome.NotYet > 0:
 	case outcome.Failure == nil:
 		if r := w.records[k.pull.identity()]; r != nil && !r.aside.IsZero() {
-			w.logger.Info("worker taken back after a success", "worker", k.pull.Worker.Name, "session", session)
+			w.logger.Info("worker no longer set aside", "worker", k.pull.Worker.Name, "session", session)
 		}
 		delete(w.records, k.pull.identity())
 	case !outcome.Failure.Permanent && !o.Offer.Stop:
@@ -137,7 +137,7 @@ func (w *stepWorkers) fail(p *Pull, o *Offer) {
 	case r.aside.IsZero() && len(r.failed) >= asideAfter:
 		r.aside, r.pause = now, asideFirst
 		r.trial = now.Add(r.pause)
-		w.logger.Warn("worker set aside: all its steps fail", "worker", p.Worker.Name, "session", p.Session, "steps", len(r.failed), "trial_in", r.pause)
+		w.logger.Warn("worker set aside", "worker", p.Worker.Name, "session", p.Session, "failed_steps", len(r.failed), "trial_in", r.pause)
 	case r.onTrial:
 		r.onTrial, r.pause = false, min(2*r.pause, asideMost)
 		r.trial = now.Add(r.pause)

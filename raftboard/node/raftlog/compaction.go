@@ -119,7 +119,7 @@ func (g *Group) Compact(ctx context.Context) {
 			continue
 		}
 		if err := g.takeSnapshot(); err != nil && ctx.Err() == nil {
-			g.logger.Warn("cannot take a snapshot: trying again later", "error", err)
+			g.logger.Warn("cannot take a snapshot", "error", err)
 		}
 		pause := time.NewTimer(g.interval)
 		select {

@@ -176,7 +176,7 @@ func (s *savedState) list() error {
 			if err := os.RemoveAll(filepath.Join(s.dir, entry.Name())); err != nil {
 				return err
 			}
-			s.logger.Info("removed an incomplete snapshot", "name", entry.Name())
+			s.logger.Info("incomplete snapshot removed", "name", entry.Name())
 			continue
 		}
 		snapshot := savedSnapshot{name: entry.Name()}
@@ -205,7 +205,7 @@ func (s *savedState) check() error {
 	}
 	s.hideOlder(good)
 	for _, snapshot := range damaged {
-		s.logger.Warn("removed a damaged snapshot: an older one and the log replace it", "name", snapshot.name, "error", why)
+		s.logger.Warn("damaged snapshot removed", "name", snapshot.name, "error", why)
 		if err := os.RemoveAll(filepath.Join(s.dir, snapshot.name)); err != nil {
 			return fmt.Errorf("cannot remove a damaged snapshot: %w", err)
 		}
@@ -215,7 +215,7 @@ func (s *savedState) check() error {
 	}
 	// The process ended after it kept a leader's snapshot, and before raft cleared
 	// the log. raft-wal takes no entry behind a gap.
-	s.logger.Info("cleared a raft log that ends before the newest snapshot", "last", s.last, "snapshot", good.name)
+	s.logger.Info("outdated raft log cleared", "last", s.last, "snapshot", good.name)
 	return s.log.DeleteRange(s.first, s.last)
 }
 

@@ -153,13 +153,13 @@ func (c *Checks) At(ctx context.Context, index uint64) ([]fsm.TableSum, error) {
 		select {
 		case <-noted.done:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: this node still computes its sums at entry %d: %w; compare again later", jobs.ErrUnavailable, index, ctx.Err())
+			return nil, fmt.Errorf("%w: this node still computes its checksums at entry %d: %w; compare again later", jobs.ErrUnavailable, index, ctx.Err())
 		}
 		if noted.sums != nil {
 			return noted.sums, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: this node has no sums at entry %d: it has restored a snapshot, or another comparison has begun; compare again", jobs.ErrNotFound, index)
+	return nil, fmt.Errorf("%w: this node has no checksums for entry %d: it has restored a snapshot, or another comparison has begun; compare again", jobs.ErrNotFound, index)
 }
 
 // judge stops this node if its sums are not those of the majority.
@@ -205,7 +205,7 @@ func RefuseEvidence(dataDir string) error {
 	if _, err := os.Stat(dir); err != nil {
 		return nil
 	}
-	return fmt.Errorf("the state of this node has differed from that of a majority: %s has its state and the sums of its tables; "+
+	return fmt.Errorf("the state of this node has differed from that of a majority: %s has its state and the checksums of its tables; "+
 		"keep them for those who look into it, empty the data directory, and run \"conductord cluster replace\" here", dir)
 }
 

@@ -184,7 +184,7 @@ func (p *Port) listen() {
 			case <-p.life.Done():
 				return
 			case <-time.After(100 * time.Millisecond): // out of descriptors, say: try again, calmly
-				p.options.Logger.Warn("cannot accept on the raft port", "error", err)
+				p.options.Logger.Warn("cannot accept connections on the raft port", "error", err)
 				continue
 			}
 		}

@@ -393,7 +393,7 @@ func (m *Members) Greeted(peer string, other transport.Hello, err error) {
 	if !m.note(peer, peerAnswer{refusal: err, agreed: err == nil && other.Agreed, from: other.ID(), members: other.Present}, other.Joined) {
 		return
 	}
-	m.logger.Error("a member refuses this node", "peer", peer, "error", err)
+	m.logger.Error("member refuses this node", "peer", peer, "error", err)
 	m.stopIfRefused()
 }
 
@@ -426,7 +426,7 @@ func (m *Members) Begin() {
 	}
 	m.nowJoined()
 	if differs := m.Difference(); differs != "" && id.Bootstrapped {
-		m.logger.Warn("cluster.members is out of date, and ignored", "difference", differs)
+		m.logger.Warn("outdated cluster.members ignored", "difference", differs)
 	}
 	if !m.isListed() {
 		m.callAll()
@@ -473,7 +473,7 @@ func (m *Members) Join(ctx context.Context) {
 			return
 		}
 		if awaited != "" && (awaited != before || time.Since(told) > waitingLog) {
-			m.logger.Info("first election waits for other members: all must answer with the same list of members", "missing", awaited, "members", m.roster)
+			m.logger.Info("first election waits for members", "missing", awaited, "members", m.roster, "advice", "start all members with the same list of members")
 			told, before = time.Now(), awaited
 		}
 	}
