@@ -16,7 +16,7 @@ import (
 // and again; a flow that was forgotten costs a compilation.
 const maxPassed = 1_000
 
-// Checker finds the faults of flows before they are posted or begun: all that Compile
+// Checker finds the faults of flows before they are posted or started: every fault that Compile
 // reports. Its methods may be called concurrently.
 type Checker struct {
 	registry *Registry
@@ -32,10 +32,10 @@ func NewChecker(registry *Registry, limits logbook.Limits) *Checker {
 	return &Checker{registry: registry, limits: limits, passed: make(map[[sha256.Size]byte]bool)}
 }
 
-// Check builds and compiles the flow of a detail, with the names of its store and of a
-// job's. A kind that the registry lacks passes: another conductor may have it. Faults are
-// one logbook.ErrInvalid that names all of them. A flow that has passed once passes again
-// without being built.
+// Check builds and compiles the flow of a detail, with the names in its store and in a job's
+// store. It accepts a kind that the registry lacks, because another conductor may have it. All
+// faults come as one logbook.ErrInvalid. A flow that passed once passes again without being
+// built.
 func (c *Checker) Check(detail *logbook.FlowDetail, store logbook.Values) error {
 	if !c.registry.knows(detail.Factory.Name) {
 		return nil
@@ -85,12 +85,13 @@ func keyOf(detail *logbook.FlowDetail, names []string) (key [sha256.Size]byte) {
 	return sha256.Sum256(text)
 }
 
-// Detail makes the detail of a new flow, to be posted with a job or saved in a book. It has
-// a new id, and is checked here, so that faults are found by the caller and not by a
-// conductor. Args are the factory's arguments, as JSON or as a value that marshals to it.
-// The store must hold all that the flow requires; a value that only the job brings can be
-// null, since the job's value replaces it. Targets are those of a Compilation. Errors:
-// ErrUnknownKind, ErrFactory, and those of Compile.
+// Detail makes the detail of a new flow, to be posted with a job or saved in a book. The detail
+// has a new id. It is checked here, so the caller finds faults before a conductor does.
+//
+// Args are the factory's arguments, as JSON or as a value that marshals to it. The store must
+// hold all values that the flow requires. A value that only the job supplies can be null, because
+// the job's value replaces it. Targets are as in Compilation. Errors: ErrUnknownKind, ErrFactory,
+// and the errors of Compile.
 func (r *Registry) Detail(name, kind string, args any, store logbook.Values, targets ...string) (logbook.FlowDetail, error) {
 	failed := func(err error) (logbook.FlowDetail, error) {
 		return logbook.FlowDetail{}, fmt.Errorf("cannot make the detail of flow %q: %w", name, err)

@@ -11,8 +11,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// MaxNesting bounds the depth of nested flows, and so the recursion over documents from
-// outside.
+// MaxNesting limits the depth of nested flows, and so the recursion over documents from outside.
 const MaxNesting = 100
 
 // Compilation configures how a flow is compiled. Its zero value compiles a whole flow
@@ -22,8 +21,8 @@ type Compilation struct {
 	Limits logbook.Limits
 	// Inputs are the names that the store will hold.
 	Inputs []string
-	// Targets limit the plan to these steps and what they need: see Plan.Targeted. None:
-	// all of it.
+	// Targets limit the plan to these steps and what they need: see Plan.Targeted. None: the
+	// whole flow.
 	Targets []string
 
 	// Set by Grown: the plan that it grows from, and the number of elements by opening.

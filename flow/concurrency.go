@@ -9,18 +9,18 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// MaxConcurrency bounds the limit of a concurrency key. A higher one would have no effect
-// beside the bound on all steps that run at once.
+// MaxConcurrency bounds the limit of a concurrency key. A higher limit would rarely matter beside
+// the limit on all running steps.
 const MaxConcurrency = 1_000
 
-// Concurrency lets at most limit steps with the same key run at once, in all flows of one
-// engine.Pool. A daemon has one pool, so each daemon runs that many. It holds for execute and
-// revert alike. A step that has to wait stays pending, takes no worker from other steps, and
-// starts in turn with other flows that wait for the key. A step that says NotYet returns its
-// permit until it is asked again.
+// Concurrency limits the steps with the same key that run in parallel, over all flows of one
+// engine.Pool. A daemon has one pool, so the limit applies to each daemon. It covers execute and
+// revert. A waiting step stays pending, takes no worker from other steps, and starts in turn with
+// other flows that wait for the key. A step that returns NotYet releases its permit until its
+// next call.
 //
-// The key may hold arguments of the step in braces, "disk-{host}": the text of a string, the
-// JSON of another value, and nothing for an absent one.
+// The key can contain arguments of the step in braces, as in "disk-{host}": the text of a string,
+// the JSON of another value, and nothing for an absent one.
 func Concurrency(key string, limit int) StepOption {
 	return stepOption(func(s *Step) { s.concurrency = concurrency{key: key, limit: limit, given: true} })
 }
@@ -31,8 +31,8 @@ type concurrency struct {
 	given bool
 }
 
-// Concurrency is the key with its braces, and how many steps with it may run at once; 0: it
-// has none.
+// Concurrency returns the key with its braces, and the limit of steps that run with it; 0: the
+// step has no key.
 func (s *Step) Concurrency() (key string, limit int) { return s.concurrency.key, s.concurrency.limit }
 
 // ConcurrencyKey is the key with the values of arguments in place of the braces.

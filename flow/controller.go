@@ -9,86 +9,85 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// MaxRounds bounds how often one retry begins its part of the flow, including the times caused
-// by a retry around it, so that nested retries end. A retry that would exceed the bound, or make
-// one inside it exceed it, has failed, and the retry around it decides. The count begins again
-// when the whole flow is run again.
+// MaxRounds limits how often one retry starts its part of the flow, including starts that an
+// outer retry causes, so that nested retries end. A retry fails if its next round would exceed
+// the limit for itself or for a retry inside it. The retry around it then decides. The count
+// restarts when the whole flow is run again.
 const MaxRounds = 100
 
-// RetrySuffix makes the name of a retry without one: the flow's name and this.
+// RetrySuffix ends the name of a retry that was given none: the flow's name, then the suffix.
 const RetrySuffix = "-retry"
 
-// MaxPause bounds the delay of a Decision.
+// MaxPause limits the delay of a Decision.
 const MaxPause = 30 * 24 * time.Hour
 
-// Controller decides what happens to a flow when one of its steps has failed for good. Give
-// one to a flow with NewRetrier and (*Flow).WithRetry.
+// Controller decides what happens to a flow after one of its steps has failed permanently. Give a
+// controller to a flow with NewRetrier and (*Flow).WithRetry.
 //
-// The loop that drives the flow calls both methods, for one failure after the other: they
-// decide from their arguments, and must not block. They may be called for several flows at once.
-// A decision is recorded with the failure, and not asked for again after a crash unless the crash
-// came before the record: so either may see the same history twice. A panic in either is a
+// The loop that drives the flow calls both methods, for one failure after the other. Both must
+// decide from their arguments, and must not block. They can be called for several flows at once.
+// A decision is recorded with the failure and never repeated, unless a crash came before the
+// record: both methods can therefore see the same history twice. A panic in either method is a
 // failure, as in a step.
 type Controller interface {
 	// Next returns the value of the next round, which the retry provides to the steps of its
-	// flow: a JSON value of at most 8 KiB, or what marshals to one. An error is a failure of
-	// the retry itself, about which the retry around it decides.
+	// flow: a JSON value of at most 8 KiB, or a value that marshals to one. An error is a failure
+	// of the retry itself. The retry around it then decides.
 	Next(history *History) (value any, err error)
-	// OnFailure is asked once for each step that fails. The last round of
-	// the history holds all failures in it so far.
+	// OnFailure is called once for each step that fails. The last round of the history holds all
+	// failures of that round so far.
 	OnFailure(history *History) Decision
 }
 
-// History is what a Controller gets.
+// History is the input of a Controller.
 type History struct {
 	// Retry is the name of the retry.
 	Retry string
-	// Arguments are what the retry requires, by the names it uses itself.
+	// Arguments are the values that the retry requires, by its own names for them.
 	Arguments logbook.Values
-	// Rounds are the rounds so far, oldest first; none before the first Next.
-	// A retry that an outer one begins again starts without any.
+	// Rounds are the rounds so far, oldest first; none before the first Next. When an outer retry
+	// starts this retry again, Rounds is empty again.
 	Rounds []Round
 }
 
 // Round is one run of a retry's flow.
 type Round struct {
-	// Value is what Next gave.
+	// Value is the result of Next.
 	Value json.RawMessage
-	// Failures are those of the steps; each says its Step.
+	// Failures are the failures of the round's steps. The field Step of each names the step.
 	Failures []logbook.Failure
 }
 
-// Decision is the answer of OnFailure.
+// Decision is the result of OnFailure.
 type Decision struct {
 	Verdict Verdict
-	// Delay before the next round, for VerdictRetry. It counts from the failure and is recorded
-	// as a time, so that it survives a crash.
+	// Delay is the pause before the next round, for VerdictRetry. It counts from the failure. It
+	// is recorded as a time, so it survives a crash.
 	Delay time.Duration
 }
 
-// Verdict is what happens to a flow that has failed.
+// Verdict is what happens to a flow after a failure.
 type Verdict int
 
 // The zero Verdict is invalid, and a failure of the controller: forgetting to decide
 // must not revert by accident.
 const (
-	// VerdictRetry undoes the flow of this retry and begins it again. Flows
-	// and steps before it stay as they are.
+	// VerdictRetry reverts the flow of this retry and starts it again. Flows and steps before it
+	// keep their state.
 	VerdictRetry Verdict = iota + 1
-	// VerdictRevert leaves the decision to the retry around this one, as for a failure
-	// of its own step. Without one, everything is reverted.
+	// VerdictRevert leaves the decision to the retry around this one, as if this retry itself had
+	// failed. If there is none, everything is reverted.
 	VerdictRevert
-	// VerdictRevertAll reverts everything, whatever retries are around.
+	// VerdictRevertAll reverts everything, without asking the retries around this one.
 	VerdictRevertAll
 )
 
-// Retrier is a retry: the atom at the beginning of a flow that gives its steps a value and
-// decides what happens when one of them fails. Make one with Times, ForEach,
-// ParameterizedForEach, AlwaysRevert, AlwaysRevertAll or NewRetrier, and give it to one flow with
-// (*Flow).WithRetry.
+// Retrier is a retry: the atom at the start of a flow that gives its steps a value and decides
+// what happens when one of them fails. Make one with Times, ForEach, ParameterizedForEach,
+// AlwaysRevert, AlwaysRevertAll or NewRetrier, and give it to one flow with (*Flow).WithRetry.
 type Retrier struct{ step *Step }
 
-// NewRetrier makes a retry with a controller. Provides names the value of each round.
+// NewRetrier makes a retry with a controller. The option Provides names the value of each round.
 func NewRetrier(name string, controller Controller, options ...RetryOption) *Retrier {
 	return newRetrier(name, controller, derivation{}, nil, options)
 }
@@ -104,18 +103,18 @@ func newRetrier(name string, controller Controller, derived derivation, faults [
 	return &Retrier{step: finished(s, given)}
 }
 
-// Name is the name of the retry, which is also that of its atom.
+// Name is the name of the retry and of its atom.
 func (r *Retrier) Name() string { return r.step.name }
 
-// Pause puts a delay before each further round. It has no Attempts: the rounds are the retry's.
+// Pause puts a delay before each further round. Leave Attempts unset, because the retry limits
+// its rounds.
 func Pause(backoff Backoff) RetryOption { return retryOption(func(s *Step) { s.pause = &backoff }) }
 
 // RevertingAll makes a retry that has used up its rounds revert everything, instead of leaving
 // the decision to the retry around it.
 func RevertingAll() RetryOption { return retryOption(func(s *Step) { s.revertingAll = true }) }
 
-// Times runs a flow up to n times in all; 0 counts as 1. The value of a round
-// is its number, from 1.
+// Times runs a flow at most n times; 0 counts as 1. The value of a round is its number, from 1.
 func Times(name string, n int, options ...RetryOption) *Retrier {
 	var faults []error
 	if n < 0 || n > MaxRounds {
@@ -135,8 +134,8 @@ func (t times) OnFailure(h *History) Decision {
 	return Decision{Verdict: VerdictRevert}
 }
 
-// ForEach runs a flow with each of some values in turn, until one succeeds.
-// A value that is given twice is tried twice.
+// ForEach runs a flow with each of the values in turn, until one succeeds. A value that is given
+// twice is tried twice.
 func ForEach[T any](name string, values []T, options ...RetryOption) *Retrier {
 	var faults []error
 	list := make(forEach, 0, len(values))
@@ -172,9 +171,8 @@ func (f forEach) OnFailure(h *History) Decision {
 	return Decision{Verdict: VerdictRevert}
 }
 
-// untried returns the values without those that were tried, one for one. It compares their
-// JSON texts without spaces, not their positions, so a list that has changed since the flow
-// began still has its untried values.
+// untried returns the values minus the tried ones, one for one. It compares JSON texts without
+// spaces, not positions: a list that changed after the flow began still has its untried values.
 func untried(values []json.RawMessage, h *History) []json.RawMessage {
 	tried := make(map[string]int, len(h.Rounds))
 	for _, round := range h.Rounds {
@@ -201,8 +199,8 @@ func compact(value json.RawMessage) string {
 	return string(text)
 }
 
-// ParameterizedForEach is ForEach with the values from an argument: the JSON
-// array under a symbol that the store holds or a step before provides.
+// ParameterizedForEach is ForEach with the values of an argument: a JSON array under a symbol
+// that the store holds or an earlier step provides.
 func ParameterizedForEach(name, symbol string, options ...RetryOption) *Retrier {
 	values := Argument{Name: "values", Symbol: symbol}
 	return newRetrier(name, parameterized{}, derivation{requires: []Argument{values}}, nil, options)
@@ -239,7 +237,7 @@ func AlwaysRevert(name string, options ...RetryOption) *Retrier {
 	return newRetrier(name, always(VerdictRevert), derivation{}, nil, options)
 }
 
-// AlwaysRevertAll reverts everything on any failure, whatever retries are around.
+// AlwaysRevertAll reverts everything after any failure, without asking the retries around it.
 func AlwaysRevertAll(name string, options ...RetryOption) *Retrier {
 	return newRetrier(name, always(VerdictRevertAll), derivation{}, nil, options)
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Depth is how far a decider's no reaches.
+// Depth is how far the no of a decider reaches.
 type Depth int
 
 // The depths, from the widest. Where several deciders say no, the widest counts.
 const (
-	// DepthAll ignores everything downstream, out to the enclosing retry, which may restart
-	// and decide again.
+	// DepthAll ignores everything downstream, as far as the enclosing retry. That retry may start
+	// its flow again; the decider then decides again.
 	DepthAll Depth = iota
 	// DepthFlow ignores the node, and the steps of the same graph that wait for it.
 	DepthFlow
 	// DepthNeighbors ignores the node, and the steps of the same graph that wait for it
 	// directly.
 	DepthNeighbors
-	// DepthAtom ignores the node only; if it is a flow, all of it.
+	// DepthAtom ignores only the node; if the node is a flow, all of it.
 	DepthAtom
 )
 
@@ -33,23 +33,23 @@ func (d Depth) String() string {
 	return [...]string{"all", "flow", "neighbors", "atom"}[d]
 }
 
-// Decider is a predicate over results: it decides whether the node at the end of a link
-// runs. The results are those of the steps at the start of all links into the node that
-// have deciders, by step name, without ignored steps. The loop that drives the flow calls
-// it when everything before the node is done, so it must not block. It should give the
-// same answer for the same results: the answer is recorded with its consequence and not
-// asked for again, except after a crash before the record. An error or a panic is a
-// failure of the node's first step.
+// Decider is a predicate over results: it decides whether the node at the end of a link runs. The
+// results, by step name, are those of the steps at the start of all links with deciders into the
+// node. Ignored steps have none.
+//
+// The loop that drives the flow calls the decider when everything before the node is done, so it
+// must not block. It should return the same answer for the same results. The answer is recorded
+// with its consequence, and the decider is called again only after a crash before the record. An
+// error or a panic is a failure of the node's first step.
 type Decider func(results logbook.Values) (bool, error)
 
-// LinkOption describes a link.
+// LinkOption configures a link.
 type LinkOption func(*link)
 
-// Decide puts a decider on a link, under a name for people. When it says no, the node is
-// ignored: it never runs, is never reverted, and counts as done for the steps behind it.
-// Those steps find its values absent: an optional argument is left out, and a required
-// one is a failure. A decider is not asked and does not count if all its steps were
-// ignored.
+// Decide puts a decider on a link, under a name for display. If the answer is no, the node is
+// ignored: it never runs, is never reverted, and counts as done for the steps behind it. Those
+// steps find its values absent: an optional argument is left out, and a missing required argument
+// is a failure. A decider is not called and does not count if all its steps were ignored.
 func Decide(name string, decider Decider) LinkOption {
 	return func(l *link) { l.name, l.decider, l.decides = name, decider, true }
 }
@@ -57,7 +57,7 @@ func Decide(name string, decider Decider) LinkOption {
 // Reaching sets how far a no reaches. Default: DepthAll.
 func Reaching(depth Depth) LinkOption { return func(l *link) { l.depth, l.reaches = depth, true } }
 
-// Steps are the steps of a node: the numbers from First to before End.
+// Steps are the steps of a node, with numbers from First to End-1.
 type Steps struct{ First, End int }
 
 func (s Steps) holds(step int) bool { return step >= s.First && step < s.End }
@@ -75,7 +75,7 @@ type Choice struct {
 	// Gate is the vertex before the node. Nothing of the node begins before the decision.
 	Gate   int
 	Target Steps
-	// Deciders are those of the links into the node, in the order of the links.
+	// Deciders are the deciders of the links into the node, in the order of the links.
 	Deciders []LinkDecider
 
 	graph    *choiceGraph
@@ -84,7 +84,7 @@ type Choice struct {
 	id       ChoiceID
 }
 
-// ChoiceID identifies a choice in its flow, also across plans grown from the same one.
+// ChoiceID identifies a choice in its flow, also across plans that grew from the same plan.
 type ChoiceID struct {
 	graph *Flow
 	at    string
@@ -94,8 +94,8 @@ type ChoiceID struct {
 // ID identifies the choice.
 func (c *Choice) ID() ChoiceID { return c.id }
 
-// NameOf is the name of a step for the deciders of the choice: without the indexes of the
-// instance that both are in.
+// NameOf is the name of a step as the deciders of the choice see it: without the indexes of the
+// instance that contains both.
 func (c *Choice) NameOf(step *Step) string { return step.base() + step.at[len(c.id.at):] }
 
 // choiceGraph is shared by the choices of one graph: the edges between its children, and
@@ -147,11 +147,10 @@ func (v *LinkDecider) Ask(results logbook.Values) (yes bool, err error) {
 	return v.decider(results)
 }
 
-// Choices are the choices of the plan. The slice is the plan's own: do not
-// write to it.
+// Choices are the choices of the plan. The slice belongs to the plan: do not write to it.
 func (p *Plan) Choices() []Choice { return p.choices }
 
-// ChoiceAt is the index of the choice of a gate.
+// ChoiceAt returns the index of the choice at a gate.
 func (p *Plan) ChoiceAt(gate int) (int, bool) {
 	choice, ok := p.choiceAt[gate]
 	return choice, ok

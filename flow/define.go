@@ -10,11 +10,11 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Definition is how the flow is built: its steps, and what each one waits for, requires and
-// provides. It is kept with the flow, so that later code can tell what has changed: see
-// Compare. It costs O(steps + edges), once for a plan. The same flow has the same
-// definition in every process, however far an each has grown. Its bytes are the plan's own:
-// do not write to them.
+// Definition describes how the flow is built: its steps, and what each step waits for, requires
+// and provides. It is stored with the flow, so that later code can find what has changed: see
+// Compare. It costs O(steps + edges), once for a plan. The same flow has the same definition in
+// every process, however far an each has grown. The bytes belong to the plan: do not write to
+// them.
 func (p *Plan) Definition() logbook.Definition { return p.Template().definition() }
 
 func (p *Plan) define() logbook.Definition {
@@ -52,9 +52,9 @@ func (p *Plan) defined() []logbook.DefinedStep {
 	return steps
 }
 
-// gatePrints are the fingerprints of gates: of the set of all that they wait for, and of
-// what is decided there. Gates are numbered in topological order, so those before one are
-// known already.
+// gatePrints are the fingerprints of gates. Each covers the set of everything that the gate waits
+// for, and the decisions at the gate. Gates are numbered in topological order, so the
+// fingerprints of earlier gates are known.
 func (p *Plan) gatePrints(names []uint64) []uint64 {
 	gates := make([]uint64, p.Vertices()-p.Len())
 	for i := range gates {
@@ -159,15 +159,15 @@ const (
 	ChangeRemoved Change = "removed"
 	ChangeKind    Change = "kind"
 	ChangeVersion Change = "version"
-	ChangePorts   Change = "ports" // it requires, provides or injects something else, or is at most once, or no longer
-	ChangeMoved   Change = "moved" // it waits for other steps, or other deciders stand before it
+	ChangePorts   Change = "ports" // it requires, provides or injects other values, or AtMostOnce was added or removed
+	ChangeMoved   Change = "moved" // it waits for other steps, or has other deciders before it
 )
 
 // Difference is how one step of a flow has changed.
 type Difference struct {
 	Step   string
 	Change Change
-	Was    string // kind or version, of those changes; or the kind of a step that is gone
+	Was    string // old kind or version, for these changes; or the kind of a removed step
 	Is     string
 }
 
@@ -202,9 +202,9 @@ func versionText(version string) string {
 	return fmt.Sprintf("version %q", version)
 }
 
-// Compare returns the changes from one definition to another: first those of the present
-// steps in their order, then the steps that are gone. If a step's kind has changed, its other
-// changes are left out.
+// Compare returns the changes from one definition to another: first the changes of present steps,
+// in their order, then the removed steps. If a step's kind has changed, its other changes are
+// left out.
 func Compare(old, current []logbook.DefinedStep) []Difference {
 	before := make(map[string]*logbook.DefinedStep, len(old))
 	for i := range old {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Outline is the plan as indented text: flows with their patterns, steps with
-// the numbers of the order in which they could run, and what connects them.
+// Outline is the plan as indented text: flows with their patterns, steps with their numbers in a
+// possible order of execution, and the connections between them.
 func (p *Plan) Outline() string {
 	p = p.Template()
 	var out strings.Builder
@@ -42,7 +42,7 @@ func (e *each) notes() []string {
 	return notes
 }
 
-// Remark is shown with the step in Plan.Outline.
+// Remark sets a text that Plan.Outline shows with the step.
 func Remark(text string) StepOption { return stepOption(func(s *Step) { s.remark = text }) }
 
 // describe lists the properties of a step in one line.
@@ -53,7 +53,7 @@ func (p *Plan) describe(number int) string {
 	return ""
 }
 
-// Notes are the properties of a step as Outline lists them, for people.
+// Notes are the properties of a step as Outline lists them.
 func (p *Plan) Notes(number int) (notes []string) {
 	step := p.steps[number]
 	note := func(format string, arguments ...any) { notes = append(notes, fmt.Sprintf(format, arguments...)) }
@@ -113,7 +113,7 @@ func (p *Plan) Notes(number int) (notes []string) {
 	return notes
 }
 
-// Source names where a value comes from, for people: "store", "store.city", "book-car.price".
+// Source names the source of a value for display: "store", "store.city", "book-car.price".
 func (p *Plan) Source(wire Wire) string {
 	switch {
 	case wire.From == FromNowhere:

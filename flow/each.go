@@ -9,7 +9,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// MaxElements bounds the list of one each: as many as a flow may have steps.
+// MaxElements limits the list of one each: to the maximum number of steps in a flow.
 const MaxElements = 10_000
 
 // maxSuffix is how much longer an index makes the name of a step.
@@ -18,28 +18,27 @@ const maxSuffix = len("[9999]")
 // PatternEach is the pattern of a flow made by Each.
 const PatternEach Pattern = "each"
 
-// Each is a flow that runs its body once for each element of the JSON array under the
-// symbol over, which the store holds or an earlier step provides. The steps of the body
-// find the element under the symbol as. All instances run at once, unless AtOnce or
-// InOrder says otherwise; steps behind the flow wait for all of them. An empty list is
-// done at once.
+// Each is a flow that runs its body once for each element of the JSON array under the symbol
+// over. The store holds the array, or an earlier step provides it. The steps of the body find the
+// element under the symbol as. All instances run in parallel, unless AtOnce or InOrder limits
+// them. Steps behind the flow wait for all instances. An empty list is done at once.
 //
-// The flow opens with an atom of its own name, whose result is the list. From then on the
-// list is taken from that record, so a resume has the same instances even if the source
-// has changed. A retry around the flow takes the list again in each round; a retry inside
-// the body exists once for each instance.
+// The flow opens with an atom of the same name, whose result is the list. From then on the list
+// comes from that record: a resumed flow has the same instances even if the source has changed. A
+// retry around the flow takes the list again in each round. A retry inside the body exists once
+// for each instance.
 //
-// The steps of an instance are named with its index in the list, from 0: step[3], and
-// step[3][0] for an each inside an each. Their values are visible in their own
-// instance only; Gather makes lists of them for later steps. A decider in the body sees the
-// names that the body gave, and its no reaches no further than its instance.
+// The steps of an instance are named with its index in the list, from 0: step[3], and step[3][0]
+// for an each inside an each. Their values are visible only in their own instance; Gather makes
+// lists of them for later steps. A decider in the body sees the names that the body gave, and its
+// no stays within its instance.
 //
-// Taking a list costs time in proportion to the flow's size, a few microseconds a step. If
-// thousands of instances of an each inside another run one after another, make the inner
-// one a flow of its own.
+// Taking a list costs time in proportion to the flow's size, a few microseconds per step. If
+// thousands of instances of an inner each run one after another, make the inner each a separate
+// flow.
 //
-// The opening atom fails with kind logbook.FailureArgument when the value is no list, has
-// more than MaxElements, or would give the flow too many steps.
+// The opening atom fails with kind logbook.FailureArgument when the value is not a list, has more
+// than MaxElements, or would give the flow too many steps.
 func Each(name, over, as string, body Node, options ...EachOption) *Flow {
 	e := &each{as: as}
 	f := &Flow{name: name, pattern: PatternEach, children: []Node{body}, each: e}
@@ -76,12 +75,12 @@ type each struct {
 // gather is a list of what the instances provide under a symbol.
 type gather struct{ symbol, as string }
 
-// EachOption describes an Each.
+// EachOption configures an Each.
 type EachOption func(*each)
 
-// Gather provides, behind an Each, the list of what its instances provide under a symbol,
-// in the order of the elements: under the name as, or the same if that is empty. The value
-// is null if the step that provides it was ignored or gave no such field.
+// Gather provides, behind an Each, the list of the values that its instances provide under a
+// symbol, in the order of the elements. The list is named as; empty: like the symbol. A value is
+// null if the step that provides it was ignored or gave no such field.
 func Gather(symbol, as string) EachOption {
 	return func(e *each) {
 		if as == "" {
@@ -94,11 +93,11 @@ func Gather(symbol, as string) EachOption {
 	}
 }
 
-// Place gives the steps of an instance its index in the list, from 0.
+// Place gives the steps of an instance its index in the list, from 0, under the symbol as.
 func Place(as string) EachOption { return func(e *each) { e.place = as } }
 
-// AtOnce bounds the instances of an Each that run at once: each waits for the one n before
-// it.
+// AtOnce limits the instances of an Each that run in parallel: each instance waits for the one n
+// places before it.
 func AtOnce(n int) EachOption {
 	return func(e *each) {
 		if n < 1 {
@@ -120,8 +119,8 @@ func (e *each) fingerprint() uint64 {
 	return sum
 }
 
-// IsEach reports whether the step is the opening of an Each in a plan. It has no task: its
-// result is the list, which the engine takes.
+// IsEach reports whether the step is the opening of an Each in a plan. Such a step has no task:
+// its result is the list, which the engine takes.
 func (s *Step) IsEach() bool { return s.opens != nil }
 
 // base is the name of the step in the flow as it was written.
@@ -288,8 +287,8 @@ func (c *compiler) numberInstances(numbers []int32) {
 	}
 }
 
-// Template is the plan of the flow as it was written: the body of an each occurs once,
-// under its own names. Compile returns such a plan, and it is the one to show and compare.
+// Template is the plan of the flow as written: the body of an each occurs once, under its own
+// names. Compile returns such a plan. Use it to show and compare plans.
 func (p *Plan) Template() *Plan {
 	if p.how.template != nil {
 		return p.how.template
@@ -297,12 +296,12 @@ func (p *Plan) Template() *Plan {
 	return p
 }
 
-// Grows reports whether the flow has an each. Then a run uses the plans that Grown makes.
+// Grows reports whether the flow has an each. If so, a run uses the plans that Grown makes.
 func (p *Plan) Grows() bool { return p.Template().grows }
 
-// Grown is the plan with so many instances for each opening, by name; none for an opening
-// that is not in the map. A plan without an each is returned unchanged. ErrTooLarge if it
-// would have too many steps. The map must not be changed afterwards.
+// Grown is the plan with a number of instances for each opening, by name; an opening that is not
+// in the map has none. A plan without an each is returned unchanged. The error is ErrTooLarge if
+// the plan would have too many steps. Do not change the map afterwards.
 func (p *Plan) Grown(elements map[string]int) (*Plan, error) {
 	if !p.Grows() {
 		return p, nil
@@ -321,12 +320,12 @@ func (p *Plan) Grown(elements map[string]int) (*Plan, error) {
 	return how.Compile(template.root)
 }
 
-// Elements are the numbers of instances that the plan has, by opening. The map is the
-// plan's own: do not write to it.
+// Elements are the numbers of instances in the plan, by opening. The map belongs to the plan: do
+// not write to it.
 func (p *Plan) Elements() map[string]int { return p.how.sizes }
 
-// Instance are the names of the steps of one instance, by the number of the opening. Of an
-// each inside it, only the opening is listed.
+// Instance returns the names of the steps of one instance. The opening is given by its number. If
+// the instance contains an each, only its opening is listed.
 func (p *Plan) Instance(opening, element int) []string {
 	step := p.steps[opening]
 	bodies := p.Template().bodies[step.base()]
@@ -337,8 +336,8 @@ func (p *Plan) Instance(opening, element int) []string {
 	return names
 }
 
-// Instantiated returns the step of the template for the name of an instance's step, even if
-// the plan does not have that instance.
+// Instantiated returns the step of the template for the name of an instance's step, even if the
+// plan does not have that instance.
 func (p *Plan) Instantiated(name string) (*Step, bool) {
 	template := p.Template()
 	depth := 0
@@ -351,8 +350,8 @@ func (p *Plan) Instantiated(name string) (*Step, bool) {
 	return nil, false
 }
 
-// Openings are the openings before a step of this name, the innermost first, even if the
-// plan does not have that instance. None for a step that is in no each.
+// Openings returns the openings around a step of this name, the innermost first, even if the plan
+// does not have that instance. A step outside every each has none.
 func (p *Plan) Openings(name string) []string {
 	step, ok := p.Instantiated(name)
 	if !ok {

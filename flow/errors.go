@@ -5,12 +5,12 @@ import "errors"
 // Kinds of faults that Compile and Registry report, for errors.Is. Compile joins all faults into
 // one error.
 var (
-	// ErrMissing: nobody provides what a step requires, and it is no input.
+	// ErrMissing: a step requires a value that no step provides and that is no input.
 	ErrMissing = errors.New("missing requirement")
-	// ErrDuplicate: two steps of one flow have the same name, one node stands
-	// in it twice, or a name is registered twice.
+	// ErrDuplicate: two steps of one flow have the same name, a flow contains one node twice, or
+	// a name is registered twice.
 	ErrDuplicate = errors.New("duplicate")
-	// ErrCycle: steps wait for each other, or a flow holds itself.
+	// ErrCycle: steps wait for each other, or a flow contains itself.
 	ErrCycle = errors.New("cycle")
 	// ErrAmbiguous: two providers of one name are equally near to a step.
 	ErrAmbiguous = errors.New("ambiguous provider")

@@ -32,8 +32,8 @@ const (
 	valueShare   = 2
 )
 
-// Permanent marks an error that another try would only repeat: the step is not tried again,
-// whatever its policy. Permanent(nil) is nil.
+// Permanent marks an error that would only repeat: the step is not tried again, whatever its
+// policy. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -41,7 +41,7 @@ func Permanent(err error) error {
 	return &markedError{permanent: true, err: err}
 }
 
-// Fail gives an error a kind, which identifies it after it was recorded: see
+// Fail gives an error a kind, which identifies the error after it was recorded: see
 // (*logbook.Failure).Matches. Fail(kind, nil) is nil.
 func Fail(kind string, err error) error {
 	if err == nil {
@@ -50,10 +50,11 @@ func Fail(kind string, err error) error {
 	return &markedError{kind: kind, err: err}
 }
 
-// WithDetails adds facts for programs to an error, such as {"status": 402}: they are recorded as
-// JSON with the failure, up to logbook.MaxDetails of them and 8 KiB in all. Details that are over
-// a limit or have no JSON are left out, and the failure's message says so. Of an error that is
-// wrapped several times, the outermost details count. WithDetails(nil, details) is nil.
+// WithDetails adds facts for programs to an error, such as {"status": 402}. The details are
+// recorded as JSON with the failure, at most logbook.MaxDetails of them and 8 KiB together.
+// Details beyond a limit, or without JSON, are left out, and the failure's message reports that.
+// If an error is wrapped several times, the outermost details count. WithDetails(nil, details) is
+// nil.
 func WithDetails(err error, details map[string]any) error {
 	if err == nil {
 		return nil
@@ -87,7 +88,7 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// Unwrap returns the error that was panicked with, if it was one.
+// Unwrap returns the value of the panic if it is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
@@ -100,12 +101,17 @@ func CatchPanic(err *error) {
 	}
 }
 
-// FailureOf makes an error recordable. A *logbook.Failure is kept, but cut to its bounds.
-// Otherwise the kind is the outermost in the chain that comes from Fail, a panic or a
-// *logbook.Failure, or else "error"; the failure is permanent if any error in the chain is; and
-// the chain below is kept as Causes. FailureOf(nil) is nil; a nil *logbook.Failure is an error.
-// The result fits a logbook of the largest limits; FitFailure makes it fit others. It calls the
-// methods of a program's own errors: if one of them panics, that is the failure.
+// FailureOf makes an error recordable. A *logbook.Failure is kept, but cut to its limits. Any
+// other error becomes a failure:
+//
+//   - Its kind is the outermost in the chain from Fail, a panic or a *logbook.Failure; if there
+//     is none, "error".
+//   - It is permanent if any error in the chain is.
+//   - Its Causes are the rest of the chain.
+//
+// FailureOf(nil) is nil; a nil *logbook.Failure is an error. The result fits a logbook of the
+// largest limits; FitFailure makes it fit others. FailureOf calls the methods of a program's own
+// errors. If one of them panics, the panic is the failure.
 func FailureOf(err error) (failure *logbook.Failure) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -231,9 +237,8 @@ func walkSome(err error, left *int, visit func(error) bool) bool {
 	return true
 }
 
-// FitFailure copies a failure so that it fits the limits of a logbook: texts are cut, characters
-// that a name cannot have are replaced, and causes beyond the limit are left out, the furthest
-// first.
+// FitFailure copies a failure so that it fits the limits of a logbook. It cuts texts, replaces
+// characters that a name cannot have, and leaves out causes beyond the limit, the furthest first.
 func FitFailure(f *logbook.Failure, limits logbook.Limits) *logbook.Failure {
 	if f == nil {
 		return nil

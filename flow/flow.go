@@ -1,16 +1,14 @@
-// Package flow defines flows: their steps, the order of the steps, and where each
-// step's arguments come from.
+// Package flow defines flows: their steps, the order of the steps, and the source of each
+// argument.
 //
-// A Step is a named Task with what it requires and provides. A Flow orders
-// steps and other flows, nested to any depth: Linear one after another,
-// Unordered all at once, Graph by the values that they need. Compile turns a
-// flow into a Plan, which package engine runs; it resolves every argument to
-// its source and reports every fault of the flow at once, before anything
-// runs. A Registry builds flows by name, so that a logbook holds names and
-// arguments but never code.
+// A Step is a named Task with the values that it requires and provides. A Flow orders steps and
+// nested flows: Linear runs them one after another, Unordered in parallel, Graph by the values
+// that they need. Compile turns a flow into a Plan, which package engine runs. It resolves every
+// argument to its source, and reports all faults of the flow at once, before anything runs. A
+// Registry builds flows by name: a logbook holds names and arguments, but never code.
 //
-// A flow of two steps. The first can be undone. The fields of their structs
-// tie them together: city comes from the job's store, and room from the step before.
+// A flow of two steps, the first of which can be undone. The fields of their structs connect
+// them: city comes from the job's store, room from the step before.
 //
 //	type order struct{ City string `json:"city"` }
 //	type booked struct{ Room string `json:"room"` }
@@ -24,55 +22,56 @@
 //		return flow.Linear("trip", flow.FuncRevert("book", book, cancel), flow.Func("pay", pay)), nil
 //	}
 //
-// A worker registers it by flow.Register(registry, "trip", trip), and runs it by
-// conductor.Run. A program posts it by jobs.NewPosting, with the kind "trip".
+// A worker registers the flow with flow.Register(registry, "trip", trip), and runs it with
+// conductor.Run. A program posts it with jobs.NewPosting, as the kind "trip".
 //
 // # When a step fails
 //
-// A flow may have a Retrier: Times, ForEach and others, or one with a Controller
-// of your own. When a step has failed for good (the attempts of its Retry option are used up),
-// the innermost retry around it decides: undo its flow and begin it again,
-// perhaps after a pause and with another value; leave the decision to the retry
-// around it; or revert everything. Without a retry that tries again, everything
-// is undone. OpenStack TaskFlow, when the outermost retry gives up, undoes only
-// that retry's flow and calls the whole flow reverted, although the rest of it
-// stays done.
+// A flow can have a Retrier: Times, ForEach and others, or one with a Controller of your own.
+// When a step has failed permanently (the attempts of its Retry option are used up), the
+// innermost retry around the step decides. It can
+//
+//   - revert its flow and start it again, possibly after a pause and with another value;
+//   - leave the decision to the retry around it;
+//   - or revert everything.
+//
+// If no retry starts its flow again, everything is reverted. OpenStack TaskFlow differs: when the
+// outermost retry gives up, it reverts only that retry's flow. It then calls the whole flow
+// reverted, although the rest of the flow stays done.
 //
 // # Steps that do not run
 //
-// A Link of a graph may have a decider (Decide): a named predicate over the
-// results so far. It decides whether the node behind the link runs or is ignored,
-// with as much of what follows as Reaching says.
+// A Link of a graph can have a decider (Decide): a named predicate over the results so far. The
+// decider chooses whether the node behind the link runs or is ignored. Reaching sets how many of
+// the following steps are ignored with the node.
 //
 // # Where an argument comes from
 //
-// A step sees the values of all steps that must finish before it starts, in any
-// flow, and never those of a step that may run at the same time. The first of
-// these sources that has the argument counts:
+// A step sees the values of all steps that must finish before it starts, in any flow. It never
+// sees the values of a step that can run at the same time. The first source that has the argument
+// wins:
 //
 //	1  injected values      Inject: visible to this step alone
 //	2  the nearest provider among the steps before it
 //	3  the store            the flow's values, overlaid by the job's
 //	4  nothing              if the argument is optional; else ErrMissing
 //
-// Of several providers of one name, the nearest is the one that comes after all
-// the others. If there is no such one, that is an error (ErrAmbiguous). A provider
-// hides a value of the same name in the store; (*Plan).Shadowed reports that. This
-// is the opposite of OpenStack TaskFlow, where a value given to the flow hides
-// what steps produce: there, adding an input to a job silently disconnects steps
-// from each other.
+// If several steps provide one name, the nearest is the step that comes after all the others. If
+// no step does, Compile reports ErrAmbiguous. A provider hides a value of the same name in the
+// store; (*Plan).Shadowed reports hidden values. OpenStack TaskFlow does the opposite: a value
+// given to the flow hides the values of steps. An input added to a job can then disconnect steps
+// without a warning.
 //
 // # Once for each element of a list
 //
-// Each runs a part of a flow once for each element of a list that is known
-// only when the flow runs. Compile checks it with one instance, the template.
-// When the list is recorded, the plan grows: see Grown.
+// Each runs a part of a flow once for each element of a list that is known only when the flow
+// runs. Compile checks that part with one instance, the template. When the list is recorded, the
+// plan grows: see Grown.
 //
 // # Plans
 //
-// (*Plan).Targeted is the plan of what must be done for some of the steps only.
-// Flows and steps are not changed after Compile; a Plan is never changed and may
-// be shared by many runs.
+// (*Plan).Targeted is the plan of some of the steps and everything that they need. Flows and
+// steps do not change after Compile. A Plan never changes, and many runs can share it.
 package flow
 
 import (
@@ -82,8 +81,8 @@ import (
 
 // Node is a part of a flow: a *Step or a *Flow.
 type Node interface {
-	// Name names the node among its siblings; the name of a step also names
-	// it in the whole flow and in its logbook.
+	// Name identifies the node among its siblings. The name of a step also identifies the step in
+	// the whole flow and in its logbook.
 	Name() string
 	node()
 }
@@ -120,19 +119,21 @@ type link struct {
 	reaches  bool // it was given a depth
 }
 
-// Linear runs its children one after another, each when all of the one before has finished.
+// Linear runs its children one after another: a child starts when the one before has finished
+// completely.
 func Linear(name string, children ...Node) *Flow {
 	return &Flow{name: name, pattern: PatternLinear, children: slices.Clone(children)}
 }
 
-// Unordered runs its children at once. No child sees the values that another provides.
+// Unordered runs its children in parallel. No child sees the values that another provides.
 func Unordered(name string, children ...Node) *Flow {
 	return &Flow{name: name, pattern: PatternUnordered, children: slices.Clone(children)}
 }
 
-// Graph runs a child when the children that provide what it requires have finished, and those
-// that Link puts before it. A name that several children provide is ErrAmbiguous for a child that
-// requires it, unless links put one of them before that child.
+// Graph orders its children by values and links. A child starts when the children that provide
+// its required values, and the children that Link puts before it, have finished. If several
+// children provide a name that a child requires, Compile reports ErrAmbiguous, unless links put
+// one of them before that child.
 func Graph(name string, children ...Node) *Flow {
 	return &Flow{name: name, pattern: PatternGraph, children: slices.Clone(children)}
 }
@@ -143,8 +144,8 @@ func (f *Flow) Add(children ...Node) *Flow {
 	return f
 }
 
-// Link makes one child of a graph wait for another, by their names, and returns the graph. With the
-// option Decide, it also decides whether the waiting child runs at all. Compile reports unknown
+// Link makes the child named to wait for the child named from, and returns the graph. With the
+// option Decide, the link also decides whether the waiting child runs. Compile reports unknown
 // names.
 func (f *Flow) Link(from, to string, options ...LinkOption) *Flow {
 	l := link{from: from, to: to}
@@ -158,9 +159,9 @@ func (f *Flow) Link(from, to string, options ...LinkOption) *Flow {
 	return f
 }
 
-// WithRetry puts the flow under a retry, and returns the flow. When a step in the flow, at any
-// depth, fails, the innermost retry around the step decides about the flow under that retry. A
-// retry without a name is named after the flow, with RetrySuffix.
+// WithRetry puts the flow under a retry, and returns the flow. When a step fails, at any depth,
+// the innermost retry around the step decides about that retry's flow. A retry without a name
+// gets the name of the flow with RetrySuffix.
 func (f *Flow) WithRetry(r *Retrier) *Flow {
 	if r != nil && r.step.name == "" {
 		r.step.name = f.name + RetrySuffix

@@ -13,21 +13,20 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Func makes a step of a function. In is a struct, and its exported fields
-// are what the step requires, by their JSON names; pointers and fields marked
-// omitempty or omitzero are optional. Where Out is a struct, its fields are
-// what the step provides, unless options say otherwise; any other Out is
-// named by the option Provides. Use struct{} for nothing. In may also be
-// logbook.Values: then the options say what is required.
+// Func makes a step from a function. The exported fields of the struct In are the values that the
+// step requires, by their JSON names. Pointers, and fields marked omitempty or omitzero, are
+// optional. If Out is a struct, its fields are the values that the step provides, unless options
+// replace them; the option Provides names any other Out. Use struct{} for nothing. In can also be
+// logbook.Values: then options name the required values.
 func Func[In, Out any](name string, execute func(ctx context.Context, in In) (Out, error), options ...StepOption) *Step {
 	task := &funcTask[In, Out]{execute: execute}
 	derived, faults := derive[In, Out](name, execute == nil)
 	return newStep(name, task, derived, faults, options)
 }
 
-// FuncRevert makes a step of a function and the one that undoes it. The revert gets the arguments
-// of the execution, and its result: nil if it failed, or if nobody knows how far it came. It is
-// not called for a step that never ran because its arguments did not fit In.
+// FuncRevert makes a step from a function and a function that reverts it. The revert gets the
+// arguments of the execution and its result: nil if the execution failed, or if its progress is
+// unknown. It is not called for a step that never ran because its arguments did not fit In.
 func FuncRevert[In, Out any](name string, execute func(ctx context.Context, in In) (Out, error),
 	revert func(ctx context.Context, in In, out *Out) error, options ...StepOption) *Step {
 	task := &funcReverter[In, Out]{funcTask: funcTask[In, Out]{execute: execute}, revert: revert}
@@ -147,9 +146,9 @@ type jsonField struct {
 	optional bool
 }
 
-// jsonFields lists a struct's fields as encoding/json names them. Those of embedded structs count
-// as the struct's own, unless it has one of that name. A type that embeds itself through others
-// adds nothing the second time; above are the types being listed.
+// jsonFields lists the fields of a struct by their names in encoding/json. Fields of an embedded
+// struct count as the struct's own, unless it has a field of that name. above are the types being
+// listed: a type that embeds itself through others adds nothing the second time.
 func jsonFields(t reflect.Type, above []reflect.Type) []jsonField {
 	above = append(above, t)
 	var fields []jsonField

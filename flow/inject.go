@@ -9,11 +9,11 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Inject gives arguments of this step values of its own: JSON values, or what marshals to
+// Inject gives arguments of this step constant values: JSON values, or values that marshal to
 // them, by the step's names for its arguments. They replace values from earlier steps and the
-// store, and hold for execute and revert alike. They are part of the step, like its code, so
-// they are not recorded; a change of them is a change of the flow's definition. A name that
-// the step does not require is an error.
+// store, for execute and revert. Injected values are part of the step, like its code: they are
+// not recorded, and changing them changes the flow's definition. A name that the step does not
+// require is an error.
 func Inject(values map[string]any) Option {
 	return option(func(s *Step) {
 		if s.injected == nil {
@@ -63,8 +63,8 @@ func (s *Step) needs() []string {
 // the same name.
 type Shadow struct {
 	Symbol   string
-	Step     string // the first that is not given it
-	Provider string // what it is given instead
+	Step     string // first step that does not get the value
+	Provider string // step whose value it gets instead
 }
 
 // String describes the shadow as a warning.
@@ -72,9 +72,9 @@ func (s Shadow) String() string {
 	return fmt.Sprintf("the store has %q, and step %q is given that of step %q", s.Symbol, s.Step, s.Provider)
 }
 
-// Shadowed are the names that the store was said to hold and that steps hide from others,
-// each once, in the order of the steps. That is allowed but seldom intended, so programs that
-// show a plan should warn of it.
+// Shadowed are the names in the inputs of Compile that steps hide from other steps, each once, in
+// the order of the steps. A shadow is allowed but seldom intended, so programs that show a plan
+// should warn about it.
 func (p *Plan) Shadowed() []Shadow {
 	var shadows []Shadow
 	seen := make(map[string]bool)

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// DefaultGrace is how long an interrupted step may go on, unless a person says otherwise.
+// DefaultGrace is the time that an interrupted step has to end, unless an operator sets another.
 const DefaultGrace = 10 * time.Second
 
-// Interruption is why the context of an execution ends although the claim on its job goes
-// on: the flow is undone, or suspended. InterruptionOf finds it. The conductor waits for the
-// step. A handler that still runs after the grace is killed; a Go function cannot be, and
-// should return soon.
+// Interruption is the cause of an execution's context when the context ends but the claim on the
+// job continues: the flow is reverted or suspended. InterruptionOf finds it. The conductor waits
+// for the step. It kills a handler that still runs after the grace. A Go function cannot be
+// killed, and should return soon.
 //
-// What the step returns then is no failure of its own. If it returns an error, the attempt
-// is recorded with logbook.FailureInterrupted, and counts for no retry policy.
+// The step's return then does not count as its own failure. An error is recorded with
+// logbook.FailureInterrupted, and counts for no retry policy.
 type Interruption struct {
 	Reason string
 
@@ -27,22 +27,22 @@ type Interruption struct {
 	changed  chan struct{} // closed when the deadline changes; under mu
 }
 
-// Interrupt makes an Interruption. The context is that of the claim.
+// Interrupt makes an Interruption. The context is the claim's.
 func Interrupt(claim context.Context, reason string, grace time.Duration) *Interruption {
 	return &Interruption{Reason: reason, claim: claim, deadline: time.Now().Add(grace), changed: make(chan struct{})}
 }
 
 func (i *Interruption) Error() string { return i.Reason }
 
-// Deadline is when the grace ends, and a channel that is closed when that changes: a person
-// may ask for another grace.
+// Deadline returns the end of the grace, and a channel that is closed when the end changes: an
+// operator can set another grace.
 func (i *Interruption) Deadline() (time.Time, <-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.deadline, i.changed
 }
 
-// SetGrace begins another grace now.
+// SetGrace starts another grace now.
 func (i *Interruption) SetGrace(grace time.Duration) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -51,12 +51,12 @@ func (i *Interruption) SetGrace(grace time.Duration) {
 	i.changed = make(chan struct{})
 }
 
-// ClaimEnded is closed when the claim ends, too. Another conductor may run the step soon, so
-// the grace does not count any more.
+// ClaimEnded is closed when the claim ends too. Another conductor can then run the step soon, so
+// the grace no longer applies.
 func (i *Interruption) ClaimEnded() <-chan struct{} { return i.claim.Done() }
 
-// InterruptionOf is the Interruption of a step's context; nil: it goes on, or has ended for
-// another reason.
+// InterruptionOf is the Interruption of a step's context; nil: the context has not ended, or has
+// ended for another reason.
 func InterruptionOf(ctx context.Context) *Interruption {
 	var i *Interruption
 	errors.As(context.Cause(ctx), &i)

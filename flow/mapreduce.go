@@ -8,11 +8,11 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Map makes a flow that calls a function for each element of the list under the symbol over,
-// all at once, and provides the list of results, in the order of the elements, under the
-// symbol to. It is an Each of one step, named after the flow with "-item" behind it, so each
-// call is retried, resumed and recorded for itself. Options are those of the step; CallFrom
-// gives access to further arguments.
+// Map makes a flow that calls a function for each element of the list under the symbol over, in
+// parallel. It provides the list of results, in the order of the elements, under the symbol to.
+// Map is an Each of one step, named like the flow with "-item" appended: each call is retried,
+// resumed and recorded separately. Options apply to the step. CallFrom gives access to further
+// arguments.
 func Map[T, R any](name, over, to string, execute func(ctx context.Context, item T) (R, error), options ...StepOption) *Flow {
 	const result = "result" // seen in the instance only
 	item := name + "-item"
@@ -37,9 +37,9 @@ func (t *mapTask[T, R]) Execute(ctx context.Context, call *Call) (any, error) {
 	return t.execute(withCall(ctx, call), item)
 }
 
-// Reduce makes a step that folds the list under the symbol over, from first to last, and
-// provides the result under the symbol to. The function gets its previous result, at first the
-// start, and the next element. For an empty list, the result is the start.
+// Reduce makes a step that folds the list under the symbol over, from first to last, and provides
+// the result under the symbol to. The function gets its previous result, or start at first, and
+// the next element. For an empty list, the result is start.
 func Reduce[T, A any](name, over, to string, start A, fold func(ctx context.Context, so A, item T) (A, error), options ...StepOption) *Step {
 	var task Task
 	if fold != nil {

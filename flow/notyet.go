@@ -10,30 +10,30 @@ import (
 )
 
 const (
-	// MinAsk is the shortest wait of a step that says "not yet". Each time that it is asked
-	// costs two writes, so a shorter wait would be polling.
+	// MinAsk is the shortest wait after NotYet. Each call of the step costs two writes, so a
+	// shorter wait would be polling.
 	MinAsk = 100 * time.Millisecond
-	// MaxAsk is the longest wait: after that the step is asked again in any case.
+	// MaxAsk is the longest wait after NotYet. Then the step is called again in any case.
 	MaxAsk = MaxPause
-	// MaxDetails bounds the details of "not yet" and of progress, in bytes of JSON. They are
-	// for people, and are written again and again.
+	// MaxDetails limits the details of NotYet and of progress, in bytes of JSON. They are for
+	// display, and are written again and again.
 	MaxDetails = 16 << 10
 )
 
-// NotYet is returned by a Task, from Execute or Revert, that has begun something which is
-// not done yet: it is neither a result nor a failure. The step is asked again after a while,
-// with the same attempt number and Call.Asked one higher. Meanwhile nothing of it runs, it
-// does not count among the steps that run at once, and the conductor may release the job. It
-// is due at that time also after a crash, and may then be asked once too often, so asking
-// must be harmless. WaitAtMost bounds how long it may say so.
+// NotYet is the error of a Task whose Execute or Revert has started something that is not done
+// yet. It is neither a result nor a failure. After the wait, the step is called again, with the
+// same attempt number and a Call.Asked one higher.
 //
-// A wait is kept between MinAsk and MaxAsk. The details, for people, are recorded like those
-// of the step's progress: a JSON value or what marshals to one, or the list of them if there
-// are several. Details that are no JSON, or longer than MaxDetails, are a failure of kind
-// "result".
+// Meanwhile nothing of the step runs, the step does not count among the running steps, and the
+// conductor may release the job. The step is due at the same time after a crash, and can then be
+// called once too often. A call must therefore be harmless. WaitAtMost limits the whole wait.
 //
-// The error may be wrapped, but not by Permanent, Fail or errors.Join: those make a failure
-// of it. An at-most-once step cannot be asked again, so it fails.
+// The wait is kept between MinAsk and MaxAsk. The details are recorded like those of the step's
+// progress: a JSON value or a value that marshals to one, or a list of them if there are several.
+// Details that have no JSON, or are longer than MaxDetails, are a failure of kind "result".
+//
+// You may wrap the error, but not with Permanent, Fail or errors.Join: these make it a failure.
+// An at-most-once step cannot be called again, so it fails.
 func NotYet(after time.Duration, details ...any) error {
 	said := &NotYetError{After: min(max(after, MinAsk), MaxAsk)}
 	var value any
@@ -73,7 +73,7 @@ type NotYetError struct {
 
 func (e *NotYetError) Error() string { return fmt.Sprintf("not yet: ask again in %s", e.After) }
 
-// AsNotYet finds a NotYetError in an error, unless a wrapper makes a failure of it.
+// AsNotYet finds a NotYetError in an error, unless a wrapper makes the error a failure.
 func AsNotYet(err error) (said *NotYetError, ok bool) {
 	// It calls methods of a program's own errors: one that panics is a failure.
 	defer func() {
@@ -93,10 +93,10 @@ func AsNotYet(err error) (said *NotYetError, ok bool) {
 	return nil, false
 }
 
-// WaitAtMost bounds how long each attempt at the step may say "not yet", from its
-// beginning. Then the step is asked for the last time; if it is not done, it fails with the
-// kind "timeout". 0: no bound.
+// WaitAtMost limits how long each attempt at the step may return NotYet, from its start. Then the
+// step is called for the last time; if it is not done, it fails with the kind "timeout". 0: no
+// limit.
 func WaitAtMost(d time.Duration) StepOption { return stepOption(func(s *Step) { s.waitAtMost = d }) }
 
-// WaitAtMost is how long an attempt may say "not yet"; 0: for ever.
+// WaitAtMost is how long an attempt may return NotYet; 0: no limit.
 func (s *Step) WaitAtMost() time.Duration { return s.waitAtMost }

@@ -8,9 +8,9 @@ import (
 
 type outputKey struct{}
 
-// Logger is the logger of a step. People read its lines while the step runs, with
-// `conductord job logs`. Where nothing keeps the output of steps, as in a test, or in a
-// program whose conductor has no Options.Logs, it is slog.Default.
+// Logger is the logger of a step. `conductord job logs` shows its lines while the step runs. If
+// nothing keeps the output of steps, as in a test, or in a program whose conductor has no
+// Options.Logs, it is slog.Default.
 func Logger(ctx context.Context) *slog.Logger {
 	output, kept := ctx.Value(outputKey{}).(io.Writer)
 	if !kept {
@@ -27,8 +27,8 @@ func withoutTime(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// Output takes what a step writes for people, in lines, such as the stderr of a command that
-// it runs. It never blocks or fails. Where nothing keeps it, it is io.Discard.
+// Output is the writer for a step's log lines, such as the stderr of a command that the step
+// runs. It never blocks or fails. If nothing keeps the output of steps, it is io.Discard.
 func Output(ctx context.Context) io.Writer {
 	if output, kept := ctx.Value(outputKey{}).(io.Writer); kept {
 		return output

@@ -7,15 +7,15 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Plan is a compiled flow: its steps in an order in which they could run one after
-// another, which steps each one waits for, and the source of each argument. A Plan does
-// not change and may be read concurrently.
+// Plan is a compiled flow: its steps in a possible order of execution, the steps that each one
+// waits for, and the source of each argument. A Plan does not change and may be read
+// concurrently.
 //
-// Each retry is a step too, the first of its flow: see Scope. Steps are numbered from 0
-// in that order. The graph of the plan has vertices besides the steps: where everything
-// of one part waits for everything of another, a *gate* stands between them, so that
-// there are about as many edges as steps. Gates have the numbers from Len() on; a gate
-// is done when all vertices before it are. A Choice stands at a gate.
+// Each retry is a step too, the first of its flow: see Scope. Steps are numbered from 0 in that
+// order. The graph of the plan has vertices besides the steps: where everything of one part waits
+// for everything of another, a *gate* is between them. Gates keep the number of edges near the
+// number of steps. They have the numbers from Len() on. A gate is done when all vertices before
+// it are. A Choice is at a gate.
 type Plan struct {
 	root      Node
 	how       Compilation
@@ -48,36 +48,36 @@ type Plan struct {
 const (
 	FromStore   = -1
 	FromNowhere = -2 // an optional argument that nobody provides
-	FromStep    = -3 // a value that the step itself has for it: see Inject
-	FromEach    = -4 // the list that Gathered says
+	FromStep    = -3 // a constant of the step: see Inject
+	FromEach    = -4 // the list in Gathered
 )
 
 // Wire is an argument with its source.
 type Wire struct {
 	Argument
-	// From is the number of the step that provides it, FromStore, FromNowhere,
-	// FromStep or FromEach.
+	// From is the number of the step that provides the argument, FromStore, FromNowhere, FromStep
+	// or FromEach.
 	From int
-	// Field is the field of that step's result; empty: all of it.
+	// Field is the field of the provider's result; empty: the whole result.
 	Field string
-	// Part and Index are for a wire from the opening of an each into an instance: the
-	// part of the result that it takes, and the element.
+	// Part and Index are set in a wire from the opening of an each into an instance: the part of
+	// the opening's result, and the index of the element.
 	Part  Part
 	Index int
-	// Gathered is the list of an each; nil unless it is FromEach.
+	// Gathered is the list of an each, with FromEach; else nil.
 	Gathered *Gathered
 }
 
 // Name is the flow's name.
 func (p *Plan) Name() string { return p.root.Name() }
 
-// Root is what was compiled.
+// Root is the compiled node.
 func (p *Plan) Root() Node { return p.root }
 
 // Len is the number of steps.
 func (p *Plan) Len() int { return len(p.steps) }
 
-// Step is the step of a number.
+// Step is the step with a number.
 func (p *Plan) Step(number int) *Step { return p.steps[number] }
 
 // Steps are all steps, in the order of their numbers.
@@ -89,15 +89,15 @@ func (p *Plan) Find(name string) (number int, ok bool) {
 	return number, ok
 }
 
-// Arguments are the arguments of a step's execution with their sources. The
-// slice is the plan's own: do not write to it.
+// Arguments are the arguments of a step's execution with their sources. The slice belongs to the
+// plan: do not write to it.
 func (p *Plan) Arguments(step int) []Wire { return p.wires[step] }
 
 // RevertArguments are the arguments of a step's revert with their sources.
 func (p *Plan) RevertArguments(step int) []Wire { return p.reverts[step] }
 
-// Consumed are the fields of a step's result that other steps require. The slice is the
-// plan's own: do not write to it.
+// Consumed are the fields of a step's result that other steps require. The slice belongs to the
+// plan: do not write to it.
 func (p *Plan) Consumed(step int) []string { return p.consumed[step] }
 
 // Inputs are the names that steps take from the store, sorted, optional ones included.
@@ -116,12 +116,12 @@ func (p *Plan) Inputs() []string {
 // Vertices is the number of steps and gates.
 func (p *Plan) Vertices() int { return len(p.next) }
 
-// Next are the vertices that wait for this one. The slice is the plan's own: do not
-// write to it.
+// Next are the vertices that wait for this one. The slice belongs to the plan: do not write to
+// it.
 func (p *Plan) Next(vertex int) []int32 { return p.next[vertex] }
 
-// Previous are the vertices that this one waits for. The slice is the plan's own: do not
-// write to it.
+// Previous are the vertices that this one waits for. The slice belongs to the plan: do not write
+// to it.
 func (p *Plan) Previous(vertex int) []int32 { return p.previous[vertex] }
 
 // Predecessors are the steps that a step waits for, directly or through gates.

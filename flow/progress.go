@@ -6,17 +6,17 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Progress reports how far this execution or revert has come: done of total (0: not known).
-// The details are for people: a JSON value or what marshals to one, at most MaxDetails; nil
-// keeps those of the last report of this call.
+// Progress reports the progress of this execution or revert: done of total, where total 0 means
+// unknown. The details are for display: a JSON value or a value that marshals to one, at most
+// MaxDetails long. Nil keeps the details of this call's last report.
 //
-// It never blocks, and may be called concurrently and as often as one likes: the last report
-// counts. It is recorded with the step at most once a second, and when the call ends. Nothing
-// waits for the record, so a crash can lose the last report. In a call made by hand, as in a
-// test, it does nothing.
+// Progress never blocks, and may be called concurrently and at any rate: the last report counts.
+// It is recorded with the step at most once a second, and when the call ends. Nothing waits for
+// the record, so a crash can lose the last report. In a call made by hand, as in a test, Progress
+// does nothing.
 //
-// logbook.ErrInvalid and logbook.ErrLimit mean that the report was refused: a negative
-// number, done above total, or details that cannot be kept. A step may ignore them.
+// logbook.ErrInvalid and logbook.ErrLimit mean that the report was refused: a negative number,
+// done above total, or details that cannot be kept. A step may ignore these errors.
 func (c *Call) Progress(done, total int64, details any) error {
 	encoded, err := encodeDetails(details)
 	switch {
@@ -35,9 +35,9 @@ func (c *Call) Progress(done, total int64, details any) error {
 	return nil
 }
 
-// Reporter takes the progress of calls. The goroutines of steps call Report, so it must not
-// block. It sets At; nil Details keep the last ones. An error, logbook.ErrLimit, means that
-// the report was refused.
+// Reporter receives the progress of calls. The goroutines of steps call Report, so it must not
+// block. It sets At; nil Details keep the last ones. The error logbook.ErrLimit means that the
+// report was refused.
 type Reporter interface {
 	Report(call *Call, progress logbook.Progress) error
 }

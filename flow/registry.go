@@ -12,9 +12,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Factory builds a flow from its arguments; Register makes one of a function with typed
-// arguments. It must build the same flow from the same arguments every time and everywhere: a
-// flow that one conductor has begun is continued by another that has built it anew.
+// Factory builds a flow from its arguments; Register makes one from a function with typed
+// arguments. It must build the same flow from the same arguments every time and in every process:
+// one conductor builds and starts a flow, and another builds it again and continues it.
 type Factory func(args json.RawMessage) (*Flow, error)
 
 // Registry holds factories by the kind of flow that they build. Its methods may be called
@@ -45,9 +45,10 @@ func (r *Registry) Register(kind string, factory Factory) error {
 	return nil
 }
 
-// Register adds a factory that takes its arguments as a value: from JSON, as json.Unmarshal does, and
-// the zero value if there are none. A field that T does not have is an error: a misspelled argument
-// must not be taken for one that is left out. Errors are those of (*Registry).Register.
+// Register adds a factory with typed arguments. They are decoded from JSON as json.Unmarshal
+// does; without arguments, build gets the zero value. A field that T does not have is an error,
+// so that a misspelled argument does not pass for an absent one. Errors are those of
+// (*Registry).Register.
 func Register[T any](r *Registry, kind string, build func(args T) (*Flow, error)) error {
 	if build == nil {
 		return r.Register(kind, nil)
@@ -77,8 +78,8 @@ func knownFields(t reflect.Type) string {
 	return fmt.Sprintf(" (known are %q)", names)
 }
 
-// Build builds a flow. ErrUnknownKind; ErrFactory if the factory fails, panics, or returns
-// nil.
+// Build builds a flow. Errors: ErrUnknownKind, and ErrFactory if the factory fails, panics, or
+// returns nil.
 func (r *Registry) Build(kind string, args json.RawMessage) (*Flow, error) {
 	r.mu.RLock()
 	factory, ok := r.factories[kind]

@@ -7,14 +7,14 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// SameWorkerAs binds a step of OnWorker to the worker that did an earlier one: its last
-// execution, with success. After the end of that worker's session, one of the same name gets
-// the step. While no such worker lives, the step waits, at most for its Patience. Its revert is
-// bound in the same way. If no worker did the earlier step, because it was ignored or completed
-// by hand, any worker may do this one.
+// SameWorkerAs binds a step of OnWorker to the worker that did an earlier step: the worker of
+// that step's last successful execution. If that worker's session has ended, a worker of the same
+// name gets the step. While no such worker lives, the step waits, for at most its Patience. The
+// revert is bound in the same way. If no worker did the earlier step, because it was ignored or
+// completed by hand, any worker may do this one.
 //
-// The earlier step must be one of OnWorker that always comes before this one. In an Each it is
-// that of the same instance.
+// The earlier step must be a step of OnWorker that always comes before this one. In an Each, it
+// is the step of the same instance.
 func SameWorkerAs(step string) StepOption {
 	return stepOption(func(s *Step) {
 		if s.sameWorkerAs = step; step == "" {
@@ -23,8 +23,8 @@ func SameWorkerAs(step string) StepOption {
 	})
 }
 
-// SameWorkerAs returns the earlier step on whose worker a step runs: see the option of that
-// name. False: it is bound to no worker.
+// SameWorkerAs returns the earlier step whose worker a step is bound to: see the option
+// SameWorkerAs. False: the step is bound to no worker.
 func (p *Plan) SameWorkerAs(step int) (earlier int, bound bool) {
 	earlier, bound = p.workerOf[step]
 	return earlier, bound

@@ -1,14 +1,13 @@
 package flow
 
-// Scope is what a retry governs: its own step, and the steps and gates of its flow.
-// Both have consecutive numbers. Nothing outside waits for a part of a scope: a step
-// behind the flow waits for all of it. So nothing behind a scope has begun while a step
-// of it can still fail.
+// Scope is the part of a plan that a retry governs: the retry's own step, and the steps and gates
+// of its flow. Both have consecutive numbers. A step outside waits for the whole scope, never for
+// a part of it. So nothing behind a scope has begun while a step of the scope can still fail.
 type Scope struct {
 	// Retry is the number of the retry's own step, the first of the scope. End is one more
 	// than the number of its last step.
 	Retry, End int
-	// The gates of the scope are those from GateFrom to before GateEnd.
+	// The gates of the scope are GateFrom to GateEnd-1.
 	GateFrom, GateEnd int
 	// Parent is the index of the scope around this one; -1: none.
 	Parent int
@@ -19,8 +18,8 @@ func (s *Scope) Holds(vertex int) bool {
 	return vertex >= s.Retry && vertex < s.End || vertex >= s.GateFrom && vertex < s.GateEnd
 }
 
-// Scopes are the scopes of all retries, outer ones before inner ones. The
-// slice is the plan's own: do not write to it.
+// Scopes are the scopes of all retries, outer ones before inner ones. The slice belongs to the
+// plan: do not write to it.
 func (p *Plan) Scopes() []Scope { return p.scopes }
 
 // Governor is the index of the innermost scope whose retry decides about a failure of

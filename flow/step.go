@@ -12,22 +12,22 @@ import (
 
 // Argument is a value that a step takes.
 type Argument struct {
-	// Name is the step's own name for it.
+	// Name is the argument's name inside the step.
 	Name string
-	// Symbol is the name under which it is provided; equal to Name without Rebind.
+	// Symbol is the name of the value that fills the argument: Name, unless Rebind changes it.
 	Symbol string
-	// Optional arguments are left out if nothing provides them.
+	// Optional arguments are absent if nothing provides them.
 	Optional bool
 }
 
-// Provision is a value that a step provides to the steps after it.
+// Provision is a value that a step provides to later steps.
 type Provision struct {
 	Symbol string
-	// Field is the field of the result, a JSON object; empty: all of it.
+	// Field is the provided field of the result, a JSON object; empty: the whole result.
 	Field string
 }
 
-// Step is a named task in a flow: make one with NewStep, Func or FuncRevert.
+// Step is a named task in a flow. Make one with NewStep, Func or FuncRevert.
 type Step struct {
 	name            string
 	version         string
@@ -67,13 +67,13 @@ type derivation struct {
 	provides []Provision
 }
 
-// StepOption describes one side of a step.
+// StepOption configures a step.
 type StepOption interface{ ofStep(*Step) }
 
-// RetryOption describes one side of a Retrier.
+// RetryOption configures a Retrier.
 type RetryOption interface{ ofRetry(*Step) }
 
-// Option is for steps and retries alike.
+// Option configures steps and Retriers.
 type Option interface {
 	StepOption
 	RetryOption
@@ -90,8 +90,7 @@ func (o option) ofRetry(s *Step)      { o(s) }
 func (o stepOption) ofStep(s *Step)   { o(s) }
 func (o retryOption) ofRetry(s *Step) { o(s) }
 
-// NewStep makes a step of a task. Contradictions between options are reported
-// by Compile.
+// NewStep makes a step from a task. Compile reports contradictions between the options.
 func NewStep(name string, task Task, options ...StepOption) *Step {
 	return newStep(name, task, derivation{}, nil, options)
 }
@@ -118,8 +117,8 @@ func finished(s *Step, options []StepOption) *Step {
 	return s
 }
 
-// Requires names arguments that the step needs. It also makes an argument required that the
-// type of the step's function marks as optional.
+// Requires adds required arguments. If the type of the step's function marks an argument as
+// optional, Requires makes it required.
 func Requires(names ...string) Option {
 	return option(func(s *Step) {
 		for _, name := range names {
@@ -133,13 +132,13 @@ func Requires(names ...string) Option {
 	})
 }
 
-// Optional names arguments that the step gets if something provides them.
+// Optional adds arguments that the step gets only if something provides them.
 func Optional(names ...string) Option {
 	return option(func(s *Step) { s.requires = addArguments(s.requires, true, names) })
 }
 
-// Rebind takes arguments from other names: argument to symbol. It holds for execute and revert
-// alike.
+// Rebind fills arguments from values with other names: keys are arguments, values are symbols. It
+// applies to execute and revert.
 func Rebind(symbols map[string]string) Option {
 	return option(func(s *Step) {
 		if s.rebind == nil {
@@ -149,13 +148,13 @@ func Rebind(symbols map[string]string) Option {
 	})
 }
 
-// Provides gives the whole result of the step a name.
+// Provides names the whole result of the step.
 func Provides(symbol string) Option {
 	return option(func(s *Step) { s.provides = append(s.provides, Provision{Symbol: symbol}) })
 }
 
-// ProvidesFields provides fields of the step's result, a JSON object, each under its own name.
-// With Func, it replaces what the result's type says.
+// ProvidesFields provides fields of the step's result, a JSON object, under their own names. With
+// Func, it replaces the fields that the result's type provides.
 func ProvidesFields(names ...string) Option {
 	return option(func(s *Step) {
 		for _, name := range names {
@@ -164,7 +163,8 @@ func ProvidesFields(names ...string) Option {
 	})
 }
 
-// ProvidesAs is ProvidesFields under other names: field to symbol.
+// ProvidesAs provides fields of the step's result under other names: keys are fields, values are
+// symbols.
 func ProvidesAs(symbols map[string]string) Option {
 	return option(func(s *Step) {
 		for _, field := range slices.Sorted(maps.Keys(symbols)) {
@@ -173,7 +173,7 @@ func ProvidesAs(symbols map[string]string) Option {
 	})
 }
 
-// RevertRequires names the arguments of the revert. Default: those of the execution.
+// RevertRequires sets the arguments of the revert. Default: the arguments of the execution.
 func RevertRequires(names ...string) StepOption {
 	return stepOption(func(s *Step) {
 		if s.revertRequires == nil {
@@ -183,49 +183,51 @@ func RevertRequires(names ...string) StepOption {
 	})
 }
 
-// Timeout ends the context of each execution and each revert after a while; an error returned
-// then is a failure of kind "timeout". 0: never. For a step that says "not yet" it holds for each
-// call: see WaitAtMost.
+// Timeout limits each execution and each revert. When the time is over, the context ends; an
+// error that the step then returns is a failure of kind "timeout". If a step returns NotYet, the
+// limit applies to each call: see WaitAtMost. 0: no limit.
 func Timeout(d time.Duration) StepOption { return stepOption(func(s *Step) { s.timeout = d }) }
 
-// Deadline bounds all executions of the step together, from the beginning of the first: with
-// its retries, the pauses between them and the times at which it says "not yet". Then the
-// context ends as with Timeout, and the step is not tried again. The time goes on while the
-// flow is suspended or has no conductor. It begins anew when a retry of the flow runs the step
-// again, or a person does. Reverts have no deadline. 0: none.
+// Deadline limits all executions of the step together, from the start of the first. Retries, the
+// pauses between them and waits after NotYet count. At the deadline the context ends as with
+// Timeout, and the step is not tried again.
+//
+// The time continues while the flow is suspended or has no conductor. It starts anew when a retry
+// of the flow, or an operator, runs the step again. Reverts have no deadline. 0: none.
 func Deadline(d time.Duration) StepOption { return stepOption(func(s *Step) { s.deadline = d }) }
 
-// Retry tries the step again after a failure that is not permanent. It holds for execute and
+// Retry tries the step again after a failure that is not permanent. It applies to execute and
 // revert, each counted separately.
 func Retry(policy Backoff) StepOption { return stepOption(func(s *Step) { s.retry = policy }) }
 
-// AtMostOnce makes the engine never start the step again. If its conductor dies while it runs,
-// the step has failed, whatever it did, and is reverted.
+// AtMostOnce prevents a second start of the step. If the conductor dies while the step runs, the
+// step counts as failed, whatever it did, and is reverted.
 func AtMostOnce() StepOption { return stepOption(func(s *Step) { s.atMostOnce = true }) }
 
-// Uninterruptible lets an execution finish when its flow is undone or suspended meanwhile.
-// Without it the context of the execution ends then: see Interruption. A revert is never
-// interrupted.
+// Uninterruptible lets an execution finish when its flow is reverted or suspended meanwhile.
+// Without it, the context of the execution ends: see Interruption. Reverts are never interrupted.
 func Uninterruptible() StepOption { return stepOption(func(s *Step) { s.uninterruptible = true }) }
 
-// Repeatable says that executing the step again after a crash, with other inputs, does no harm.
-// Then its first attempt need not wait until its mark and the results before it are durable: a
-// flow of quick steps has fewer rounds of the cluster. After a crash the record may not show that
-// the step ran. Then the steps before it run again, and may give it other values, with the same
-// Call.Key, or a decider may leave it out. A step with a revert, that runs at most once, is tried
-// again or stands under a retry cannot be repeatable. One with a version, or on a worker, waits
-// all the same.
+// Repeatable declares that a second execution after a crash, with other inputs, does no harm. The
+// first attempt then starts before its mark and the results before it are durable: a flow of
+// quick steps needs fewer rounds of the cluster.
+//
+// After a crash, the record may not show that the step ran. The steps before it then run again:
+// they can give it other values under the same Call.Key, or a decider can exclude it.
+//
+// A step cannot be repeatable if it has a revert, runs at most once, has several attempts, or is
+// under a retry. A step with a version, or on a worker, waits for the record anyway.
 func Repeatable() StepOption { return stepOption(func(s *Step) { s.repeatable = true }) }
 
-// Version marks the step's meaning. Code with another version refuses a flow in which the step
-// has begun.
+// Version marks the meaning of the step. Code with another version refuses a flow in which the
+// step has started.
 func Version(version string) Option { return option(func(s *Step) { s.version = version }) }
 
 // Name is the step's name.
 func (s *Step) Name() string { return s.name }
 
-// IsRetry reports whether the step is a Retrier in a plan. It has no task: the engine calls Next
-// and Decide.
+// IsRetry reports whether the step is the atom of a Retrier. Such a step has no task: the engine
+// calls Next and Decide.
 func (s *Step) IsRetry() bool { return s.retrier }
 
 // Kind is the kind of the step's atom.
@@ -239,14 +241,14 @@ func (s *Step) Kind() logbook.AtomKind {
 	return logbook.KindTask
 }
 
-// Next asks the controller of a retry for the value of its next round.
+// Next calls the controller of a retry for the value of its next round.
 func (s *Step) Next(history *History) (value any, err error) {
 	defer CatchPanic(&err)
 	return s.controller.Next(history)
 }
 
-// Decide asks the controller of a retry about a failure, and applies the options Pause and
-// RevertingAll to its decision. It returns an error if the controller panics or returns an
+// Decide calls the controller of a retry about a failure, and applies the options Pause and
+// RevertingAll to the decision. It returns an error if the controller panics or returns an
 // invalid decision.
 func (s *Step) Decide(history *History) (decision Decision, err error) {
 	defer CatchPanic(&err)
@@ -265,7 +267,7 @@ func (s *Step) Decide(history *History) (decision Decision, err error) {
 	return decision, nil
 }
 
-// LongestDelay is the longest delay that Decide can return after so many rounds.
+// LongestDelay is the longest delay that Decide can return after a number of rounds.
 func (s *Step) LongestDelay(rounds int) time.Duration {
 	if s.pause == nil {
 		return MaxPause
@@ -276,7 +278,7 @@ func (s *Step) LongestDelay(rounds int) time.Duration {
 // Task is the work of the step.
 func (s *Step) Task() Task { return s.task }
 
-// Reverter is the step's task if it can be undone.
+// Reverter returns the step's task if the task can be reverted.
 func (s *Step) Reverter() (Reverter, bool) {
 	r, ok := s.task.(Reverter)
 	return r, ok
@@ -288,20 +290,20 @@ func (s *Step) Requires() []Argument { return slices.Clone(s.requires) }
 // RevertRequires are the arguments of the revert; none if there is no revert.
 func (s *Step) RevertRequires() []Argument { return slices.Clone(s.revertArguments()) }
 
-// Provides is what the step provides to others.
+// Provides are the values that the step provides.
 func (s *Step) Provides() []Provision { return slices.Clone(s.provides) }
 
-// Timeout is how long one execution or revert may take; 0: for ever.
+// Timeout is the limit of one execution or revert; 0: none.
 func (s *Step) Timeout() time.Duration { return s.timeout }
 
-// Deadline is how long all executions may take together; 0: for ever.
+// Deadline is the limit of all executions together; 0: none.
 func (s *Step) Deadline() time.Duration { return s.deadline }
 
-// Retry is how often the step is tried.
+// Retry is the step's retry policy.
 func (s *Step) Retry() Backoff { return s.retry }
 
-// Again reports whether the step is tried again after so many failures, and after which delay.
-// Attempts cut off by a crash do not count as failures.
+// Again reports whether the step is tried again after a number of failures, and after which
+// delay. Attempts that a crash cut off do not count as failures.
 func (s *Step) Again(failures int) (time.Duration, bool) {
 	return s.retry.Wait(failures, rand.Uint64()), failures < s.retry.Tries()
 }
@@ -312,10 +314,10 @@ func (s *Step) AtMostOnce() bool { return s.atMostOnce }
 // Uninterruptible reports whether an execution is never interrupted.
 func (s *Step) Uninterruptible() bool { return s.uninterruptible }
 
-// Repeatable reports whether the step has the option of that name.
+// Repeatable reports whether the step has the option Repeatable.
 func (s *Step) Repeatable() bool { return s.repeatable }
 
-// Version is the version given by the option of that name.
+// Version is the value of the option Version.
 func (s *Step) Version() string { return s.version }
 
 func (*Step) node() {}

@@ -6,11 +6,11 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Targeted is the plan for some of the steps only: these, all that they wait for, and the
-// retries around them. A retry begins again what is left of its flow, and a decider is
-// asked if something is left for it to decide about. Steps that are left out do not run,
-// and their inputs are not required. Without steps it returns the plan unchanged.
-// ErrUnknownNode if there is no such step.
+// Targeted is the plan for some of the steps: these steps, all steps that they wait for, and the
+// retries around them. A retry starts the remaining part of its flow again. A decider is called
+// if something that it decides about remains. Removed steps do not run, and their inputs are not
+// required. Without steps, Targeted returns the plan unchanged. The error is ErrUnknownNode if
+// there is no such step.
 func (p *Plan) Targeted(steps ...string) (*Plan, error) {
 	if len(steps) == 0 {
 		return p, nil
@@ -58,9 +58,9 @@ func (c *compiler) prune() {
 	}
 }
 
-// keeps reports whether a step is placed at all. A plan that grows keeps only what is left
-// of its template. Steps that are left out are passed over, because they may stand between
-// others: instances can wait for each other.
+// keeps reports whether a step is placed at all. A plan that grows keeps only the steps that
+// remain in its template. Removed steps are passed over, because they may stand between others:
+// instances can wait for each other.
 func (c *compiler) keeps(step *Step) bool {
 	if c.template == nil {
 		return true

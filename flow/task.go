@@ -8,32 +8,37 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Task is the work of one step. A Task may be executed by several flows at
-// once, each with a Call of its own.
+// Task is the work of one step. Several flows can execute a Task concurrently, each with its own
+// Call.
 type Task interface {
-	// Execute does the work and returns its result: a JSON value, or one that marshals to it (a
-	// json.RawMessage is kept as it is). The context ends when the claim is lost, the step's
-	// timeout is over or the flow must stop; Execute must then return soon. It may be called again
-	// for the same step: after a failure if the step's policy says so, and after a crash, when
-	// nobody knows how far it came. An error of type *logbook.Failure is recorded as it is; others
-	// by their registered kind; NotYet is no failure.
+	// Execute does the work and returns its result: a JSON value, or a value that marshals to
+	// one. A json.RawMessage is kept unchanged.
+	//
+	// The context ends when the claim is lost, the step's timeout is over or the flow must stop.
+	// Execute must then return soon.
+	//
+	// Execute can be called again for the same step: after a failure, if the step's policy allows
+	// it, and after a crash, when the progress of the earlier call is unknown. An error of type
+	// *logbook.Failure is recorded unchanged, other errors under their registered kind; NotYet is
+	// no failure.
 	Execute(ctx context.Context, call *Call) (result any, err error)
 }
 
-// Reverter is a Task whose work can be undone.
+// Reverter is a Task whose work can be reverted.
 type Reverter interface {
 	Task
-	// Revert undoes what Execute did, however far it came: also after a failure, and when nobody
-	// knows whether Execute did anything, because its conductor has died. Without a crash, Revert
-	// is called only after Execute. It may be called again after a crash.
+	// Revert undoes the work of Execute, however much Execute did. It is also called after a
+	// failure, and after a crash of the conductor, when it is unknown whether Execute did
+	// anything. Without a crash, Revert is called only after Execute. After a crash, Revert can
+	// be called again.
 	Revert(ctx context.Context, call *Call) error
 }
 
 // Call is one execution or one revert of a step: its arguments and its identity.
 type Call struct {
-	// Arguments are what the step requires, by the names that it uses itself.
+	// Arguments are the values that the step requires, by the step's own names for them.
 	Arguments logbook.Values
-	// Secrets are the names of the arguments into which secrets were put.
+	// Secrets are the names of the arguments that contain secrets.
 	Secrets []string
 
 	Action  logbook.Action
@@ -41,24 +46,25 @@ type Call struct {
 	Board   string // the job's board
 	Flow    logbook.FlowID
 	Step    string
-	Attempt int // counts from 1, also attempts that a crash cut off
+	Attempt int // counts from 1, including attempts that a crash cut off
 	// Try is the number of failures of this action in this round, plus one. Crashes, interruptions
 	// and lost workers do not count.
 	Try   int
-	Tries int // how many tries Retry allows: 1 without it
-	Round int // how often the step was begun anew: see Key
-	Asked int // how often this attempt has said NotYet
-	// Worker is the session of the worker that has the attempt already, where an earlier owner
-	// of the flow has offered it; empty: none has it.
+	Tries int // maximum of tries that Retry allows: 1 without it
+	Round int // number of earlier rounds of the step: see Key
+	Asked int // number of times that this attempt has returned NotYet
+	// Worker is the session of the worker that has the attempt because an earlier owner of the
+	// flow offered it; empty: no worker has it.
 	Worker string
 	// Only is the worker that must get the attempt: see SameWorkerAs. Zero: any worker may.
 	Only WorkerID
-	// Token is the fencing token of the claim. Pass it to outside systems that can refuse an older
-	// one.
+	// Token is the fencing token of the claim. Pass it to outside systems that can refuse older
+	// tokens.
 	Token logbook.Token
 
-	// In a revert: the result of the execution, nil if it failed or nobody knows; the step's own
-	// failure, if it failed; and the failures of all steps, which are why the flow reverts.
+	// For a revert. Result is the result of the execution: nil if the execution failed, or if its
+	// result is unknown. Failure is the step's own failure, if it failed. FlowFailures are the
+	// failures of all steps: the cause of the revert.
 	Result       json.RawMessage
 	Failure      *logbook.Failure
 	FlowFailures map[string]*logbook.Failure
@@ -71,13 +77,13 @@ type Call struct {
 	bound           func() context.Context
 }
 
-// Key is equal in all attempts at the same action of the same step of the same flow, also after
-// a crash, and in no other call: an idempotency key for outside systems.
+// Key is an idempotency key for outside systems. It is equal in all attempts at the same action
+// of the same step of the same flow, also after a crash, and different in every other call.
 //
-// A step that is done again begins a new round, with new keys for both actions: after it was
-// undone and a retry, the job's policy or an operator runs its flow again, and after an operator
-// has rerun or completed it. With the same key, a payment made after a refund would look like a
-// repeat of the first payment.
+// When a step is done again, a new round begins, with new keys for both actions. A round begins
+// after the step was undone and a retry, the job's policy or an operator runs its flow again. It
+// also begins after an operator has rerun or completed the step. With the same key, a payment
+// made after a refund would look like a repeat of the first payment.
 func (c *Call) Key() string {
 	key := c.Flow.String() + "/" + c.Step + "/" + string(c.Action)
 	if c.Round > 0 {
@@ -86,23 +92,23 @@ func (c *Call) Key() string {
 	return key
 }
 
-// KeepStderr sets the end of a handler's stderr, which is recorded with the attempt.
+// KeepStderr sets the end of a handler's stderr. It is recorded with the attempt.
 func (c *Call) KeepStderr(end string, truncated bool) {
 	c.stderr, c.stderrTruncated = end, truncated
 }
 
-// Stderr is what KeepStderr set.
+// Stderr is the value that KeepStderr set.
 func (c *Call) Stderr() (end string, truncated bool) { return c.stderr, c.stderrTruncated }
 
-// KeepUnbegun sets whether the task returns without having begun, as when a handler cannot be started.
-// Then there is nothing to revert. It is for code that makes tasks.
+// KeepUnbegun sets whether the task returns without a start of its work, for example because a
+// handler cannot be started. Nothing is then reverted. It is for code that makes tasks.
 func (c *Call) KeepUnbegun(unbegun bool) { c.unbegun = unbegun }
 
-// Unbegun is what KeepUnbegun set.
+// Unbegun is the value that KeepUnbegun set.
 func (c *Call) Unbegun() bool { return c.unbegun }
 
-// Backoff is the maximum of a step's attempts and the delays between them, or the delays between the
-// rounds of a retry. It is a struct of
+// Backoff limits the attempts of a step and sets the delays between them, or the delays between
+// the rounds of a retry. It is a struct of
 //
 //	Attempts       int           // maximum; 0 and 1: one attempt. Unset for retries
 //	Delay          time.Duration // before the second attempt

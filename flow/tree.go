@@ -2,8 +2,8 @@ package flow
 
 import "strings"
 
-// Tree is a plan as people see it: flows and steps in the order in which they were written.
-// Parts that targets removed are absent.
+// Tree is a plan for display: flows and steps in the order in which they were written. Parts that
+// targets removed are absent.
 type Tree struct {
 	Flow  *Flow   // nil: a step
 	Step  *Step   // nil: a flow
@@ -12,7 +12,7 @@ type Tree struct {
 	Parts []*Tree // of a flow: its retry, the opening of an each, and its nodes
 }
 
-// Tree is the plan's flow as it was written: the body of an each occurs once.
+// Tree is the plan's flow as written: the body of an each occurs once.
 func (p *Plan) Tree() *Tree {
 	p = p.Template()
 	only := map[int]string{}
@@ -65,8 +65,8 @@ func (t *Tree) Name() string {
 	return t.Step.name
 }
 
-// Visible are the parts to show in a picture: without flows that have no steps, and with the
-// parts of the flow that an each repeats in place of that flow.
+// Visible are the parts to show in a picture. It leaves out flows without steps, and replaces the
+// flow that an each repeats by the parts of that flow.
 func (t *Tree) Visible() (parts []*Tree) {
 	for _, part := range t.Parts {
 		switch {

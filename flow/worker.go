@@ -8,24 +8,24 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// WorkerStep says which workers do a step. A worker is a process beside the cluster that
-// has registered the types of steps that it does: see docs/workers.md.
+// WorkerStep sets which workers do a step. A worker is a process outside the cluster that has
+// registered the types of steps that it does: see docs/workers.md.
 type WorkerStep struct {
 	Type   string   // of the execution
 	Revert string   // the type that undoes it; empty: there is nothing to undo
 	Labels []string // that the worker must have
-	// Patience is how long an attempt waits until a worker takes it. Then it fails with the
-	// kind logbook.FailureNoWorker. 0: for ever.
+	// Patience limits an attempt's wait for a worker. Then the attempt fails with the kind
+	// logbook.FailureNoWorker. 0: no limit.
 	Patience time.Duration
 }
 
 // OnWorker gives the work of a step to a worker. The Task is a Reverter only if Revert is not
-// empty. It needs a conductor whose board takes offers: elsewhere it fails with the kind
+// empty. It needs a conductor whose board takes offers; on other boards it fails with the kind
 // logbook.FailureNoWorker.
 //
-// A conductor that dies does not end the attempt: the next one waits for the worker's report.
-// Only the end of the worker's session ends it. Then another worker gets the step, up to
-// MaxWorkersLost times in a row, and an at-most-once step has failed.
+// The attempt survives its conductor: the next conductor waits for the worker's report. Only the
+// end of the worker's session ends the attempt. Then another worker gets the step, up to
+// MaxWorkersLost times in a row; an at-most-once step fails.
 func OnWorker(step WorkerStep) Task {
 	if step.Revert == "" {
 		return workerTask{step}
@@ -33,11 +33,11 @@ func OnWorker(step WorkerStep) Task {
 	return workerReverter{workerTask{step}}
 }
 
-// MaxWorkersLost is how many attempts at a step may lose their worker, between two resets,
-// without counting as failures. A step that kills its workers must not do so for ever.
+// MaxWorkersLost limits the attempts at a step that may lose their worker, between two resets,
+// without counting as failures. A step that kills its workers must not do so without end.
 const MaxWorkersLost = 5
 
-// WorkerStep returns what OnWorker was given; false for a step that the conductor does itself.
+// WorkerStep returns the argument of OnWorker; false for a step that the conductor does itself.
 func (s *Step) WorkerStep() (WorkerStep, bool) {
 	task, is := s.task.(interface{ workerStep() WorkerStep })
 	if !is {
@@ -86,11 +86,12 @@ func WithOffer(ctx context.Context, offer Offer) context.Context {
 	return context.WithValue(ctx, offerKey{}, offer)
 }
 
-// WorkerID is a worker: its session, and its name, by which it is known after that has ended.
+// WorkerID is a worker: its session, and its name, which identifies the worker after the session
+// has ended.
 type WorkerID struct{ Session, Name string }
 
-// Taken records which worker gets the attempt, and returns when that is durable. The worker must
-// not be given the attempt before. It is for an Offer.
+// Taken records which worker gets the attempt, and returns when the record is durable. Give the
+// worker the attempt only then. It is for an Offer.
 func (c *Call) Taken(ctx context.Context, worker WorkerID) error {
 	if c.taken == nil {
 		return nil
@@ -98,8 +99,8 @@ func (c *Call) Taken(ctx context.Context, worker WorkerID) error {
 	return c.taken(ctx, worker)
 }
 
-// Bound is the context of the attempt from when a worker has it: it ends at the step's timeout too,
-// which counts from then. It is for an Offer, which calls it once at most.
+// Bound is the context of an attempt that a worker has. It also ends at the step's timeout, which
+// counts from this call. It is for an Offer, which calls it once at most.
 func (c *Call) Bound(ctx context.Context) context.Context {
 	if c.bound == nil {
 		return ctx
