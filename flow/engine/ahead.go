@@ -41,11 +41,11 @@ func newAhead(o *Options, corrected bool) ahead {
 	return ahead{waiting: corrected || strict && o.Detail.Sequence == 0}
 }
 
-// mayRunAhead reports whether a step may start before what led to it is durable, its own
-// mark included. After a crash it may never have begun, by the record. So it must be
-// Repeatable; and no attempt or round before this one may be among what could be lost, or
-// each crash would give the step another try. Its version and its worker must be known to
-// the next owner.
+// mayRunAhead reports whether a step may start before its own mark, and everything that led to
+// it, is durable. After a crash the record may not show that such a step has begun. The step must
+// therefore be Repeatable, and this must be its first attempt in its first round: a lost attempt
+// or round would give the step another try after each crash. A step with a version or on a worker
+// never runs ahead, because the next owner must know both.
 func (l *loop) mayRunAhead(s start) bool {
 	step, call := s.plan.Step(s.step), s.call
 	_, offered := step.WorkerStep()
@@ -63,12 +63,12 @@ func (l *loop) mayRunAhead(s start) bool {
 }
 
 // startEarly starts the steps that need not wait for the record, and returns the others: the
-// first steps of a flow (see unmarkedSteps), and those that may run ahead. If there are no
-// others and a step has ended already, it takes the reports, so that they share an update
-// with the marks; then ended is true. An update that is full is recorded at once.
+// first steps of a flow (see unmarkedSteps), and those that may run ahead. If no others remain
+// and a step has already ended, it takes the reports, so that they share an update with the
+// marks; then ended is true. A full update is recorded at once.
 //
-// All marks of first steps must be in the first update. The next owner relies on that: it
-// finds all of them recorded, or nothing.
+// The first update must contain all marks of first steps, because the next owner relies on
+// finding all of them recorded, or nothing.
 func (l *loop) startEarly(starts []start) (rest []start, ended bool, err error) {
 	unmarked := l.unmarked
 	l.unmarked = nil

@@ -11,17 +11,15 @@ import (
 // those would be marked, and perhaps reverted, without ever having run.
 const maxUnmarked = DefaultWorkers
 
-// unmarkedSteps returns the steps that may start before their marks are durable:
-// those with no step or decision before them. Both the run that begins a flow and
-// the next owner, if nothing was recorded, call it: for the same flow they get the
-// same steps.
+// unmarkedSteps returns the steps that may start before their marks are durable: the steps with
+// no step or decision before them. The run that begins a flow calls it, and so does the next
+// owner if nothing was recorded. Both get the same steps for the same flow.
 //
-// It leaves out steps for which a mark is needed after a crash: at-most-once steps,
-// those of workers, and steps with a version. It returns none
-//   - if the flow is pinned or refuses changes: the first update records how the flow
-//     was built;
-//   - if the flow begins with more than maxUnmarked steps, or with more marks than
-//     one update holds.
+// It leaves out steps that need a mark after a crash: at-most-once steps, steps of workers, and
+// steps with a version. It returns none
+//   - if the flow is pinned or refuses changes: the first update records how the flow was built;
+//   - if the flow begins with more than maxUnmarked steps, or with more marks than one update
+//     holds.
 func unmarkedSteps(o *Options) []int {
 	if o.Detail.OnChange != "" && o.Detail.OnChange != logbook.ChangeAdopt {
 		return nil

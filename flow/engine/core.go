@@ -10,14 +10,13 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// core makes the decisions of a run. It holds the flow's state as it is once all
-// its updates are durable. One goroutine calls its methods and passes the time in,
-// so a run can be replayed call by call.
+// core makes the decisions of a run. It holds the flow's state as it will be when all its updates
+// are durable. One goroutine calls its methods and passes the time in, so a run can be replayed
+// call by call.
 //
-// Readiness is counted, not searched: vertex.before is the number of vertices that
-// must be done before this one may execute, vertex.after the number that must be
-// undone before it may revert. A run crosses each edge once forwards and once
-// backwards.
+// Readiness is counted, not searched: vertex.before is the number of vertices that must be done
+// before this one may execute, vertex.after the number that must be undone before it may revert.
+// A run crosses each edge once forwards and once backwards.
 type core struct {
 	plan       *flow.Plan
 	intervened pastInterventions

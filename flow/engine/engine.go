@@ -1,59 +1,55 @@
-// Package engine runs a plan of package flow: it starts the steps that are
-// ready, records every outcome in the logbook, retries, reverts, suspends,
-// and resumes a flow wherever its atom details stand.
+// Package engine runs a plan of package flow. It starts the steps that are ready, records every
+// outcome in the logbook, retries, reverts and suspends, and resumes a flow from any recorded
+// state.
 //
-// It has two halves. The *core* decides: from the plan and the atom details
-// it knows which steps may start, and what one outcome changes; it does no
-// I/O, starts no goroutine and reads no clock. The *loop* around it starts
-// steps, gathers outcomes and hands the core's updates to a Journal. A fresh
-// run is a resume from an empty flow detail, so there is one way to begin.
+// It has two halves. The *core* decides: from the plan and the atom details it derives which
+// steps may start, and what one outcome changes. It does no I/O, starts no goroutine and reads no
+// clock. The *loop* around it starts steps, gathers outcomes and passes the core's updates to a
+// Journal. A fresh run is a resume from an empty flow detail, so a flow begins in one way only.
 //
 // # Guarantees
 //
-//   - Everything that follows from an outcome is one logbook.Update: the
-//     attempt's end, the changes of state, and the running marks of what
-//     starts next. Outcomes that arrive together share one.
-//   - A step whose result was recorded is never executed again. A step whose
-//     outcome was not recorded is: side effects happen at least once.
-//   - An attempt begins only after its mark, and the outcomes that led to it,
-//     are durable: an effect that a crash makes the engine forget cannot exist.
-//     A flow.Repeatable step is an exception: see mayRunAhead.
-//     The first steps of a flow may be an exception: see Options.Begins. If such
-//     a flow has Begun and nothing of it is recorded, the next run records these
-//     steps as running before it does anything else.
-//   - An at-most-once step that is found running on a resume has failed with the
-//     kind logbook.FailureAtMostOnce, and the flow reverts.
-//   - A step that was offered to workers (flow.OnWorker) and is found running on a resume
-//     is adopted: the same attempt goes on, with the worker that has it. It is over only
+//   - All consequences of an outcome are in one logbook.Update: the end of the attempt, the
+//     changes of state, and the running marks of the next steps. Outcomes that arrive together
+//     share an update.
+//   - A step whose result was recorded is never executed again. A step whose outcome was not
+//     recorded is executed again: side effects happen at least once.
+//   - An attempt begins only after its mark, and the outcomes that led to it, are durable: no
+//     effect exists that the engine forgets in a crash. A flow.Repeatable step is an exception:
+//     see mayRunAhead. The first steps of a flow can be an exception: see Options.Begins. If
+//     such a flow has Begun and nothing of it is recorded, the next run first records these
+//     steps as running.
+//   - An at-most-once step that a resume finds running has failed with the kind
+//     logbook.FailureAtMostOnce, and the flow reverts.
+//   - A resume adopts a running step that was offered to workers (flow.OnWorker): the same
+//     attempt continues, with the worker that has it. Without a report, it ends only
 //     when Options.Offer reports that the worker is lost.
-//   - A revert is called only if an execution of its round has begun, or may have: an
-//     execution without a recorded end, and executions that are folded, count as begun.
-//   - Steps revert in the reverse of the order in which they had to run, each
-//     when all that follow it are undone, the failed step included.
-//   - A failure reverts the flow unless a retry around the step decides to try
-//     again. Then only that retry's flow is undone, in the same order, and begun
-//     again. The decision and the time of the next round are recorded with the
-//     failure, and the retry is not asked again; every round that has begun is
-//     counted, so a crash gives a retry no more rounds. While a retry's flow is
-//     undone, a later failure or a cancellation may still revert everything; a
-//     revert of everything is never taken back.
-//   - A decider's answer is recorded with its consequence: steps are ignored, or
-//     they run.
-//   - A flow whose revert fails is failure: nothing more starts until an operator
-//     intervenes. The next claim carries out interventions before anything else,
-//     all or none of them, and exactly once even if the conductor dies meanwhile.
-//   - A flow can be written and read however much its steps produce, and however
-//     often they are tried: a result that is too large is a failure, failures and
-//     stderr are cut, and the logbook folds the oldest attempts.
-//   - A run costs O(steps + edges), whatever the shape of the flow, and as much
-//     again each time that a flow.Each takes its list; those that take theirs
-//     together count once.
+//   - A revert is called only if an execution of its round has begun, or may have begun. An
+//     execution without a recorded end, and folded executions, count as begun.
+//   - Steps revert in the reverse of the order in which they had to run, each when all steps
+//     that follow it are undone. The failed step reverts too.
+//   - A failure reverts the flow unless a retry around the step decides to try again. Then only
+//     that retry's flow is undone, in the same order, and begun again.
+//   - A retry's decision and the time of the next round are recorded with the failure, and the
+//     retry is not asked again. Every round that has begun counts, so a crash gives a retry no
+//     more rounds.
+//   - While a retry's flow is undone, a later failure or a cancellation can still revert
+//     everything. A revert of everything is never taken back.
+//   - A decider's answer is recorded with its consequence: steps are ignored, or they run.
+//   - A flow whose revert fails is in state failure: nothing more starts until an operator
+//     intervenes. The next claim carries out interventions before anything else, all or none of
+//     them, and exactly once even if the conductor dies meanwhile.
+//   - A flow stays writable and readable however much its steps produce, and however often they
+//     are tried. A result that is too large is a failure, failures and stderr are cut, and the
+//     logbook folds the oldest attempts.
+//   - A run costs O(steps + edges), whatever the shape of the flow, and as much again each time
+//     that a flow.Each takes its list. Lists that are taken together count once.
 //
 // # Assumptions
 //
-// The Journal keeps the order of updates. Plan and flow detail belong
-// together; where they do not, Run refuses with ErrMismatch before it changes
-// anything. Tasks return soon after their context ends.
+// The Journal keeps the order of updates. Plan and flow detail belong together; if they do not,
+// Run refuses with ErrMismatch before it changes anything. Tasks return soon after their context
+// ends.
 package engine
 
 import (
@@ -69,8 +65,8 @@ import (
 )
 
 const (
-	// DefaultWorkers is how many steps of a flow run at once. Steps mostly
-	// wait, for a process or another system, so it is not a number of cores.
+	// DefaultWorkers is the default of parallel steps in a flow. Most steps wait, for a process
+	// or another system, so the number does not depend on cores.
 	DefaultWorkers = 16
 	// DefaultGrace is how long Run waits for steps whose context has ended.
 	// It is longer than handlers get between SIGTERM and SIGKILL.
@@ -81,144 +77,139 @@ const (
 )
 
 var (
-	// ErrMismatch: the flow detail and the plan do not belong together, or
-	// the detail is in a state that no engine leaves behind.
+	// ErrMismatch: the flow detail and the plan do not belong together, or no engine produces the
+	// detail's state.
 	ErrMismatch = errors.New("the flow detail does not match the flow")
-	// ErrPinned: the flow is built differently here than when it began, and is
-	// pinned (logbook.ChangePin). Another conductor may have the old code.
+	// ErrPinned: the flow's definition here differs from the recorded one, and the flow is pinned
+	// (logbook.ChangePin). Another conductor may have the old code.
 	ErrPinned = errors.New("the flow is pinned to how it was begun, and is built otherwise here")
-	// ErrChanged: the flow is built differently here than when it began, and
-	// refuses that everywhere (logbook.ChangeRefuse).
+	// ErrChanged: the flow's definition here differs from the recorded one, and the flow refuses
+	// every change (logbook.ChangeRefuse).
 	ErrChanged = errors.New("the flow is built otherwise than it was begun, which it refuses")
-	// ErrGate: the gate refused to let a step start.
+	// ErrGate: the gate did not let a step start.
 	ErrGate = errors.New("the gate is closed")
 )
 
-// Options is one run.
+// Options configures one run.
 type Options struct {
 	Plan *flow.Plan
-	// Detail is the flow as the logbook has it; its Store is not used.
+	// Detail is the flow as recorded in the logbook. Its Store is not used.
 	Detail logbook.FlowDetail
 	// Store holds the values that no step provides: the flow's, overlaid by
 	// the job's.
 	Store logbook.Values
-	// Job, Token and Owner go into attempts and calls.
+	// Job, Token and Owner are recorded in attempts and passed to calls.
 	Job   string
 	Board string // the job's
 	Token logbook.Token
 	Owner string
-	// Begins lets the flow's first steps start before their marks are durable: the
-	// claim under Token stands for the marks. The caller must set Detail.Begun in
-	// the next run if this one is cut off, or ends Unrecorded, before anything of
-	// the flow is recorded.
+	// Begins lets the flow's first steps start before their marks are durable: the claim under
+	// Token replaces the marks. If this run is cut off or ends Unrecorded before anything of the
+	// flow is recorded, the caller must set Detail.Begun in the next run.
 	Begins bool
 
 	Journal Journal
-	// Workers bounds the steps that run at once. 0: DefaultWorkers.
+	// Workers limits the parallel steps of this run. 0: DefaultWorkers.
 	Workers int
-	// Pool bounds the steps that run at once in all runs that share it, besides
-	// Workers; those that are offered to workers do not count. It holds what runs under their concurrency keys. nil: one for
-	// this run alone, of as many as Workers.
+	// Pool limits the parallel steps of all runs that share it, in addition to Workers. Steps
+	// that are offered to workers do not count. It also holds the permits of concurrency keys.
+	// nil: a pool for this run alone, with Workers workers.
 	Pool *Pool
-	// MaxIdle ends a run in which nothing runs and no step can start for longer
-	// than this, so that its job can be released: see End.WaitUntil. 0 or less: the
-	// run waits.
+	// MaxIdle ends a run in which nothing runs and no step can start for longer than this. Its
+	// job can then be released: see End.WaitUntil. 0 or less: the run waits.
 	MaxIdle time.Duration
-	// Suspend, when closed, stops the flow where it is: no step starts, and running
-	// steps end and are recorded. A step whose mark was handed to the Journal still
-	// starts. Otherwise the next owner would find it running, and an at-most-once
-	// step would have failed without having begun. nil: never.
+	// Suspend, when closed, suspends the flow: no step starts, and running steps end and are
+	// recorded. A step whose mark was handed to the Journal still starts: the next owner would
+	// find it running, and an at-most-once step would have failed without a start. nil: never.
 	Suspend <-chan struct{}
-	// Revert, when closed, reverts the flow as a failure does: no step is executed,
-	// running ones are awaited, and all that was done is undone. A flow that has not
-	// begun ends reverted. The revert is recorded, so the next owner continues it
-	// without Revert. It changes nothing in a flow that reverts already or has
-	// ended. nil: never.
+	// Revert, when closed, reverts the flow as a failure does: no step is executed, running steps
+	// are awaited, and everything done is undone. A flow that has not begun ends reverted. The
+	// revert is recorded, so the next owner continues it without Revert. It changes nothing in a
+	// flow that already reverts or has ended. nil: never.
 	Revert <-chan struct{}
-	// Interrupt ends the running executions of a flow that is suspended or reverts by
-	// request, for each value that it receives; the value is the grace of the flow.Interruption,
-	// and 0 means flow.DefaultGrace. Executions that were interrupted before get the new grace. Uninterruptible steps go on, and at-most-once steps if the
-	// flow is suspended. A suspended flow executes the others again later. Without it they
-	// finish. When a step has failed for good, the executions that are undone for
-	// it are interrupted in any case. nil: never.
+	// Interrupt ends the running executions of a flow that is suspended or reverts by request,
+	// for each value that it receives. The value is the grace of the flow.Interruption; 0 means
+	// flow.DefaultGrace. Executions that were interrupted before get the new grace.
+	//
+	// Uninterruptible steps continue, and so do at-most-once steps if the flow is suspended. A
+	// suspended flow executes the interrupted steps again later. Without Interrupt, running
+	// executions finish. When a step has failed permanently, the executions that are undone
+	// because of it are interrupted in any case. nil: never.
 	Interrupt <-chan time.Duration
-	// RevertCause is called once after Revert was closed, and returns the cause to
-	// record. nil, or a result of nil: a failure of kind logbook.FailureOperator. A
-	// panic ends the run with an error.
+	// RevertCause is called once after Revert was closed, and returns the cause to record. nil,
+	// or a nil result: a failure of kind logbook.FailureOperator. A panic ends the run with an
+	// error.
 	RevertCause func() *logbook.Failure
-	// Gate is called before each step starts, by the goroutine of the step, and
-	// blocks while the claim is in doubt. An error or a panic ends the run. The step
-	// is marked running by then, or may start unmarked (see Begins) or run ahead: an at-most-once
-	// step that is refused here counts as begun. nil: open.
+	// Gate is called before each step starts, by the goroutine of the step, and blocks while the
+	// claim is in doubt. An error or a panic ends the run. The step is already marked running, or
+	// may start unmarked (see Begins) or run ahead. An at-most-once step that is refused here
+	// therefore counts as begun. nil: open.
 	Gate func(ctx context.Context) error
-	// Secrets returns the secret of a name, for a reference {"secret": NAME} in an
-	// argument that comes from the flow's definition or from the Store. It is called
-	// by the goroutine of the step, before each attempt. The step is given the secret
-	// as a text, and what is recorded of the attempt has "[secret NAME]" in its place.
-	// nil: there are none, and such a step fails.
+	// Secrets returns the secret of a name, for a reference {"secret": NAME} in an argument that
+	// comes from the flow's definition or from the Store. The goroutine of the step calls it
+	// before each attempt. The step gets the secret as text. The record of the attempt has
+	// "[secret NAME]" in its place. nil: there are no secrets, and such a step fails.
 	Secrets func(ctx context.Context, name string) (string, error)
 	// Output is called with each line that a step writes to flow.Output or flow.Logger, without
 	// its end and without secrets. The goroutines of steps call it, so it must not block. nil:
-	// nobody reads it.
+	// the lines are dropped.
 	Output func(call *flow.Call, line string)
-	// Attempt is called when an attempt begins, by its goroutine. The task gets the
-	// context that it returns, and its function is called when the attempt ends: with
-	// its failure, without secrets, or nil; again says that the step runs again later,
-	// as it has asked for. Both must not block. nil: nobody looks on.
+	// Attempt is called when an attempt begins, by its goroutine. The task gets the returned
+	// context. end is called when the attempt ends: with its failure, without secrets, or nil.
+	// again reports that the step runs again later, as it requested. Neither may block. nil:
+	// none.
 	Attempt func(ctx context.Context, call *flow.Call) (_ context.Context, end func(failure *logbook.Failure, again bool))
 	// Offer offers the steps of flow.OnWorker to workers. The goroutines of steps call it. nil:
 	// such steps fail.
 	Offer flow.Offer
-	// Untaken is called with true when nothing runs but attempts that are offered and that no worker
-	// has taken, and with false when that is over, unless the run ends. The loop calls it, so it must
-	// not block. nil: nobody needs to know.
+	// Untaken is called with true when only offered attempts that no worker has taken are
+	// running, and with false when that changes, unless the run ends. The loop calls it, so it
+	// must not block. nil: none.
 	Untaken func(only bool)
-	// Observe is called with every change, in order, when it is decided, which is
-	// before it is durable. The loop calls it, so it must not block. After a panic
-	// it is not called again.
+	// Observe is called with every change, in order, when the change is decided, which is before
+	// it is durable. The loop calls it, so it must not block. After a panic it is not called
+	// again.
 	Observe func(Event)
-	// Grace is how long a run that ends early waits for its steps before it abandons
-	// them. 0: DefaultGrace.
+	// Grace is the time that a run which ends early waits for its steps before it abandons them.
+	// 0: DefaultGrace.
 	Grace time.Duration
-	// Now is the clock for recorded times and for steps that are due; it must not go
-	// back. The flow's next owner, on another machine, uses the recorded times too.
-	// nil: time.Now.
+	// Now is the clock for recorded times and due steps. It must not go back. The flow's next
+	// owner, on another machine, uses the recorded times too. nil: time.Now.
 	Now    func() time.Time
-	Limits logbook.Limits // fields that are zero: those of logbook.MaxLimits
+	Limits logbook.Limits // zero fields: as in logbook.MaxLimits
 	Logger hclog.Logger   // nil: none
-	// HideFailures keeps the texts of failures out of the log: they may hold values.
+	// HideFailures keeps the texts of failures out of the log, because they can contain values.
 	HideFailures bool
 }
 
 // Journal takes updates in order and makes them durable.
 type Journal interface {
-	// Record hands over the flow's next update and returns at once. The channel
-	// (buffered, one value) receives nil when the update is durable, or why it was
-	// refused. No update of a flow is durable before an earlier one. One goroutine
-	// at a time calls Record for a flow.
+	// Record takes the flow's next update and returns at once. The channel (buffered, one value)
+	// receives nil when the update is durable, or the reason of its refusal. No update of a flow
+	// is durable before an earlier one. One goroutine at a time calls Record for a flow.
 	Record(update logbook.Update) <-chan error
 }
 
 // End is how a run ended.
 type End struct {
 	State logbook.FlowState
-	// Update is the last update, not yet recorded: the caller writes it
-	// together with the job's ending. nil if nothing is left to write.
+	// Update is the last update, not yet recorded: the caller writes it together with the job's
+	// ending. nil: nothing is left to write.
 	Update *logbook.Update
-	// Cause is why the flow has not succeeded, if it has not.
+	// Cause is the failure that ended the flow, if it has not succeeded.
 	Cause *logbook.Failure
-	// WaitUntil is set if the flow has not ended and only waits (Options.MaxIdle):
-	// when its next step, WaitFor, is due. The flow's state is unchanged.
+	// WaitUntil is set if the flow has not ended and only waits (Options.MaxIdle). It is the time
+	// at which its next step, WaitFor, is due. The flow's state is unchanged.
 	WaitUntil time.Time
 	Wait      time.Duration // from now to WaitUntil
 	WaitFor   string
-	// Unrecorded is set with an error if steps have started unmarked (Options.Begins)
-	// and perhaps nothing of the flow is recorded.
+	// Unrecorded is set with an error if steps have started unmarked (Options.Begins) and it is
+	// possible that nothing of the flow is recorded.
 	Unrecorded bool
 }
 
-// Event is one change of a step, or of the flow if Step is empty; or, with
-// Difference set, one accepted change of how the flow is built.
+// Event is one change of a step; if Step is empty, of the flow. With Difference set, it is one
+// accepted change of the flow's definition.
 type Event struct {
 	Time  time.Time
 	Step  string
@@ -227,25 +218,25 @@ type Event struct {
 	// Attempt is the attempt that began or ended; nil: none did.
 	Attempt *logbook.Attempt
 	RetryAt time.Time
-	// Difference is one between how the flow was built when it began and how it is
-	// built now.
+	// Difference is one difference between the recorded definition of the flow and the present
+	// one.
 	Difference *flow.Difference
-	// Progress is the step's progress as it is recorded: at most once a second, and
-	// when the step ends. nil: nothing new.
+	// Progress is the step's progress as recorded: at most once a second, and when the step ends.
+	// nil: nothing new.
 	Progress *logbook.Progress
 }
 
-// Run runs a flow until it has ended, is suspended, or cannot go on. Every
-// update but the last is durable on return.
+// Run runs a flow until it has ended, is suspended, or cannot continue. Every update but the last
+// is durable on return.
 //
-// An error means that the flow has not ended here and that nothing more will be
-// written: the cause of ctx's end, the Journal's error, ErrMismatch, ErrPinned,
-// ErrChanged, flow.ErrMissing or ErrGate. Running steps have been cancelled then.
+// An error means that the flow has not ended here, and that nothing more will be written. It is
+// the cause of ctx's end, the Journal's error, ErrMismatch, ErrPinned, ErrChanged,
+// flow.ErrMissing or ErrGate. Running steps have then been cancelled.
 //
-// For a flow that had ended already, Run returns that end, unless an operator has
-// intervened since. Then Run carries out the intervention and the flow goes on. An
-// intervention that cannot be carried out changes nothing: the flow ends again as
-// before, with a cause of kind logbook.FailureIntervention.
+// For a flow that had ended before, Run returns that end, unless an operator has intervened
+// since. Then Run carries out the intervention and the flow continues. An intervention that
+// cannot be carried out changes nothing: the flow ends again as before, with a cause of kind
+// logbook.FailureIntervention.
 func Run(ctx context.Context, options Options) (End, error) {
 	options = options.withDefaults()
 	if err := options.validate(); err != nil {

@@ -201,10 +201,9 @@ func (c *core) elements(step int) []json.RawMessage {
 	return elements
 }
 
-// grow replaces the plan by one for other numbers of elements. It works like a
-// resume: the state of each step is moved by name, and all else is derived again. No
-// step behind an opening has begun unless it was released before, so the steps that
-// leave the plan have not begun either.
+// grow replaces the plan by a plan for other numbers of elements. It works like a resume: the
+// state of each step moves by name, and everything else is derived again. A step behind an
+// opening begins only after its release, so the steps that leave the plan have not begun.
 func (c *core) grow(elements map[string]int, now time.Time) {
 	old := c.plan
 	plan, err := old.Grown(elements)

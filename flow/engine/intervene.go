@@ -9,10 +9,10 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// correction holds the changes of a flow's record that carry out interventions. They
-// are computed on a copy of the record, from which the run then resumes as from any
-// other. If a conductor dies after some of the updates, the next one computes the
-// same changes and finds part of them done.
+// correction holds the changes of a flow's record that carry out interventions. The changes are
+// computed on a copy of the record; the run then resumes from that copy as from any other record.
+// If a conductor dies after some of the updates, the next one computes the same changes and finds
+// part of them done.
 type correction struct {
 	from, to logbook.FlowState
 	cause    *logbook.Failure // why the flow reverts from now on; nil: as before
@@ -254,10 +254,9 @@ func (w *correction) correctRevert() error {
 	return nil
 }
 
-// correctForward resets every step that has not succeeded or must rerun, and
-// completes the steps that operators have given results for. Completing wins over
-// rerunning. A step that was not undone keeps its result (IsKept), unless it must rerun or
-// follows a step that runs again.
+// correctForward resets every step that has not succeeded or must rerun, and completes the steps
+// that have a result from an operator. Completing wins over rerunning. A step that was not undone
+// keeps its result (IsKept), unless it must rerun or follows a step that runs again.
 func (w *correction) correctForward() error {
 	completed, rerun := make(map[string]*logbook.Intervention), make([]bool, w.plan.Vertices())
 	for i := range w.batch {

@@ -12,9 +12,9 @@ import (
 // newCore resumes a flow from the states in its detail:
 //
 //	pending         executed when ready, but not before RetryAt. If its last
-//	                attempt is open, it has said "not yet", and is asked again
-//	running         executed or asked again; nobody knows how far it came. One that was
-//	                offered to workers goes on (adopts). At most once: a failure.
+//	                attempt is open, it has returned NotYet, and is called again
+//	running         executed or called again; its progress is unknown. A step that was
+//	                offered to workers continues (adopts). At most once: a failure.
 //	                In a flow that reverts: reverted, without a result
 //	success         kept; in a flow that reverts: reverted when ready
 //	failure         the flow reverts, even if that was not recorded
@@ -27,11 +27,11 @@ import (
 //
 // A step with the intention retry is undone because of a takeover: see undoLast.
 //
-// For a retry's flow that is being undone, read "flow that reverts" as that flow.
-// A failed step under a retry without a recorded decision is decided now.
+// For a retry's flow that is being undone, "flow that reverts" means that flow. If a failed step
+// under a retry has no recorded decision, the retry decides now.
 //
-// A state that no engine records is refused, except after a change of the flow:
-// steps that never began may have another version, or be gone.
+// A state that no engine records is refused, except after a change of the flow: steps that never
+// began may have another version, or be gone.
 func newCore(o *Options, revision *revision, work *correction) (*core, error) {
 	c, err := loadCore(o, revision, work)
 	return c, revision.explain(err)

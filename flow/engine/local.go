@@ -24,46 +24,44 @@ const localOwner = "local"
 // ErrSuspended: the flow was suspended, and has not ended.
 var ErrSuspended = errors.New("the flow is suspended")
 
-// RunLocal runs a flow in this process, without a cluster and with the same semantics:
+// RunLocal runs a flow in this process, without a cluster and with the same semantics. It is
 // Local.Run with all defaults.
 func RunLocal(ctx context.Context, root flow.Node, store logbook.Values) (Result, error) {
 	return Local{}.Run(ctx, root, store)
 }
 
-// Local runs flows in this process. Its zero value is ready to use, also for many runs
-// at once.
+// Local runs flows in this process. Its zero value is ready to use, also for many runs at once.
 //
-// A run is recorded in a logbook, like that of a job. With a Logbook of their own and
-// the Flow's id, callers can continue a flow that an earlier run has left. There is no
-// claim, so the caller must not run one flow in two places at once.
+// A run is recorded in a logbook, like the flow of a job. With their own Logbook and the Flow's
+// id, callers can continue a flow that an earlier run has left. No claim protects the flow, so
+// the caller must not run one flow in two places at once.
 type Local struct {
 	// Logbook keeps the record. nil: one in memory, which ends with the run.
 	Logbook logbook.Connection
 	// Flow is the flow's id. If the Logbook has this flow, the run continues it. Zero: a
 	// new id, returned in Result.
 	Flow logbook.FlowID
-	// Targets limit the run to these steps and those that they wait for. They are
-	// recorded with the flow, so a later run may only repeat them. None: all steps, or
-	// the recorded targets.
+	// Targets limit the run to these steps and the steps that they wait for. They are recorded
+	// with the flow, so a later run can only repeat them. None: all steps, or the recorded
+	// targets.
 	Targets []string
-	// Workers bounds the steps that run at once. 0: DefaultWorkers.
+	// Workers limits the parallel steps of a run. 0: DefaultWorkers.
 	Workers int
-	// Pool is Options.Pool: for runs that share it. nil: one for each run.
+	// Pool is Options.Pool, for runs that share one. nil: one for each run.
 	Pool *Pool
-	// Suspend, when closed, stops the flow where it is: nothing new starts,
-	// and what runs ends and is recorded. nil: never.
+	// Suspend, when closed, suspends the flow: nothing new starts, and running steps end and are
+	// recorded. nil: never.
 	Suspend <-chan struct{}
-	// Revert, when closed, reverts the flow, as Options.Revert does: the run ends when
-	// all is undone. nil: never.
+	// Revert, when closed, reverts the flow, as Options.Revert does: the run ends when everything
+	// is undone. nil: never.
 	Revert <-chan struct{}
 	// Interrupt is Options.Interrupt. nil: never.
 	Interrupt <-chan time.Duration
-	// Observe is Options.Observe: it must not block. See package listen for
-	// listeners that may. nil: none.
+	// Observe is Options.Observe: it must not block. Listeners of package listen may. nil: none.
 	Observe func(Event)
 	Secrets func(ctx context.Context, name string) (string, error) // Options.Secrets
 	Output  func(call *flow.Call, line string)                     // Options.Output
-	Limits  logbook.Limits                                         // fields that are zero: those of logbook.MaxLimits
+	Limits  logbook.Limits                                         // zero fields: as in logbook.MaxLimits
 	Logger  hclog.Logger                                           // nil: none
 }
 
@@ -71,9 +69,10 @@ type Local struct {
 type Result struct {
 	Flow  logbook.FlowID
 	State logbook.FlowState
-	// Steps are the results of the steps that are success, by step.
+	// Steps are the results of the steps in state success, by step.
 	Steps logbook.Values
-	// Values are what the steps and retries provide, by symbol: see logbook.FlowDetail.Values.
+	// Values are the values that steps and retries provide, by symbol: see
+	// logbook.FlowDetail.Values.
 	Values logbook.Values
 	// Detail is the record: every step and every attempt at it.
 	Detail logbook.FlowDetail
@@ -82,17 +81,18 @@ type Result struct {
 // Decode is Values.Decode.
 func (r *Result) Decode(symbol string, into any) error { return r.Values.Decode(symbol, into) }
 
-// Run runs or resumes a flow until it has ended. The store holds the values that
-// no step provides. It is recorded with the flow: a later run needs none, and a
-// different one is logbook.ErrConflict.
+// Run runs or resumes a flow until it has ended. The store holds the values that no step
+// provides. It is recorded with the flow: a later run needs none, and a different one is
+// logbook.ErrConflict.
 //
-// The error is nil if the flow is success. If it is reverted or failure, the error is a
-// *logbook.EndError: a logbook.ErrReverted or, if an undo has failed too and a person is needed, a
-// logbook.ErrFailed. It wraps the cause, a *logbook.Failure. ErrSuspended after Suspend.
+// The error is nil if the flow succeeded. If the flow is reverted or failed, the error is a
+// *logbook.EndError, which wraps the cause, a *logbook.Failure. It is a logbook.ErrReverted, or a
+// logbook.ErrFailed if a revert has failed too and an operator must intervene. After Suspend, the
+// error is ErrSuspended.
 //
-// Any other error, such as the cause of ctx's end, means that the flow has not ended.
-// Its running steps were cancelled, and a later run can continue it. The Result holds
-// what could be read, also with an error.
+// Any other error, such as the cause of ctx's end, means that the flow has not ended. Its running
+// steps were cancelled, and a later run can continue it. The Result holds everything that could
+// be read, also with an error.
 func (l Local) Run(ctx context.Context, root flow.Node, store logbook.Values) (Result, error) {
 	l = l.withDefaults()
 	detail, plan, err := l.prepare(ctx, root, store)
@@ -211,8 +211,8 @@ func openLocalJournal(ctx context.Context, conn logbook.Connection) *localJourna
 	return j
 }
 
-// Record blocks only while the queue is full, which takes more updates than the engine
-// leaves unacknowledged.
+// Record blocks only while the queue is full. The queue holds more updates than the engine leaves
+// unacknowledged.
 func (j *localJournal) Record(update logbook.Update) <-chan error {
 	result := make(chan error, 1)
 	j.queue <- localUpdate{update: update, result: result}

@@ -210,10 +210,10 @@ func (l *loop) record(updates []logbook.Update) {
 	}
 }
 
-// launch starts an attempt, or holds it until all updates up to its own mark are
-// durable; only startEarly makes exceptions. An effect without a mark would never
-// be undone. And if a revert began before the failure behind it is durable, a crash
-// could lose the failure: then the flow would go on to succeed with work undone.
+// launch starts an attempt, or holds it until all updates up to its own mark are durable; only
+// startEarly makes exceptions. An effect without a mark would never be undone. If a revert began
+// before the failure behind it is durable, a crash could lose the failure: the flow would then
+// succeed with work undone.
 func (l *loop) launch(s start) {
 	ctx := l.ready(s)
 	if l.acknowledged < l.recorded {

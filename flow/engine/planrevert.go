@@ -10,22 +10,22 @@ import (
 // Undo is a step that a revert undoes.
 type Undo struct {
 	Step string
-	// State is that of the step now. A step that is running is interrupted first, or finishes
-	// first if it is Uninterruptible.
+	// State is the step's present state. A running step is interrupted first, or finishes first
+	// if it is Uninterruptible.
 	State           logbook.AtomState
 	Uninterruptible bool
 	// AwaitsWorker: no worker has taken the step. Its offer is withdrawn first.
 	AwaitsWorker bool
-	// Reverts: the revert of the step is called. Otherwise it has none, or no execution has begun,
-	// and it counts as undone at once.
+	// Reverts: the revert of the step is called. Otherwise the step has no revert, or no
+	// execution has begun, and it counts as undone at once.
 	Reverts bool
 }
 
-// PlanRevert returns what a revert of a flow that has not ended would undo now, in the order
-// in which one worker would. It decides as Run does, with reverts that all succeed, and calls
-// no task. Of the options it takes Plan, Detail, Store and Limits.
+// PlanRevert returns the steps that a revert of an unfinished flow would undo now, in the order
+// in which one worker would undo them. It decides as Run does, assumes that all reverts succeed,
+// and calls no task. It uses only the options Plan, Detail, Store and Limits.
 //
-// ErrMismatch, ErrPinned, ErrChanged and flow.ErrMissing as Run returns them.
+// Errors: ErrMismatch, ErrPinned, ErrChanged and flow.ErrMissing, as from Run.
 func PlanRevert(o Options) ([]Undo, error) {
 	o = o.withDefaults()
 	if o.Detail.State.Finished() {
@@ -44,9 +44,10 @@ type Execution struct {
 	Again bool // it has been executed before
 }
 
-// PlanIntervention returns the steps that a flow executes after an intervention, in the order of the
-// plan, or the steps that it undoes. Pending interventions are carried out first. Deciders can still
-// leave out some executions. An intervention that cannot be carried out is an error. See PlanRevert.
+// PlanIntervention returns the steps that a flow executes after an intervention, in the order of
+// the plan, or the steps that it undoes. Pending interventions are carried out first. Deciders
+// can still leave out some executions. An intervention that cannot be carried out is an error.
+// See PlanRevert.
 func PlanIntervention(o Options, i logbook.Intervention) ([]Execution, []Undo, error) {
 	o = o.withDefaults()
 	_, err := o.Detail.Admit(&i)

@@ -5,17 +5,17 @@ import (
 	"sync/atomic"
 )
 
-// Pool bounds the steps that run at once in all runs that share it, and under each
-// concurrency key (flow.Concurrency). A step needs a free worker and, if it has a
-// key, one of the permits that the key's limit allows. One that is offered to step
-// workers returns its worker when it begins, and keeps the permit of its key.
+// Pool limits the parallel steps of all runs that share it, and the steps under each concurrency
+// key (flow.Concurrency). A step needs a free worker and, if it has a key, one of the key's
+// permits. A step that is offered to step workers returns its worker when it begins, and keeps
+// the permit of its key.
 //
-// Runs queue for workers and for each key, and each gets one in turn: a flow of a
-// thousand steps does not keep a later flow of one step waiting behind all of them.
-// A step that waits for its key takes no worker meanwhile.
+// Runs queue for workers and for each key, and are served in turn: a flow of a thousand steps
+// does not keep a later flow of one step waiting behind all of them. A step that waits for its
+// key takes no worker meanwhile.
 //
-// No goroutine waits in a pool. The pool reserves a worker or a key permit for a
-// queued run, and wakes it.
+// No goroutine waits in a pool. The pool reserves a worker or a key permit for a queued run, and
+// wakes the run.
 type Pool struct {
 	mu          sync.Mutex
 	size        int // constant
@@ -36,13 +36,13 @@ type keyWaiter struct {
 	limit int
 }
 
-// NewPool makes a pool of so many workers; a size below 1 counts as 1.
+// NewPool makes a pool with a number of workers; a size below 1 counts as 1.
 func NewPool(size int) *Pool {
 	size = max(1, size)
 	return &Pool{size: size, freeWorkers: size, keys: make(map[string]*keyUse)}
 }
 
-// InUse is how many workers run a step, or are reserved for a run.
+// InUse is the number of workers that run a step or are reserved for a run.
 func (p *Pool) InUse() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

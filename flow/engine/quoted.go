@@ -12,10 +12,10 @@ var escapes = map[rune]rune{'a': '\a', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r
 // digits are how many hexadecimal digits follow a backslash and a letter.
 var digits = map[rune]int{'x': 2, 'u': 4, 'U': 8}
 
-// unquote writes size bytes of a text to to, flat, from a place on, after the text was unquoted so
-// many times. It returns where the next byte would be, 0 if there are fewer, and whether
-// anything was quoted. It reads the escapes of Go, JSON and Python, and is total: a
-// backslash before anything else is left out.
+// unquote writes size bytes of a text to to, flat, from a position on, after unquoting the text
+// depth times. It returns the position of the next byte, 0 if there are fewer, and whether
+// anything was quoted. It reads the escapes of Go, JSON and Python, and is total: it drops a
+// backslash before any other character.
 func unquote(to []byte, text string, at, size, depth int) (end int, quoted bool) {
 	if at+size > len(text) {
 		return 0, false

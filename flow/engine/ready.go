@@ -5,10 +5,9 @@ import (
 	"slices"
 )
 
-// readySteps holds the steps that may start now: by priority, the highest first,
-// then in the order of arrival, so that a run is the same every time. It has one
-// queue for each priority that has occurred; flow.MaxPriority bounds them, and most
-// flows have one.
+// readySteps holds the steps that may start now, by priority, the highest first, then in the
+// order of arrival: every run has the same order. It has one queue for each priority that has
+// occurred; flow.MaxPriority bounds them, and most flows have one.
 type readySteps struct {
 	levels []level // the highest priority first; an empty one stays
 	size   int

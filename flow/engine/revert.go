@@ -254,10 +254,10 @@ func (c *core) breakOff(step int, failure *logbook.Failure) {
 	c.broken, c.cause = true, cause
 }
 
-// failInterrupted fails the steps that were running when a conductor died, in a flow
-// that has failed for good since: nobody knows what became of them, and no operator
-// should take them for running. Steps that were being reverted stay as they are; the
-// revert continues if an operator retries it.
+// failInterrupted fails the steps that were running when a conductor died, in a flow that has
+// failed permanently since. Their outcome is unknown, and an operator must not take them for
+// running. Steps that were being reverted keep their state; the revert continues if an operator
+// retries it.
 func (c *core) failInterrupted(now time.Time) {
 	for step := range c.plan.Len() {
 		v := &c.vertices[step]

@@ -30,12 +30,12 @@ type scope struct {
 	failures   map[string]*logbook.Failure // while restarting; replaced, never changed: calls hold it
 }
 
-// resolve decides what is undone after a step has failed for good. It asks the
-// innermost retry around the step, then the next one out as long as each leaves the
-// decision to the next. If none decides, everything is reverted.
+// resolve decides what is undone after a step has failed permanently. It asks the innermost retry
+// around the step, then the next one out, as long as each leaves the decision to the next. If
+// none decides, everything is reverted.
 //
-// It returns false if nothing more is undone than before: the retry of a scope that
-// is restarting already is asked again, and again wants to restart.
+// It returns false if nothing more is undone than before: the retry of a scope that already
+// restarts is asked again, and again decides to restart.
 func (c *core) resolve(step int, now time.Time) bool {
 	cause := c.blame(step, c.vertices[step].failure)
 	for s := c.plan.Governor(step); s >= 0; s = c.plan.Scopes()[s].Parent {

@@ -14,7 +14,7 @@ import (
 const (
 	// minSecret: hiding a shorter text wherever it stands would tear results apart.
 	minSecret = 6
-	// MaxSecret is how many bytes a secret may have: a certificate chain with its key fits.
+	// MaxSecret is the maximum size of a secret in bytes: a certificate chain with its key fits.
 	MaxSecret = 64 << 10
 	// maxReferences is how many references to secrets the arguments of one attempt may
 	// have. With MaxSecret it bounds what an attempt can grow by.

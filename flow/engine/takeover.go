@@ -8,21 +8,21 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Undoing the last steps at a takeover (flow.UndoLast): those that were cut off, and the last that
-// have finished.
+// A takeover undoes the last steps (flow.UndoLast): the steps that were cut off, and the last
+// finished ones.
 //
-// The first update of the claim gives each of these steps the intention retry. It stays until the
-// step is executed again, so every state in between can be told from the record:
+// The first update of the claim gives each of these steps the intention retry. The intention stays
+// until the step is executed again, so the record identifies every state in between:
 //
 //	running              to be reverted, without a result
 //	success              to be reverted, with the recorded result
-//	reverting            the same: its last execution says which
+//	reverting            the same: its last execution shows which
 //	reverted, pending    to be executed again
 //
-// An owner that dies meanwhile is followed by one that goes on there. A step with this intention
-// counts as begun, so the steps before it are never chosen: an undo does not go back further each
-// time that a conductor dies. Steps that finished meanwhile, or were cut off in their next execution,
-// are chosen as at any takeover.
+// If the owner dies meanwhile, the next owner continues from there. A step with this intention
+// counts as begun, so the steps before it are never chosen: an undo does not go back further with
+// each death of a conductor. Steps that finished meanwhile, or were cut off in their next
+// execution, are chosen as at any takeover.
 
 // isTakenOver reports whether an earlier claim has left the flow running, perhaps before it could
 // record anything. A run without claims, such as Local's, takes nothing over.

@@ -22,10 +22,10 @@ const (
 	stderrShare = 8
 	// detailsShare is that of the details of one attempt's progress.
 	detailsShare = 16
-	// stderrOfStep and failuresOfStep bound what is kept of all attempts that a step's
-	// policy allows, for execute and revert each. An atom is read in one message and may
-	// take 3 MiB of it. Without the bounds, the output of many attempts could make the
-	// flow unreadable, and no conductor could resume it.
+	// stderrOfStep and failuresOfStep limit what is kept of all attempts that a step's policy
+	// allows, for execute and revert each. An atom is read in one message and may take 3 MiB of
+	// it. Without these limits, the output of many attempts could make the flow unreadable, and
+	// no conductor could resume it.
 	stderrOfStep   = 768 << 10
 	failuresOfStep = 512 << 10
 	// Estimates of the bytes of an encoded update and its parts, without their texts.
@@ -42,10 +42,9 @@ const (
 	usualChanges = 2
 )
 
-// builder turns changes into updates: as few as possible, each within the limits, in
-// the order of the changes. An update changes the flow's state at most once. A run
-// can resume from any prefix of the updates, because changes are made in the order of
-// their causes.
+// builder turns changes into updates: as few as possible, each within the limits, in the order of
+// the changes. An update changes the flow's state at most once. A run can resume after any prefix
+// of the updates, because changes are in the order of their causes.
 type builder struct {
 	id       logbook.FlowID
 	token    logbook.Token
@@ -273,8 +272,8 @@ func fitFailure(limits logbook.Limits, step *flow.Step, failure *logbook.Failure
 	return flow.FitFailure(failure, limits)
 }
 
-// UpdateSize estimates the bytes of an encoded update, from above: for packing
-// updates into calls.
+// UpdateSize is an upper estimate of an encoded update's size in bytes, for packing updates into
+// calls.
 func UpdateSize(u *logbook.Update) int {
 	size := updateOverhead + sizeOfFailure(u.Cause) + sizeOfDefinition(u.Definition)
 	for i := range u.Atoms {

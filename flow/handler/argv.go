@@ -20,14 +20,14 @@ const (
 	maxCommandLine = 96 << 10 // bytes of all arguments
 )
 
-// Argv gives a handler arguments on its command line, to execute and to revert. An element may
+// Argv gives a handler arguments on its command line, to execute and to revert. An element can
 // name arguments of the step in braces, "--amount={amount}": the text of a string, the JSON of
-// another value. "{{" and "}}" are braces. An element that names an absent argument is left
-// out. All users of the machine can read a command line, so a step fails that would put a
-// secret there.
+// another value. "{{" and "}}" are braces. An element that names an absent argument is left out.
+// A step that would put a secret there fails, because all users of the machine can read a command
+// line.
 func Argv(elements ...string) Option { return func(s *settings) { s.argv = elements } }
 
-// CheckArgv refuses elements that cannot be an argument vector, and those that name an
+// CheckArgv refuses elements that cannot be an argument vector, and elements that name an
 // argument that the step does not have.
 func CheckArgv(elements []string, has func(argument string) bool) error {
 	if len(elements) > MaxArgv {

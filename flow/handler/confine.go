@@ -13,27 +13,28 @@ import (
 	"github.com/conductord/conductord/flow/handler/guardian"
 )
 
-// Confinement is what handlers may not do, although the program that runs them
-// may. The zero value takes nothing from them. It works on Linux only.
+// Confinement restricts handlers below the rights of the program that runs them. The zero value
+// restricts nothing. It works on Linux only.
 type Confinement struct {
-	// User runs handlers as this user, with its groups; it needs root. The user
-	// must be able to reach the directory that Confine is given.
+	// User runs handlers as this user, with its groups. It needs root. The user must be able to
+	// reach the directory that Confine is given.
 	User string
-	// Users are for the jobs of some boards, in the place of User. A key is a board, or the beginning of boards and *;
-	// the longest that fits counts. Handlers of different users can neither read each other's working directories,
-	// environments and memory, nor trace or signal each other. Those of one user can.
+	// Users replace User for the jobs of some boards. A key is a board, or a prefix of boards and
+	// *; the longest match wins. Handlers of different users can neither read each other's
+	// working directories, environments and memory, nor trace or signal each other. Handlers of
+	// one user can.
 	Users map[string]string
-	// NoNewPrivileges has set-uid programs, such as sudo, run without the
-	// privileges that they would gain.
+	// NoNewPrivileges runs set-uid programs, such as sudo, without the privileges that they would
+	// gain.
 	NoNewPrivileges bool
-	// OpenFiles limits the files that each process may have open, and FileSize
-	// the bytes of a file that it writes. 0: as this program.
+	// OpenFiles limits the open files of each process, and FileSize the bytes of a file that it
+	// writes. 0: as this program.
 	OpenFiles, FileSize int64
-	// Cgroups runs each handler in a cgroup of its own, below this program's,
-	// which must be this program's alone and of version 2.
+	// Cgroups runs each handler in its own cgroup below this program's cgroup. That cgroup must
+	// be of version 2 and contain this program only.
 	Cgroups bool
-	// Memory limits the bytes that a run may use in all its processes, and
-	// Processes their number. They need Cgroups. 0: no limit.
+	// Memory limits the bytes of all processes of a run together, and Processes their number.
+	// They need Cgroups. 0: no limit.
 	Memory, Processes int64
 }
 
@@ -51,7 +52,7 @@ type identity struct {
 	groups   []uint32
 }
 
-// Check says why handlers cannot be confined like this by this process.
+// Check returns the reason why this process cannot confine handlers like this.
 func (c Confinement) Check() error {
 	_, err := c.resolve()
 	if err == nil && c.Cgroups {
@@ -129,10 +130,10 @@ func identityOf(name string) (*identity, error) {
 	return &identity{numbers[0], numbers[1], numbers[2:]}, nil
 }
 
-// Confine has handlers run confined, with their working directories in
-// directory, which is then this process's alone. What handlers of an earlier
-// process have left running is killed now: those that run in the cgroups of the
-// directory, or that have a home in it.
+// Confine makes the option that runs handlers confined, with their working directories in
+// directory. That directory must belong to this process alone. Confine kills what handlers of an
+// earlier process have left running: processes in the cgroups of the directory, and processes
+// that have a home in it.
 func Confine(c Confinement, directory string) (Option, error) {
 	resolved, err := c.resolve()
 	if err != nil {

@@ -183,10 +183,10 @@ func killCgroups(runs string) {
 	}
 }
 
-// killAdopted kills the orphans of a run, which this process has adopted: they
-// have the run's working directory for their home. Children of those that are
-// killed are adopted in turn, when their parent becomes a zombie. So it looks again
-// while an orphan is about to, and once after it has.
+// killAdopted kills the orphans of a run that this process has adopted. Their home is the run's
+// working directory. Children of killed processes are adopted in turn, when their parent becomes
+// a zombie. killAdopted therefore looks again while an orphan is about to become one, and once
+// after that.
 func (c *children) killAdopted(home string) {
 	zombies := make(map[int]bool) // of an earlier look
 	guardian.KillUntilGone(func() (again bool) {

@@ -1,89 +1,86 @@
-// Package handler runs a step that is an executable, in any language: the
-// arguments go in as JSON on stdin, the result comes out as JSON on stdout.
+// Package handler runs a step that is an executable, in any language: the arguments are JSON on
+// stdin, the result is JSON on stdout.
 //
-// A Set is the handlers of a daemon: the executables in its handler
-// directories, found by name only. A Task ties a name of the set to a step; a second
-// name is the handler of its revert.
+// A Set is the handlers of a daemon: the executables in its handler directories, found by name
+// only. A Task connects a name of the set to a step; a second name is the handler of its revert.
 //
-// # What a handler is given
+// # Input
 //
-// On stdin, one JSON object in one line: the step's arguments by name. A revert gets the
-// same object and three more fields. Their names begin with a dollar sign, so no
-// argument has them:
+// Stdin has one JSON object in one line: the step's arguments by name. A revert gets the same
+// object with three more fields. Their names begin with a dollar sign, so no argument has them:
 //
 //	$result    the result of the execution, null if it failed or is unknown
 //	$failure   the step's own failure, null if it did not fail
-//	$failures  every failure of the flow by step: why it is being undone
+//	$failures  every failure of the flow by step: the cause of the revert
 //
-// In the environment, and nothing is inherited from the daemon:
+// The environment has these variables, and inherits nothing from the daemon:
 //
 //	PATH, LANG, TZ, HOME, TMPDIR   fixed; the last two name the working directory
-//	CONDUCTORD_HANDLER   the path at which the handler was found ($0 does not say)
+//	CONDUCTORD_HANDLER   path at which the handler was found ($0 does not have it)
 //	CONDUCTORD_JOB, CONDUCTORD_FLOW, CONDUCTORD_STEP   who calls
 //	CONDUCTORD_ACTION    execute or revert
-//	CONDUCTORD_ATTEMPT   counts from 1, also attempts that a crash cut off
-//	CONDUCTORD_TRY, CONDUCTORD_TRIES   failures of this round plus one, and how many tries the step's policy allows
-//	CONDUCTORD_ASKED     how often this attempt has said "not yet"
+//	CONDUCTORD_ATTEMPT   counts from 1, including attempts that a crash cut off
+//	CONDUCTORD_TRY, CONDUCTORD_TRIES   failures of this round plus one, and the maximum of tries in the step's policy
+//	CONDUCTORD_ASKED     number of times that this attempt has answered "not yet"
 //	CONDUCTORD_FENCE     generation-index, the fencing token of the claim; CONDUCTORD_TOKEN is a client's access token
 //	CONDUCTORD_KEY       the same in every attempt, for systems that recognise repeats: see flow.Call.Key
 //	TRACEPARENT          the W3C trace context of this attempt's span; only where the conductor traces
 //
-// Its working directory is empty, its own, and removed afterwards. The removal follows no link and
-// holds up the step for a second at most; the rest is removed in the background. If the process is
-// killed before that, the next one that calls Open removes it (see Scratch). On its command
-// line a handler has the arguments of Argv, none by default. No shell is in between.
+// Each run has its own working directory, empty at first and removed afterwards. The removal
+// follows no link and delays the step by one second at most; the rest is removed in the
+// background. If the process is killed before the removal, the next one that calls Open removes
+// the directory (see Scratch). A handler's command line has the arguments of Argv, none by
+// default. No shell is involved.
 //
-// # What a handler answers
+// # Answer
 //
-// Status 0 means done, and stdout then holds one JSON value, or nothing for
-// null. The value must pass logbook.Limits.CheckValue.
-// Status 75 (EX_TEMPFAIL) asks to be tried again, 65 (EX_DATAERR) says
-// that trying again is useless, and every other status is tried again as
-// often as the step's policy says, as 75 is. The lines of stderr can be read
-// while the handler runs (flow.Output), and their end is kept with the attempt.
+// Status 0 means success. Stdout then holds one JSON value, or nothing for null. The value must
+// pass logbook.Limits.CheckValue.
 //
-// A handler that fails may print an object that says more of its failure. All fields are optional,
+// Status 75 (EX_TEMPFAIL) requests another try. Status 65 (EX_DATAERR) means that another try is
+// useless. Every other status is a failure like 75, tried again as often as the step's policy
+// allows. The lines of stderr can be read while the handler runs (flow.Output), and their end is
+// kept with the attempt.
+//
+// A handler that fails can print an object with details of its failure. All fields are optional,
 // and causes are objects like it:
 //
 //	{"failure": {"kind": "card.declined", "message": "no", "details": {"limit": 40}, "stack": "", "causes": []}}
 //
-// A handler that waits for something which it has begun ends with status 75 and prints an
-// object: not_yet is the time until the handler runs again, and details, if there are
-// any, are for people:
+// A handler that waits for something that it has started ends with status 75 and prints an
+// object. not_yet is the time until the handler runs again; details are optional, for display:
 //
 //	{"not_yet": "30s", "details": {"build": 4711}}
 //
-// That is no failure and uses up no attempt (flow.NotYet). The handler runs again then, to
+// This is no failure and uses up no attempt (flow.NotYet). The handler then runs again, to
 // execute or to revert as before, and CONDUCTORD_ASKED counts these runs.
 //
-// While it runs, a handler may write to file descriptor 3 how far it is, as
-// often as it likes, one JSON object in a line: done and total are whole
-// numbers, total and details may be left out.
+// A running handler can write its progress to file descriptor 3, at any rate, one JSON object per
+// line. done and total are whole numbers; total and details are optional.
 //
 //	{"done": 3, "total": 10, "details": {"file": "c.tar"}}
 //
-// The last line counts (flow.Call.Progress); one that is anything else, or
-// longer than 17 KiB, is passed over.
+// The last line counts (flow.Call.Progress). Any other line, and a line over 17 KiB, is ignored.
 //
-// # What is guaranteed
+// # Guarantees
 //
-// A handler runs in a process group of its own. When the context ends, the
-// group is sent SIGTERM, and SIGKILL after a grace; it is also killed when the
-// handler writes more than a result may hold, and what is left of the group
-// when the handler itself has ended. Memory is bounded whatever it writes.
+// A handler runs in its own process group. When the context ends, the group gets SIGTERM, and
+// SIGKILL after a grace. The group is also killed when the handler writes more than a result may
+// hold. When the handler has ended, the rest of the group is killed. Memory is bounded whatever a
+// handler writes.
 //
-// If the program dies, also by SIGKILL, package guardian kills the groups of all handlers,
-// and what they have left outside of their groups. Where no guardian can start, no handler does.
-// If the guardian is killed with the program, the kernel kills the handlers' own processes
-// (Linux), and the next program's Confine kills the rest.
+// If the program dies, also by SIGKILL, package guardian kills the groups of all handlers and
+// what they have left outside their groups. If no guardian can start, no handler starts. If the
+// guardian is killed with the program, the kernel kills the handlers' own processes (Linux), and
+// the next program's Confine kills the rest.
 //
-// What a handler has left outside of its group, by setsid, is also killed when the handler
-// has ended, where the program calls ReapOrphans. Such processes are known by their
-// cgroup, if Confine is told to make cgroups, and otherwise by HOME in their environment:
-// one that removes it lives on. They leave no zombies where the program calls ReapOrphans,
-// which the first process of a container must. Other systems than Linux find no such process.
+// If the program calls ReapOrphans, processes that a handler has left outside its group, by
+// setsid, are also killed when the handler has ended. They are found by their cgroup, if Confine
+// makes cgroups, and otherwise by HOME in their environment: a process that removes HOME
+// survives. ReapOrphans also collects their zombies; the first process of a container must call
+// it. Other systems than Linux find no such process.
 //
-// Confine can also take privileges away: another user, no new privileges, limits.
+// Confine also restricts privileges: another user, no new privileges, limits.
 package handler
 
 import (
@@ -107,10 +104,10 @@ import (
 // anything that a shell or a terminal would interpret.
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
-// MaxNames bounds the listing of one directory.
+// MaxNames limits the listing of one directory.
 const MaxNames = 10_000
 
-// CheckName refuses what cannot be the name of a handler.
+// CheckName refuses a text that cannot be the name of a handler.
 func CheckName(name string) error {
 	if !namePattern.MatchString(name) {
 		return &logbook.InvalidError{
@@ -121,9 +118,9 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Set is the handlers in some directories. It looks at the directories whenever it
-// needs them, so a handler can be installed, replaced or removed while the daemon runs.
-// All methods may be called concurrently.
+// Set is the handlers in some directories. It reads the directories whenever it needs them, so
+// you can install, replace or remove a handler while the daemon runs. All methods may be called
+// concurrently.
 type Set struct {
 	directories []string // absolute, in the order of the search
 	children    children
@@ -133,15 +130,14 @@ type Set struct {
 // stepPrefix begins the names of working directories.
 const stepPrefix = "conductord-step-"
 
-// Open checks the directories and gives the set of what they hold. Of two
-// handlers of one name the first directory's counts. A directory that others
-// than root and the daemon's own user can write to or replace is refused, here
-// and at each run: they could run anything as the daemon. All faults are reported.
+// Open checks the directories and returns the set of their handlers. If two directories have a
+// handler of one name, the first wins. A directory that users other than root and the daemon's
+// own user can write to or replace is refused, here and at each run: they could run anything as
+// the daemon. All faults are reported.
 //
-// Working directories that killed processes have left in os.TempDir are removed.
-//
-// On Linux, descriptors that this process was started with are marked
-// close-on-exec, so that no handler inherits them.
+// Open removes the working directories that killed processes have left in os.TempDir. On Linux,
+// it marks the descriptors that this process was started with as close-on-exec, so that no
+// handler inherits them.
 func Open(directories ...string) (*Set, error) {
 	sealDescriptors()
 	set := &Set{children: children{removed: make(chan struct{}, 1)}}
@@ -165,11 +161,11 @@ func Open(directories ...string) (*Set, error) {
 	return set, nil
 }
 
-// Directories are where the set looks, in order.
+// Directories are the directories of the set, in order.
 func (s *Set) Directories() []string { return slices.Clone(s.directories) }
 
-// Names lists the handlers that can be run, sorted. It leaves out files that would be
-// refused; Check says why.
+// Names lists the handlers that can be run, sorted. It leaves out files that would be refused;
+// Check returns the reason.
 func (s *Set) Names() []string {
 	names := map[string]bool{}
 	for _, directory := range s.directories {
@@ -197,9 +193,9 @@ func candidates(directory string) []string {
 // Has reports whether the set has a handler of that name that can be run.
 func (s *Set) Has(name string) bool { return s.Check(name) == nil }
 
-// Check says why a handler cannot be run: logbook.ErrInvalid for a name that
-// none can have, logbook.ErrNotFound with the directories searched, and
-// logbook.ErrNotAllowed for a file that is not safe to run.
+// Check returns the reason why a handler cannot be run: logbook.ErrInvalid for an impossible
+// name, logbook.ErrNotFound with the searched directories, and logbook.ErrNotAllowed for a file
+// that is not safe to run.
 func (s *Set) Check(name string) error {
 	file, _, err := s.open(name)
 	if err != nil {

@@ -29,8 +29,8 @@ func (c *children) start(command *exec.Cmd, start func() error) error {
 	return err
 }
 
-// Run runs a command that is no handler, as its own Run does. While ReapOrphans
-// runs, other commands may lose their exit status to it.
+// Run runs a command that is no handler, like the command's own Run. While ReapOrphans runs, it
+// can take the exit status of other commands.
 func (s *Set) Run(command *exec.Cmd) error {
 	if err := s.children.start(command, command.Start); err != nil {
 		return err

@@ -8,10 +8,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// stdout keeps what a handler answers, up to a limit. Beyond it nothing is
-// kept, and full is closed so that the writer gets killed; until then it is
-// read and thrown away, because a writer that blocks cannot be told from one
-// that thinks.
+// stdout keeps a handler's answer, up to a limit. Beyond the limit nothing is kept, and full is
+// closed so that the writer gets killed. Until then the output is read and dropped, because a
+// writer that blocks looks like one that computes.
 type stdout struct {
 	limit int
 	full  chan struct{}

@@ -131,10 +131,10 @@ func (p *process) run(ctx context.Context) (ending, error) {
 	case <-ctx.Done():
 		end.stopped = p.askToStop(ctx)
 	}
-	// Always, also after a good end: whatever the handler has left in its
-	// group is to go with it. On Linux the dead leader still holds the
-	// group's number here, so the signal cannot meet a stranger; and nobody
-	// escapes by forking, which the kernel orders before or after the signal.
+	// Always, also after a success: everything that the handler has left in its group must end.
+	// On Linux the dead leader still holds the group's number here, so the signal cannot reach a
+	// stranger. No process escapes by forking, because the kernel orders the fork before or after
+	// the signal.
 	signalGroup(p.command.Process.Pid, syscall.SIGKILL)
 	<-p.exited
 	guarded.Group = 0 // the number is given out again after the leader is reaped
@@ -167,10 +167,9 @@ func explained(err error) error {
 	return err
 }
 
-// begin starts the handler and waits for its end, on a thread that it keeps
-// until then: the kernel sends the parent-death signal when the *thread* that
-// started a process ends. It ends when the handler does. A thread that has given
-// up privileges ends with it.
+// begin starts the handler and waits for its end, on a thread that it keeps until then: the
+// kernel sends the parent-death signal when the *thread* that started a process ends. The
+// goroutine ends when the handler does. A thread that has given up privileges ends with it.
 func (p *process) begin(cgroup *os.File) {
 	runtime.LockOSThread()
 	if !p.confined.NoNewPrivileges {
@@ -185,10 +184,9 @@ func (p *process) begin(cgroup *os.File) {
 	close(p.exited)
 }
 
-// askToStop gives the group the chance to end by itself. False if the handler
-// had ended already: what it has done then counts. A handler that was interrupted has the
-// grace of the interruption, until its claim ends, too; what it has done counts if it ends by
-// itself in that time.
+// askToStop gives the group time to end by itself. It returns false if the handler had ended
+// already: its work then counts. An interrupted handler has the grace of the interruption, until
+// its claim ends too. Its work counts if it ends by itself in that time.
 func (p *process) askToStop(ctx context.Context) bool {
 	select {
 	case <-p.exited:

@@ -17,10 +17,10 @@ const (
 	checksModes = true
 )
 
-// executed is where the opened file is in the new process: the second of
-// exec.Cmd's ExtraFiles, behind the pipe of the progress. An interpreter opens the path by itself, so the file
-// must stay open across exec; the handler inherits one descriptor, read-only,
-// of its own executable.
+// executed is the path of the opened file in the new process: the second of exec.Cmd's
+// ExtraFiles, after the pipe of the progress. An interpreter opens the path by itself, so the
+// file must stay open across exec. The handler inherits one read-only descriptor of its own
+// executable.
 const executed = "/proc/self/fd/4"
 
 func commandFor(file *os.File, path string, progress *os.File) *exec.Cmd {
@@ -57,10 +57,9 @@ func (child) reap(command *exec.Cmd) error { return command.Wait() }
 // signalGroup has nothing to report: a group that is gone needs no signal.
 func signalGroup(leader int, signal syscall.Signal) { _ = syscall.Kill(-leader, signal) }
 
-// sealDescriptors keeps from handlers what the daemon itself was started
-// with, such as the pipe of a supervisor: Go marks the files that it opens,
-// but not those that it inherits. Kernels before 5.11 do not know the call;
-// there they leak, as they do from most programs.
+// sealDescriptors keeps the daemon's inherited descriptors, such as the pipe of a supervisor,
+// from handlers: Go marks the files that it opens, but not those that it inherits. Kernels before
+// 5.11 lack the call; there the descriptors leak, as from most programs.
 func sealDescriptors() {
 	const first = 3
 	_ = unix.CloseRange(first, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)

@@ -19,18 +19,17 @@ import (
 
 // The exit statuses that mean something, as in sysexits.h.
 const (
-	ExitPermanent = 65 // EX_DATAERR: trying again is useless
-	ExitTryAgain  = 75 // EX_TEMPFAIL: try again later, or with not_yet on stdout: ask again
+	ExitPermanent = 65 // EX_DATAERR: another try is useless
+	ExitTryAgain  = 75 // EX_TEMPFAIL: try again later; with not_yet on stdout: not done yet
 )
 
 const (
-	// DefaultGrace is the time between SIGTERM and SIGKILL. A conductor
-	// cancels its steps at 0.8 of the session's time to live; with the
-	// defaults a handler is dead 5.2 s after the last keep-alive, and nobody
-	// else can claim the job before 5.5 s.
+	// DefaultGrace is the time between SIGTERM and SIGKILL. A conductor cancels its steps at 0.8
+	// of the session's TTL. With the defaults a handler is dead 5.2 s after the last keep-alive,
+	// and no other conductor can claim the job before 5.5 s.
 	DefaultGrace = 2 * time.Second
-	// DefaultTimeout ends a handler whose step sets no time of its own: one
-	// that hangs must not hold its job for ever.
+	// DefaultTimeout ends a handler whose step sets no timeout, so that a hanging handler does
+	// not hold its job without end.
 	DefaultTimeout = time.Hour
 )
 
@@ -57,27 +56,26 @@ type settings struct {
 	argv     []string
 }
 
-// Option changes how a handler is run.
+// Option configures how a handler is run.
 type Option func(*settings)
 
-// Grace sets the time between SIGTERM and SIGKILL; DefaultGrace if not given.
+// Grace sets the time between SIGTERM and SIGKILL. Default: DefaultGrace.
 func Grace(grace time.Duration) Option { return func(s *settings) { s.grace = grace } }
 
-// Limits sets the size of a result; logbook.MaxLimits if not given.
+// Limits sets the size of a result. Default: logbook.MaxLimits.
 func Limits(limits logbook.Limits) Option { return func(s *settings) { s.limits = limits } }
 
-// Scratch sets where working directories are made; os.TempDir if not given.
-// The directory's user empties it at the start, as Open does with os.TempDir.
+// Scratch sets the directory for working directories. Default: os.TempDir. Its user empties the
+// directory at the start, as Open does with os.TempDir.
 func Scratch(directory string) Option { return func(s *settings) { s.scratch = directory } }
 
-// Task gives the work of a step: the handler that executes it, and the one
-// that reverts it. The Task is a flow.Reverter only if revert is not empty.
-// The handlers are looked up at each run, not here; Check looks now.
+// Task makes the work of a step from the handler that executes it and the handler that reverts
+// it. The Task is a flow.Reverter only if revert is not empty. The handlers are looked up at each
+// run, not here; Check looks them up now.
 //
-// A failure is a *logbook.Failure of kind handler (it cannot be found or
-// started), handler.exit, handler.signal, result or timeout. A handler that has
-// said so gives a flow.NotYet, which is no failure. When the context
-// is cancelled the error wraps its cause.
+// A failure is a *logbook.Failure of kind handler (the handler cannot be found or started),
+// handler.exit, handler.signal, result or timeout. A handler that answers not_yet gives a
+// flow.NotYet, which is no failure. When the context is cancelled, the error wraps its cause.
 func (s *Set) Task(execute, revert string, options ...Option) flow.Task {
 	t := task{set: s, execute: execute, settings: settings{
 		grace:    DefaultGrace,
@@ -113,7 +111,7 @@ func (t *task) Execute(ctx context.Context, call *flow.Call) (any, error) {
 	return result, nil
 }
 
-// Revert runs the handler that undoes. Its output must be JSON too, and is not kept.
+// Revert runs the revert handler. Its output must be JSON too, and is not kept.
 func (t *reverter) Revert(ctx context.Context, call *flow.Call) error {
 	_, err := t.run(ctx, call, t.revert, revertInput(call))
 	return err

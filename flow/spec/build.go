@@ -18,10 +18,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Factory builds flows from documents, with the handlers of one daemon. Its
-// arguments are what JSON gives. A handler that the set does not have is an
-// error that names it and the directories searched: a conductor that cannot
-// run a step must not begin the flow.
+// Factory builds flows from documents, with the handlers of one daemon. Its arguments are the
+// result of JSON. A handler that the set does not have is an error, which names the handler and
+// the searched directories: a conductor that cannot run a step must not begin the flow.
 func Factory(handlers *handler.Set, options ...handler.Option) flow.Factory {
 	return func(args json.RawMessage) (*flow.Flow, error) {
 		document, err := Parse(args, "flow document.json")
@@ -32,8 +31,8 @@ func Factory(handlers *handler.Set, options ...handler.Option) flow.Factory {
 	}
 }
 
-// Build makes the flow. Without handlers (nil) it is a flow to be compiled,
-// planned and drawn, whose steps refuse to run.
+// Build makes the flow. Without handlers (nil), its steps refuse to run: the flow can only be
+// compiled, planned and drawn.
 func (d *Document) Build(handlers *handler.Set, options ...handler.Option) (*flow.Flow, error) {
 	b := &builder{handlers: handlers, options: options, checked: map[string]bool{}}
 	built := b.flow(d.Name, d.Pattern, d.Retry, d.expanded).OnTakeover(d.OnTakeover)
@@ -43,11 +42,10 @@ func (d *Document) Build(handlers *handler.Set, options ...handler.Option) (*flo
 	return built, nil
 }
 
-// Compile checks the flow as a whole, without handlers: missing requirements,
-// ambiguous providers, cycles: a *FaultError, which wraps the errors of package
-// flow. Every input and everything in the store is taken to be there. With
-// targets, or those of the document if none are given, the plan is that of
-// these steps and what they wait for: see flow.Plan.Targeted.
+// Compile checks the flow as a whole, without handlers, for missing requirements, ambiguous
+// providers and cycles. The error is a *FaultError, which wraps the errors of package flow.
+// Compile assumes that every input and everything in the store exists. The plan covers the
+// targets, or else the document's own, and the steps that they wait for: see flow.Plan.Targeted.
 func (d *Document) Compile(targets ...string) (*flow.Plan, error) {
 	built, err := d.Build(nil)
 	if err != nil {
@@ -106,15 +104,14 @@ func joinedErrors(err error) []error {
 	return []error{err}
 }
 
-// Symbols are the names of all that a job finds in its store: the inputs and
-// what has a default.
+// Symbols are the names of all values in a job's store: the inputs and the values with a default.
 func (d *Document) Symbols() []string {
 	return append(slices.Clone(d.Inputs), slices.Sorted(maps.Keys(d.Store))...)
 }
 
-// Fill puts what a job brings over the defaults of the document, and refuses
-// a job that does not bring every input: with targets, every one that these
-// steps, or what they wait for, require.
+// Fill merges the values of a job over the defaults of the document. It refuses a job without one
+// of the inputs: with targets, only the inputs that these steps, or the steps that they wait for,
+// require.
 func (d *Document) Fill(given logbook.Values, targets ...string) (logbook.Values, error) {
 	required := d.Inputs
 	if len(targets) > 0 {
@@ -138,8 +135,7 @@ func (d *Document) Fill(given logbook.Values, targets ...string) (logbook.Values
 	return store, nil
 }
 
-// Detail is the flow as a logbook has it before it begins. The store is what
-// Fill has made.
+// Detail is the flow as recorded in a logbook before it begins. The store is the result of Fill.
 func (d *Document) Detail(id logbook.FlowID, book logbook.BookID, store logbook.Values) logbook.FlowDetail {
 	return logbook.FlowDetail{
 		ID: id, Book: book, Name: d.Name, Factory: logbook.Factory{Name: Kind, Args: d.JSON()}, Store: store,
@@ -147,8 +143,9 @@ func (d *Document) Detail(id logbook.FlowID, book logbook.BookID, store logbook.
 	}
 }
 
-// PlanOf is the plan of a flow that is a document; nil if it is none, or cannot be read here: its text
-// is encrypted, or hidden from the caller. The plan is for people: its steps do nothing.
+// PlanOf is the plan of a flow that is a document. It is nil for other flows, and if the text
+// cannot be read here because it is encrypted or hidden from the caller. The plan is for display:
+// its steps do nothing.
 func PlanOf(detail *logbook.FlowDetail) *flow.Plan {
 	if detail.Factory.Name != Kind {
 		return nil
@@ -164,7 +161,7 @@ func PlanOf(detail *logbook.FlowDetail) *flow.Plan {
 	return plan
 }
 
-// Handlers are the names of all handlers that the document uses, sorted, but for those of
+// Handlers are the names of all handlers that the document uses, sorted, without the handlers of
 // workers.
 func (d *Document) Handlers() []string {
 	names := map[string]bool{}

@@ -6,9 +6,9 @@ import (
 	"github.com/conductord/conductord/flow"
 )
 
-// Concurrency bounds the steps of one key that a daemon runs at once.
+// Concurrency limits the parallel steps with one key in a daemon.
 type Concurrency struct {
-	Key   string `json:"key"` // may hold {argument}
+	Key   string `json:"key"` // can contain {argument}
 	Limit int    `json:"limit"`
 }
 

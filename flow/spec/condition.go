@@ -15,46 +15,43 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Condition is a question to the result of a step that came before. A
-// document holds no code, so there is a closed set of questions.
+// Condition is a test of an earlier step's result. The set of tests is closed, because a document
+// has no code.
 //
-// A value that is not there, because its step was ignored or its result lacks
-// the field, and one that is null, answer no to every question but missing. A
-// value of a type that the question is not about, such as a text that is asked
-// whether it is over 100, is a failure of the step that has the condition:
-// an answer that means nothing must not decide.
+// A value is absent if its step was ignored, its result lacks the field, or it is null. Every
+// test but missing is false for an absent value. A value of the wrong type, such as a text for
+// over 100, fails the step with the condition: a meaningless answer must not decide.
 type Condition struct {
-	// Name is what people know the condition by.
+	// Name is the condition's name for display.
 	Name string `json:"name,omitempty"`
-	// Step is the step that is asked. It stands in the same graph, or in a
-	// flow of it.
+	// Step is the step whose result is tested. It is in the same graph, or in a flow of it.
 	Step string `json:"step"`
-	// Field is the way to the value in the result: names of fields and, in
-	// lists, places from 0, with dots between. Empty: the whole result.
+	// Field is the path of the value in the result: names of fields and, in lists, indexes from
+	// 0, with dots between. Empty: the whole result.
 	Field string `json:"field,omitempty"`
 	Is    Test   `json:"is"`
-	// Value is what is compared with.
+	// Value is the operand of the test.
 	Value json.RawMessage `json:"value,omitempty"`
-	// Depth is how far a no reaches, by the name of a flow.Depth. Empty: all.
+	// Depth is how far a no reaches: the name of a flow.Depth. Empty: all.
 	Depth string `json:"depth,omitempty"`
 }
 
-// Test is what a condition asks.
+// Test is the kind of a condition.
 type Test string
 
 // The tests.
 const (
-	Equals  Test = "equals"   // the same JSON value; numbers by what they are worth: 1 is 1.0
-	Not     Test = "not"      // there, and not the same
+	Equals  Test = "equals"   // the same JSON value; numbers compare by value: 1 equals 1.0
+	Not     Test = "not"      // present, and not the same
 	Over    Test = "over"     // a number above
 	Under   Test = "under"    // a number below
-	AtLeast Test = "at_least" // a number that is not below
-	AtMost  Test = "at_most"  // a number that is not above
+	AtLeast Test = "at_least" // a number above, or equal
+	AtMost  Test = "at_most"  // a number below, or equal
 	In      Test = "in"       // one of a list
-	NotIn   Test = "not_in"   // there, and none of a list
-	Matches Test = "matches"  // a text in which a regular expression is found
-	Exists  Test = "exists"   // there, and not null
-	Missing Test = "missing"  // not there, or null
+	NotIn   Test = "not_in"   // present, and none of a list
+	Matches Test = "matches"  // a text that contains a match of a regular expression
+	Exists  Test = "exists"   // present, and not null
+	Missing Test = "missing"  // absent, or null
 )
 
 // tests are all of them, as they are told to who has misspelt one.

@@ -1,21 +1,20 @@
-// Package spec reads a flow from a document, in TOML or JSON, and builds it from the
-// daemon's handlers: a flow without a program.
+// Package spec reads a flow from a document, in TOML or JSON, and builds it from the daemon's
+// handlers: a flow without a program.
 //
-// A document names its steps and the handlers that do them. What a step
-// provides and what others require ties the steps together; after adds an
-// order that no value expresses.
+// A document names its steps and their handlers. The values that steps provide and require
+// connect the steps; after adds an order that no value expresses.
 //
 //	name    = "greet"
-//	pattern = "graph"              # or linear, unordered; graph if not given
-//	inputs  = ["guest"]            # what a job must bring
+//	pattern = "graph"              # or linear, unordered; default: graph
+//	inputs  = ["guest"]            # values that a job must supply
 //
-//	[store]                        # what a job may bring: these are the defaults
+//	[store]                        # values that a job can supply, with their defaults
 //	greeting = "Welcome"
 //
 //	[[steps]]
 //	name     = "find-room"
-//	handler  = "find-room"         # the step's name if not given
-//	revert   = "release-room"      # undoes it; nothing if not given
+//	handler  = "find-room"         # default: the step's name
+//	revert   = "release-room"      # undoes the step; default: none
 //	requires = ["guest"]           # or {argument = "symbol"}
 //	provides = "room"              # the whole result; ["a", "b"]: fields of it
 //	timeout  = "30s"
@@ -31,35 +30,35 @@
 //	repeatable = false             # true: may run again after a crash, with other inputs
 //	version  = "2"
 //
-// A step that has steps of its own is a flow within the flow: it has a name,
-// a description, a pattern, after, when, retry, on_takeover and steps, and nothing else.
+// A step with steps of its own is a nested flow: it has a name, a description, a pattern, after,
+// when, retry, on_takeover and steps, and nothing else.
 //
-// The retry of a flow, or of the document, decides about it as a whole when one of its
-// steps has failed for good; it is not the retry of a step:
+// The retry of a flow, or of the document, decides about the whole flow when one of its steps has
+// failed permanently. It is not the retry of a step:
 //
 //	retry = {times = 3, delay = "1s", jitter_percent = 20}
 //	retry = {for_each = ["eu", "us"], provides = "region"}
 //
-// A step or flow of a graph may have conditions on the results of those before it. A
-// document has no code, so the set of conditions is closed: see Condition.
+// A step or flow of a graph can have conditions on earlier results. The set of conditions is
+// closed, because a document has no code: see Condition.
 //
 //	when = {step = "check", field = "total", is = "over", value = 100}
 //
-// A flow within the flow may be run once for each element of a list:
+// A nested flow can run once for each element of a list:
 //
 //	each = {over = "orders", as = "order", gather = {receipt = "receipts"}}
 //
-// A flow may be written once and used by several steps:
+// Several steps can use a flow that is written once:
 //
 //	[[steps]]
 //	name = "hotel"
 //	flow = "booking"
-//	with = {city = "to"}           # what the flow calls city is to here
+//	with = {city = "to"}           # the flow's city is to here
 //
 //	[flows.booking]                # has a pattern, a retry and steps
 //
-// Parse reports all faults of a document at once, with their places. It refuses unknown
-// keys: a misspelt key must not pass for a default.
+// Parse reports all faults of a document at once, with their positions. It refuses unknown keys,
+// so that a misspelt key does not pass for a default.
 package spec
 
 import (
@@ -77,34 +76,32 @@ import (
 // Kind is the name under which conductors register the factory of documents.
 const Kind = "document"
 
-// Pattern is how the steps of a flow are ordered.
+// Pattern is the order of a flow's steps.
 type Pattern string
 
 // The patterns.
 const (
-	Linear    Pattern = "linear"    // one after another, as they stand
-	Unordered Pattern = "unordered" // in no order, at the same time
-	Graph     Pattern = "graph"     // by what they require and provide, and by after
+	Linear    Pattern = "linear"    // one after another, as listed
+	Unordered Pattern = "unordered" // in parallel
+	Graph     Pattern = "graph"     // by required and provided values, and by after
 )
 
-// Document is a flow as it is written down. Parse makes and checks it; it is
-// not to be changed.
+// Document is a flow as written in a file. Parse makes and checks it. Do not change it.
 type Document struct {
 	Name        string         `json:"name"`
 	Description string         `json:"description,omitempty"`
 	Pattern     Pattern        `json:"pattern"`
-	Inputs      []string       `json:"inputs,omitempty"` // values that a job must bring
-	Store       logbook.Values `json:"store,omitempty"`  // values that a job may bring, with their defaults
+	Inputs      []string       `json:"inputs,omitempty"` // values that a job must supply
+	Store       logbook.Values `json:"store,omitempty"`  // values that a job can supply, with their defaults
 	Retry       *Rounds        `json:"retry,omitempty"`  // of the flow as a whole
 
-	// Targets and OnChange are those of the flow detail that is made of the
-	// document: see Document.Detail.
+	// Targets and OnChange are passed on to the document's flow detail: see Document.Detail.
 	Targets  []string             `json:"targets,omitempty"`
 	OnChange logbook.ChangePolicy `json:"on_change,omitempty"`
 
 	OnTakeover flow.TakeoverPolicy `json:"on_takeover,omitempty"`
 
-	Flows map[string]Part `json:"flows,omitempty"` // that steps use by name
+	Flows map[string]Part `json:"flows,omitempty"` // flows that steps use by name
 	Steps []Step          `json:"steps"`
 
 	source   string                      // where it was read, for messages
@@ -112,9 +109,9 @@ type Document struct {
 	places   map[string]tomlpos.Position // of the expanded steps, flows and retries, by name
 }
 
-// Part is a flow that is written once and used by steps. Each use gives it a name and
-// values. Its steps are named after the step that uses it: the step "reserve" of the
-// part that "hotel" uses is "hotel.reserve".
+// Part is a flow that is written once and used by steps. Each use gives it a name and values. The
+// name of the using step precedes the names of the part's steps: the step "reserve" of the part
+// that "hotel" uses is "hotel.reserve".
 type Part struct {
 	Description string  `json:"description,omitempty"`
 	Pattern     Pattern `json:"pattern"`
@@ -126,14 +123,14 @@ type Part struct {
 	places map[string]tomlpos.Position // of its steps, flows and retries
 }
 
-// Step is one step of a document; if it has Steps, a flow within the flow; and
-// if it has a Flow, the use of a part.
+// Step is one step of a document. With Steps, it is a nested flow; with a Flow, the use of a
+// part.
 type Step struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
 	Handler     string `json:"handler,omitempty"`
 	Revert      string `json:"revert,omitempty"`
-	// Worker has the step done by a worker, to which Handler and Revert are types of steps.
+	// Worker gives the step to a worker; Handler and Revert are then types of steps.
 	Worker          bool           `json:"worker,omitempty"`
 	WorkerLabels    []string       `json:"worker_labels,omitempty"`
 	NoWorkerTimeout Duration       `json:"no_worker_timeout,omitzero"`
@@ -144,7 +141,7 @@ type Step struct {
 	Inject          logbook.Values `json:"inject,omitempty"`
 	Argv            []string       `json:"argv,omitempty"` // see handler.Argv
 	After           []string       `json:"after,omitempty"`
-	// When are the conditions under which the step, or flow, is run: all of them.
+	// When are the conditions of the step or flow. All must be true.
 	When       []Condition `json:"when,omitempty"`
 	Timeout    Duration    `json:"timeout,omitzero"`
 	Deadline   Duration    `json:"deadline,omitzero"`
@@ -152,23 +149,22 @@ type Step struct {
 	AtMostOnce bool        `json:"at_most_once,omitempty"`
 	// Uninterruptible lets the step finish when its flow is undone or suspended meanwhile.
 	Uninterruptible bool `json:"uninterruptible,omitempty"`
-	// Repeatable lets the step start before what led to it is durable: see flow.Repeatable.
+	// Repeatable lets the step start before the earlier results are durable: see flow.Repeatable.
 	Repeatable bool   `json:"repeatable,omitempty"`
 	Version    string `json:"version,omitempty"`
-	// WaitAtMost bounds how long an attempt may say "not yet".
+	// WaitAtMost limits how long an attempt may answer "not yet".
 	WaitAtMost  Duration     `json:"wait_at_most,omitzero"`
 	Concurrency *Concurrency `json:"concurrency,omitempty"`
 	Priority    int          `json:"priority,omitempty"`
 
-	// Each makes a flow within the flow, or the use of a part, one that is run
-	// for each element of a list.
+	// Each runs a nested flow, or the use of a part, once for each element of a list.
 	Each *Each `json:"each,omitempty"`
 
-	// Of the use of a part: its name, and what its symbols are called here.
+	// For the use of a part: the part's name, and the names of its symbols here.
 	Flow string    `json:"flow,omitempty"`
 	With Arguments `json:"with,omitempty"`
 
-	// Of a flow within the flow. In a document its Rounds are called retry.
+	// For a nested flow. In a document its Rounds are called retry.
 	Pattern Pattern `json:"pattern,omitempty"`
 	Rounds  *Rounds `json:"-"`
 	Steps   []Step  `json:"steps,omitempty"`
@@ -176,7 +172,7 @@ type Step struct {
 	OnTakeover flow.TakeoverPolicy `json:"on_takeover,omitempty"`
 }
 
-// MarshalJSON writes the retry of a flow under the key that it has there.
+// MarshalJSON writes the retry of a flow under its key in documents.
 func (s Step) MarshalJSON() ([]byte, error) {
 	type plain Step
 	if s.Rounds == nil {
@@ -188,16 +184,16 @@ func (s Step) MarshalJSON() ([]byte, error) {
 	}{plain(s), s.Rounds})
 }
 
-// Nested reports whether the step is a flow within the flow.
+// Nested reports whether the step is a nested flow.
 func (s *Step) Nested() bool { return len(s.Steps) > 0 }
 
-// Each says over which list a flow is run, once for each element.
+// Each is the list for which a flow runs, once for each element.
 type Each struct {
 	Over   string    `json:"over"` // the symbol of the list
 	As     string    `json:"as"`   // of the element, for the steps of the flow
 	Place  string    `json:"place,omitempty"`
 	AtOnce int       `json:"at_once,omitempty"` // 0: all
-	Gather Arguments `json:"gather,omitempty"`  // what the instances provide, and what the list of it is called
+	Gather Arguments `json:"gather,omitempty"`  // values that the instances provide, with the names of their lists
 }
 
 // provided are the symbols that an each gives to its instances and to others.
@@ -212,20 +208,19 @@ func (e *Each) provided() []string {
 	return provided
 }
 
-// Arguments are the names that a handler uses, each with the symbol whose
-// value it gets. In With, they are the symbols of a part.
+// Arguments are the names that a handler uses, each with the symbol of its value. In With, they
+// are the symbols of a part.
 type Arguments map[string]string
 
-// Provides is what a step gives to others: its whole result under one
-// symbol, or fields of it, each under its own name or under another. Only one
-// is set.
+// Provides are the values that a step gives to others: its whole result under one symbol, or
+// fields of it, each under its own name or another. Only one of the three is set.
 type Provides struct {
 	Whole  string
 	Fields []string
 	As     map[string]string // field to symbol
 }
 
-// IsZero reports whether nothing is provided.
+// IsZero reports whether the step provides nothing.
 func (p Provides) IsZero() bool { return p.Whole == "" && len(p.Fields) == 0 && len(p.As) == 0 }
 
 // symbols are all that is provided.
@@ -237,8 +232,8 @@ func (p Provides) symbols() []string {
 	return symbols
 }
 
-// MarshalJSON writes a string for the whole, a list for fields under their own
-// names, an object for fields under others.
+// MarshalJSON writes a string for the whole, a list for fields under their own names, and an
+// object for fields under other names.
 func (p Provides) MarshalJSON() ([]byte, error) {
 	if p.Whole != "" {
 		return logbook.EncodeJSON(p.Whole)
@@ -249,24 +244,23 @@ func (p Provides) MarshalJSON() ([]byte, error) {
 	return logbook.EncodeJSON(p.Fields)
 }
 
-// Duration is a time as people write it: "30s", "1h30m".
+// Duration is a time in the form of documents: "30s", "1h30m".
 type Duration time.Duration
 
 // MarshalText writes the duration so that Parse reads it again.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// Backoff is a flow.Backoff as people write it.
+// Backoff is a flow.Backoff in the form of documents.
 type Backoff struct {
-	Attempts       int      `json:"attempts,omitempty"` // none for the rounds of a flow
+	Attempts       int      `json:"attempts,omitempty"` // unset for the rounds of a flow
 	Delay          Duration `json:"delay,omitzero"`
 	BackoffPercent int      `json:"backoff_percent,omitempty"`
 	MaxDelay       Duration `json:"max_delay,omitzero"`
 	JitterPercent  int      `json:"jitter_percent,omitempty"`
 }
 
-// Rounds is the retry of a flow: whether all of it is begun again when a step
-// of it has failed for good. It is one of Times, ForEach, AlwaysRevert and
-// AlwaysRevertAll.
+// Rounds is the retry of a flow: it sets whether the whole flow begins again when one of its
+// steps has failed permanently. It is one of Times, ForEach, AlwaysRevert and AlwaysRevertAll.
 type Rounds struct {
 	Name            string `json:"name"`
 	Times           int    `json:"times,omitempty"`
@@ -297,8 +291,8 @@ func (l List) MarshalJSON() ([]byte, error) {
 	return logbook.EncodeJSON(l.Values)
 }
 
-// JSON is the one form of the document whatever it was read from: the
-// arguments of the factory as the logbook keeps them. Parse reads it again.
+// JSON is the canonical form of the document, from TOML or JSON: the arguments of the factory as
+// the logbook keeps them. Parse reads it again.
 func (d *Document) JSON() json.RawMessage {
 	text, err := logbook.EncodeJSON(d)
 	if err != nil {

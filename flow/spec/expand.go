@@ -11,9 +11,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// MaxPorts bounds what all steps of a document require, provide, ask and wait
-// for, where parts are used over and over: a small document must not make a
-// large flow of many names that nobody has written.
+// MaxPorts limits what all steps of a document require, provide, test and wait for, after parts
+// are expanded: a small document must not expand to a large flow with many names that nobody
+// wrote.
 const MaxPorts = 100_000
 
 // weight is what the steps of a part make when it is used.
@@ -170,10 +170,9 @@ func (x *expander) step(s *Step, in scope) Step {
 	return made
 }
 
-// inside is the scope of a part where a step uses it. Values that the part provides
-// have the step's name before theirs, and values that it takes from outside have the
-// same name there, unless the step says otherwise. The names of values in the part are
-// recorded in spoken.
+// inside is the scope of a part where a step uses it. The step's name precedes the names of
+// values that the part provides. Values that the part takes from outside have the same name
+// there, unless the step renames them. spoken records the names of values in the part.
 func (x *expander) inside(s *Step, part *Part, in scope, spoken map[string]bool) scope {
 	own := x.providedBy(s.Flow)
 	outer := in.outer

@@ -10,13 +10,13 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Fault is one thing wrong with a document.
+// Fault is one error in a document.
 type Fault struct {
-	Line   int    `json:"line,omitempty"`   // 0 if it is not known
-	Column int    `json:"column,omitempty"` // in bytes, from 1; 0 if it is not known
+	Line   int    `json:"line,omitempty"`   // 0: unknown
+	Column int    `json:"column,omitempty"` // in bytes, from 1; 0: unknown
 	Where  string `json:"where,omitempty"`  // such as: step "book-flight", timeout
 	Reason string `json:"reason"`
-	Err    error  `json:"-"` // what was found, of a fault of the flow as a whole; else nil
+	Err    error  `json:"-"` // the error, for a fault of the flow as a whole; else nil
 }
 
 func (f Fault) String() string {
@@ -26,18 +26,17 @@ func (f Fault) String() string {
 	return f.Where + ": " + f.Reason
 }
 
-// MaxFaults bounds how many faults of one document are told.
+// MaxFaults limits the reported faults of one document.
 const MaxFaults = 50
 
-// FaultError is all that is wrong with a document, in the order of its lines.
-// It is a logbook.ErrInvalid.
+// FaultError has all faults of a document, in the order of its lines. It is a logbook.ErrInvalid.
 type FaultError struct {
 	Source string
 	Faults []Fault
 	More   int // faults beyond MaxFaults
 }
 
-// Error gives a line for each fault, in the form of a compiler's.
+// Error has a line for each fault, in the form of a compiler's messages.
 func (e *FaultError) Error() string {
 	lines := make([]string, 0, len(e.Faults)+1)
 	for _, fault := range e.Faults {
@@ -59,7 +58,7 @@ func (e *FaultError) Error() string {
 // Is makes errors.Is(err, logbook.ErrInvalid) hold.
 func (e *FaultError) Is(target error) bool { return target == logbook.ErrInvalid }
 
-// Unwrap are the errors that package flow has found.
+// Unwrap returns the errors of package flow.
 func (e *FaultError) Unwrap() []error {
 	var found []error
 	for _, fault := range e.Faults {

@@ -15,16 +15,15 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// MaxDuration bounds every time in a document: no step takes longer than a month.
+// MaxDuration limits every time in a document: no step takes longer than a month.
 const MaxDuration = 31 * 24 * time.Hour
 
-// Parse reads a document and checks it by itself; what only shows when the
-// flow is put together, such as a missing requirement, Compile reports. The
-// name is that of the file, for messages; its extension tells TOML (.toml)
-// from JSON (.json), and without either the first character does.
+// Parse reads a document and checks it by itself. Compile reports faults of the flow as a whole,
+// such as a missing requirement. The name is the name of the file, for messages. Its extension
+// distinguishes TOML (.toml) from JSON (.json); without either, the first character does.
 //
-// All faults are told at once, in a *FaultError, which is a
-// logbook.ErrInvalid. A document over the limits is a logbook.ErrLimit.
+// All faults are reported at once, in a *FaultError, which is a logbook.ErrInvalid. A document
+// over the limits is a logbook.ErrLimit.
 func Parse(data []byte, name string) (*Document, error) {
 	f := &faults{source: name}
 	values, err := decode(data, f)

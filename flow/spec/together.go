@@ -10,12 +10,14 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Together makes one document of several, for one job that runs them all: Linear, one after
-// another, or Unordered, at the same time. Each is a part, used by a step of its name. So its steps
-// and what they provide have that name before theirs, and the flows do not see each other's values.
-// All of them finish, or all are undone. Their inputs and stores are merged; an input for which
-// another has a default takes that. logbook.ErrInvalid if two have the same name, another default
-// for one value, or different policies for changes, or if one has targets.
+// Together makes one document from several, for one job that runs them all: Linear, one after
+// another, or Unordered, in parallel. Each document becomes a part, used by a step of its name,
+// which precedes the names of its steps and their values. The flows do not see each other's
+// values. All of them finish, or all are undone.
+//
+// Their inputs and stores are merged. An input for which another document has a default takes
+// that default. The error is logbook.ErrInvalid if two documents have the same name, different
+// defaults for one value, or different policies for changes, or if one has targets.
 func Together(order Pattern, documents ...*Document) (*Document, error) {
 	if len(documents) == 1 {
 		return documents[0], nil

@@ -14,7 +14,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// MaxConditions bounds those of one step. They are all asked in one go.
+// MaxConditions limits the conditions of one step. They are all evaluated in one call.
 const MaxConditions = 20
 
 // conditions reads when: a condition, or a list of them.

@@ -18,8 +18,8 @@ type book struct {
 	updates []logbook.Update
 }
 
-// Update writes one update after the other, so that a crash can come between two of
-// one call.
+// Update writes one update after the other, so that a crash can come between two updates of one
+// call.
 func (b *book) Update(ctx context.Context, updates ...logbook.Update) ([]error, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

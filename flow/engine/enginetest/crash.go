@@ -21,26 +21,23 @@ const (
 	maxFaults = 5
 )
 
-// CrashEverywhere runs a flow to its end, then once for each write that this
-// took, with a crash before that write, and compares:
+// CrashEverywhere runs a flow to its end, then once for each write of that run, with a crash
+// before that write. It checks:
 //
-//   - The flow ends as it does without a crash, and each step has the same
-//     result. Only a flow with a step that is at most once may be reverted
-//     instead, where the crash has cut off that step.
+//   - The flow ends as it does without a crash, and each step has the same result. Only a flow
+//     with an at-most-once step may be reverted instead, if the crash has cut off that step.
 //   - No step whose result was recorded is executed again.
-//   - Every Check is content, each time.
+//   - Every Check passes, each time.
 //
 // All runs have one flow id, so flow.Call.Key is the same with a crash and without one.
 //
-// Build is called at each start, also of the process that goes on after a
-// crash; it must build the same flow each time, and so must not keep anything
-// in the flow that a process would lose. The trace of the run without a crash
-// is returned.
+// CrashEverywhere calls build at each start, also of the process that continues after a crash.
+// build must build the same flow each time, so the flow must not hold anything that a process
+// would lose. The result is the trace of the run without a crash.
 //
-// A step's attempt whose outcome is lost in a crash is made again, and is not
-// counted as a failure. So a step that fails a certain number of times may get
-// further after a crash than without one; a flow whose end hangs on that is
-// found to be different, as it is.
+// An attempt whose outcome is lost in a crash is made again, and does not count as a failure. A
+// step that fails a fixed number of times can therefore get further after a crash than without
+// one. If the end of the flow depends on that, CrashEverywhere reports a difference.
 func CrashEverywhere(t testing.TB, build func() *flow.Flow, store logbook.Values, options ...Option) *Trace {
 	t.Helper()
 	s := newSettings(options)

@@ -1,28 +1,25 @@
-// Package enginetest helps to test flows: it runs them in memory and in fake
-// time, shows what has happened as a few lines of text, and lets the process
-// "crash" at every point at which it could.
+// Package enginetest tests flows: it runs them in memory and in fake time, shows the run as a few
+// lines of text, and lets the process "crash" at every possible point.
 //
-// Run runs a flow once and gives its Trace. CrashEverywhere runs a flow to its
-// end, and then again and again: each time the process dies before another of
-// the writes to the logbook, and a new one goes on from what was recorded. The
-// flow must end in the same state with the same results, and no step whose
-// result was recorded may run again. This finds steps that do harm when they run
-// twice, results that differ between executions, and a build function that does not
-// build the same flow each time.
+// Run runs a flow once and returns its Trace. CrashEverywhere runs a flow to its end, and then
+// again and again. Each time the process dies before another write to the logbook, and a new
+// process continues from the record. The flow must end in the same state with the same results,
+// and no step whose result was recorded may run again. This finds steps that do harm when they
+// run twice, results that differ between executions, and a build function that does not build the
+// same flow each time.
 //
-// Flows are run by engine.Local, with one worker unless Workers says more: so
-// that a run is the same every time. With several workers, steps that end at
-// the same time are recorded in any order.
+// engine.Local runs the flows, with one worker by default, so every run is the same. With the
+// option Workers, steps that end at the same time are recorded in any order.
 //
 // # Time
 //
-// A run has a clock of its own (testing/synctest): delays and timeouts take
-// no time, and durations are exact. In there, a goroutine that waits for
-// something outside, such as a socket, stops the clock for good, and channels
-// and timers must not be shared with the test around it. The option
-// CallersClock leaves the clock alone: for steps with real input and output,
-// for a test that is inside synctest.Test itself, and it is how a testing.TB
-// that is not a *testing.T is treated always.
+// A run has its own clock (testing/synctest): delays and timeouts take no time, and durations are
+// exact. A goroutine that waits for something outside, such as a socket, stops that clock
+// permanently. Channels and timers must not be shared with the surrounding test.
+//
+// The option CallersClock leaves the clock alone. Use it for steps with real input and output,
+// and in a test that is inside synctest.Test itself. A testing.TB that is not a *testing.T always
+// has the caller's clock.
 package enginetest
 
 import (
@@ -51,24 +48,23 @@ type settings struct {
 	checks       []func(*Trace) error
 }
 
-// Workers bounds the steps that run at once, instead of 1.
+// Workers sets the number of parallel steps. Default: 1.
 func Workers(n int) Option { return func(s *settings) { s.workers = n } }
 
-// Targets are the steps for whose sake flows are run, instead of all: see
-// engine.Local.
+// Targets limits flows to these steps and what they need: see engine.Local.
 func Targets(steps ...string) Option { return func(s *settings) { s.targets = steps } }
 
 // CallersClock runs flows in the time of the caller: see the package's
 // documentation.
 func CallersClock() Option { return func(s *settings) { s.callersClock = true } }
 
-// Before is called before each flow is begun, and not before one is gone on
-// with: to put the outside world back as it was. CrashEverywhere needs it
-// where steps leave something behind that others or Check look at.
+// Before is called before each flow is begun, and not before one is continued, to reset the
+// outside world. CrashEverywhere needs it if steps leave something behind that other steps or
+// Check read.
 func Before(reset func()) Option { return func(s *settings) { s.before = reset } }
 
-// Check is asked about each flow that has ended, with a crash or without: an
-// error is a fault of the test. It may be given more than once.
+// Check is called for each flow that has ended, with a crash or without. An error is a fault of
+// the test. The option can be given several times.
 func Check(check func(*Trace) error) Option {
 	return func(s *settings) { s.checks = append(s.checks, check) }
 }
@@ -81,9 +77,9 @@ func newSettings(options []Option) *settings {
 	return s
 }
 
-// Run runs a flow to its end. A flow that does not succeed is no fault of the
-// test by itself: Trace.Want and Trace.Err tell. That it cannot be run at all,
-// or that a Check refuses how it has ended, is.
+// Run runs a flow to its end. A flow that does not succeed is no fault of the test by itself:
+// Trace.Want and Trace.Err check that. The test fails if the flow cannot be run at all, or if a
+// Check returns an error.
 func Run(t testing.TB, root flow.Node, store logbook.Values, options ...Option) *Trace {
 	t.Helper()
 	s := newSettings(options)

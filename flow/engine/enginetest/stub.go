@@ -17,10 +17,9 @@ const maxCalls = 10_000
 
 var errStub = errors.New("the stub fails on purpose")
 
-// Stub is a task that behaves as it is configured, and records its calls.
-// Make one with Succeed, FailTimes or Fail, and a step of it with
-// flow.NewStep. It has a revert, which succeeds. It may be used by several
-// steps and runs, and changed until the first of them.
+// Stub is a task with configured behaviour that records its calls. Make one with Succeed,
+// FailTimes or Fail, and make a step of it with flow.NewStep. Its revert succeeds. Several steps
+// and runs can use it; change it only before the first run.
 type Stub struct {
 	value        any
 	failures     int // executions that fail, by their attempt
@@ -36,9 +35,9 @@ type Stub struct {
 // Succeed returns a task that returns the value at once.
 func Succeed(value any) *Stub { return &Stub{value: value} }
 
-// FailTimes returns a task whose first n attempts fail with err, or with an error of its
-// own if err is nil. Later ones succeed, without a result unless Then sets one. It counts
-// the attempts in the record, not its own calls, so it behaves the same after a crash.
+// FailTimes returns a task whose first n attempts fail with err, or with a default error if err
+// is nil. Later attempts succeed, without a result unless Then sets one. It counts the attempts
+// in the record, not its own calls, so a crash does not change its behaviour.
 func FailTimes(n int, err error) *Stub { return &Stub{failures: n, err: cmp.Or(err, errStub)} }
 
 // Fail returns a task that always fails.
@@ -50,8 +49,8 @@ func (s *Stub) Then(value any) *Stub {
 	return s
 }
 
-// Takes sets how long each execution and each revert takes. One whose context ends before
-// returns the context's error.
+// Takes sets the duration of each execution and each revert. If the context ends earlier, the
+// call returns the context's error.
 func (s *Stub) Takes(d time.Duration) *Stub {
 	s.takes = d
 	return s
@@ -70,7 +69,7 @@ func (s *Stub) Calls() []flow.Call {
 	return slices.Clone(s.calls)
 }
 
-// Execute does what Succeed, FailTimes or Fail has said.
+// Execute does what Succeed, FailTimes or Fail has set.
 func (s *Stub) Execute(ctx context.Context, call *flow.Call) (any, error) {
 	if err := s.begin(ctx, call); err != nil {
 		return nil, err
@@ -81,7 +80,7 @@ func (s *Stub) Execute(ctx context.Context, call *flow.Call) (any, error) {
 	return s.value, nil
 }
 
-// Revert does what UndoFails has said.
+// Revert does what UndoFails has set.
 func (s *Stub) Revert(ctx context.Context, call *flow.Call) error {
 	if err := s.begin(ctx, call); err != nil {
 		return err

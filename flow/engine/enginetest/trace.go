@@ -12,10 +12,10 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Trace is what has happened to a flow.
+// Trace is the history of a run.
 type Trace struct {
 	Result engine.Result
-	// Err is what engine.Local.Run has returned: nil if the flow succeeded.
+	// Err is the error of engine.Local.Run: nil if the flow succeeded.
 	Err error
 	// Updates are the writes to the logbook, in order, of all runs.
 	Updates []logbook.Update
@@ -37,11 +37,10 @@ type Trace struct {
 //	took: 10s
 //	end: reverted (b: error)
 //
-// E1 is the first execution of a step and R1 its first revert: with ? it
-// begins, with + it has succeeded, with - it has failed, and then the kind of
-// failure follows in brackets unless it is "error". Several updates may come
-// of what looks like one, and one may tell of several steps. The line "took"
-// is left out where no time has passed.
+// E1 is the first execution of a step and R1 its first revert: ? means begun, + succeeded, -
+// failed. The kind of a failure follows in brackets unless it is "error". One event can cause
+// several updates, and one update can contain several steps. The line "took" is left out if no
+// time has passed.
 func (t *Trace) String() string {
 	var out strings.Builder
 	for i := range t.Updates {
@@ -64,8 +63,8 @@ func (t *Trace) String() string {
 	return out.String()
 }
 
-// Want compares the trace with a text of the form that String gives. Blanks
-// around lines, and empty lines, do not count.
+// Want compares the trace with a text in the form of String. Blanks around lines, and empty
+// lines, do not count.
 func (t *Trace) Want(test testing.TB, text string) {
 	test.Helper()
 	got, want := trimmedLines(t.String()), trimmedLines(text)

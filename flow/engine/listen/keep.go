@@ -14,12 +14,12 @@ import (
 // StepTime is the time that one step has taken.
 type StepTime struct {
 	Step string
-	// Attempts are the ended executions and reverts, Failures those of them that failed.
+	// Attempts are the ended executions and reverts, Failures the failed ones among them.
 	Attempts, Failures int
-	// Executing and Reverting are the sums of the times of those attempts.
+	// Executing and Reverting are the total times of those attempts.
 	Executing, Reverting time.Duration
-	// Started is when the first attempt began, Ended when the last one ended; zero if none
-	// has.
+	// Started is the start of the first attempt, Ended the end of the last one; zero if there is
+	// none.
 	Started, Ended time.Time
 }
 
@@ -86,7 +86,7 @@ func (s *StepTime) add(attempt *logbook.Attempt) {
 	s.Ended = attempt.EndedAt
 }
 
-// Miss does nothing: a time that is missing is missing.
+// Miss does nothing: a missing time stays missing.
 func (d *Durations) Miss(int) {}
 
 // Steps are the steps in the order in which they began.
@@ -96,8 +96,8 @@ func (d *Durations) Steps() []StepTime {
 	return slices.Clone(d.steps)
 }
 
-// Flow is when the flow began and ended, in the runs that were observed; zero if it has
-// not.
+// Flow returns the start and the end of the flow in the observed runs; zero if it has not started
+// or ended.
 func (d *Durations) Flow() (started, ended time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -114,7 +114,7 @@ type Capture struct {
 	missed int
 }
 
-// NewCapture keeps so many events, or DefaultCapacity if size is not positive.
+// NewCapture makes a Capture for size events, or DefaultCapacity if size is not positive.
 func NewCapture(size int) *Capture {
 	if size <= 0 {
 		size = DefaultCapacity
@@ -149,15 +149,15 @@ func (c *Capture) Events() []engine.Event {
 	return slices.Concat(c.events[c.oldest:], c.events[:c.oldest])
 }
 
-// Missed is how many events were not kept: dropped ones, and replaced ones.
+// Missed is the number of events that were not kept: dropped ones and replaced ones.
 func (c *Capture) Missed() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.missed
 }
 
-// Print writes a line for each event: the time, what has changed, and how.
-// After an error of the writer it writes nothing more.
+// Print writes a line for each event: the time, the subject of the change, and the change. After
+// an error of the writer it writes nothing more.
 func Print(w io.Writer) Listener { return &printer{out: w} }
 
 type printer struct {
@@ -173,7 +173,7 @@ func (p *printer) line(format string, arguments ...any) {
 	p.broken = err != nil
 }
 
-// Miss writes how many events are missing.
+// Miss writes the number of missing events.
 func (p *printer) Miss(count int) { p.line("(%d events are missing here)", count) }
 
 // Hear writes an event.

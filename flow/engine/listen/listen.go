@@ -1,23 +1,21 @@
-// Package listen passes the events of a run to listeners, without ever blocking the
-// run.
+// Package listen passes the events of a run to listeners, without ever blocking the run.
 //
-// A Relay stands between engine.Options.Observe and its listeners. Observe queues an
-// event and returns; one goroutine passes each event to all listeners in the order in
-// which they were given, one event after another. Listeners therefore need no lock
-// against each other, may be slow, and cannot break a run:
+// A Relay connects engine.Options.Observe to its listeners. Observe queues an event and returns.
+// One goroutine passes each event to all listeners in the order in which they were given, one
+// event after another. Listeners therefore need no lock against each other, can be slow, and
+// cannot break a run:
 //
-//   - The queue is bounded. An event that finds it full is dropped. Before the next
-//     event, listeners learn how many are missing (Miss). No event is dropped
-//     silently.
-//   - A listener that panics, or ends its goroutine, is not called again. The others
-//     and the run go on.
-//   - Events are passed on when they are decided, which is before they are durable:
-//     after a crash, the next run may repeat some.
+//   - The queue is bounded. An event that finds it full is dropped. Before the next event,
+//     listeners get the number of missing events (Miss). No event is dropped silently.
+//   - A listener that panics, or ends its goroutine, is not called again. The others and the run
+//     continue.
+//   - Events are passed on when they are decided, which is before they are durable: after a
+//     crash, the next run can repeat some.
 //
 // The data of an event belongs to the engine: listeners must not change it.
 //
-// Log, Durations, Timestamps, Capture and Print are listeners for common purposes;
-// any other is a type with two methods. Where filters the events of a listener.
+// Log, Durations, Timestamps, Capture and Print are listeners for common purposes; any other is a
+// type with two methods. Where filters the events of a listener.
 package listen
 
 import (
@@ -31,23 +29,23 @@ import (
 	"github.com/conductord/conductord/flow/engine"
 )
 
-// DefaultCapacity is enough for several hundred steps that end at once. An event takes
-// a few hundred bytes.
+// DefaultCapacity holds the events of several hundred steps that end at once. An event takes a
+// few hundred bytes.
 const DefaultCapacity = 1024
 
 // Listener receives events. One goroutine calls its methods.
 type Listener interface {
-	// Hear receives one event. It may block; then events may be missed.
+	// Hear receives one event. It may block; events can then be dropped.
 	Hear(event engine.Event)
-	// Miss says that so many events were dropped here.
+	// Miss reports that count events were dropped here.
 	Miss(count int)
 }
 
 // Options configure a Relay.
 type Options struct {
-	// Capacity is how many events can wait. 0: DefaultCapacity.
+	// Capacity is the maximum of waiting events. 0: DefaultCapacity.
 	Capacity int
-	// Logger logs listeners that panic. nil: none.
+	// Logger receives the panics of listeners. nil: none.
 	Logger hclog.Logger
 }
 
@@ -119,8 +117,8 @@ func (r *Relay) Dropped() int {
 	return r.dropped
 }
 
-// Close takes no more events, and waits until all queued ones are passed on. If ctx
-// ends first, the goroutine goes on alone. Close may be called again.
+// Close takes no more events, and waits until all queued ones are passed on. If ctx ends first,
+// the goroutine continues alone. Close may be called again.
 func (r *Relay) Close(ctx context.Context) error {
 	r.mu.Lock()
 	first := !r.closed

@@ -20,11 +20,11 @@ const (
 	maxLoggedResult = 1 << 10
 )
 
-// Levels are what LogAt logs at.
+// Levels are the log levels of LogAt.
 type Levels struct {
 	Events hclog.Level
-	// Failures is for attempts that have failed. hclog.NoLevel: hclog.Warn, or
-	// Events if that is higher.
+	// Failures is the level of failed attempts. hclog.NoLevel: hclog.Warn, or Events if that is
+	// higher.
 	Failures hclog.Level
 }
 
@@ -34,11 +34,10 @@ func Log(logger hclog.Logger, level hclog.Level, mask ...string) Listener {
 	return LogAt(logger, Levels{Events: level}, mask...)
 }
 
-// LogAt logs every event at the level of its kind. The
-// values of fields whose name is one of mask, in any case and at any depth of
-// a result, also within strings that are JSON themselves, are shown as ***;
-// so is the whole result of a step of such a name. The message of a failure is not
-// masked: only the author of the step knows what is in it.
+// LogAt logs every event at the level of its kind. It shows *** for the values of fields whose
+// name is in mask, in any case and at any depth of a result, also within strings that are JSON
+// themselves. It also masks the whole result of a step with such a name. It does not mask the
+// message of a failure: only the author of the step knows its content.
 func LogAt(logger hclog.Logger, levels Levels, mask ...string) Listener {
 	if levels.Failures == hclog.NoLevel {
 		levels.Failures = max(levels.Events, hclog.Warn)
@@ -56,7 +55,7 @@ type logListener struct {
 	mask   map[string]bool // lower case
 }
 
-// Miss logs that events are missing.
+// Miss logs the number of missing events.
 func (l *logListener) Miss(count int) {
 	l.logger.Warn("events were dropped", "count", count)
 }

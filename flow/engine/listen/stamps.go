@@ -9,17 +9,17 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Stamp is when a step, or the flow, entered a state.
+// Stamp is the time at which a step, or the flow, entered a state.
 type Stamp struct {
 	State string // a logbook.AtomState, or a logbook.FlowState of the flow
-	// First and Last are the first and the last time of Count: a step that is tried again,
-	// or begun again by a retry, enters a state more than once.
+	// First and Last are the first and the last of Count times: a step that is tried again, or
+	// begun again by a retry, enters a state more than once.
 	First, Last time.Time
 	Count       int
 }
 
-// Timestamps keeps when steps and the flow entered their states, by the time of the
-// decision. Its zero value is ready; its methods may be called at any time.
+// Timestamps keeps the times at which steps and the flow entered their states, as decided. Its
+// zero value is ready; its methods may be called at any time.
 type Timestamps struct {
 	mu     sync.Mutex
 	stamps map[string][]Stamp // by step; the flow's under the empty name
@@ -52,11 +52,10 @@ func (t *Timestamps) Hear(event engine.Event) {
 	list[at].Count++
 }
 
-// Miss does nothing: a time that is missing is missing.
+// Miss does nothing: a missing time stays missing.
 func (t *Timestamps) Miss(int) {}
 
-// Step returns the states of a step in the order of their first times; none if the step
-// is not known.
+// Step returns the states of a step in the order of their first times; none for an unknown step.
 func (t *Timestamps) Step(name string) []Stamp {
 	t.mu.Lock()
 	defer t.mu.Unlock()

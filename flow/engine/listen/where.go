@@ -6,13 +6,13 @@ import (
 	"github.com/conductord/conductord/flow/engine"
 )
 
-// Filter reports whether an event is passed on.
+// Filter reports whether to pass on an event.
 type Filter func(event engine.Event) bool
 
-// Where passes a listener only the events that all filters accept. The listener gets
-// every count of dropped events, because nobody knows which they were. One listener may
-// stand behind several filters; it gets an event once for each that accepts it. A filter
-// that panics counts as its listener.
+// Where passes a listener only the events that all filters accept. The listener gets every count
+// of dropped events, because their content is unknown. One listener can be behind several
+// filters; it gets an event once for each that accepts it. A panic of a filter counts as a panic
+// of its listener.
 func Where(listener Listener, filters ...Filter) Listener {
 	return &filtered{listener: listener, filters: slices.Clone(filters)}
 }
@@ -22,7 +22,7 @@ type filtered struct {
 	filters  []Filter
 }
 
-// Miss passes on how many events are missing.
+// Miss passes on the number of missing events.
 func (f *filtered) Miss(count int) { f.listener.Miss(count) }
 
 // Hear passes on an event that is wanted.
