@@ -1,44 +1,44 @@
-// Package conductor claims jobs from boards and sees each one through: it
-// builds the job's flow, runs it in an engine, and ends the job. A job without
-// a flow is done by a Func.
+// Package conductor claims jobs from boards and finishes them: it builds the flow of a job, runs
+// the flow in an engine, and ends the job. A Func does a job without a flow.
 //
-// A whole worker for jobs of kind "email", which have no flow:
+// A complete worker for jobs of kind "email", which have no flow:
 //
 //	err := conductor.Run(ctx, conductor.Options{Client: client, Funcs: map[string]conductor.Func{"email": send}})
 //
-// One for jobs with the flow "trip" has a Registry instead, or beside Funcs:
+// For jobs with the flow "trip", set a Registry instead of Funcs, or beside them:
 //
 //	registry := flow.NewRegistry()
 //	err := flow.Register(registry, "trip", trip) // see package flow
 //	err = conductor.Run(ctx, conductor.Options{Client: client, Registry: registry})
 //
-// A test gives it a board in memory as its client: fsmtest.New, in fsm/fsmtest.
+// In a test, the client can be a board in memory: fsmtest.New, in fsm/fsmtest.
 //
-// A Conductor holds its claims by a session. While the session is kept alive it
-// waits on the board for jobs and takes as many as it has free worker slots. Each
-// flow that it runs writes to the logbook through a journal, under the token of
-// its claim. When the session is lost, so are the claims: the runs are stopped,
-// and the conductor starts over with a new session.
+// A Conductor holds its claims in a session. While the session is kept alive, the conductor waits
+// on the board for jobs and takes as many as it has free worker slots. Each flow writes to the
+// logbook through a journal, under the token of its claim. A lost session loses all its claims:
+// the conductor stops the runs, and starts over with a new session.
 //
-// It follows the board's events about its claims. A job that a person wants
-// suspended or cancelled is suspended or reverted in its engine, and then
-// released. A run whose claim has been ended by another is stopped at once. A
-// conductor that is drained on the board hands over what it holds, as one that
-// stops does, or finishes it; the board gives it no jobs until the drain ends, and
-// keeps its entity meanwhile.
+// The conductor follows the board's events about its claims:
 //
-// Guarantees: it claims no job while it holds MaxJobs jobs, not counting those that
-// only wait for step workers (slots.go), and holds jobs.MaxClaims at most; it runs no
-// more than MaxDispatches; it starts no step while it does not know that its session lives,
-// and stops its steps before others may claim its jobs; it is safe without a
-// watch, and finds a stop request that a broken watch missed later; a job that
-// goes wrong gets an ending (outcome.go holds the table) or stays claimable; no
-// error of the board or the logbook ends the conductor.
+//   - If an operator suspends or cancels a job, the engine suspends or reverts its flow, and the
+//     conductor releases the job.
+//   - If another caller ends a claim, its run stops at once.
+//   - If an operator drains the conductor, it hands over its jobs, as at a stop, or finishes
+//     them. The board gives it no jobs until the drain ends, and keeps its entity meanwhile.
 //
-// It assumes that a step stops soon after its context has ended. One that
-// does not may still be at work while another conductor starts the step
-// again; the token in its Call tells outside systems which of the two to
-// believe.
+// Guarantees:
+//
+//   - It claims no job while it holds MaxJobs jobs, without the jobs that only wait for step
+//     workers (slots.go). It holds at most jobs.MaxClaims jobs, and runs at most MaxDispatches.
+//   - It starts no step while it does not know that its session lives. It stops its steps before
+//     others may claim its jobs.
+//   - It is safe without a watch. If a watch breaks, it finds a missed stop request later.
+//   - A job whose run goes wrong gets an ending (outcome.go has the table) or stays claimable.
+//   - No error of the board or the logbook ends the conductor.
+//
+// It assumes that a step stops soon after its context has ended. A step that does not can still
+// run while another conductor starts it again. With the token in its Call, outside systems can
+// refuse the older one.
 package conductor
 
 import (
@@ -63,103 +63,102 @@ import (
 
 // The defaults of Options.
 const (
-	// DefaultMaxJobs is more than a small machine has processors, since the
-	// steps of most flows wait for something outside.
+	// DefaultMaxJobs exceeds the processors of a small machine, because the steps of most flows
+	// wait for something outside.
 	DefaultMaxJobs = 8
-	// DefaultMaxIdle is far more than it takes to release a job and claim it again,
-	// and short enough that waiting flows do not hold worker slots for long.
+	// DefaultMaxIdle is far longer than a release and a new claim of a job take, and short enough
+	// that waiting flows do not hold worker slots for long.
 	DefaultMaxIdle = 30 * time.Second
-	// DefaultSteps is the least default: half of what the default jobs could run if each used
-	// all of its workers, which few flows do for long. With more jobs it is their half: a step
-	// that waits for a free worker has its mark and its end recorded apart.
+	// DefaultSteps is the lowest default: half of what the default jobs could run if each used
+	// all of its workers, which few flows do for long. With more jobs, the default is half of
+	// theirs. A step that waits for a free worker costs one more write: its mark and its end are
+	// recorded apart.
 	DefaultSteps = 64
-	// maxDefaultSteps is the most that conductor.steps of a daemon can be set to.
+	// maxDefaultSteps is the maximum of conductor.steps in a daemon.
 	maxDefaultSteps = 4_096
 	// DefaultGrace leaves half of the promised second for the writes that
 	// hand the jobs over.
 	DefaultGrace           = 500 * time.Millisecond
 	DefaultAbandonDelay    = time.Second
 	DefaultMaxAbandonDelay = time.Minute
-	// DefaultMaxTries, with the default delays, keeps trying for a quarter of
-	// an hour.
+	// DefaultMaxTries, with the default delays, tries for a quarter of an hour.
 	DefaultMaxTries = 20
 )
 
-// Client is one cluster's board and logbook: a *raftboard.Client, or in tests the
-// *Board of package fsm/fsmtest.
+// Client is the board and logbook of one cluster: a *raftboard.Client, or in tests the *Board of
+// package fsm/fsmtest.
 type Client interface {
 	jobs.Board
 	logbook.Connection
 }
 
-// Options say what a conductor works on.
+// Options configures a conductor.
 type Options struct {
 	Client   Client          // of the cluster with the jobs and their flows; required
-	Registry *flow.Registry  // the flows that it can build, filled before New
-	Funcs    map[string]Func // what it does with jobs without a flow, by their kind
+	Registry *flow.Registry  // flows that it can build; filled before New
+	Funcs    map[string]Func // functions for jobs without a flow, by kind
 
-	Name   string   // for people, two conductors may share one; empty: host name and process id
-	Boards []string // where it claims; empty: jobs.DefaultBoard
-	Labels []string // what it offers to jobs that want labels
+	Name   string   // for display, not unique; empty: host name and process id
+	Boards []string // boards to claim from; empty: jobs.DefaultBoard
+	Labels []string // labels that jobs can require
 
-	// MaxJobs is how many jobs it runs at once, besides those that have waited 1 s for step
-	// workers with nothing else to do: at most jobs.MaxClaims. 0: DefaultMaxJobs.
+	// MaxJobs limits the parallel jobs, at most jobs.MaxClaims. Jobs that have waited 1 s for
+	// step workers, with nothing else to do, do not count. 0: DefaultMaxJobs.
 	MaxJobs int
-	Workers int // steps of one job at once; 0: the engine's default
-	// Steps of all jobs at once, without those of step workers: the jobs take turns. 0:
-	// half of MaxJobs times Workers, at least DefaultSteps and at most 4,096.
+	Workers int // parallel steps of one job; 0: the engine's default
+	// Steps limits the parallel steps of all jobs, without those of step workers; the jobs take
+	// turns. 0: half of MaxJobs times Workers, at least DefaultSteps and at most 4,096.
 	Steps int
 
-	// MaxDispatches is how many jobs one Run takes, however many at once. Then it
-	// finishes what it has, and returns. 0: any number.
+	// MaxDispatches limits the jobs that one Run takes. Then Run finishes its jobs and returns.
+	// 0: no limit.
 	MaxDispatches int
-	// MaxDuration is for how long one Run takes jobs. Then it finishes what it has,
-	// and returns. 0: for ever.
+	// MaxDuration limits the time in which one Run takes jobs. Then Run finishes its jobs and
+	// returns. 0: no limit.
 	MaxDuration time.Duration
 
-	// MaxIdle is how long a flow may wait to try a step again with nothing running.
-	// If it would wait longer, its job is released, and claimable when the step is due.
-	// 0: DefaultMaxIdle; negative: such jobs are kept.
+	// MaxIdle limits how long a flow may wait for the next try of a step with nothing running. If
+	// the wait is longer, the job is released, and claimable when the step is due. 0:
+	// DefaultMaxIdle; negative: such jobs are kept.
 	MaxIdle time.Duration
 
 	TTL   time.Duration // of its session; 0: jobs.DefaultTTL
-	Grace time.Duration // how long a drain waits for running steps before it stops them; 0: DefaultGrace
+	Grace time.Duration // time for running steps to finish in a drain, before it stops them; 0: DefaultGrace
 
-	// A job that ends in trouble which is not its flow's fault is abandoned with a
-	// delay that doubles every time, between these two.
+	// A job that ends in trouble that is not its flow's fault is abandoned with a delay that
+	// doubles every time, between these two.
 	AbandonDelay    time.Duration // 0: DefaultAbandonDelay
 	MaxAbandonDelay time.Duration // 0: DefaultMaxAbandonDelay
-	// MaxTries is how often a job may end in such trouble: the last time it is
-	// trashed with its evidence instead of being tried for ever. A hand-over does
-	// not count. 0: DefaultMaxTries.
+	// MaxTries limits how often a job may end in such trouble: the last time it is trashed with
+	// its evidence. A hand-over does not count. 0: DefaultMaxTries.
 	MaxTries int
 
-	// Metadata returns what is kept with its entity on the board. It is called every
-	// second, by one goroutine at a time, and a change is registered. nil: none.
+	// Metadata returns the metadata of its entity on the board. One goroutine at a time calls it,
+	// every second, and a change is registered. nil: none.
 	Metadata func() logbook.Values
-	// Secrets returns a secret by its name, for the jobs of a board: see
-	// engine.Options. nil: there are none.
+	// Secrets returns a secret by its name, for the jobs of a board: see engine.Options. nil:
+	// there are none.
 	Secrets func(ctx context.Context, board, name string) (string, error)
-	// Elsewhere reports whether another conductor, by its entity, could build a
-	// flow that cannot be built here. Then the job is released for it, which
-	// does not count as a failure. It is called for live conductors that take the
-	// job's kind from its board and offer its labels. Drained ones count, because
-	// they may be let claim again; if there is no other, the reason on the job
-	// names the drain. nil: none could, and the job is trashed.
+	// Elsewhere reports whether another conductor, by its entity, could build a flow that cannot
+	// be built here. If one could, the job is released for that conductor, which does not count
+	// as a failure.
+	//
+	// It is called for live conductors that take the job's kind from its board and offer its
+	// labels. Drained ones count, because they may be undrained; if there is no other, the reason
+	// on the job names the drain. nil: none could, and the job is trashed.
 	Elsewhere func(detail *logbook.FlowDetail, other jobs.Entity) bool
-	Limits    logbook.Limits // of the cluster, for names, results and updates; fields that are zero: those of logbook.MaxLimits
+	Limits    logbook.Limits // of the cluster, for names, results and updates; zero fields: as in logbook.MaxLimits
 	Logger    hclog.Logger   // nil: none
 
-	// Logs keeps what running steps write; see flow.Output. nil: nobody reads it, and
+	// Logs keeps the output of running steps; see flow.Output. nil: the output is dropped, and
 	// flow.Logger is slog.Default.
 	Logs *steplog.Buffer
 
-	// Tracer makes the spans of jobs and of the attempts of their steps; see SpanIDs. nil:
-	// there are none.
+	// Tracer makes the spans of jobs and of their steps' attempts; see SpanIDs. nil: none.
 	Tracer trace.Tracer
 
-	// Notify is called with what happens, from several goroutines at once. It
-	// must not block: the job waits for it. A panic in it is logged and ignored.
+	// Notify is called with each moment, from several goroutines at once. It must not block,
+	// because the job waits for it. A panic in it is logged and ignored.
 	Notify func(Notice)
 
 	encrypts bool // the logbook encrypts values, so the log must not hold them either
@@ -275,8 +274,8 @@ type Conductor struct {
 	drained bool      // Drain was called
 }
 
-// New makes a conductor. It does nothing until Run. The error names every
-// problem of the options.
+// New makes a conductor, which does nothing until Run. The error names every problem of the
+// options.
 func New(options Options) (*Conductor, error) {
 	options = options.withDefaults()
 	if err := options.validate(); err != nil {
@@ -289,13 +288,14 @@ func New(options Options) (*Conductor, error) {
 	}, nil
 }
 
-// RunningSteps is how many steps of all jobs run here now. Those of step workers do not count.
+// RunningSteps is the number of steps of all jobs that run here now, without those of step
+// workers.
 func (c *Conductor) RunningSteps() int { return c.pool.InUse() }
 
-// StepsLimit is how many steps of all jobs can run here at once.
+// StepsLimit is the maximum of steps of all jobs that can run here in parallel.
 func (c *Conductor) StepsLimit() int { return c.options.Steps }
 
-// Run makes a conductor and runs it until ctx ends, as its method Run does.
+// Run makes a conductor and runs it until ctx ends, like the method Run.
 func Run(ctx context.Context, options Options) error {
 	c, err := New(options)
 	if err != nil {
@@ -304,13 +304,14 @@ func Run(ctx context.Context, options Options) error {
 	return c.Run(ctx)
 }
 
-// Run claims and runs jobs until ctx ends or Drain is called, hands over what it
-// still holds, and returns when all its goroutines have ended. It also returns when
-// it has finished MaxDispatches jobs, or those that it took within MaxDuration.
-// Errors of the board do not end it. It returns ErrRunning if it runs already, and
-// an error if its session could not be closed: then its jobs are claimable when the
-// session has expired. It can be called again after it has returned. After Drain it
-// returns at once, without an error.
+// Run claims and runs jobs until ctx ends or Drain is called. It then hands over the jobs that it
+// still holds, and returns when all its goroutines have ended. It also returns when it has
+// finished MaxDispatches jobs, or the jobs that it took within MaxDuration.
+//
+// Errors of the board do not end Run. It returns ErrRunning if it runs already. It returns an
+// error if its session could not be closed: then its jobs are claimable when the session has
+// expired. You can call Run again after it has returned. After Drain it returns at once, without
+// an error.
 func (c *Conductor) Run(ctx context.Context) error {
 	s, err := c.begin(ctx)
 	if s == nil {
@@ -340,16 +341,17 @@ func (c *Conductor) begin(ctx context.Context) (*workLoop, error) {
 	return c.loop, nil
 }
 
-// Ready is closed when Run has its first session and the board knows what the conductor
-// can do. It stays closed.
+// Ready is closed when Run has its first session and the board has registered the conductor. It
+// stays closed.
 func (c *Conductor) Ready() <-chan struct{} { return c.ready }
 
-// Drain ends the conductor for good. It stops claiming, suspends the running flows,
-// waits for their running steps for Options.Grace, stops those that are left, releases all jobs
-// with what was recorded of them, closes the session, and returns when Run is
-// about to return. If ctx ends first, steps are stopped at once and the
-// error is ctx's; Run then returns by itself. Drain may be called at any time, and
-// repeatedly: a call of Run that begins later returns at once.
+// Drain ends the conductor permanently. It stops claiming, suspends the running flows, waits
+// Options.Grace for their running steps, and stops the remaining ones. It releases all jobs with
+// what was recorded of them, closes the session, and returns when Run is about to return.
+//
+// If ctx ends first, Drain stops the steps at once and returns ctx's error; Run then returns by
+// itself. Drain may be called at any time, and repeatedly: a call of Run that begins later
+// returns at once.
 func (c *Conductor) Drain(ctx context.Context) error {
 	c.mu.Lock()
 	c.drained = true
@@ -368,11 +370,10 @@ func (c *Conductor) Drain(ctx context.Context) error {
 	}
 }
 
-// Pause keeps the conductor from claiming until Unpause. Its jobs and its session
-// go on. A job that a claim in flight is granted is released at once; there is one
-// such claim at most. A pause holds for later calls of Run too, and another Pause
-// changes nothing. An operator outside this process uses DrainConductor of
-// jobs.Conductors.
+// Pause keeps the conductor from claiming until Unpause. Its jobs and its session continue. A job
+// granted to a claim in flight is released at once; there is at most one such claim. A pause
+// applies to later calls of Run too, and another Pause changes nothing. An operator outside this
+// process uses DrainConductor of jobs.Conductors.
 func (c *Conductor) Pause() {
 	if c.pauses.begin() {
 		c.noticePause("conductor paused", MomentPaused)

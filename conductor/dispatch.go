@@ -175,9 +175,8 @@ func (r *run) cannotBuild(ctx context.Context, detail *logbook.FlowDetail, why e
 	return result{err: fmt.Errorf("%w: %s, and here: %w", errElsewhere, whoCan(able, drains), why)}
 }
 
-// whoCan names a conductor that could build a flow. A drained one counts, because
-// a person may let it claim again; then the text names the drain, as the reason
-// why the job waits.
+// whoCan names a conductor that could build a flow. A drained one counts, because an operator may
+// undrain it. The text then names the drain, as the reason why the job waits.
 func whoCan(able []jobs.Entity, drains []jobs.Drain) string {
 	drained := make(map[string]jobs.Drain, len(drains))
 	for _, drain := range drains {

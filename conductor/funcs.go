@@ -18,31 +18,31 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// Func does a job that has no flow. The job carries its details, its store, and in
-// Token the fencing token of the claim, which tells outside systems an old owner from
-// a new one. What Func returns decides how the job ends:
+// Func does a job that has no flow. The job carries its details and its store. Its Token is the
+// fencing token of the claim, by which outside systems distinguish an old owner from a new one.
+// The returned error decides how the job ends:
 //
-//	nil                  it is completed
-//	Abandon(delay, err)  it is given back, and claimable after the delay; no attempt has failed
-//	Trash(err)           it is trashed: nobody can do it
-//	any other error      an attempt has failed: the job's jobs.RetryPolicy has it tried again or
-//	                     parked, and without one it is completed as failed. flow.Permanent
+//	nil                  the job is completed
+//	Abandon(delay, err)  the job is released, and claimable after the delay; no attempt has failed
+//	Trash(err)           the job is trashed: no conductor can do it
+//	any other error      an attempt has failed: the job's jobs.RetryPolicy retries or parks
+//	                     the job; without a policy it is completed as failed. flow.Permanent
 //	                     forbids another attempt, and flow.Fail gives the failure a kind
 //
-// A Func has no result besides: a job that answers with values needs a flow, whose steps
-// provide them. A panic is a failed attempt. An owner may die at any moment, so a job may
-// be done twice.
+// A Func returns no other result: a job with result values needs a flow, whose steps provide
+// them. A panic is a failed attempt. A job may be done twice, because an owner may die at any
+// moment.
 //
 // The context ends when the claim is lost or in doubt, when the conductor has waited
-// Options.Grace for a drain, and when an operator cancels the job; context.Cause says
-// which. Func should return soon after. Its error then says nothing about the job, which is
-// given back or cancelled. If it does not return within 5 s (when a request ends it: the grace
-// of the request), the job goes to the next owner without waiting for it.
+// Options.Grace for a drain, and when an operator cancels the job; context.Cause has the reason.
+// Func should return soon after. Its error then decides nothing: the job is released or
+// cancelled. If Func does not return within 5 s (for a request: the request's grace), the job
+// goes to the next owner without waiting for it.
 type Func func(ctx context.Context, job jobs.Job) error
 
-// WithDetails makes a Func of a function that takes the job's details as a Go value. A
-// job whose details are not one, or have a field that T lacks, is trashed: a misspelled
-// or wrapped value must not become an empty one.
+// WithDetails makes a Func from a function that takes the job's details as a Go value. A job is
+// trashed if its details are no such value, or have a field that T lacks: a misspelled or wrapped
+// value must not become an empty one.
 func WithDetails[T any](do func(ctx context.Context, job jobs.Job, details T) error) Func {
 	return func(ctx context.Context, job jobs.Job) error {
 		var details T
@@ -58,13 +58,13 @@ func WithDetails[T any](do func(ctx context.Context, job jobs.Job, details T) er
 	}
 }
 
-// Abandon has a Func give its job back, for any owner to claim after the delay. A delay
-// over jobs.MaxDelay is cut to that, and a negative one is none.
+// Abandon makes a Func release its job, for any owner to claim after the delay. A delay over
+// jobs.MaxDelay is cut to that, and a negative one is none.
 func Abandon(delay time.Duration, err error) error {
 	return &endingError{verb: abandon, delay: min(max(delay, 0), jobs.MaxDelay), err: err}
 }
 
-// Trash has a Func put its job aside with the error, because nobody can do it.
+// Trash makes a Func trash its job with the error, because no conductor can do the job.
 func Trash(err error) error { return &endingError{verb: trash, err: err} }
 
 // endingError is an error of a Func that says how its job ends.

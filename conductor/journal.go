@@ -24,10 +24,10 @@ const (
 // errRunEnded is the answer to updates that wait when their run has ended.
 var errRunEnded = errors.New("the run has ended")
 
-// journal writes the updates of one run, in order. It implements engine.Journal. One
-// call is in flight at a time; all updates that wait when it returns go into the next
-// one. There is no timer: a lone update is sent at once. The connection batches the
-// updates of several runs and bounds the calls.
+// journal writes the updates of one run, in order. It implements engine.Journal. One call is in
+// flight at a time; the next call takes all updates that wait when it returns. There is no timer:
+// a lone update is sent at once. The connection batches the updates of several runs and limits
+// the calls.
 type journal struct {
 	connection logbook.Connection
 	logger     hclog.Logger
@@ -55,7 +55,7 @@ func newJournal(alive context.Context, connection logbook.Connection, logger hcl
 	return j
 }
 
-// Record hands over the run's next update; see engine.Journal.
+// Record takes the run's next update; see engine.Journal.
 func (j *journal) Record(update logbook.Update) <-chan error {
 	result := make(chan error, 1)
 	j.mu.Lock()
@@ -176,10 +176,10 @@ func (j *journal) call(updates []logbook.Update) ([]error, error) {
 	return results, err
 }
 
-// deliver hands out the results of the oldest updates, and returns how many. It ends at
-// one that did not happen or is ambiguous, which is sent again: later results then mean
-// only that an earlier sequence number was missing. A refusal holds for all later
-// updates, because sequence numbers have no gaps.
+// deliver delivers the results of the oldest updates, and returns their number. It stops at an
+// update that did not happen or is ambiguous, which is sent again: later results then mean only
+// that an earlier sequence number was missing. A refusal applies to all later updates, because
+// sequence numbers have no gaps.
 func (j *journal) deliver(results []error) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()

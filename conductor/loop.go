@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// claimWait bounds one long poll for jobs, so that a connection that died
-	// silently is noticed.
+	// claimWait limits one long poll for jobs, so that a connection that died silently is
+	// noticed.
 	claimWait = 30 * time.Second
 	// closeTime bounds the closing of a session. If that fails, the session
 	// expires.
@@ -25,8 +25,8 @@ const (
 	// stopped steps, and the writes that release the jobs. If the board takes longer,
 	// the claims end with the session.
 	handOverTime = 2 * engine.DefaultGrace
-	// announceEvery is how often the entity is looked at: no tool that was installed
-	// stays unknown for long, whatever the session's TTL is.
+	// announceEvery is the interval for looking at the entity: a newly installed tool is
+	// announced soon, whatever the session's TTL is.
 	announceEvery = time.Second
 )
 
@@ -147,8 +147,7 @@ func (w *workLoop) awaitRuns() {
 	w.runs.Wait()
 }
 
-// drained reports that an operator has drained the conductor, or with nil that the
-// drain is over.
+// drained reports that an operator has drained the conductor; with nil, that the drain is over.
 func (w *workLoop) drained(session jobs.SessionID, drain *jobs.Drain) {
 	if drain == nil {
 		w.logger.Info("conductor undrained")
@@ -238,10 +237,9 @@ func (w *workLoop) claim(ctx context.Context, t *liveSession) {
 	}
 }
 
-// unwanted is why a claimed job is released at once; nil: it is run. A claim that
-// was sent before a pause or the end of MaxDuration cannot be withdrawn, as it may
-// have been granted. After a lost answer it must be repeated until it is known what
-// was claimed.
+// unwanted is the reason to release a claimed job at once; nil: the job is run. A claim that was
+// sent before a pause or the end of MaxDuration cannot be withdrawn, because it may have been
+// granted. After a lost answer it must be repeated until the result is known.
 func (w *workLoop) unwanted() error {
 	switch {
 	case w.pauses.paused():
@@ -301,10 +299,10 @@ func (w *workLoop) takeSlots(ctx context.Context) int {
 	}
 }
 
-// claimNext asks for jobs until it has an answer. Each try has time for a node that
-// stops at the last moment, and for a second call. The nonce stays the same until
-// something is claimed, also after an empty answer: an earlier try may still arrive and
-// claim, and the next call returns its claims.
+// claimNext asks for jobs until it has an answer. Each try has time for a node that stops at the
+// last moment, and for a second call. The nonce stays the same until something is claimed, also
+// after an empty answer: an earlier try may still arrive and claim, and the next call returns its
+// claims.
 func (w *workLoop) claimNext(ctx context.Context, t *liveSession, slots int, wait backoffs) []jobs.Claimed {
 	request := jobs.ClaimRequest{
 		Session: t.id, Nonce: t.nonce, Boards: w.options.Boards, Labels: w.options.Labels,

@@ -7,18 +7,18 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Moment is what has happened to a conductor or to one of its jobs.
+// Moment is an event of a conductor or of one of its jobs.
 type Moment string
 
-// The moments, in the order of a job's life. Every job that was claimed ends
-// with one of consumed, abandoned, trashed and claim lost.
+// The moments, in the order of a job's life. The last moment of every claimed job is
+// consumed, abandoned, trashed or claim lost.
 const (
 	MomentSessionOpened Moment = "session opened"
-	MomentRegistered    Moment = "registered" // the board knows what it can do
+	MomentRegistered    Moment = "registered" // the board has registered the conductor
 	MomentClaimed       Moment = "claimed"
-	MomentStarted       Moment = "started"        // its flow was built and is given to an engine, or its Func is called
+	MomentStarted       Moment = "started"        // its flow was built and starts in an engine, or its Func is called
 	MomentStopRequested Moment = "stop_requested" // the job has a stop request, or it was lifted: then StopRequest is nil
-	MomentFlowEnded     Moment = "flow ended"     // or was suspended, or could not go on; FlowState and Err say which
+	MomentFlowEnded     Moment = "flow ended"     // or was suspended, or could not continue: see FlowState and Err
 	MomentConsumed      Moment = "consumed"
 	MomentAbandoned     Moment = "abandoned"
 	MomentTrashed       Moment = "trashed"
@@ -27,7 +27,7 @@ const (
 
 	// Of the conductor itself, at any time.
 
-	MomentDrained      Moment = "drained"   // a person has drained it: the board gives it no jobs; Drain says who and how
+	MomentDrained      Moment = "drained"   // an operator has drained it: the board gives it no jobs; see Drain
 	MomentUndrained    Moment = "undrained" // the drain is over
 	MomentPaused       Moment = "paused"    // Pause was called
 	MomentUnpaused     Moment = "unpaused"
@@ -38,10 +38,10 @@ const (
 type Notice struct {
 	Moment      Moment
 	Session     jobs.SessionID
-	Job         jobs.JobID // zero where the moment is of the session
+	Job         jobs.JobID // zero for a moment of the session
 	Name        string     // of the job
 	Token       jobs.Token
-	Claims      int                   // how often the job has been claimed, this claim included
+	Claims      int                   // number of claims of the job, including this one
 	FlowState   logbook.FlowState     // from MomentFlowEnded on
 	Outcome     jobs.Outcome          // MomentConsumed
 	StopRequest *jobs.OperatorRequest // MomentStopRequested

@@ -59,43 +59,43 @@ var errElsewhere = errors.New("its flow cannot be built here")
 
 // decide is the table of outcomes:
 //
-//	what became of the run                      the job is   with
+//	end of the run                              the job is   with
 //	──────────────────────────────────────────  ───────────  ─────────────────────────────────
 //	flow success                                consumed     outcome success, the last update
 //	flow reverted                               consumed     outcome reverted, the last update, the cause;
 //	                                                         cancelled if that was requested
 //	flow failure (an undo failed)               consumed     outcome failed, the last update, the cause
 //	one of these three already when loaded      consumed     the same, without an update
-//	flow suspended, to be left so                consumed     outcome cancelled, the last update
+//	flow suspended by a cancel without revert   consumed     outcome cancelled, the last update
 //	flow only waits for longer than MaxIdle     abandoned    the last update, until its step is due; the
-//	                                                         board sees to stop requests that came meanwhile
-//	flow suspended                              abandoned    the last update, no delay: where a stop request has
-//	                                                         suspended the job, the board keeps it so
-//	stopped for a hand-over, a drain or doubt   abandoned    no update, no delay: steps that ran
-//	about the session                                        stand as running, as after a crash
+//	                                                         board handles stop requests that came meanwhile
+//	flow suspended                              abandoned    the last update, no delay: if a stop request has
+//	                                                         suspended the job, the board keeps it suspended
+//	stopped for a hand-over, a drain or doubt   abandoned    no update, no delay: steps that ran are recorded
+//	about the session                                        as running, as after a crash
 //	not begun: paused, or out of time           abandoned    nothing, no delay
 //	fenced, or the claim is over                let go       nothing: another may own it
 //	no flow, cannot be built or compiled        trashed      failure flow.build, naming all faults
 //	the same, but another conductor could       abandoned    no update, a delay that grows with its claims
 //	a value of it cannot be decrypted here      abandoned    no update, a delay that grows with its claims:
 //	                                                         another conductor may have the key, and this
-//	                                                         one when it is started again
-//	pinned to how it was begun, and built       abandoned    no update, a delay: another conductor may
-//	otherwise here                                           have the code; counted as no failure
-//	refuses to be built otherwise than it       trashed      failure flow.changed, naming all differences
-//	was begun
+//	                                                         one after a restart
+//	pinned to its recorded definition, and      abandoned    no update, a delay: another conductor may
+//	built differently here                                   have the code; counted as no failure
+//	refuses any other definition than the       trashed      failure flow.changed, naming all differences
+//	recorded one
 //	Func returned nil                           consumed     outcome success
-//	Func returned Abandon or Trash              as it says   the error
+//	Func returned Abandon or Trash              as returned  the error
 //	Func returned another error                 consumed     outcome failed, the failure
 //	Func was stopped by a request               as a flow    that is suspended
 //	trouble that is not the flow's fault        abandoned    the failure, a growing delay
 //	the same for the MaxTries-th time           trashed      the failure
 //
-// Whatever it is, the board is told whether all that was begun of the flow is
-// recorded: see jobs.Ending.
+// In every case the board learns whether everything that was begun of the flow is recorded: see
+// jobs.Ending.
 //
-// A flow's failure is never a reason to try the job again: retries are the
-// steps' own, and what they could not save has been undone.
+// A flow's failure is never a reason to try the job again: the steps have their own retries, and
+// everything else has been undone.
 func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 	ending := jobs.Ending{Job: job.ID, Token: token, Recorded: !r.end.Unrecorded}
 	switch {
@@ -257,10 +257,9 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:maxReason-len(mark)], "") + mark
 }
 
-// end carries out a decision, and repeats it until the board has answered or the
-// claim is lost. If the board refuses the ending (the flow's last update may be at
-// fault), the job is abandoned instead, the second time with nothing that could be
-// refused.
+// end carries out a decision, and repeats it until the board has answered or the claim is lost.
+// If the board refuses the ending (the flow's last update may be at fault), the job is abandoned
+// instead, the second time with nothing that could be refused.
 func (r *run) end(d decision, res result) {
 	if d.verb == letGo {
 		r.lost(res.err)

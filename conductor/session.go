@@ -37,22 +37,21 @@ const (
 	lost                     // nothing: the claims may be another's
 )
 
-// attendance is what the owner of a session knows about it. It is a function
-// of the clock readings that it is given, and reads no clock. They are
-// boottime's: suspension of the machine counts, steps of its wall clock do not.
+// attendance is the owner's knowledge of its session. It is a function of the clock readings that
+// it is given, and reads no clock. The readings are boottime's: suspension of the machine counts,
+// steps of its wall clock do not.
 //
-// The owner counts from the sending of its last acknowledged keep-alive,
-// the board from its arrival, which is later: so the owner gives up first.
-// It asks every 0.2 TTL, and twice as often when two answers are missing.
+// The owner counts from the sending of its last acknowledged keep-alive. The board counts from
+// the arrival, which is later: the owner gives up first. The owner sends one every 0.2 TTL, and
+// twice as often when two answers are missing.
 //
 //	0                       0.6             0.8            1.0 TTL
 //	├───────── sound ────────┼── doubtful ───┼── failing ───┼── lost
 //	sent                     no step starts  steps stopped  new session
 //
-// An owner that was itself stopped (its machine suspended, its process
-// frozen) cannot know what has happened meanwhile: when its watch is more
-// than 0.2 TTL late it is doubtful until a keep-alive is acknowledged that
-// was sent after the pause. Lost is for ever.
+// An owner that was itself stopped (its machine suspended, its process frozen) cannot know what
+// happened meanwhile. If its watch is more than 0.2 TTL late, the session is doubtful until a
+// keep-alive sent after the pause is acknowledged. Lost is final.
 type attendance struct {
 	ttl     time.Duration
 	renewed time.Time // when the last acknowledged keep-alive was sent
@@ -185,9 +184,9 @@ func (t *liveSession) attend() {
 	}
 }
 
-// keepAlive sends one keep-alive. It gives up after 0.6 TTL, when the answer would no
-// longer help. A slow answer does not delay the next keep-alive. At most one is sent
-// every 0.1 TTL, so at most seven are in flight.
+// keepAlive sends one keep-alive. It gives up after 0.6 TTL, when the answer would no longer
+// help. A slow answer does not delay the next keep-alive. At most one is sent every 0.1 TTL, so
+// at most seven are in flight.
 func (t *liveSession) keepAlive(sent time.Time) {
 	ctx, cancel := context.WithTimeout(t.alive, t.attendance.ttl*6/10)
 	defer cancel()
@@ -231,9 +230,9 @@ func (t *liveSession) working() context.Context {
 	return t.work
 }
 
-// admit is the gate before each step. It returns nil when the session is known to
-// live, and waits while that is in doubt. It reads the clock itself, because after a
-// pause of the process a step may come here before attend wakes.
+// admit is the gate before each step. It returns nil when the session is known to live, and waits
+// while the session is in doubt. It reads the clock itself, because after a pause of the process
+// a step may come here before attend wakes.
 func (t *liveSession) admit(ctx context.Context) error {
 	for {
 		t.mu.Lock()
@@ -314,9 +313,9 @@ func (w *workLoop) opening() jobs.Opening {
 	return jobs.Opening{ID: jobs.NewSessionID(), Name: w.options.Name, Host: hostname(), PID: os.Getpid(), TTL: w.options.TTL}
 }
 
-// tryOpen opens the session and returns the time from which its TTL counts. An opening
-// that was answered late may have happened when it was first sent, with much of the TTL
-// gone: then a keep-alive renews it.
+// tryOpen opens the session and returns the time from which its TTL counts. An opening whose
+// answer is late may have happened at the first sending, with much of the TTL gone: then a
+// keep-alive renews it.
 func (w *workLoop) tryOpen(ctx context.Context, opening jobs.Opening, first time.Time) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()

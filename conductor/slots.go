@@ -11,12 +11,12 @@ import (
 // longer than a live worker needs to take a step, so most runs keep their slot throughout.
 const untakenTime = time.Second
 
-// slots are the worker slots of one loop. A run that only waits for step workers returns its slot,
-// and takes it again without waiting when it goes on: its worker must not wait for the slot. If
-// none is free then, the next one that is returned makes up for it.
+// slots are the worker slots of one loop. A run that only waits for step workers returns its
+// slot. When the run continues, it takes a slot without waiting, because its worker must not wait
+// for the slot. If no slot is free then, the next returned slot compensates.
 //
-// So there are never more runs than MaxJobs, and those that wait or have waited. All are
-// jobs.MaxClaims at most.
+// There are therefore at most MaxJobs runs, plus the runs that wait or have waited; together at
+// most jobs.MaxClaims.
 type slots struct {
 	free chan struct{}
 

@@ -17,17 +17,17 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// SpanIDs makes the ids of traces and spans, for sdktrace.WithIDGenerator of
-// OpenTelemetry's SDK. The trace of a job that was posted without a traceparent gets
-// its ids from the job's: so all its owners continue one trace, and nothing is stored
-// for it. With other ids, each claim of such a job begins a trace of its own.
+// SpanIDs makes the ids of traces and spans, for sdktrace.WithIDGenerator of OpenTelemetry's SDK.
+// If a job was posted without a traceparent, its trace gets its ids from the job's id. All owners
+// of the job then continue one trace, and nothing is stored for it. With other ids, each claim of
+// such a job begins a separate trace.
 type SpanIDs struct{}
 
 // tracedJob is the key in a context of the job whose trace begins.
 type tracedJob struct{}
 
-// NewIDs makes the ids of a trace and its first span. A hash of the job's id is as evenly
-// spread as samplers want it, which a UUID is not.
+// NewIDs makes the ids of a trace and its first span. A hash of the job's id is evenly spread, as
+// samplers require; a UUID is not.
 func (SpanIDs) NewIDs(ctx context.Context) (id trace.TraceID, span trace.SpanID) {
 	job, ok := ctx.Value(tracedJob{}).(jobs.JobID)
 	if !ok {
@@ -53,8 +53,8 @@ type runTrace struct {
 	facts []attribute.KeyValue // of every span
 }
 
-// traceRun begins the span of a run, and at the job's first claim makes the one from
-// its posting to that. Both are children of the span that posted the job. Without one,
+// traceRun begins the span of a run. At the job's first claim it also makes the span from the
+// posting to that claim. Both are children of the span that posted the job. Without such a span,
 // the span of the posting begins the trace, and is the parent of every run.
 func (r *run) traceRun(ctx context.Context) context.Context {
 	tracer, job := r.loop.options.Tracer, &r.claimed.Job

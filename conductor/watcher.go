@@ -14,17 +14,17 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// maxEarly bounds the events kept for runs that have yet to begin: many more than a
-// conductor has claims in flight.
+// maxEarly limits the events kept for runs that have not begun: far more than a conductor has
+// claims in flight.
 const maxEarly = 256
 
-// claimWatcher watches the board for events about the claims of one session: stop requests
-// for their jobs, and claims that have ended. It passes them to the runs.
+// claimWatcher watches the board for events about the claims of one session: stop requests for
+// their jobs, and claims that have ended. It passes the events to the runs.
 //
-// When its watch breaks, another one resumes after the last event. A watch that begins
-// without a last event first reads what may have been missed: the jobs of all runs, and
-// whether an operator has drained the conductor. No run depends on it for safety: a run
-// without events is stopped by its session and refused by its token.
+// When its watch breaks, another watch resumes after the last event. A watch without a last event
+// first reads what it may have missed: the jobs of all runs, and whether an operator has drained
+// the conductor. No run depends on it for safety: a run without events is stopped by its session
+// and refused by its token.
 type claimWatcher struct {
 	board interface {
 		jobs.Reader
@@ -297,8 +297,8 @@ func (s *runControl) stopping() bool {
 	return s.limit != nil
 }
 
-// setStopRequest follows a stop request; nil lifts the one before. A flow that was suspended by the
-// lifted request still stops: its job is released, and goes on at once under another claim.
+// setStopRequest follows a stop request; nil lifts the one before. A flow that was suspended by
+// the lifted request still stops: its job is released, and continues at once under another claim.
 // setStopRequest reports whether the request is new.
 func (s *runControl) setStopRequest(request *jobs.OperatorRequest) bool {
 	s.mu.Lock()

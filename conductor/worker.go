@@ -23,45 +23,45 @@ import (
 
 // The defaults of WorkerOptions.
 const (
-	// DefaultSlots is what a small machine does at once.
+	// DefaultSlots suits a small machine.
 	DefaultSlots = 4
-	// DefaultWorkerTTL is longer than that of conductors: the steps of a worker are stopped when
-	// the cluster is out of reach for 0.8 of it, and they may be long.
+	// DefaultWorkerTTL is longer than the TTL of conductors, because the steps of a worker can be
+	// long: they are stopped when the cluster is out of reach for 0.8 of it.
 	DefaultWorkerTTL = 15 * time.Second
-	// pullWait bounds one call for steps.
+	// pullWait limits one call for steps.
 	pullWait = 30 * time.Second
-	// lastWait bounds the last call of a worker that stops: an attempt that was promised to the
-	// call before has been recorded by then, as a rule.
+	// lastWait limits the last call of a worker that stops. An attempt that was promised to the
+	// call before has usually been recorded by then.
 	lastWait = 500 * time.Millisecond
 )
 
-// WorkerOptions say what a step worker does.
+// WorkerOptions configures a step worker.
 type WorkerOptions struct {
 	Client steps.Client
 	// Tasks are the types of steps that it does. To revert a step, it calls Revert of the Task.
 	Tasks map[string]flow.Task
 
-	Name   string   // for people; empty: host name and process id
-	Boards []string // whose jobs it works for; empty: all
+	Name   string   // for display; empty: host name and process id
+	Boards []string // boards whose jobs it works for; empty: all
 	Labels []string
-	Slots  int           // attempts at once, at most steps.MaxSlots; 0: DefaultSlots
+	Slots  int           // parallel attempts, at most steps.MaxSlots; 0: DefaultSlots
 	TTL    time.Duration // of its session; 0: DefaultWorkerTTL
-	// MaxSteps is how many attempts it asks for, however many at once. Then it finishes those that it
-	// has, and returns. One that was promised to a call whose answer was lost is done too. 0: any number.
+	// MaxSteps limits the attempts that it asks for. Then it finishes its attempts and returns.
+	// It also does an attempt that was promised to a call whose answer was lost. 0: no limit.
 	MaxSteps int
-	// MaxDuration is for how long it takes attempts. Then it finishes those that it has, and
-	// returns. 0: for ever.
+	// MaxDuration limits the time in which it takes attempts. Then it finishes its attempts and
+	// returns. 0: no limit.
 	MaxDuration time.Duration
-	// Drain is how long a worker that stops waits for its running attempts. Then it stops them,
-	// and other workers get the steps. 0: as long as they take.
+	// Drain limits how long a worker that stops waits for its running attempts. Then it stops
+	// them, and other workers get the steps. 0: no limit.
 	Drain  time.Duration
-	Limits logbook.Limits // of results; fields that are zero: those of logbook.MaxLimits
+	Limits logbook.Limits // of results; zero fields: as in logbook.MaxLimits
 	Logger hclog.Logger   // nil: none
 }
 
-// stepWorker is a process that does steps for the conductors of a cluster. What it has been
-// given and has not reported yet is in held, which is what makes a lost answer harmless: the
-// worker names it in each call, and does not start again what it has.
+// stepWorker is a process that does steps for the conductors of a cluster. held has the attempts
+// that it was given and has not reported yet. The worker names them in each call, and does not
+// start them again: this makes a lost answer harmless.
 type stepWorker struct {
 	options WorkerOptions
 	logger  hclog.Logger
@@ -78,9 +78,9 @@ type stepWorker struct {
 	held map[steps.ID]*heldStep
 }
 
-// RunWorker does steps until ctx ends. Then it takes no more, finishes those that it has, closes
-// its session and returns. Errors of the cluster do not end it. A session that is lost ends its
-// attempts: other workers get them.
+// RunWorker does steps until ctx ends. Then it takes no more, finishes its attempts, closes its
+// session and returns. Errors of the cluster do not end it. A lost session ends its attempts, and
+// other workers get them.
 func RunWorker(ctx context.Context, o WorkerOptions) error {
 	if o.Name == "" {
 		o.Name = fmt.Sprintf("%s:%d", hostname(), os.Getpid())
@@ -171,8 +171,8 @@ func (w *stepWorker) open(ctx context.Context) *liveSession {
 	return nil
 }
 
-// serve does steps under a session until it is lost, or no more are taken and nothing is held. It
-// returns when all its attempts have ended.
+// serve does steps under a session until the session is lost, or no more steps are taken and none
+// is held. It returns when all its attempts have ended.
 func (w *stepWorker) serve(ctx context.Context, t *liveSession) {
 	var attempts sync.WaitGroup
 	work, stop := context.WithCancelCause(t.working())
@@ -221,9 +221,10 @@ func (w *stepWorker) serve(ctx context.Context, t *liveSession) {
 	}
 }
 
-// pull asks for as many attempts as there are free slots. The leader counts the slot of an attempt as
-// free when its end is recorded, if it may. Otherwise the call is cut short when an attempt ends, to name
-// the new number; what such a call may have given, the next one gives again.
+// pull asks for as many attempts as there are free slots. If the worker allows refills, the
+// leader counts the slot of an attempt as free when its end is recorded. Otherwise the end of an
+// attempt cuts the call short, to name the new number of slots. If such a call has given
+// attempts, the next one gives them again.
 func (w *stepWorker) pull(work context.Context, t *liveSession, draining bool) (steps.Pulled, error) {
 	if err := t.admit(work); err != nil {
 		return steps.Pulled{}, err

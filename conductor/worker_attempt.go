@@ -15,12 +15,13 @@ import (
 )
 
 const (
-	// tellEvery is how often a running attempt reports progress and lines, if there are any.
+	// tellEvery is the interval at which a running attempt reports progress and lines, if there
+	// are any.
 	tellEvery = 500 * time.Millisecond
-	// tellWait is how long such a report waits for the conductor: while a flow changes its owner
-	// there is none.
+	// tellWait limits how long such a report waits for the conductor: while a flow changes its
+	// owner, it has none.
 	tellWait = 2 * time.Second
-	// reportWait bounds one report of an end.
+	// reportWait limits one report of an end.
 	reportWait = 10 * time.Second
 )
 
@@ -60,7 +61,7 @@ func (w *stepWorker) do(work context.Context, t *liveSession, h *heldStep) {
 	recorded = w.report(work, t, outcome)
 }
 
-// run makes the attempt, and tells meanwhile how far it is.
+// run makes the attempt, and reports its progress meanwhile.
 func (w *stepWorker) run(t *liveSession, h *heldStep) steps.Outcome {
 	task, given := w.options.Tasks[h.work.Type], h.work
 	call := &flow.Call{
@@ -98,8 +99,8 @@ func (w *stepWorker) run(t *liveSession, h *heldStep) steps.Outcome {
 	return outcome
 }
 
-// act calls the task and encodes its result. A panic in either is an error, and so is runtime.Goexit, which
-// ends the goroutine that calls the task.
+// act calls the task and encodes its result. A panic in either is an error. So is runtime.Goexit,
+// which ends the goroutine that calls the task.
 func (w *stepWorker) act(ctx context.Context, task flow.Task, call *flow.Call) (result json.RawMessage, err error) {
 	ended := make(chan struct{})
 	err = &flow.PanicError{Value: "the task has ended its goroutine"}
@@ -144,8 +145,8 @@ func (w *stepWorker) encode(result any) (json.RawMessage, error) {
 	return encoded, nil
 }
 
-// tell reports lines and progress until the attempt is over. They are worth little: what
-// cannot be reported now is lost.
+// tell reports lines and progress until the attempt is over. A report that fails is lost, because
+// it is worth little.
 func (w *stepWorker) tell(t *liveSession, h *heldStep, over <-chan struct{}) {
 	ticker := time.NewTicker(tellEvery)
 	defer ticker.Stop()
@@ -168,7 +169,7 @@ func (w *stepWorker) tell(t *liveSession, h *heldStep, over <-chan struct{}) {
 	}
 }
 
-// report reports the end of an attempt until it is recorded, or refused for good.
+// report reports the end of an attempt until it is recorded or permanently refused.
 func (w *stepWorker) report(work context.Context, t *liveSession, outcome steps.Outcome) (recorded bool) {
 	wait := newBackoff(boardBackoff)
 	for work.Err() == nil {

@@ -18,8 +18,8 @@ import (
 // offerWait bounds one call, so that a connection that died silently is noticed.
 const offerWait = 30 * time.Second
 
-// offering is an attempt that is offered to workers, from its start or its adoption by this
-// run to its end. It keeps what an offer says; the leader keeps it only while a call waits.
+// offering is an attempt that is offered to workers, from its start or its adoption by this run
+// to its end. It keeps the content of the offer; the leader keeps it only while a call waits.
 type offering struct {
 	run     *run
 	offerer steps.Offerer
@@ -95,8 +95,8 @@ func (r *run) workOf(call *flow.Call, step flow.WorkerStep) steps.Work {
 	}
 }
 
-// find waits until a worker takes the attempt, and records which. Before that is durable the
-// worker gets nothing, so after any crash the record names the worker that may have the attempt.
+// find waits until a worker takes the attempt, and records which. The worker gets nothing before
+// that is durable: after any crash the record names the worker that may have the attempt.
 func (o *offering) find(ctx context.Context) error {
 	for {
 		answer, err := o.ask(ctx, ctx)
@@ -115,7 +115,7 @@ func (o *offering) find(ctx context.Context) error {
 }
 
 // follow waits for the outcome from the worker that has the attempt. When the attempt must end,
-// it has the worker stop, and waits for that until the grace is over.
+// it makes the worker stop, and waits for that until the grace is over.
 func (o *offering) follow(ctx context.Context) (json.RawMessage, error) {
 	calls := ctx
 	for {
@@ -139,9 +139,9 @@ func (o *offering) follow(ctx context.Context) (json.RawMessage, error) {
 	}
 }
 
-// mustStop reports whether the worker must stop: the step's time is up, or it was interrupted.
-// Otherwise the context has ended because this conductor lets the flow go, and the worker goes
-// on for the next one.
+// mustStop reports whether the worker must stop: the step's time is up, or the step was
+// interrupted. Otherwise the context has ended because this conductor releases the flow, and the
+// worker continues for the next one.
 func mustStop(ctx context.Context) bool {
 	return flow.InterruptionOf(ctx) != nil || errors.Is(ctx.Err(), context.DeadlineExceeded)
 }
@@ -184,7 +184,7 @@ func (o *offering) ask(ctx, step context.Context) (steps.Answer, error) {
 	return steps.Answer{}, context.Cause(ctx)
 }
 
-// tell passes on what people may want to know.
+// tell passes on the output and progress of a step.
 func (o *offering) tell(ctx context.Context, outcome *steps.Outcome) {
 	if outcome.Output != "" {
 		_, _ = io.WriteString(flow.Output(ctx), strings.TrimSuffix(outcome.Output, "\n")+"\n")
@@ -201,7 +201,7 @@ func (o *offering) tell(ctx context.Context, outcome *steps.Outcome) {
 	}
 }
 
-// ending is what a Task returns for the outcome of a worker.
+// ending is the result of a Task for the outcome of a worker.
 func ending(outcome *steps.Outcome) (json.RawMessage, error) {
 	switch {
 	case outcome.NotYet > 0:
