@@ -14,9 +14,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// SavePrincipal makes a principal, or replaces its grants and HideValues; the rest of it is
-// the cluster's to set, and its tokens stay. ErrInvalid; ErrLimit at access.MaxPrincipals. To
-// repeat it is harmless.
+// SavePrincipal makes a principal, or replaces its grants and HideValues. The cluster sets
+// everything else, and the principal's tokens stay. A repeat is harmless. Errors: ErrInvalid;
+// ErrLimit at access.MaxPrincipals.
 func (c *Client) SavePrincipal(ctx context.Context, p access.Principal) error {
 	name := fmt.Sprintf("save principal %q", p.Name)
 	if err := access.CheckPrincipal(logbook.MaxLimits, &p); err != nil {
@@ -28,15 +28,15 @@ func (c *Client) SavePrincipal(ctx context.Context, p access.Principal) error {
 	return err
 }
 
-// DeletePrincipal forgets a principal and its tokens: its calls are refused from then on.
-// ErrNotFound, unless a try of this call may have done it.
+// DeletePrincipal deletes a principal and its tokens: its calls are refused from then on. Error:
+// ErrNotFound, unless an earlier try of this call may have deleted it.
 func (c *Client) DeletePrincipal(ctx context.Context, name string) error {
 	message := &v1.Command{Kind: &v1.Command_DeletePrincipal{DeletePrincipal: &v1.DeletePrincipalCommand{Name: name}}}
 	return c.remove(ctx, fmt.Sprintf("delete principal %q", name), message, logbook.ErrNotFound)
 }
 
-// AddAccessToken gives a principal another token, which access.Draw has made. ErrNotFound; ErrLimit
-// at access.MaxTokens. To repeat it is harmless.
+// AddAccessToken gives a principal another token, made by access.Draw. A repeat is harmless.
+// Errors: ErrNotFound; ErrLimit at access.MaxTokens.
 func (c *Client) AddAccessToken(ctx context.Context, principal string, token access.Token) error {
 	name := fmt.Sprintf("add a token of principal %q", principal)
 	if err := access.CheckToken(&token); err != nil {
@@ -48,14 +48,15 @@ func (c *Client) AddAccessToken(ctx context.Context, principal string, token acc
 	return err
 }
 
-// RevokeAccessToken takes a token from a principal. Calls with it are refused from then on, but for
-// stale reads of a node that is behind. ErrNotFound, unless a try of this call may have done it.
+// RevokeAccessToken revokes a token of a principal. Calls with it are refused from then on,
+// except stale reads at a node that is behind. Error: ErrNotFound, unless an earlier try of this
+// call may have revoked it.
 func (c *Client) RevokeAccessToken(ctx context.Context, principal string, id access.TokenID) error {
 	message := &v1.Command{Kind: &v1.Command_RevokeAccessToken{RevokeAccessToken: &v1.RevokeAccessTokenCommand{Principal: principal, Id: id.String()}}}
 	return c.remove(ctx, "revoke token "+id.String(), message, logbook.ErrNotFound)
 }
 
-// Principals reads a page of the principals by name, without the hashes of their tokens.
+// Principals reads a page of the principals, sorted by name, without the hashes of their tokens.
 func (c *Client) Principals(ctx context.Context, after string) (logbook.Page[access.Principal], error) {
 	op := operation{name: "list principals", reads: true, stale: c.stale}
 	request := &v1.ListPrincipalsRequest{After: after, Stale: c.stale}
@@ -107,8 +108,8 @@ func (c *Client) Audit(ctx context.Context, query access.RecordQuery) (logbook.P
 	return paged(op, answer.GetRecords(), answer.GetNext(), command.RecordFromProto, err)
 }
 
-// Refusals asks each node that the client knows what it has refused since it started. The
-// error is that of nodes that do not answer; the answers of the others are there too.
+// Refusals reads from each known node the calls that it has refused since its start. If some
+// nodes do not answer, it returns their error together with the answers of the others.
 func (c *Client) Refusals(ctx context.Context) ([]access.Refusal, error) {
 	var all []access.Refusal
 	var silent []error
@@ -130,7 +131,7 @@ func (c *Client) Refusals(ctx context.Context) ([]access.Refusal, error) {
 	return all, errors.Join(silent...)
 }
 
-// WhoAmI reads the principal of this client, as the cluster has authenticated it, and its grants.
+// WhoAmI reads this client's principal, as authenticated by the cluster, and its grants.
 func (c *Client) WhoAmI(ctx context.Context) (access.Identity, error) {
 	op := operation{name: "ask who the caller is", reads: true}
 	answer, err := call(ctx, c.core, op, &v1.WhoAmIRequest{}, func(p *peer) unary[v1.WhoAmIRequest, v1.WhoAmIResponse] { return p.access.WhoAmI })

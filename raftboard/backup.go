@@ -10,11 +10,11 @@ import (
 	v1 "github.com/conductord/conductord/api/conductord/v1"
 )
 
-// Backup reads a backup of the cluster from a node: a file as the package
-// raftboard/node/backup describes. It holds at least all that was acknowledged before
-// the call; on a Stale client, what the node that answers knows. The context bounds the
-// whole reading. A Read that fails ends it: nothing was lost, make the backup again.
-// The caller closes the reader.
+// Backup reads a backup of the cluster from a node: a file in the format of package
+// raftboard/node/backup. It contains at least everything that was acknowledged before the call;
+// on a Stale client, everything that the answering node knows. The context limits the whole
+// reading. A failed Read ends it: nothing was lost, make the backup again. The caller closes the
+// reader.
 func (c *Client) Backup(ctx context.Context) (io.ReadCloser, error) {
 	op := operation{name: "make a backup", reads: true, stale: c.stale}
 	if !c.stale {

@@ -26,14 +26,13 @@ var batchRule = wire.BatchRule{
 	Few:  4,
 }
 
-// batcher packs the writes of concurrent callers into calls: everything that
-// waits when a call can start goes with it. With one call in flight it keeps
-// the order in which its callers came.
+// batcher packs the writes of concurrent callers into calls: a call takes everything that waits
+// when it can start. With one call in flight, it keeps the order of its callers.
 //
-// A call that settles nothing puts its requests back to the front of the queue;
-// they go again with whatever waits by then. So what is known of each request is
-// exact: one whose caller leaves while it waits is not sent again, and has
-// happened only if an earlier call of its own may have.
+// A call that settles nothing puts its requests back to the front of the queue; they go again
+// with the requests that wait by then. The knowledge about each request is therefore exact. A
+// request whose caller leaves while it waits is not sent again, and has happened only if one of
+// its own earlier calls may have.
 type batcher[Item proto.Message, Result any] struct {
 	core *core
 	rule wire.BatchRule
@@ -94,10 +93,9 @@ func newBatcher[Item proto.Message, Result any](c *core, inFlight int,
 	return &batcher[Item, Result]{core: c, rule: rule, send: send, verdict: verdict, queued: make(chan struct{}, maxQueued)}
 }
 
-// do sends items and waits for their results, one for each. Repeated: they may
-// have been delivered more than once. Items that are too many for one call go in
-// several, in order; then an error of the whole is uncertain as soon as one of
-// these calls has been settled.
+// do sends items and waits for their results, one for each. repeated reports that they may have
+// been delivered more than once. Items that are too many for one call go in several, in order. An
+// error of the whole is then uncertain if one of these calls has been settled.
 func (b *batcher[Item, Result]) do(ctx context.Context, op operation, items []Item) (results []Result, repeated bool, err error) {
 	requests, err := b.pack(items)
 	if err != nil {
@@ -213,10 +211,9 @@ func (b *batcher[Item, Result]) enqueue(r *request[Item, Result]) {
 	}
 }
 
-// leave takes a request back, and reports whether it may have been delivered,
-// unless it turns out to be settled. The last caller to leave a call ends it and
-// waits for what is known of it; for the others the result is ambiguous, as
-// their requests may be delivered yet.
+// leave takes a request back, and reports whether it may have been delivered, unless it proves to
+// be settled. The last caller to leave a call ends the call and waits for what is known of it.
+// For the others the result is ambiguous, because their requests can still be delivered.
 func (b *batcher[Item, Result]) leave(r *request[Item, Result]) (ambiguous bool, failures []NodeFailure, settled bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

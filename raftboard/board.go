@@ -83,9 +83,9 @@ func (c *Client) remove(ctx context.Context, name string, message *v1.Command, g
 	return cannot(name, err)
 }
 
-// Post implements jobs.Poster. Postings without an id get one before the
-// first try, so that no try makes a second job. Those without a traceparent get
-// that of the span in ctx.
+// Post implements jobs.Poster. It gives ids to postings without one before the first try, so that
+// no try makes a second job. Postings without a traceparent get the traceparent of the span in
+// ctx.
 func (c *Client) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Posted, error) {
 	posted := make([]jobs.Posted, len(postings))
 	own := make([]bool, len(postings)) // its id is ours
@@ -290,8 +290,8 @@ func (c *Client) claimed(ctx context.Context, session jobs.SessionID, message *v
 	return claimed, nil
 }
 
-// ClaimNext implements jobs.Claimer, with as many calls as the waiting takes,
-// all with the request's nonce.
+// ClaimNext implements jobs.Claimer, with as many calls as the wait needs, all with the request's
+// nonce.
 func (c *Client) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jobs.Claimed, error) {
 	if err := jobs.CheckClaimRequest(logbook.MaxLimits, &request); err != nil {
 		return nil, fmt.Errorf("cannot claim jobs: %w", err)
@@ -376,7 +376,7 @@ func pageLimit(limit int) uint32 {
 	return uint32(limit)
 }
 
-// Wait implements jobs.Reader, with as many long polls as it takes.
+// Wait implements jobs.Reader, with as many long polls as needed.
 func (c *Client) Wait(ctx context.Context, id jobs.JobID) (jobs.Job, error) {
 	op := operation{name: "wait for job " + id.String(), reads: true, try: pollTime + pollGrace, over: conductordv1connect.BoardServiceWaitJobProcedure}
 	request := &v1.WaitJobRequest{Id: id.String(), Timeout: command.DurationToProto(pollTime)}

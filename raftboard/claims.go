@@ -17,8 +17,8 @@ func (c *Client) Extend(ctx context.Context, job jobs.JobID, token jobs.Token, e
 	return c.send(ctx, "extend the claim of job "+job.String(), message)
 }
 
-// Claims implements jobs.Attendant. The leader answers, even for a stale view:
-// only it knows how long a claim still lasts.
+// Claims implements jobs.Attendant. The leader answers, even for a stale view: only the leader
+// knows the remaining time of a claim.
 func (c *Client) Claims(ctx context.Context, query jobs.ClaimQuery) (jobs.Page[jobs.HeldClaim], error) {
 	op := operation{name: "list claims", reads: true}
 	request := &v1.ListClaimsRequest{Owner: query.Owner, Board: query.Board, After: query.After, Limit: pageLimit(query.Limit)}

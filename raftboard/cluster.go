@@ -14,61 +14,59 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// Status is one node's own view of itself and its cluster.
+// Status is one node's view of itself and its cluster.
 type Status struct {
 	Cluster       string
 	Generation    uint64
 	Node          string
 	State         string // leader, follower, candidate, …
-	Leader        string // the leader's name; empty: none is known
+	Leader        string // the leader's name; empty: unknown
 	LeaderAddress string // of its API
 	Term          uint64
 	CommitIndex   uint64
 	AppliedIndex  uint64
 	Members       []Member
 	Version       string // of the program
-	// ClusterVersion is the version of the log's commands that the cluster uses, and
-	// ProgramVersion the latest that the node's program can read.
+	// ClusterVersion is the version of log commands that the cluster uses. ProgramVersion is the
+	// latest version that the node's program can read.
 	ClusterVersion, ProgramVersion int
 	StartedAt                      time.Time
-	LastContact                    time.Duration // since the leader was heard
-	LogStore                       string        // how the node keeps raft's log: bolt or wal
-	LogBytes, LogFreeBytes         uint64        // of the log's files, and of these, free for more entries
-	SnapshotIndex, SnapshotBytes   uint64        // the last entry in its latest snapshot, and its size; 0: it has none
-	// ClockOffset is how far the node's wall clock is ahead of the cluster's
-	// time; nil while the node does not know that.
+	LastContact                    time.Duration // time since the node last heard the leader
+	LogStore                       string        // format of raft's log: bolt or wal
+	LogBytes, LogFreeBytes         uint64        // size of the log's files, and their free part
+	SnapshotIndex, SnapshotBytes   uint64        // last entry of its latest snapshot, and its size; 0: none
+	// ClockOffset is how far the node's wall clock is ahead of the cluster's time; nil: unknown.
 	ClockOffset *time.Duration
 
-	// MembersDiffer says what is wrong in the list of members in the node's file; empty:
-	// nothing.
+	// MembersDiffer describes the error in the list of members in the node's file; empty: none.
 	MembersDiffer string
 
-	// TopologyDigest is that of the topology that the node uses, and TopologyCluster the name of
-	// its cluster there; empty: it uses none.
+	// TopologyDigest is the digest of the node's topology, and TopologyCluster its cluster's name
+	// there; empty: the node uses no topology.
 	TopologyDigest, TopologyCluster string
 
 	// BackupAge is the age of the node's newest scheduled backup; without one, the time since the
-	// node's start. BackupInterval 0: the node makes none. Backups has the newest first.
+	// node's start. BackupInterval is 0 if the node makes none. Backups has the newest first.
 	BackupAge, BackupInterval time.Duration
 	Backups                   []ScheduledBackup
 
-	Jobs     map[jobs.State]uint64 // how many, by state
+	Jobs     map[jobs.State]uint64 // number of jobs, by state
 	Sessions uint64
 	Ready    bool
-	NotReady string // why, where it is not
+	NotReady string // reason, if the node is not ready
 }
 
-// ScheduledBackup is a backup that a node has made by itself.
+// ScheduledBackup is a backup that a node has made by its schedule.
 type ScheduledBackup struct {
 	File     string // its name in the node's directory of backups
 	MadeAt   time.Time
 	Bytes    uint64
-	Index    uint64 // of the log; 0 until the node has read the file
-	Verified bool   // the node has read it since its start, and the checksums fit
-	Fault    string // why it cannot be used
+	Index    uint64 // log index; 0 until the node has read the file
+	Verified bool   // the node has read the file since its start, and the checksums match
+	Fault    string // reason why the file cannot be used
 }
 
-// NodeStatus is the status of one endpoint, or why there is none.
+// NodeStatus is the status of one endpoint, or the reason why it is unknown.
 type NodeStatus struct {
 	Endpoint string
 	Status   Status
@@ -82,8 +80,7 @@ const statusTime = 2 * time.Second
 // a node waits for it.
 const transferTime = 10 * time.Second
 
-// Status asks one node, once, for its view. The endpoint need not be one of
-// the client's own.
+// Status asks one node, once, for its view. The endpoint can be one that is not the client's own.
 func (c *Client) Status(ctx context.Context, endpoint string) (Status, error) {
 	base, err := c.options.baseURL(endpoint)
 	if err != nil {
@@ -111,9 +108,9 @@ func (c *Client) status(ctx context.Context, p *peer) (Status, error) {
 	return Status{}, fmt.Errorf("cannot %s: %w: %s", op.name, jobs.ErrUnavailable, wire.WithoutClass(failed.err))
 }
 
-// TransferLeader hands the leadership over to a node, or to any that answers, and returns
-// the name of the leader after that. ErrNotFound; ErrConflict if the
-// node does not answer, or there is no other. To repeat it is harmless.
+// TransferLeader hands the leadership over to a node, or to any node that answers, and returns
+// the name of the new leader. A repeat is harmless. Errors: ErrNotFound; ErrConflict if the node
+// does not answer, or if there is no other node.
 func (c *Client) TransferLeader(ctx context.Context, to string) (leader string, err error) {
 	op := operation{name: "transfer the leadership", try: transferTime}
 	request := &v1.TransferLeaderRequest{To: to}
@@ -123,18 +120,18 @@ func (c *Client) TransferLeader(ctx context.Context, to string) (leader string, 
 	return answer.GetLeader(), err
 }
 
-// Upgrade raises the version of the cluster to that of the leader's program, and returns it.
-// From then on older programs cannot be members. ErrConflict if a member cannot read that
-// version, or does not answer. To repeat it is harmless.
+// Upgrade raises the version of the cluster to the version of the leader's program, and returns
+// it. From then on older programs cannot be members. A repeat is harmless. Error: ErrConflict if
+// a member cannot read that version, or does not answer.
 func (c *Client) Upgrade(ctx context.Context) (version int, err error) {
 	op := operation{name: "upgrade the cluster", try: transferTime}
 	answer, err := call(ctx, c.core, op, &v1.UpgradeRequest{}, func(p *peer) unary[v1.UpgradeRequest, v1.UpgradeResponse] { return p.cluster.Upgrade })
 	return int(answer.GetVersion()), err
 }
 
-// Cluster asks every node that the client knows, at the same time: its own
-// endpoints in the order in which they were given, then those it has learned.
-// A node that has answered under one address is not listed under another.
+// Cluster asks every known node in parallel: the client's own endpoints in their given order,
+// then the nodes that it has learned. A node that has answered under one address is not listed
+// under another.
 func (c *Client) Cluster(ctx context.Context) []NodeStatus {
 	nodes := c.peers.known()
 	all := make([]NodeStatus, len(nodes))

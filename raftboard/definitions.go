@@ -14,10 +14,10 @@ import (
 // that sends some definitions again.
 const maxKnownDefinitions = 4_096
 
-// knownDefinitions are those that the cluster had when this client sent them last. Updates name them
-// by their ids, so that a flow which runs thousands of times is logged once. It is only a hint: the
-// cluster says when it does not have one, since the last flow that was built so has gone, or a
-// backup was restored.
+// knownDefinitions are the definitions that the cluster had when this client sent them last.
+// Updates name them by id, so a flow that runs thousands of times is logged once. The list is
+// only a hint. The cluster reports a definition that it lacks: the last flow of that definition
+// has gone, or a backup was restored.
 type knownDefinitions struct {
 	mu  sync.Mutex
 	ids map[command.DefinitionID]bool

@@ -8,13 +8,13 @@ import (
 	"github.com/conductord/conductord/raftboard/credentials"
 )
 
-// DefaultEndpoint is the node to ask where nothing names one.
+// DefaultEndpoint is the default node.
 const DefaultEndpoint = "127.0.0.1:7070"
 
-// FromEnvironment makes options of the environment variables of the command line: the nodes of
-// CONDUCTORD_SERVER, separated by commas, or DefaultEndpoint; the token of the file
-// CONDUCTORD_TOKEN_FILE, or CONDUCTORD_TOKEN; and TLS with the files CONDUCTORD_CA_FILE,
-// CONDUCTORD_CERT_FILE and CONDUCTORD_KEY_FILE.
+// FromEnvironment makes options from the environment variables of the command line.
+// CONDUCTORD_SERVER has the nodes, separated by commas; default: DefaultEndpoint.
+// CONDUCTORD_TOKEN_FILE names the file of the token, or CONDUCTORD_TOKEN has the token.
+// CONDUCTORD_CA_FILE, CONDUCTORD_CERT_FILE and CONDUCTORD_KEY_FILE name the files for TLS.
 func FromEnvironment() (o Options, err error) {
 	o.Endpoints = split(cmp.Or(os.Getenv("CONDUCTORD_SERVER"), DefaultEndpoint))
 	files := credentials.Files{CA: os.Getenv("CONDUCTORD_CA_FILE"), Cert: os.Getenv("CONDUCTORD_CERT_FILE"), Key: os.Getenv("CONDUCTORD_KEY_FILE")}

@@ -28,8 +28,8 @@ func (c *Client) SaveBook(ctx context.Context, book logbook.Book) error {
 	return err
 }
 
-// Book implements logbook.Connection, in as many calls as its flows take. A book's
-// flows are only ever appended to.
+// Book implements logbook.Connection, with as many calls as its flows need. A book's flows are
+// only appended to.
 func (c *Client) Book(ctx context.Context, id logbook.BookID) (logbook.Book, error) {
 	op := operation{name: "read book " + id.String(), reads: true, stale: c.stale}
 	var whole logbook.Book
@@ -63,9 +63,8 @@ func (c *Client) Books(ctx context.Context, after string, limit int) (logbook.Pa
 	return paged(op, answer.GetBooks(), answer.GetNext(), command.BookFromProto, err)
 }
 
-// FlowDetail implements logbook.Connection, in as many calls as the flow takes. If
-// the flow changes between them it is read again, because a mixture of two states
-// never existed.
+// FlowDetail implements logbook.Connection, with as many calls as the flow needs. If the flow
+// changes between them, it is read again, because a mixture of two states never existed.
 func (c *Client) FlowDetail(ctx context.Context, id logbook.FlowID) (logbook.FlowDetail, error) {
 	op := operation{name: "read flow " + id.String(), reads: true, stale: c.stale, over: conductordv1connect.LogbookServiceGetFlowProcedure}
 	for range maxRereads {
@@ -108,8 +107,8 @@ func (c *Client) flowOnce(ctx context.Context, op operation, id logbook.FlowID) 
 	}
 }
 
-// Update implements logbook.Connection. Updates that are refused here get their
-// verdict without a call.
+// Update implements logbook.Connection. Updates that the client itself refuses get their error
+// without a call.
 func (c *Client) Update(ctx context.Context, updates ...logbook.Update) ([]error, error) {
 	verdicts := make([]error, len(updates))
 	var commands []*v1.Command

@@ -8,9 +8,10 @@ import (
 	"github.com/conductord/conductord/jobs/steplog"
 )
 
-// ReadLogs reads what the steps of a job write, also while they run, from the node whose
-// conductor has the job or had it last; see steplog.Page. ErrNotFound; ErrInvalid for an After that is no Next;
-// ErrNotAllowed if the caller may not see values; ErrUnavailable if that node does not answer.
+// ReadLogs reads the output of a job's steps, also while they run, from the node whose conductor
+// has the job or had it last; see steplog.Page. Errors: ErrNotFound; ErrInvalid for an After that
+// is no Next; ErrNotAllowed if the caller may not see values; ErrUnavailable if that node does
+// not answer.
 func (c *Client) ReadLogs(ctx context.Context, query steplog.Query) (steplog.Page, error) {
 	wait := min(query.Wait, pollTime)
 	op := operation{name: "read the logs of job " + query.Job.String(), reads: true, stale: true, try: wait + pollGrace}

@@ -11,34 +11,36 @@ import (
 // Member is a node of the cluster.
 type Member struct {
 	Name        string
-	ID          string // of raft; a node that was made anew has another one
+	ID          string // raft's id; a node that was made anew has another one
 	RaftAddress string
 	APIAddress  string
-	Voter       bool // false: it has the whole state, and does not count for majorities
+	Voter       bool // false: it has the whole state, but does not count for majorities
 }
 
-// NewMember is a node that is to join a cluster.
+// NewMember is a node that joins a cluster.
 type NewMember struct {
 	Cluster     string // its id
 	Name        string
 	Instance    uuid.UUID // drawn by the node
 	RaftAddress string
 	APIAddress  string
-	Replaces    string // the name of a member that this one replaces, which may be its own; empty: none
+	Replaces    string // name of the replaced member, which can be its own name; empty: none
 }
 
-// Admission is what a new member must know of the cluster.
+// Admission is the cluster's answer to a new member.
 type Admission struct {
 	Generation uint64
 	Origin     string   // digest of the state that a restored cluster began with
 	Founders   []Member // the members with which the cluster began
 }
 
-// AddMember makes a node a member without a vote, before it is started. With Replaces, a
-// member that does not answer is removed first. One that answers stays: remove it when the
-// new one has a vote. ErrInvalid; ErrNotFound if there is none to replace; ErrConflict for a
-// name or an address in use, or while another change is under way; ErrLimit.
-// To repeat it is harmless. "conductord cluster join" does all that a new node needs.
+// AddMember makes a node a member without a vote, before it is started. With Replaces, it first
+// removes a member that does not answer. A member that answers stays: remove it when the new one
+// has a vote. A repeat is harmless. "conductord cluster join" does everything that a new node
+// needs.
+//
+// Errors: ErrInvalid; ErrNotFound if there is no member to replace; ErrConflict for a name or an
+// address in use, or while another change is in progress; ErrLimit.
 func (c *Client) AddMember(ctx context.Context, member NewMember) (Admission, error) {
 	op := operation{name: "add a member", try: transferTime}
 	request := &v1.AddMemberRequest{
@@ -52,28 +54,28 @@ func (c *Client) AddMember(ctx context.Context, member NewMember) (Admission, er
 	return Admission{Generation: answer.GetGeneration(), Origin: answer.GetOrigin(), Founders: readMembers(answer.GetFounders())}, nil
 }
 
-// RemoveMember removes a member, and returns the members after that. The node stops when
-// it hears of that. ErrNotFound; ErrConflict if no majority of the other voters answers, or
-// while another change is under way.
+// RemoveMember removes a member, and returns the members after that. The node stops when it
+// learns of its removal. Errors: ErrNotFound; ErrConflict if no majority of the other voters
+// answers, or while another change is in progress.
 func (c *Client) RemoveMember(ctx context.Context, name string) ([]Member, error) {
 	op := operation{name: "remove a member", try: transferTime}
 	answer, err := call(ctx, c.core, op, &v1.RemoveMemberRequest{Name: name}, func(p *peer) unary[v1.RemoveMemberRequest, v1.RemoveMemberResponse] { return p.cluster.RemoveMember })
 	return readMembers(answer.GetMembers()), err
 }
 
-// SetVote promotes a member that has caught up to a voter, or takes its vote, and returns
-// the members after that. ErrNotFound; ErrConflict if the member does not answer or has not
-// caught up, if no majority of the voters would answer after the change, or while another
-// one is under way; ErrLimit. To repeat it is harmless.
+// SetVote makes a member that has caught up a voter, or takes its vote away, and returns the
+// members after that. A repeat is harmless. Errors: ErrNotFound; ErrLimit; ErrConflict if the
+// member does not answer or has not caught up, if no majority of the voters would answer after
+// the change, or while another change is in progress.
 func (c *Client) SetVote(ctx context.Context, name string, vote bool) ([]Member, error) {
 	op := operation{name: "change the vote of a member", try: transferTime}
 	answer, err := call(ctx, c.core, op, &v1.SetVoteRequest{Name: name, Vote: vote}, func(p *peer) unary[v1.SetVoteRequest, v1.SetVoteResponse] { return p.cluster.SetVote })
 	return readMembers(answer.GetMembers()), err
 }
 
-// MoveMember changes the addresses of a member, each HOST:PORT, and returns the members
-// after that. The member must answer at the new raft address. ErrInvalid; ErrNotFound;
-// ErrConflict. To repeat it is harmless.
+// MoveMember changes the addresses of a member, each HOST:PORT, and returns the members after
+// that. The member must answer at the new raft address. A repeat is harmless. Errors: ErrInvalid;
+// ErrNotFound; ErrConflict.
 func (c *Client) MoveMember(ctx context.Context, name, raftAddress, apiAddress string) ([]Member, error) {
 	op := operation{name: "change the addresses of a member", try: transferTime}
 	request := &v1.MoveMemberRequest{Name: name, RaftAddress: raftAddress, ApiAddress: apiAddress}
@@ -89,23 +91,23 @@ func readMembers(messages []*v1.Member) []Member {
 	return members
 }
 
-// Comparison says which members have the same state at one entry of the log.
+// Comparison compares the states of the members at one entry of the log.
 type Comparison struct {
 	Index   uint64 // of the entry
 	Members []MemberCheck
 }
 
-// MemberCheck is the outcome for one member.
+// MemberCheck is the result for one member.
 type MemberCheck struct {
 	Name    string
-	Same    bool   // it has the state of a majority
-	Differs string // the tables; the node stops then
-	Error   string // why it could not be compared
+	Same    bool   // its state equals the majority's
+	Differs string // the tables that differ; the node then stops
+	Error   string // reason why it could not be compared
 }
 
-// Verify has the members compare sums of their tables at one entry of the log. A member that
-// differs from a majority stops. The leader does the same now and then by itself.
-// ErrUnavailable, also if another comparison is under way for long. To repeat it is harmless.
+// Verify makes the members compare checksums of their tables at one entry of the log. A member
+// that differs from a majority stops. The leader also does this regularly by itself. A repeat is
+// harmless. Error: ErrUnavailable, also if another comparison takes long.
 func (c *Client) Verify(ctx context.Context) (Comparison, error) {
 	op := operation{name: "compare the members", try: 2 * transferTime}
 	answer, err := call(ctx, c.core, op, &v1.VerifyRequest{}, func(p *peer) unary[v1.VerifyRequest, v1.VerifyResponse] { return p.cluster.Verify })

@@ -56,7 +56,7 @@ type peer struct {
 	leader *peer
 }
 
-// String is the address as people write it.
+// String is the address for display.
 func (p *peer) String() string {
 	if path := socketOf(p.url); path != "" {
 		return socketScheme + path

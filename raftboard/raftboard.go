@@ -1,26 +1,25 @@
-// Package raftboard is the client library: the jobs.Board and the
-// logbook.Connection that a cluster keeps.
+// Package raftboard is the client library: the jobs.Board and the logbook.Connection of a
+// cluster.
 //
 //	client, err := raftboard.Dial(ctx, "10.0.0.1:7070", "10.0.0.2:7070", "10.0.0.3:7070")
 //
-// Post to it by jobs.PostOne, read results from it by await.Result (package jobs/await),
-// and give it to conductor.Run to work.
+// Post jobs with jobs.PostOne, read their results with await.Result (package jobs/await), and run
+// them by passing the client to conductor.Run.
 //
-// A Client knows some endpoints of one cluster. It calls the leader if it knows
-// one, and otherwise any node: every node takes every call. A call that one node
-// does not settle is tried at the next; its ids, nonces or tokens make a repeat
-// harmless. So a method returns when the call is settled, when its context ends,
-// or after Options.Patience without a usable answer.
+// A Client knows some endpoints of one cluster. It calls the leader if it knows one, and
+// otherwise any node: every node accepts every call. A call that one node does not settle is
+// tried at the next; its ids, nonces or tokens make a repeat harmless. A method therefore returns
+// when the call is settled, when its context ends, or after Options.Patience without a usable
+// answer.
 //
-// Guarantees. An error that wraps jobs.ErrUnavailable: nothing has happened,
-// because every attempt was refused or never left this process. An error that
-// wraps jobs.ErrUncertain: the result is ambiguous, some attempt may have been
-// carried out. Either may wrap the context's error besides. Calls that only read
-// never return ErrUncertain.
+// Guarantees. An error that wraps jobs.ErrUnavailable means that nothing has happened: every
+// attempt was refused or never left this process. An error that wraps jobs.ErrUncertain means
+// that the result is ambiguous: an attempt may have been carried out. Both can also wrap the
+// context's error. Calls that only read never return ErrUncertain.
 //
-// Writes of concurrent callers are batched: everything that waits goes into one
-// call, without a timer, when an earlier call is back. Updates of flows and the
-// endings of jobs keep the order in which the calls were made.
+// Writes of concurrent callers are batched: when an earlier call is back, everything that waits
+// goes into one call, without a timer. Updates of flows and the endings of jobs keep the order of
+// their calls.
 //
 // The package links neither raft nor the state machine.
 package raftboard
@@ -49,39 +48,40 @@ import (
 	"github.com/conductord/conductord/valuekeys"
 )
 
-// MaxEndpoints bounds Options.Endpoints. No cluster is nearly so large, so a
-// longer list is a mistake.
+// MaxEndpoints limits Options.Endpoints. No cluster is nearly so large, so a longer list is a
+// mistake.
 const MaxEndpoints = 64
 
-// DefaultPatience is Options.Patience where it is not set: several elections,
-// and the restart of a node.
+// DefaultPatience is the default of Options.Patience: several elections, and the restart of a
+// node.
 const DefaultPatience = 30 * time.Second
 
-// Options say how to reach a cluster.
+// Options configures a Client.
 type Options struct {
-	// Endpoints are "host:port", "http://host:port" or "https://host:port" of
-	// one or more nodes. More are learned from the nodes' answers. A single
-	// "unix:///path" is the socket of a node on this machine, for its operators.
+	// Endpoints are "host:port", "http://host:port" or "https://host:port" of one or more nodes.
+	// The client learns more from the nodes' answers. A single "unix:///path" is the socket of a
+	// node on this machine, for its operators.
 	Endpoints []string
-	// Patience is how long a call is repeated without a usable answer before
-	// it fails. Zero: DefaultPatience. A context may end it earlier.
+	// Patience is how long a call is repeated without a usable answer before it fails. A context
+	// can end it earlier. Zero: DefaultPatience.
 	Patience time.Duration
-	// TLS is how to speak to https endpoints. Where it is set, an endpoint
-	// without a scheme is one. Nil: the system's roots.
+	// TLS is the configuration for https endpoints. With TLS, an endpoint without a scheme is an
+	// https endpoint. Nil: the system's roots.
 	TLS *tls.Config
-	// Credentials are files for TLS, in the place of TLS: changed files are used from the next
-	// connection on.
+	// Credentials are files for TLS, instead of the field TLS. Changed files are used from the
+	// next connection on.
 	Credentials *credentials.Store
-	// Token is shown with every call. Endpoints must be https then: in plain text,
-	// everybody on the way could read it.
+	// Token is sent with every call. It requires https endpoints: in plain text, the token could
+	// be read on the way.
 	Token string
-	// ValueKeys encrypt the values of jobs and flows before they are sent, and decrypt those of answers.
-	// What they cannot decrypt stays as it is; see valuekeys.KeyID. Nil: values are sent as they are.
+	// ValueKeys encrypts the values of jobs and flows before they are sent, and decrypts the
+	// values of answers. Values that it cannot decrypt stay encrypted; see valuekeys.KeyID. Nil:
+	// values are sent unencrypted.
 	ValueKeys *valuekeys.Keys
-	// HTTPClient replaces the client that is made by default, which speaks
-	// HTTP/2 with and without TLS; then TLS only decides about schemes.
+	// HTTPClient replaces the default client, which speaks HTTP/2 with and without TLS. TLS then
+	// only decides about schemes.
 	HTTPClient connect.HTTPClient
-	// Logger gets a line when a node fails to answer. Nil: none.
+	// Logger logs nodes that fail to answer. Nil: none.
 	Logger hclog.Logger
 }
 
@@ -123,8 +123,8 @@ func (o Options) validate() error {
 	return errors.Join(faults...)
 }
 
-// Client is a cluster as its users see it. All methods may be called
-// concurrently. Close it when it is no longer needed.
+// Client is a connection to one cluster. All methods may be called concurrently. Close it when it
+// is no longer needed.
 type Client struct {
 	*core
 	stale bool // reads may be answered by any node
@@ -166,9 +166,10 @@ type core struct {
 	work   sync.WaitGroup // the goroutines of batchers and streams
 }
 
-// Dial is Open with no options but the endpoints, which may be lists separated by commas. It waits
-// until one node has answered, for DefaultPatience at most. Without endpoints it takes all options
-// from the environment variables of the command line: see FromEnvironment.
+// Dial opens a client with these endpoints and default options. An endpoint can be a list
+// separated by commas. Dial waits until one node has answered, for DefaultPatience at most.
+// Without endpoints it takes all options from the environment variables of the command line: see
+// FromEnvironment.
 func Dial(ctx context.Context, endpoints ...string) (*Client, error) {
 	if len(endpoints) > 0 {
 		return Open(ctx, Options{Endpoints: split(endpoints...)})
@@ -180,10 +181,9 @@ func Dial(ctx context.Context, endpoints ...string) (*Client, error) {
 	return Open(ctx, options)
 }
 
-// Open makes a client and waits until one node, leader or not, has answered, so
-// a wrong address is found here. ErrInvalid names every fault of the options.
-// ErrUnavailable, after the patience or the end of the context, says which nodes
-// were tried.
+// Open makes a client and waits until one node, leader or not, has answered: it reports a wrong
+// address. ErrInvalid names every fault of the options. ErrUnavailable, after the patience or the
+// end of the context, names the nodes that were tried.
 func Open(ctx context.Context, options Options) (*Client, error) {
 	client, err := newClient(options)
 	if err != nil {
@@ -251,14 +251,14 @@ func newTransport(secure *tls.Config, files *credentials.Store) *http.Transport 
 // noRedirect refuses redirects: nodes forward calls and never redirect them.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Stale returns a view of the client whose reads any node answers from its own
-// state, without asking the others. They may be behind, but never behind what
-// this client has written or read. Writes are as before. Closing the view closes
-// the client.
+// Stale returns a view of the client whose reads any node answers from its own state, without
+// asking the others. The answers can be behind the cluster, but never behind what this client has
+// written or read. Writes are unaffected. Closing the view closes the client.
 func (c *Client) Stale() *Client { return &Client{core: c.core, stale: true} }
 
-// StaleAge is how long ago the nodes that gave stale answers to this client had heard the leader when
-// they answered: the longest of these times. Known is false if one of them had heard none since it started.
+// StaleAge is the age of the stale answers to this client: for each answer, how long before it
+// the node had heard the leader; the longest of these times. Known is false if one of the nodes
+// had not heard a leader since its start.
 func (c *Client) StaleAge() (age time.Duration, known bool) {
 	c.ages.Lock()
 	defer c.ages.Unlock()
@@ -274,9 +274,8 @@ func (c *core) sawAge(text string) {
 	c.ages.unknown = c.ages.unknown || err != nil
 }
 
-// Close ends all calls, with errors that say so and whether they may have
-// happened, and waits for the client's goroutines. It may be called more than
-// once.
+// Close ends all calls, with errors that report the close and whether the call may have happened.
+// It waits for the client's goroutines. It may be called more than once.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true

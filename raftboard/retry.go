@@ -19,8 +19,8 @@ const (
 	lastPause  = time.Second
 )
 
-// retry selects the nodes that a call is tried at, one after another, and keeps
-// what came of it. One goroutine uses it.
+// retry selects the nodes at which a call is tried, one after another, and keeps the results. One
+// goroutine uses it.
 type retry struct {
 	core      *core
 	spread    bool // over all nodes, rather than the leader first
@@ -34,9 +34,8 @@ type retry struct {
 
 func (c *core) newRetry(spread bool) *retry { return &retry{core: c, spread: spread} }
 
-// next selects the node to try, after a pause when all have been tried, or when the last
-// one was overloaded: another node would only ask the same leader. The only error is that
-// of the context.
+// next selects the node to try. It pauses first if all nodes have been tried, or if the last one
+// was overloaded: another node would only ask the same leader. The only error is the context's.
 func (r *retry) next(ctx context.Context) (*peer, error) {
 	p := r.core.peers.pick(r.tried, r.spread)
 	if p == nil || r.crowded {
@@ -66,8 +65,8 @@ func (r *retry) pause(ctx context.Context) error {
 	}
 }
 
-// failed records an attempt that settled nothing. If the context has ended, the
-// failure says nothing about the node.
+// failed records an attempt that settled nothing. If the context has ended, the failure proves
+// nothing about the node.
 func (r *retry) failed(ctx context.Context, p *peer, failure *tryError) {
 	if ctx.Err() == nil {
 		r.core.peers.failed(p, failure.unreached)
@@ -100,8 +99,8 @@ func (r *retry) giveUp(op operation, ctx, bounded context.Context) error {
 	return giveUp(op, ctx, context.Cause(bounded), r.ambiguous, slices.Clone(r.failures))
 }
 
-// giveUp makes the error of a call that no node has settled. If the caller's context has
-// ended, that is why.
+// giveUp makes the error of a call that no node has settled. If the caller's context has ended,
+// its error is the reason.
 func giveUp(op operation, ctx context.Context, why error, ambiguous bool, failures []NodeFailure) error {
 	if ended := ctx.Err(); ended != nil {
 		why = ended
@@ -112,7 +111,8 @@ func giveUp(op operation, ctx context.Context, why error, ambiguous bool, failur
 	return fmt.Errorf("cannot %s: %w", op.name, unsettled(ambiguous && !op.reads, why, failures))
 }
 
-// unsettled says whether a call may have happened, and what each node answered.
+// unsettled makes the error of an unsettled call: whether the call may have happened, and the
+// answer of each node.
 func unsettled(ambiguous bool, why error, failures []NodeFailure) error {
 	kind := jobs.ErrUnavailable
 	if ambiguous {

@@ -12,9 +12,9 @@ import (
 	"github.com/conductord/conductord/topology"
 )
 
-// Routed is the clusters of a topology, with a Client for each that is used. They share
-// nothing: a cluster that is down costs the calls to its own boards their patience, and the
-// calls to others nothing. All methods may be called concurrently.
+// Routed has a Client for each used cluster of a topology. The clients share nothing: a cluster
+// that is down delays calls to its own boards by their patience, and does not affect others. All
+// methods may be called concurrently.
 type Routed struct {
 	source  *topology.Source
 	options Options
@@ -24,8 +24,8 @@ type Routed struct {
 	closed  bool
 }
 
-// OpenRouted makes no connection yet. The options are those of each client, without endpoints,
-// which are the topology's. Close it when it is no longer needed.
+// OpenRouted makes no connection yet. The options are those of each client; the topology supplies
+// the endpoints. Close it when it is no longer needed.
 func OpenRouted(source *topology.Source, options Options) (*Routed, error) {
 	if len(options.Endpoints) > 0 {
 		return nil, fmt.Errorf("cannot open clients: %w", &logbook.InvalidError{Field: "endpoints", Reason: "set beside a topology, which has them"})
@@ -33,15 +33,15 @@ func OpenRouted(source *topology.Source, options Options) (*Routed, error) {
 	return &Routed{source: source, options: options, clients: map[string]*Client{}}, nil
 }
 
-// For is the client of the cluster that has a board now. Ask again for each call, since boards
-// move. Closing it is left to Routed.
+// For returns the client of the cluster that has a board now. Call it again for each call,
+// because boards move. Routed closes the client.
 func (r *Routed) For(ctx context.Context, board string) (*Client, error) {
 	return r.Client(ctx, r.source.Current().Route(board).Cluster)
 }
 
-// Client is the client of a cluster, by its name in the topology. It may be that no node of it
-// answers: its calls say so. ErrNotFound; ErrUnavailable if DNS does not name its servers;
-// ErrInvalid for options that do not fit its servers.
+// Client returns the client of a cluster, by its name in the topology. Possibly no node of the
+// cluster answers: then the client's calls fail. Errors: ErrNotFound; ErrUnavailable if DNS does
+// not name its servers; ErrInvalid for options that do not fit its servers.
 func (r *Routed) Client(ctx context.Context, cluster string) (*Client, error) {
 	servers, err := r.source.Servers(ctx, cluster)
 	if err != nil {
@@ -72,8 +72,8 @@ func (r *Routed) Client(ctx context.Context, cluster string) (*Client, error) {
 	return made, nil
 }
 
-// Post posts each posting to the cluster of its board, to all clusters at the same time. What
-// keeps a cluster from answering is the error of its own postings only.
+// Post posts each posting to the cluster of its board, to all clusters in parallel. A cluster
+// that does not answer causes errors for its own postings only.
 func (r *Routed) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Posted, error) {
 	now, parts := r.source.Current(), map[string][]int{}
 	for i := range postings {
@@ -106,10 +106,10 @@ func (r *Routed) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Pos
 	return posted, nil
 }
 
-// Find is the client of the cluster that has a job. It asks all clusters at the same time: a
-// memory of what was posted would know the jobs of this process only, and none after a restart.
-// ErrNotFound if all clusters answer that there is no such job; otherwise the error of one that
-// does not answer, which may have it.
+// Find returns the client of the cluster that has a job. It asks all clusters in parallel: a
+// record of postings would know the jobs of this process only, and none after a restart. The
+// error is ErrNotFound if all clusters answer that the job does not exist. Otherwise it is the
+// error of a cluster that does not answer, because that cluster may have the job.
 func (r *Routed) Find(ctx context.Context, job jobs.JobID) (*Client, error) {
 	ctx, cancel := context.WithCancel(ctx) // the first cluster that has it ends the other calls
 	defer cancel()

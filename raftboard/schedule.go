@@ -112,7 +112,7 @@ func (c *Client) RunSchedule(ctx context.Context, request schedules.Command) (sc
 	return decoded(op, answer.GetSlot(), command.SlotRecordFromProto)
 }
 
-// BackfillSchedule implements schedules.Scheduler, in as many calls as it takes.
+// BackfillSchedule implements schedules.Scheduler, with as many calls as needed.
 func (c *Client) BackfillSchedule(ctx context.Context, backfill schedules.Backfill) ([]schedules.SlotRecord, error) {
 	op := operation{name: "backfill schedule " + backfill.Name}
 	if backfill.Nonce.IsZero() {

@@ -27,8 +27,8 @@ func (c *Client) OpenSession(ctx context.Context, opening jobs.Opening) (jobs.Se
 	return decoded(op, answer.GetSession(), command.SessionFromProto)
 }
 
-// KeepAlive implements jobs.Attendant. It waits behind no other call, and a
-// try takes at most a second, so that a node that hangs costs no session.
+// KeepAlive implements jobs.Attendant. It waits behind no other call, and a try takes at most a
+// second, so that a hanging node costs no session.
 func (c *Client) KeepAlive(ctx context.Context, id jobs.SessionID) error {
 	op := operation{name: "keep session " + id.String() + " alive", try: keepAliveTime, over: conductordv1connect.SessionServiceKeepAliveProcedure}
 	request := &v1.KeepAliveRequest{Session: id.String()}
@@ -55,7 +55,7 @@ func (c *Client) Register(ctx context.Context, id jobs.SessionID, entity jobs.En
 	return err
 }
 
-// Sessions implements jobs.Attendant, with as many calls as the list takes.
+// Sessions implements jobs.Attendant, with as many calls as the list needs.
 func (c *Client) Sessions(ctx context.Context) ([]jobs.Session, error) {
 	op := operation{name: "list sessions", reads: true, stale: c.stale}
 	return allPages(op, func(after string) (jobs.Page[jobs.Session], error) {
@@ -67,7 +67,7 @@ func (c *Client) Sessions(ctx context.Context) ([]jobs.Session, error) {
 	})
 }
 
-// Entities implements jobs.Attendant, with as many calls as the list takes.
+// Entities implements jobs.Attendant, with as many calls as the list needs.
 func (c *Client) Entities(ctx context.Context, kind string) ([]jobs.Entity, error) {
 	op := operation{name: "list entities", reads: true, stale: c.stale}
 	entities, err := allPages(op, func(after string) (jobs.Page[jobs.Entity], error) {
@@ -96,7 +96,7 @@ func (c *Client) UndrainConductor(ctx context.Context, request jobs.DrainCommand
 	return c.remove(ctx, name, message, jobs.ErrNotFound)
 }
 
-// Drains implements jobs.Conductors, with as many calls as the list takes.
+// Drains implements jobs.Conductors, with as many calls as the list needs.
 func (c *Client) Drains(ctx context.Context) ([]jobs.Drain, error) {
 	op := operation{name: "list drains", reads: true, stale: c.stale}
 	return allPages(op, func(after string) (jobs.Page[jobs.Drain], error) {

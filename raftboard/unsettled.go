@@ -12,22 +12,22 @@ import (
 )
 
 // UnsettledError is the error of a call that no node has settled, with the last answer of each
-// node that was tried. It does not wrap these: the last of them may say that nothing happened
-// when an earlier one is ambiguous.
+// tried node. It does not wrap these answers: the last one may report that nothing happened,
+// although an earlier one is ambiguous.
 type UnsettledError struct {
 	Kind  error // jobs.ErrUnavailable or jobs.ErrUncertain
-	Why   error // why the attempts ended
+	Why   error // reason why the attempts ended
 	Nodes []NodeFailure
 }
 
-// NodeFailure is why a node did not settle a call.
+// NodeFailure is the reason why a node did not settle a call.
 type NodeFailure struct {
 	Node    string
 	Reached bool // there was a connection
 	Err     error
 }
 
-// Error says what each node answered; those that answered the same stand together.
+// Error lists the answers of the nodes; nodes with the same answer are listed together.
 func (e *UnsettledError) Error() string {
 	if len(e.Nodes) == 0 {
 		return fmt.Sprintf("%v: %v", e.Kind, e.Why)
@@ -51,7 +51,7 @@ func (e *UnsettledError) Error() string {
 	return fmt.Sprintf("%v: %s", e.Kind, text)
 }
 
-// Unwrap makes it of its kind, and of the reason why the attempts ended.
+// Unwrap returns the kind, and the reason why the attempts ended.
 func (e *UnsettledError) Unwrap() []error { return []error{e.Kind, e.Why} }
 
 // reason is the error without what the whole says already.

@@ -15,7 +15,7 @@ import (
 	"github.com/conductord/conductord/valuekeys"
 )
 
-// EncryptText encrypts a text for people; without ValueKeys it stays as it is.
+// EncryptText encrypts a text for display; without ValueKeys it returns the text unchanged.
 func (c *Client) EncryptText(text string) string {
 	if c.options.ValueKeys == nil {
 		return text
@@ -196,8 +196,8 @@ func (c *core) plainLimits() logbook.Limits {
 	return limits
 }
 
-// PlainLimits are the limits for values that a program gives to the client, under the limits of the
-// cluster: encrypted values are longer.
+// PlainLimits are the limits for values that a program gives to the client, derived from the
+// limits of the cluster: encrypted values are longer.
 func (c *Client) PlainLimits(cluster logbook.Limits) logbook.Limits {
 	return c.options.ValueKeys.PlainLimits(cluster)
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// Watch implements jobs.Reader. Where a stream breaks, another one goes on
-// behind the last event, at whatever node answers. When the context ends, the
-// events end; every other end is an error, the last thing that is yielded.
+// Watch implements jobs.Reader. When a stream breaks, another one continues after the last event,
+// at any node that answers. When the context ends, the events end. Every other end yields an
+// error as the last item.
 func (c *Client) Watch(ctx context.Context, watch jobs.Watch) iter.Seq2[jobs.Event, error] {
 	return func(yield func(jobs.Event, error) bool) {
 		if err := jobs.CheckWatch(&watch); err != nil {

@@ -81,7 +81,7 @@ func (c *Client) ReportStep(ctx context.Context, worker jobs.SessionID, outcome 
 	return answer.GetRecorded(), err
 }
 
-// Workers lists the workers that live, those of a board or all, with as many calls as it takes.
+// Workers lists the live workers of a board, or of all boards, with as many calls as needed.
 func (c *Client) Workers(ctx context.Context, board string) ([]steps.Live, error) {
 	op := operation{name: "list workers", reads: true}
 	return allPages(op, func(after string) (jobs.Page[steps.Live], error) {

@@ -1,15 +1,15 @@
-// Package credentials keeps the certificate, the key and the authorities of a node or a
-// client, as files, and reads them again when they have changed.
+// Package credentials keeps the certificate, the key and the authorities of a node or a client,
+// as files, and reads them again when they have changed.
 //
-// A node's certificate names its cluster and the node in one URI, conductord://CLUSTER/NODE,
-// beside the hosts at which clients find it, and lists the usages of servers and of clients.
-// Nodes know each other by that URI and by no address; clients know nodes by their hosts, as
-// browsers do. A client's certificate has no such URI, and its name as the common name. A
+// A node's certificate names its cluster and the node in one URI, conductord://CLUSTER/NODE, and
+// the hosts at which clients find it. It lists the usages of servers and of clients. Nodes
+// identify each other by that URI, never by an address; clients identify nodes by their hosts, as
+// browsers do. A client's certificate has no such URI, and has its name as the common name. A
 // certificate with the URI and without both usages is neither.
 //
-// Guarantees: TLS 1.3 on every connection. A handshake uses the files as they were at most a
-// second before. Files that cannot be used leave those before in use, and are reported.
-// A key that others can read is refused; its group may read it if root owns it.
+// Guarantees: TLS 1.3 on every connection. A handshake uses the files in their state of at most a
+// second before. Unusable files leave the earlier ones in use, and are reported. A key that
+// others can read is refused; its group may read it if root owns it.
 //
 // A Store may be used concurrently.
 package credentials
@@ -34,17 +34,17 @@ const scheme = "conductord"
 // lookInterval is how often the files are looked at, while there are handshakes.
 const lookInterval = time.Second
 
-// Files are PEM files. A client may have authorities alone; a node has all three.
+// Files are PEM files. A client can have authorities alone; a node has all three.
 type Files struct {
-	CA   string // the authorities that the others' certificates come from
-	Cert string // this program's certificate, and those between it and the authority
-	Key  string // its private key
+	CA   string // authorities of the others' certificates
+	Cert string // this program's certificate, and the intermediate ones
+	Key  string // this program's private key
 }
 
 // Empty reports whether there are no files at all.
 func (f Files) Empty() bool { return f == Files{} }
 
-// Validate returns an error unless the files are named as a node or a client needs them.
+// Validate returns an error unless the files are complete for a node or a client.
 func (f Files) Validate() error {
 	switch {
 	case f.CA == "":
@@ -55,7 +55,7 @@ func (f Files) Validate() error {
 	return nil
 }
 
-// Store is what the files hold.
+// Store holds the content of the files.
 type Store struct {
 	files  Files
 	failed func(error)
@@ -171,7 +171,7 @@ func (s *Store) current() (*x509.CertPool, *tls.Certificate) {
 	return s.roots, s.own
 }
 
-// Expires is when the first of the certificates in the files expires.
+// Expires is the earliest expiry of the certificates in the files.
 func (s *Store) Expires() time.Time {
 	s.current()
 	s.mu.Lock()
@@ -183,9 +183,9 @@ func (s *Store) Expires() time.Time {
 func (s *Store) base(verify func(tls.ConnectionState, *x509.CertPool) error) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
-		// Go's own verification asks for a host, which nodes do not know of each other, and
-		// takes its authorities from the configuration, which cannot follow the file. So
-		// VerifyConnection does it, on every connection.
+		// Go's own verification needs a host, which nodes do not know of each other, and takes
+		// its authorities from the configuration, which cannot follow the file. VerifyConnection
+		// verifies instead, on every connection.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			roots, _ := s.current()
@@ -232,14 +232,15 @@ func verified(state tls.ConnectionState, roots *x509.CertPool, usage x509.ExtKey
 	return nil
 }
 
-// Client is for one connection to the API of a node, which is known by its host. Its
-// authorities are those of now, so a program that lives for long makes one for each.
+// Client is the configuration for one connection to the API of a node, which is identified by its
+// host. It has the present authorities, so a long-lived program makes one for each connection.
 func (s *Store) Client(protocols ...string) *tls.Config {
 	roots, _ := s.current()
 	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, GetClientCertificate: s.clientCertificate, NextProtos: protocols}
 }
 
-// API is for the API port. A client's certificate is verified; required: it must have one.
+// API is the configuration of the API port. A client's certificate is verified; with required,
+// the client must have one.
 func (s *Store) API(required bool) *tls.Config {
 	config := s.base(func(state tls.ConnectionState, roots *x509.CertPool) error {
 		if len(state.PeerCertificates) == 0 && !required {
@@ -251,7 +252,8 @@ func (s *Store) API(required bool) *tls.Config {
 	return config
 }
 
-// Members is for connections from a node to the nodes of its cluster, on either port.
+// Members is the configuration for connections from a node to the nodes of its cluster, at either
+// port.
 func (s *Store) Members(cluster string) *tls.Config {
 	return s.base(func(state tls.ConnectionState, roots *x509.CertPool) error {
 		if err := verified(state, roots, x509.ExtKeyUsageServerAuth); err != nil {
@@ -261,7 +263,7 @@ func (s *Store) Members(cluster string) *tls.Config {
 	})
 }
 
-// Raft is for the raft port: only nodes of the cluster come in.
+// Raft is the configuration of the raft port, which accepts only nodes of the cluster.
 func (s *Store) Raft(cluster string) *tls.Config {
 	config := s.base(func(state tls.ConnectionState, roots *x509.CertPool) error {
 		if err := verified(state, roots, x509.ExtKeyUsageClientAuth); err != nil {
@@ -281,10 +283,10 @@ func ofCluster(state tls.ConnectionState, cluster string) error {
 	return err
 }
 
-// Holder is the node or the client that a certificate is for.
+// Holder is the node or the client to which a certificate belongs.
 type Holder struct {
-	Cluster string // of a node; empty: it is a client
-	Name    string // of the node; the common name of a client
+	Cluster string // of a node; empty: a client
+	Name    string // name of the node, or common name of the client
 }
 
 func (h Holder) String() string {
@@ -297,7 +299,7 @@ func (h Holder) String() string {
 // nodeUsages are the usages of a node's certificate: a node listens and dials.
 var nodeUsages = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 
-// HolderOf finds the holder of a certificate that was verified. It returns an error for one with
+// HolderOf finds the holder of a verified certificate. It returns an error for a certificate with
 // the URI of a node that is not a node's: such a certificate is not a client's either.
 func HolderOf(certificate *x509.Certificate) (Holder, error) {
 	var holder Holder

@@ -12,14 +12,12 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// CallerOptions say to which node a Caller keeps a stream, and who owns its
-// goroutines.
+// CallerOptions configures a Caller: its node, and the owner of its goroutines.
 type CallerOptions struct {
 	Node conductordv1connect.StreamServiceClient
 	// Life ends the stream, and all goroutines.
 	Life context.Context
-	// Spawn runs a goroutine that ends with Life, or before. False: it did not
-	// run it.
+	// Spawn runs a goroutine that ends with Life, or before. False: it did not run it.
 	Spawn func(run func()) bool
 }
 
@@ -38,23 +36,23 @@ type Caller struct {
 // NewCaller makes a Caller, which has no stream yet.
 func NewCaller(options CallerOptions) *Caller { return &Caller{options: options} }
 
-// Call is what is asked of a node.
+// Call is a request to a node.
 type Call struct {
 	Procedure string // "/conductord.v1.BoardService/Post"
 	Message   proto.Message
-	MinIndex  uint64 // a node that answers for itself must have applied this
+	MinIndex  uint64 // a node that answers from its own state must have applied this index
 }
 
-// Heard is what an answer says besides its message.
+// Heard is the data of an answer besides its message.
 type Heard struct {
 	Index  uint64 // of the log, which the answer includes; 0: unknown
 	Leader string // address of the leader's API; empty: unknown
 	Age    string // as wire.HeaderAge
 }
 
-// Do makes a call and reads its answer. The error is a *connect.Error, as of a
-// plain call, or ErrNotCarried. When ctx ends before the answer has come, the
-// node is told so, and the error is the context's.
+// Do makes a call and reads its answer. The error is a *connect.Error, as from a plain call, or
+// ErrNotCarried. When ctx ends before the answer arrives, the node is notified, and the error is
+// the context's.
 func (c *Caller) Do(ctx context.Context, call Call, answer proto.Message) (Heard, error) {
 	open := c.usable()
 	if open == nil || !open.takes[call.Procedure] {
@@ -87,7 +85,7 @@ func (c *Caller) Ready() bool {
 	return c.current != nil
 }
 
-// Want opens a stream without waiting for the first calls.
+// Want opens a stream before the first calls.
 func (c *Caller) Want() {
 	c.mu.Lock()
 	c.calls = openAfter

@@ -18,13 +18,13 @@ import (
 // prefix is what a procedure of ours has in a URL, and not on a stream.
 const prefix = "/conductord.v1."
 
-// Offer is a call that a node takes on streams.
+// Offer is a call that a node accepts on streams.
 type Offer struct {
 	procedure string // with prefix
 	answer    func(context.Context, *v1.StreamedCall) (proto.Message, http.Header, error)
 }
 
-// Offered makes an offer of the handler of a plain call.
+// Offered makes an offer from the handler of a plain call.
 func Offered[Req, Res any](procedure string, handle func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error)) Offer {
 	_, requests := any(new(Req)).(proto.Message)
 	_, responds := any(new(Res)).(proto.Message)

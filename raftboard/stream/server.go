@@ -15,24 +15,24 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// ServerOptions say what a node does with the calls on streams.
+// ServerOptions configures a node's handling of calls on streams.
 type ServerOptions struct {
 	Offers []Offer
-	// Leader is the address of the leader's API, empty if there is none. It is
-	// told with every message.
+	// Leader is the address of the leader's API, empty if there is none. Every message carries
+	// it.
 	Leader func() string
-	// Called is told of every call that has been answered.
+	// Called is called after every answered call.
 	Called func(procedure string, took time.Duration, err error)
-	// Panicked is told of a handler that has panicked, and its stack. It returns the
-	// answer to the call.
+	// Panicked is called with the panic of a handler, and its stack. It returns the answer to the
+	// call.
 	Panicked func(procedure string, cause any, stack []byte) error
 	// Pace is called with the stream's context for each message of calls, and returns when the
-	// message may be taken. nil: at once
+	// message may be accepted. nil: at once
 	Pace func(ctx context.Context)
-	// Short reports that the node is short of memory: each stream has a smaller budget then.
-	// nil: never
+	// Short reports that the node is short of memory: each stream then has a smaller budget. nil:
+	// never
 	Short func() bool
-	// Patience is how long the reader of a stream may take nothing.
+	// Patience is how long the reader of a stream may accept nothing.
 	Patience time.Duration
 }
 
@@ -70,7 +70,7 @@ func (s *Server) budget() int {
 // controllerKey is under which the context of a stream has its controller.
 type controllerKey struct{}
 
-// Handler gives the rpc's path and handler.
+// Handler returns the rpc's path and handler.
 func (s *Server) Handler(options ...connect.HandlerOption) (string, http.Handler) {
 	options = append(options[:len(options):len(options)], connect.WithReadMaxBytes(maxRequest))
 	path, handler := conductordv1connect.NewStreamServiceHandler(s, options...)
@@ -80,9 +80,8 @@ func (s *Server) Handler(options ...connect.HandlerOption) (string, http.Handler
 	})
 }
 
-// Carry implements conductordv1connect.StreamServiceHandler. It returns when
-// the client has ended the stream and everything is answered, when the
-// client is gone, or when the node stops.
+// Carry implements conductordv1connect.StreamServiceHandler. It returns when the client has ended
+// the stream and everything is answered, when the client is gone, or when the node stops.
 func (s *Server) Carry(ctx context.Context, conn *connect.BidiStream[v1.CarryRequest, v1.CarryResponse]) error {
 	defer s.streams.Add(-1)
 	if open := s.streams.Add(1); open > MaxStreams {

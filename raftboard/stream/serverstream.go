@@ -18,10 +18,10 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// serverStream is a stream at the node's end. Its handler's goroutine reads, and
-// each call that is being answered has one of its own. One that has an answer sends
-// it, with all that wait, unless another is sending already. All of them end before
-// the stream's handler returns.
+// serverStream is the node's end of a stream. The goroutine of its handler reads, and each call
+// in progress has its own goroutine. A goroutine with an answer sends it, with all waiting
+// answers, unless another is already sending. All of them end before the stream's handler
+// returns.
 type serverStream struct {
 	server    *Server
 	conn      *connect.BidiStream[v1.CarryRequest, v1.CarryResponse]

@@ -1,21 +1,20 @@
-// Package stream carries many small calls between a client and a node on one
-// stream of messages. An HTTP exchange for each would cost both ends several times
-// what a small call itself does.
+// Package stream carries many small calls between a client and a node on one stream of messages.
+// An HTTP exchange for each small call would cost both ends several times as much as the call
+// itself.
 //
-// A Caller is the client's end. It keeps a stream to one node, opened after the
-// first calls and again when it has broken. No call waits for that: one that
-// cannot go on the stream is refused with ErrNotCarried, and is then made as a
-// plain call. A Server is the node's end. It answers calls by the handlers that
-// answer plain ones, each in a goroutine of its own.
+// A Caller is the client's end. It keeps a stream to one node, which it opens after the first
+// calls and again when the stream has broken. No call waits for that: a call that cannot go on
+// the stream is refused with ErrNotCarried, and is then made as a plain call. A Server is the
+// node's end. It answers calls with the handlers of plain calls, each in its own goroutine.
 //
-// Guarantees. A call on the stream is the same as a plain call: the same answer,
-// index and leader, the same errors, deadline and cancellation. A call whose stream
-// breaks may have happened, as one whose connection breaks. A node that stops says
-// which calls it has taken; the others have not happened.
+// Guarantees. A call on the stream equals a plain call: the same answer, index and leader, the
+// same errors, deadline and cancellation. A call whose stream breaks may have happened, like a
+// call whose connection breaks. A node that stops reports the calls that it has accepted; the
+// others have not happened.
 //
-// Bounds. Calls in flight and bytes of a stream, streams of a node, and the time
-// for which a reader may take nothing are constants below. A node refuses calls
-// over them; a client that knows that a call is over them makes a plain call.
+// Limits. The calls in flight and the bytes of a stream, the streams of a node, and the time in
+// which a reader may accept nothing are constants below. A node refuses calls over them. A client
+// that knows that a call is over them makes a plain call.
 package stream
 
 import (
@@ -27,11 +26,11 @@ import (
 
 // Bounds of a stream.
 const (
-	// MaxCalls is how many calls may be in flight on one stream, long polls
-	// included: as many as on one HTTP/2 connection.
+	// MaxCalls is the maximum of calls in flight on one stream, including long polls: as many as
+	// on one HTTP/2 connection.
 	MaxCalls = 1_000
-	// MaxCall bounds the request of a call that goes on a stream, in bytes. A
-	// larger one gains nothing, and would keep the others waiting.
+	// MaxCall limits the request of a call on a stream, in bytes. A larger request gains nothing,
+	// and would delay the others.
 	MaxCall = 128 << 10
 	// maxBytes is a node's budget for one stream: requests that are being
 	// answered, and answers that are not sent yet. Over it, the node stops
@@ -45,8 +44,8 @@ const (
 	// the size that answering takes: to grow one is nearly half of what a read costs.
 	maxIdle     = 8
 	maxIdleMore = 256
-	// MaxStreams is how many streams a node serves; each takes some tens of
-	// kilobytes. A client that gets none goes on with plain calls.
+	// MaxStreams is the maximum of streams at a node; each takes some tens of kilobytes. A client
+	// that gets none continues with plain calls.
 	MaxStreams = 1024
 	// packBytes bounds a message that carries several calls or answers. A larger
 	// answer goes alone.
@@ -78,8 +77,8 @@ const (
 	openAfter = 4
 )
 
-// ErrNotCarried: the call did not go on a stream, for there is none, or none
-// that takes it. It has not happened; it can be made as a plain call.
+// ErrNotCarried: the call did not go on a stream, because there is none, or none that accepts it.
+// It has not happened; it can be made as a plain call.
 var ErrNotCarried = errors.New("the call did not go on a stream")
 
 var errBroken = errors.New("the stream has ended before the answer came")
