@@ -24,11 +24,11 @@ import (
 	"github.com/conductord/conductord/raftboard/node/clock"
 )
 
-// Backups says whether a node makes backups by itself.
+// Backups is the schedule of a node's own backups.
 type Backups struct {
-	Directory string        // that exists, outside the data directory; empty: it makes none
+	Directory string        // an existing directory outside the data directory; empty: no backups
 	Interval  time.Duration // between two backups; 0: 24 h
-	Keep      int           // how many of its own are kept; 0: 7
+	Keep      int           // number of its own backups to keep; 0: 7
 }
 
 func (b Backups) withDefaults() Backups {

@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// deadlines are the timers of sessions, or of claims that have a time of their
-// own, on the leader's monotonic clock. They are never written down: a new
-// leader gives each its full time.
+// deadlines are the timers of sessions, or of claims that have their own time, on the leader's
+// monotonic clock. They are never stored: a new leader gives each its full time.
 //
-// A keep-alive only moves the deadline; the heap is corrected when the old
-// key comes up. So a keep-alive costs one map access.
+// A keep-alive only moves the deadline; the heap is corrected when the old key is due. A
+// keep-alive therefore costs one map access.
 type deadlines[K comparable] struct {
 	grace time.Duration
 

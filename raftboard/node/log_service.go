@@ -18,7 +18,8 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// NodeKey is where the metadata of a conductor's entity name the node that keeps its Logs.
+// NodeKey is the metadata key under which a conductor's entity names the node that keeps its
+// Logs.
 const NodeKey = "node"
 
 // logService reads what running steps write. The node that is called finds the one whose

@@ -38,9 +38,9 @@ func (s *sessionService) keepAlive(ctx context.Context, message *conductordv1.Ke
 }
 
 // renew moves the deadline of a session after a round of questions has shown that this node still
-// leads. It does not wait until entries are applied: a session whose opening was
-// acknowledged has a timer already, and must not expire because an entry takes long.
-// Only for an unknown session it waits once.
+// leads. It does not wait until entries are applied: a session whose opening was acknowledged
+// already has a timer, and must not expire because of a slow entry. Only for an unknown session
+// it waits once.
 func (s *sessionService) renew(ctx context.Context, id jobs.SessionID) error {
 	index, err := s.reads.confirm(ctx)
 	if err != nil {

@@ -7,12 +7,13 @@ import (
 	"github.com/conductord/conductord/raftboard/node/logstore"
 )
 
-// System is what a node uses of its machine. Tests replace parts of it with faulty
-// ones; a nil field means the real thing.
+// System is a node's access to its machine. Tests replace parts of it with faulty ones; a nil
+// field means the real one.
 type System struct {
 	Listen func(address string) (net.Listener, error)
 	Dial   func(ctx context.Context, address string) (net.Conn, error)
-	// Log wraps the store of raft's log and votes, below the checks of logstore.Log; nil: as it is.
+	// Log wraps the store of raft's log and votes, below the checks of logstore.Log; nil: no
+	// wrapper.
 	Log func(logstore.Engine) logstore.Engine
 }
 

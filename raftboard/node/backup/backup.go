@@ -1,15 +1,15 @@
-// Package backup reads and writes backups: the state of a cluster at one index of its
+// Package backup reads and writes backups. A backup is the state of a cluster at one index of its
 // log, as one file.
 //
-// A backup is a tar archive of three files, in this order:
+// The file is a tar archive of three files, in this order:
 //
-//	manifest.json  what the backup is of: see Manifest
+//	manifest.json  what the backup contains: see Manifest
 //	state          a snapshot of the state machine
 //	SHA256SUMS     the checksums of the two, as sha256sum writes and checks them
 //
-// It can be written to a pipe and read from one. A backup without its last file was cut
-// off. Use what was read only after Read has returned without an error: before that the
-// checksums are not known.
+// It can be written to a pipe and read from one. A backup without its last file was cut off. Use
+// the content only after Read has returned without an error: before that, the checksums are
+// unknown.
 package backup
 
 import (
@@ -40,11 +40,11 @@ const (
 	fileMode    = 0o600
 )
 
-// ErrBad is the kind of all faults of a backup itself: it was cut off or changed, or is
-// none.
+// ErrBad is the kind of all faults of a backup itself: it was cut off or changed, or is not a
+// backup.
 var ErrBad = errors.New("bad backup")
 
-// Manifest says what a backup is of.
+// Manifest describes a backup.
 type Manifest struct {
 	Format     int       `json:"format"`
 	Cluster    string    `json:"cluster"` // the cluster's id
@@ -55,8 +55,8 @@ type Manifest struct {
 	Node       string    `json:"node"`              // that made the backup
 	Version    string    `json:"version,omitempty"` // of its program
 	StateBytes int64     `json:"state_bytes"`
-	// Digest is the logical digest of the state in hexadecimal: nodes that have applied
-	// the same entries have the same one, though their files differ.
+	// Digest is the logical digest of the state in hexadecimal: nodes that have applied the same
+	// entries have the same digest, though their files differ.
 	Digest string `json:"digest"`
 }
 
@@ -127,9 +127,9 @@ func sumLine(sum hash.Hash, name string) string {
 	return hex.EncodeToString(sum.Sum(nil)) + "  " + name + "\n"
 }
 
-// Read reads a backup to its end. It calls state once, when the manifest is known; what
-// state leaves unread is skipped. An ErrBad says why a backup is not whole;
-// what state has received is worth nothing then.
+// Read reads a backup to its end. It calls state once, when the manifest is known, and skips what
+// state leaves unread. An ErrBad gives the reason why a backup is incomplete; the data passed to
+// state is then worthless.
 func Read(from io.Reader, state func(Manifest, io.Reader) error) (Manifest, error) {
 	r := reader{archive: tar.NewReader(from)}
 	manifest, err := r.manifest()

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// WriteFile writes a file that appears under its name when it is whole and on disk. Only
-// its owner can read it. A file of that name is replaced.
+// WriteFile writes a file that appears under its name when it is complete and on disk. Only its
+// owner can read it. It replaces a file of that name.
 func WriteFile(path string, write func(io.Writer) error) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
 	if err != nil {

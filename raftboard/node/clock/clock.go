@@ -1,11 +1,11 @@
 // Package clock is the time of the cluster.
 //
-// The nouns: a Clock is that time on one node. A wall clock is what a machine takes for the time: one
-// vote. Rounds are a leader's questions for the wall clocks of the voters.
+// The nouns: a Clock is that time on one node. A wall clock is a machine's own time: one vote.
+// Rounds are a leader's questions for the wall clocks of the voters.
 //
 // While a node leads, its Clock never goes back, and never jumps. Wrong wall clocks of a minority
-// change nothing. The package assumes a counter of elapsed time that goes on while a machine is
-// suspended: package boottime.
+// change nothing. The package assumes a counter of elapsed time that includes a machine's
+// suspensions: package boottime.
 package clock
 
 import (
@@ -19,24 +19,22 @@ import (
 	"github.com/conductord/conductord/internal/boottime"
 )
 
-// slewShare bounds the correction of the cluster's time: to one part in slewShare
-// of the time that passes. Pauses that are stored as cluster times are off by no
-// more than that.
+// slewShare limits the correction of the cluster's time to one part in slewShare of the elapsed
+// time. Pauses that are stored as cluster times are off by at most that part.
 const slewShare = 20
 
-// clockWarning is how far off this node's clock may be without a warning. NTP
-// keeps clocks within milliseconds; an error of seconds misleads people.
+// clockWarning is how far off this node's clock may be without a warning. NTP keeps clocks within
+// milliseconds; an error of seconds misleads operators.
 const clockWarning = time.Second
 
-// Clock is the cluster's time on this node. Every stamp in the log, and every
-// decision whether something is due, uses it.
+// Clock is the cluster's time on this node. Every stamp in the log uses it, and every decision
+// whether something is due.
 //
-// A new leader sets it once, to the time that the wall clocks of a majority
-// support, and never back (see Rounds). After that it advances by this
-// machine's elapsed time, including suspensions. It is corrected towards the
-// majority by slewing, so it never jumps and never goes back. A follower advances
-// from the time that the leader sent last; people see it, and a new leader starts
-// from it.
+// A new leader sets it once, to the time that the wall clocks of a majority support, and never
+// back (see Rounds). After that it advances by this machine's elapsed time, including
+// suspensions. It is corrected towards the majority by slewing, so it never jumps and never goes
+// back. A follower advances from the time that the leader sent last; answers to clients show that
+// time, and a new leader starts from it.
 type Clock struct {
 	passed  func() time.Duration // never falls
 	applied func() time.Time     // the time of the last applied entry
@@ -56,7 +54,7 @@ func New(applied, wall func() time.Time, logger hclog.Logger) *Clock {
 	return &Clock{passed: func() time.Duration { return boottime.Since(began) }, applied: applied, wall: wall, logger: logger}
 }
 
-// Now is the cluster's time; near 1970 before a leader was heard.
+// Now is the cluster's time; near 1970 until a leader was heard.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,8 +70,8 @@ func (c *Clock) nowLocked() time.Time {
 	return shown.Add(passed + min(max(c.off, -most), most))
 }
 
-// AnswerTime is the cluster's time for answers. A node that has heard no leader yet
-// uses the time of its last applied entry.
+// AnswerTime is the cluster's time for answers. A node that has not heard a leader yet uses the
+// time of its last applied entry.
 func (c *Clock) AnswerTime() time.Time {
 	now, least := c.Now(), c.applied()
 	if now.Before(least) {
@@ -131,14 +129,14 @@ func (c *Clock) Follow() {
 	c.leads = false
 }
 
-// WallOffset is how far this node's wall clock is ahead of the cluster's time, and
-// whether that time is known.
+// WallOffset returns how far this node's wall clock is ahead of the cluster's time, and whether
+// that time is known.
 func (c *Clock) WallOffset() (ahead time.Duration, known bool) {
 	return c.wall().Sub(c.Now()), c.known()
 }
 
-// checkWall warns once when this node's wall clock is wrong, and again only when the
-// error has changed by half: slewing changes it a little all the time.
+// checkWall warns once when this node's wall clock is out of sync, and again only when the offset
+// has changed by half, because slewing changes it continuously.
 func (c *Clock) checkWall() {
 	ahead, _ := c.WallOffset()
 	before := time.Duration(c.warned.Load())

@@ -27,8 +27,8 @@ const (
 	clockPause = 100 * time.Millisecond
 )
 
-// Rounds ask the voters for their wall clocks. Each clock is one vote, this
-// node's own included. One goroutine at a time may use it.
+// Rounds asks the voters for their wall clocks. Each clock is one vote, this node's own included.
+// One goroutine at a time may use it.
 type Rounds struct {
 	// voters returns what asks the other voters, and how many voters are a majority. The askers are of the rounds
 	// alone: a question here must not replace one of a read.
@@ -85,12 +85,11 @@ func (r *Rounds) ask(ctx context.Context) (time.Duration, error) {
 	return supported(offsets, majority, faults)
 }
 
-// supported is the correction of the cluster's time, given the offsets of the
-// wall clocks from it. The cluster's time should be at least the time that a
-// majority of the clocks has reached, and at most the time that a majority has
-// not passed. If a minority is wrong, both bounds lie among the right clocks. With
-// all answers of an odd number of nodes both are the median. With fewer answers a
-// time between the bounds is not corrected.
+// supported is the correction of the cluster's time, from the offsets of the wall clocks. The
+// cluster's time should be at least the time that a majority of the clocks has reached, and at
+// most the time that a majority has not passed. If a minority is wrong, both bounds lie among the
+// right clocks. With all answers of an odd number of nodes, both are the median. With fewer
+// answers, a time between the bounds is not corrected.
 func supported(offsets []time.Duration, majority int, faults []error) (time.Duration, error) {
 	if len(offsets) < majority {
 		return 0, errors.Join(append([]error{
@@ -116,8 +115,8 @@ func (r *Rounds) Start(ctx context.Context, least time.Time) error {
 	return err
 }
 
-// Serve corrects the cluster's time until ctx ends. Its questions carry that time to
-// the other nodes.
+// Serve corrects the cluster's time until ctx ends. Its questions carry that time to the other
+// nodes.
 func (r *Rounds) Serve(ctx context.Context) {
 	ticker := time.NewTicker(clockInterval)
 	defer ticker.Stop()

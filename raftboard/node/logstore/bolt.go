@@ -56,12 +56,11 @@ func (m *boltMeta) whole() bool {
 	return sum.Sum64() == m.number(boltSumAt)
 }
 
-// checkBolt refuses a bbolt file that has lost something. When a meta page is
-// damaged, bbolt uses the other, which is one write older, so an append or a vote
-// is silently gone. No crash leaves such a page: it is written alone, when all
-// else is on disk, and its content lies within one sector. In a file that was cut
-// short bbolt would read beyond the end in a goroutine of its own, which ends the
-// process with a stack.
+// checkBolt refuses a bbolt file that has lost data. When a meta page is damaged, bbolt uses the
+// other, which is one write older: an append or a vote is silently lost. No crash leaves such a
+// page: it is written alone, when everything else is on disk, and its content lies within one
+// sector. In a file that was cut short, bbolt would read beyond the end in its own goroutine,
+// which ends the process with a stack.
 func checkBolt(path string) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -112,8 +111,8 @@ func checkBolt(path string) error {
 	return nil
 }
 
-// Get reads a key. By raft's contract a key that was never set is nil, and no
-// error. The guard uses no other read of the stable store.
+// Get reads a key. By raft's contract, a key that was never set is nil without an error. The
+// guard uses no other read of the stable store.
 func (b boltLog) Get(key []byte) ([]byte, error) {
 	value, err := b.BoltStore.Get(key)
 	if errors.Is(err, raftboltdb.ErrKeyNotFound) {

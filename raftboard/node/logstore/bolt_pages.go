@@ -7,11 +7,11 @@ import (
 	"io"
 )
 
-// boltPages checks the pages of a bbolt file before bbolt opens it. bbolt trusts
-// the places and sizes in a page: after a wrong bit there it reads memory that is
-// not its own, or panics in a goroutine of its own, which ends the process with
-// a stack. So every place, size and order that a raft log store uses is checked
-// here: a root bucket that holds only buckets, and these only values.
+// boltPages checks the pages of a bbolt file before bbolt opens it. bbolt trusts the offsets and
+// sizes in a page: after a wrong bit there it reads foreign memory, or panics in its own
+// goroutine, which ends the process with a stack. So boltPages checks every offset, size and
+// order that a raft log store uses: a root bucket that holds only buckets, which hold only
+// values.
 type boltPages struct {
 	file  io.ReaderAt
 	size  uint64 // of a page

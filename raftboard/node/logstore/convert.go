@@ -25,7 +25,7 @@ const (
 	convertBytes = 4 << 20
 )
 
-// Conversion is a change of a data directory from one kind of log to another.
+// Conversion changes a data directory from one kind of log to another.
 type Conversion struct {
 	DataDir  string // the caller holds its lock
 	From, To Kind
@@ -36,17 +36,17 @@ type Conversion struct {
 	Step func(what string)
 }
 
-// Converted is what a conversion has done.
+// Converted is the result of a conversion.
 type Converted struct {
 	From, To    Kind
 	First, Last uint64 // the entries; 0: none
 	Kept        string // the old store, until DropOld; empty: there was nothing to do
 }
 
-// Run copies entries, term and votes into a new store beside the old one, reads
-// all of it back, puts it in place and calls Commit. It keeps the old store, see
-// DropOld. Stopped at any moment, it leaves a data directory that opens with From
-// before Commit and with To after it, and Run may be called again.
+// Run copies entries, term and votes into a new store beside the old one, reads everything back,
+// puts the new store in place and calls Commit. It keeps the old store, see DropOld. If it is
+// stopped at any moment, the data directory opens with From before Commit and with To after it,
+// and Run may be called again.
 func (c Conversion) Run(ctx context.Context) (done Converted, err error) {
 	done = Converted{From: c.From, To: c.To}
 	c.Step("settle")
@@ -70,12 +70,12 @@ func (c Conversion) Run(ctx context.Context) (done Converted, err error) {
 	return done, Settle(c.DataDir, c.To)
 }
 
-// Compaction is what rewriting a store has gained: the bytes of its file.
+// Compaction is the result of a rewrite: the bytes of the store's file.
 type Compaction struct{ Before, After int64 }
 
-// Compact rewrites a bolt store without the free pages that a burst of entries or a slow
-// follower has left in its file, reads it back, and puts it in the place of the old one. Stopped
-// at any moment, it leaves the old store or the new one. raft-wal removes its files by itself.
+// Compact rewrites a bolt store without the free pages that a burst of entries or a slow follower
+// has left in its file, reads it back, and replaces the old one. If it is stopped at any moment,
+// it leaves the old store or the new one. raft-wal removes its files by itself.
 func (c Conversion) Compact(ctx context.Context) (done Compaction, err error) {
 	if c.From != Bolt {
 		return done, fmt.Errorf("the log store %s gives back its space by itself", c.From)
@@ -104,8 +104,8 @@ func (c Conversion) Compact(ctx context.Context) (done Compaction, err error) {
 	return Compaction{before.Size(), after.Size()}, nil
 }
 
-// Settle cleans up after a conversion that was cut off: it removes a store that
-// was being written, and sets aside one that is not of the kind in use.
+// Settle cleans up after a conversion that was cut off: it removes an unfinished store, and moves
+// aside a store that is not of the kind in use.
 func Settle(dataDir string, inUse Kind) error {
 	for _, kind := range Kinds {
 		path := Path(dataDir, kind)
@@ -136,8 +136,8 @@ func replace(from, to string) error {
 	return SyncPath(filepath.Dir(to))
 }
 
-// DropOld removes the stores from before a conversion. The caller has started
-// well with the new one: from then on the old votes are out of date.
+// DropOld removes the stores from before a conversion. Call it when the node has started well
+// with the new one: from then on the old votes are out of date.
 func DropOld(dataDir string) error {
 	var faults []error
 	for _, kind := range Kinds {

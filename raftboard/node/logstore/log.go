@@ -18,28 +18,27 @@ const (
 	// heartbeats while its disk hangs (hashicorp/raft#503), so a node that
 	// waits longer takes itself out.
 	writeTimeout = 20 * time.Second
-	// hangTimeout is how long a write of the log may take before Hanging says so
-	// and the node sends nothing more to its followers, which then elect another
-	// leader. It is well over what a busy disk takes, and leaves time for an
-	// election within five seconds.
+	// hangTimeout limits a write of the log. After it, Hanging returns true, and the node sends
+	// nothing more to its followers, which then elect another leader. It is well above a busy
+	// disk's time, and leaves time for an election within five seconds.
 	hangTimeout = 2 * time.Second
 )
 
 // Truncations decides which entries raft may remove from the end of the log.
 type Truncations interface {
-	// MayCut returns an error unless the entries from an index on may be removed;
-	// all means that these are all entries of the log. Nothing is removed after an error.
+	// MayCut returns an error unless the entries from an index on may be removed; all means that
+	// they are all entries of the log. Nothing is removed after an error.
 	MayCut(from uint64, all bool) error
 	// Appending is called before entries are appended.
 	Appending()
 }
 
-// Log keeps raft's log in a store and adds what the stores lack:
+// Log keeps raft's log in a store and adds three things that the stores lack:
 //
 //   - a checksum on every entry, and on the term and vote;
 //   - a mark of the last entry at an orderly end;
-//   - an end of the process after a write that failed (a second fsync may report
-//     a lost page as clean) or hangs.
+//   - an end of the process after a write that failed (a second fsync may report a lost page as
+//     clean) or hangs.
 type Log struct {
 	engine      Engine
 	terms       *keptTerms
@@ -69,18 +68,18 @@ func newLog(engine Engine, dataDir string, options Options) (log *Log, err error
 	return log, nil
 }
 
-// Protect makes raft ask before it removes entries from the end of the log. It
-// must be called before raft starts, and once.
+// Protect makes raft ask before it removes entries from the end of the log. Call it once, before
+// raft starts.
 func (l *Log) Protect(truncations Truncations) { l.truncations = truncations }
 
 // IsMonotonic makes raft clear the log when it installs a snapshot, so that
 // no entry of an abandoned history stays behind it (hashicorp/raft#697).
 func (l *Log) IsMonotonic() bool { return true }
 
-// FirstIndex is that of the first entry; 0: there is none.
+// FirstIndex is the index of the first entry; 0: none.
 func (l *Log) FirstIndex() (uint64, error) { return l.engine.FirstIndex() }
 
-// LastIndex is that of the last entry; 0: there is none.
+// LastIndex is the index of the last entry; 0: none.
 func (l *Log) LastIndex() (uint64, error) { return l.engine.LastIndex() }
 
 // StoreLog stores one entry durably.
@@ -144,9 +143,10 @@ func (l *Log) SetUint64(key []byte, value uint64) error {
 	return l.watch("write the term", func() error { return l.terms.set(key, binary.BigEndian.AppendUint64(nil, value)) })
 }
 
-// DeleteRange removes entries before a snapshot, or the end of the log that a new
-// leader replaces. It asks Truncations before it removes that end. raft may trim a log that it has just
-// cleared behind a leader's snapshot, by the bounds of before, while it appends what follows: there is nothing to remove.
+// DeleteRange removes entries before a snapshot, or the end of the log that a new leader
+// replaces. It asks Truncations before it removes that end. After raft has cleared its log behind
+// a leader's snapshot, it can trim the log by the earlier bounds while it appends further
+// entries: then nothing is left to remove.
 func (l *Log) DeleteRange(first, last uint64) error {
 	return l.watch("trim the raft log", func() error {
 		begins, ends, err := Bounds(l.engine)
@@ -208,7 +208,7 @@ func (l *Log) watch(what string, write func() error) error {
 	return nil
 }
 
-// Reusable is how many bytes of the log's files are free for more entries. It is
+// Reusable is the number of bytes in the log's files that are free for more entries. It is
 // negative for raft-wal, which takes a whole segment at once.
 func (l *Log) Reusable() int64 {
 	if bolt, ok := l.engine.(boltLog); ok {

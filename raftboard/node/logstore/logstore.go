@@ -1,17 +1,17 @@
 // Package logstore keeps raft's log, term and vote of one node on disk.
 //
-// A Kind is a way to keep them: raft-boltdb or raft-wal, each behind Engine. A
-// Log wraps an engine and adds what both lack; it implements raft.LogStore and
-// raft.StableStore. Convert changes a data directory from one kind to the other.
+// A Kind is a format: raft-boltdb or raft-wal, each behind Engine. A Log wraps an engine and adds
+// what both lack; it implements raft.LogStore and raft.StableStore. Convert changes a data
+// directory from one kind to the other.
 //
-// Guarantees: what a write acknowledged is read back unchanged, or the log is
-// refused. Open refuses a log that has lost acknowledged entries or a vote, and
-// repairs what a crash leaves. A write that fails or hangs for 20 s calls fatal:
-// the process must end, because nobody knows what is on disk.
+// Guarantees: an acknowledged write is read back unchanged, or the log is refused. Open refuses a
+// log that has lost acknowledged entries or a vote, and repairs the effects of a crash. A write
+// that fails, or hangs for 20 s, calls fatal: the process must end, because the content of the
+// disk is unknown.
 //
-// Assumed: one process uses the data directory (the caller holds its lock), fsync
-// is honest, and the pages of a file change only by damage. Logs may be called
-// concurrently, as raft requires; Close and Protect are the owner's.
+// Assumed: one process uses the data directory (the caller holds its lock), fsync is honest, and
+// the pages of a file change only by damage. Logs may be called concurrently, as raft requires;
+// only the owner calls Close and Protect.
 package logstore
 
 import (
@@ -28,8 +28,8 @@ import (
 	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
-// Kind is a way to keep raft's log and votes on disk. Each node of a cluster has
-// its own: they share entries, not files.
+// Kind is a format of raft's log and votes on disk. Each node of a cluster has its own: nodes
+// share entries, not files.
 type Kind string
 
 // The kinds.
@@ -48,27 +48,27 @@ const StopForGood = "stop this node for good: the others go on without it (see \
 // daemon on the same directory would hold for ever.
 const lockTimeout = time.Second
 
-// Engine is a log store without its guard.
+// Engine is a log store without the checks of Log.
 type Engine interface {
 	raft.LogStore
 	raft.StableStore
 	io.Closer
 }
 
-// Options of a log.
+// Options configures a log.
 type Options struct {
 	Logger hclog.Logger // nil: none
-	// Fatal is called for damage found after Open, and for a write that fails or
-	// hangs. It may be called concurrently and more than once.
+	// Fatal is called for damage found after Open, and for a write that fails or hangs. It may be
+	// called concurrently and more than once.
 	Fatal func(error)
-	// Wrap replaces the engine by one that fails as a test wants; nil: it stays.
+	// Wrap replaces the engine in tests, for example by one that fails; nil: no replacement.
 	Wrap func(Engine) Engine
-	// Written is called after each write that the disk has acknowledged; it may
-	// be called concurrently. nil: not called.
+	// Written is called after each write that the disk has acknowledged. It may be called
+	// concurrently. nil: none.
 	Written func(took time.Duration)
 }
 
-// Path is where a data directory has its log.
+// Path is the path of a data directory's log.
 func Path(dataDir string, kind Kind) string {
 	if kind == WAL {
 		return filepath.Join(dataDir, walDir)
@@ -76,7 +76,7 @@ func Path(dataDir string, kind Kind) string {
 	return filepath.Join(dataDir, boltFile)
 }
 
-// Size is how many bytes the files of a log have.
+// Size is the size of a log's files in bytes.
 func Size(dataDir string, kind Kind) (size int64) {
 	_ = filepath.WalkDir(Path(dataDir, kind), func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -127,10 +127,9 @@ func cutShort(path string, has, wants int64) error {
 	return fmt.Errorf("%s has %d bytes and should have %d: %s", path, has, wants, StopForGood)
 }
 
-// CatchDamage turns the panics of a read of the log's files into an error: they
-// mean that the disk is damaged. bbolt, which maps its file into memory, panics on
-// invalid pages, and faults when the file was cut short; raft-wal panics on some
-// invalid entries.
+// CatchDamage turns the panics of a read of the log's files into an error: they mean that the
+// disk is damaged. bbolt, which maps its file into memory, panics on invalid pages, and faults
+// when the file was cut short. raft-wal panics on some invalid entries.
 func CatchDamage(dataDir string, read func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -141,7 +140,7 @@ func CatchDamage(dataDir string, read func() error) (err error) {
 	return read()
 }
 
-// Bounds are the first and the last entry of a log; 0: it is empty.
+// Bounds are the first and the last entry of a log; 0: the log is empty.
 func Bounds(log raft.LogStore) (first, last uint64, err error) {
 	if first, err = log.FirstIndex(); err != nil {
 		return 0, 0, err

@@ -23,9 +23,9 @@ const markEvery = 4096
 // terms is what a node keeps beside its entries.
 type terms struct {
 	Values map[string][]byte `json:"values"` // raft's own: term and vote
-	// Mark is an entry up to which the log was on disk. It is written every
-	// markEvery entries and at an orderly end, and lowered before the end of the
-	// log is cut off. A log that ends before it has lost entries.
+	// Mark is an entry up to which the log was on disk. It is written every markEvery entries and
+	// at an orderly end, and lowered before the end of the log is cut off. A log that ends before
+	// its mark has lost entries.
 	Mark uint64 `json:"mark"`
 }
 

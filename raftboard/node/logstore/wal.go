@@ -25,12 +25,12 @@ const (
 	walSegmentBytes = 64 << 20
 )
 
-// walLog is raft-wal as an Engine. Term and votes are in raft-wal's own meta file, so a
-// data directory holds one store and not halves of two.
+// walLog is raft-wal as an Engine. Term and votes are in raft-wal's own meta file, so a data
+// directory holds one store and not halves of two.
 //
-// If the end of its log cannot be read, raft-wal takes it for a write that a crash cut
-// off, and drops it silently. If the whole last segment is missing, it begins another.
-// The guard's mark finds this after an orderly end; walMeta finds damage further back.
+// raft-wal takes an unreadable end of its log for a write that a crash cut off, and drops it
+// silently. If the whole last segment is missing, it begins another. The mark of Log detects both
+// after an orderly end; walMeta finds damage further back.
 type walLog struct {
 	*wal.WAL
 	segments *walSegments
@@ -91,14 +91,13 @@ type walMeta struct {
 	logger hclog.Logger
 }
 
-// Load reads which segments there are, and leaves them so that raft-wal makes
-// no mistake with them:
-//   - A segment that was cut short is refused, and so is a last one that has
-//     been damaged before its end: raft-wal would drop what is behind.
-//   - What a crash has cut off at the end is wiped: raft-wal 0.4.2 refuses
-//     every further write if that was the closing of a segment.
-//   - A last segment that is closed in its file, but not yet in the meta
-//     store, is closed there too, for the same reason.
+// Load reads the list of segments, and prepares the segments for raft-wal:
+//   - It refuses a segment that was cut short, and a last segment that is damaged before its
+//     end: raft-wal would drop everything behind.
+//   - It wipes the incomplete write of a crash at the end: raft-wal 0.4.2 refuses every further
+//     write if that was the closing of a segment.
+//   - A last segment that is closed in its file, but not yet in the meta store, is closed there
+//     too, for the same reason.
 func (m *walMeta) Load(dir string) (types.PersistentState, error) {
 	state, err := m.BoltMetaDB.Load(dir)
 	if err != nil || len(state.Segments) == 0 {

@@ -42,11 +42,10 @@ type walBatch struct {
 	indexStart int64
 }
 
-// readTail reads a segment up to its last whole batch, and looks at the bytes behind
-// it. A crash leaves at most one batch there, and not a whole one: raft-wal writes the
-// next batch only when the last one is on disk, and wipes the remains of an earlier
-// crash. So a whole batch there was once acknowledged, and the bytes before it are
-// damaged.
+// readTail reads a segment up to its last whole batch, and looks at the bytes behind it. A crash
+// leaves at most one batch there, and only an incomplete one: raft-wal writes the next batch only
+// when the last one is on disk, and wipes the remains of an earlier crash. A whole batch there
+// was therefore acknowledged once, and the bytes before it are damaged.
 func readTail(file *os.File) (walTail, error) {
 	about, err := file.Stat()
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package nodetest runs a whole cluster in the process of a test: nodes with raft, real
-// sockets and disks, in a temporary directory and on addresses that are free. It is for
-// tests of programs that must see elections, expiries and the loss of nodes. Others are
-// faster with package fsmtest, which has the state machine alone.
+// Package nodetest runs a whole cluster in the process of a test: nodes with raft, real sockets
+// and disks, in a temporary directory and on free addresses. It is for tests of programs that
+// must see elections, expiries and the loss of nodes. Other tests are faster with package
+// fsmtest, which has the state machine alone.
 package nodetest
 
 import (
@@ -32,7 +32,7 @@ const (
 	portTries           = 1_000
 )
 
-// Cluster is nodes in this process. Its methods are not for concurrent use.
+// Cluster is a cluster of nodes in this process. Its methods are not for concurrent use.
 type Cluster struct {
 	Client    *raftboard.Client // of all nodes
 	Endpoints []string          // of the API, one for each node
@@ -42,7 +42,7 @@ type Cluster struct {
 	nodes   []*node.Node // nil: stopped
 }
 
-// New starts a cluster of so many nodes, and closes it when the test ends.
+// New starts a cluster with a number of nodes, and closes it when the test ends.
 func New(t testing.TB, nodes int) *Cluster {
 	t.Helper()
 	c, err := open(nodes, func(err error) { t.Errorf("a node cannot go on: %v", err) })

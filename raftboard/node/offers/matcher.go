@@ -1,13 +1,14 @@
-// Package offers brings attempts at steps together with the workers that do them.
+// Package offers matches attempts at steps with the workers that do them.
 //
-// The nouns: an Offer is an attempt that a conductor has for workers, a Pull a worker that waits for
-// attempts, and a report an outcome that waits until it is recorded. The Matcher has them while their
-// calls wait. A worker whose steps all fail is set aside, and tried again later.
+// The nouns: an Offer is an attempt that a conductor offers to workers, a Pull a worker that
+// waits for attempts, and a report an outcome that waits until it is recorded. The Matcher holds
+// them while their calls wait. A worker whose steps all fail is set aside, and tried again later.
 //
-// Nothing here is kept: after a change of leader, all sides repeat their calls. A new attempt goes to
-// another worker than the one that has failed, if another takes it in time.
+// Nothing here is stored: after a change of leader, all sides repeat their calls. After a
+// failure, a new attempt goes to another worker, if one takes it in time.
 //
-// The package assumes that sessions tell it which workers have ended, and entries what was recorded.
+// The package assumes that sessions report the workers that have ended, and entries the recorded
+// outcomes.
 package offers
 
 import (
@@ -28,14 +29,14 @@ import (
 )
 
 const (
-	// PromiseTime bounds how long a worker's call waits for an attempt that it was promised, and how
-	// long that takes a slot: a conductor records it within milliseconds, or has died.
+	// PromiseTime limits how long a worker's call waits for a promised attempt, and how long the
+	// attempt occupies a slot: a conductor records it within milliseconds, or has died.
 	PromiseTime = 2 * time.Second
 )
 
-// Matcher brings the conductors that offer attempts together with the workers that wait
-// for them. An offer is here while its call waits, so there is nothing to keep and nothing to
-// restore: after a change of leader, both sides repeat their calls at the new one.
+// Matcher matches the conductors that offer attempts with the workers that wait for them. An
+// offer exists while its call waits, so nothing is stored and nothing is restored: after a change
+// of leader, both sides repeat their calls at the new one.
 //
 //	Offer ──> waits ── a Pull fits ──> promised: the call answers, and the conductor records the worker
 //	Offer with the worker ──> held ── a Pull that does not name it ──> given to the worker
@@ -51,7 +52,7 @@ type Matcher struct {
 	reports  map[logbook.FlowID]map[*stepReport]struct{}
 }
 
-// Offer is a call of Offer that waits.
+// Offer is a waiting call of Offer.
 type Offer struct {
 	Offer  steps.Offer
 	Work   *conductordv1.StepWork
@@ -68,12 +69,12 @@ type Offer struct {
 	done    bool // it has its answer
 }
 
-// Pull is a call of Pull that waits.
+// Pull is a waiting call of Pull.
 type Pull struct {
 	number  uint64 // order of arrival
 	Session jobs.SessionID
 	Worker  jobs.Entity
-	// Principal opened the session; with the name of the worker, it says which process it is.
+	// Principal opened the session; with the name of the worker, it identifies the process.
 	Principal string
 	Refill    bool                    // see steps.Pull.Refill
 	Sees      func(board string) bool // its principal may work there
@@ -99,7 +100,7 @@ type stepPromise struct {
 // attempt of the flow was recorded.
 type stepReport struct{ News chan struct{} }
 
-// New has no offers and no workers yet.
+// New makes a Matcher without offers and workers.
 func New(logger hclog.Logger) *Matcher {
 	return &Matcher{
 		offers: map[steps.ID]*Offer{}, pulls: map[jobs.SessionID]*Pull{}, promises: map[steps.ID]stepPromise{},
@@ -107,8 +108,8 @@ func New(logger hclog.Logger) *Matcher {
 	}
 }
 
-// Offer adds an offer. It takes the place of an earlier call for the same attempt, whose
-// caller has gone or is another owner of the flow.
+// Offer adds an offer. It replaces an earlier call for the same attempt, whose caller has gone or
+// is another owner of the flow.
 func (s *Matcher) Offer(o *Offer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +133,7 @@ func (s *Matcher) Offer(o *Offer) error {
 	return nil
 }
 
-// Place looks again for a worker, because a reason to keep the attempt from one may be over.
+// Place looks again for a worker, because a reason to withhold the attempt from one may be over.
 func (s *Matcher) Place(o *Offer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +156,7 @@ func (s *Matcher) placeLocked(o *Offer) {
 	}
 }
 
-// Widen notes that the session has ended that alone could have an attempt.
+// Widen notes the end of the session that alone could have an attempt.
 func (s *Matcher) Widen(o *Offer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +186,7 @@ func (s *Matcher) Withdraw(o *Offer) {
 	}
 }
 
-// Pull adds a worker that waits. It takes the place of an earlier call of the session.
+// Pull adds a worker that waits. It replaces an earlier call of the session.
 func (s *Matcher) Pull(p *Pull) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,7 +252,8 @@ func (s *Matcher) promiseLocked(p *Pull) {
 	}
 }
 
-// Followed are the attempts of a worker that conductors wait for now: the worker rightly holds them.
+// Followed are the attempts of a worker that conductors wait for now: the worker holds them
+// rightly.
 func (s *Matcher) Followed(session jobs.SessionID) map[steps.ID]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -264,7 +266,7 @@ func (s *Matcher) Followed(session jobs.SessionID) map[steps.ID]bool {
 	return followed
 }
 
-// Freed gives the slot of an attempt, whose end is recorded, to the call of its worker that waits.
+// Freed gives the slot of an attempt whose end is recorded to the waiting call of its worker.
 func (s *Matcher) Freed(session jobs.SessionID, id steps.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -333,7 +335,7 @@ func (s *Matcher) Report(worker jobs.SessionID, outcome *steps.Outcome) (passed 
 	return true
 }
 
-// AwaitReport adds a report that waits, and returns what removes it.
+// AwaitReport adds a waiting report, and returns the function that removes it.
 func (s *Matcher) AwaitReport(flow logbook.FlowID) (r *stepReport, leave func()) {
 	r = &stepReport{News: make(chan struct{}, 1)}
 	s.mu.Lock()
@@ -401,7 +403,8 @@ func (s *Matcher) Ended(sessions []jobs.SessionID) {
 	}
 }
 
-// Live is a worker with what is remembered of it, and of the flows that are shown. The answer's times are by now.
+// Live describes a worker: its last call, and the held and failed steps of the flows that shows
+// admits. Its times are by the clock of now.
 func (s *Matcher) Live(entity *jobs.Entity, now time.Time, shows func(logbook.FlowID) bool) steps.Live {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,26 +12,28 @@ import (
 )
 
 const (
-	// elsewhereTime is how long a new attempt is kept from the workers that have failed at its
-	// step, while there is no other. A worker that ends or restarts is replaced within a few
+	// elsewhereTime is how long a new attempt is withheld from the workers that have failed at
+	// its step, while there is no other. A worker that ends or restarts is replaced within a few
 	// seconds; a longer wait would only slow the retries of a single worker.
 	elsewhereTime = 3 * time.Second
-	// maxKnown bounds what is remembered of workers, also of those whose session has ended.
+	// maxKnown limits the remembered workers, including those whose session has ended.
 	maxKnown = 4096
-	// asideAfter is how many different steps must fail, with no success between, until their
-	// worker is set aside. Attempts at one step count once: a bad step must set no worker aside.
+	// asideAfter is the number of different steps that must fail, with no success between, before
+	// their worker is set aside. Attempts at one step count once: a bad step must set no worker
+	// aside.
 	asideAfter = 5
-	// asideFirst is how long a worker first gets nothing; each failure on trial doubles it, up
-	// to asideMost. So a worker that was repaired is found within a few minutes.
+	// asideFirst is how long a worker first gets nothing. Each failure on trial doubles the time,
+	// up to asideMost: a repaired worker gets steps again within a few minutes.
 	asideFirst = 30 * time.Second
 	asideMost  = 10 * time.Minute
-	// quietAfter is when a worker that has not asked counts for no other: a call waits 60 s at most.
+	// quietAfter is the time after which a silent worker does not count as another worker: a call
+	// waits 60 s at most.
 	quietAfter = 90 * time.Second
 )
 
-// stepWorkers is what the leader remembers of the workers that have asked it for steps. It is
-// under Matcher.mu. After a change of leader, it begins empty: it is only about
-// which worker gets an attempt first, never about whether one gets it.
+// stepWorkers is the leader's memory of the workers that have asked it for steps. It is under
+// Matcher.mu. After a change of leader it begins empty: it only decides which worker gets an
+// attempt first, never whether one gets it.
 type stepWorkers struct {
 	logger  hclog.Logger
 	known   map[jobs.SessionID]*knownWorker
@@ -102,8 +104,8 @@ func (w *stepWorkers) end(session jobs.SessionID, lost *Offer) {
 	}
 }
 
-// judge notes an outcome. A permanent failure is the step's word on its input, and one that
-// was told to stop is the conductor's: neither speaks for or against the worker.
+// judge notes an outcome. A permanent failure is the step's verdict on its input, and a failure
+// after a stop is the conductor's doing: neither counts for or against the worker.
 func (w *stepWorkers) judge(session jobs.SessionID, o *Offer, outcome *steps.Outcome) {
 	k := w.known[session]
 	switch {
@@ -144,8 +146,8 @@ func (w *stepWorkers) fail(p *Pull, o *Offer) {
 	}
 }
 
-// forgetRecords forgets those that changed long ago, or all: the worst is that a worker must
-// fail again to be set aside.
+// forgetRecords forgets records that changed long ago, or all: at worst a worker must fail again
+// to be set aside.
 func (w *stepWorkers) forgetRecords(now time.Time) {
 	for id, r := range w.records {
 		if now.Sub(r.changed) > 2*asideMost {
@@ -157,7 +159,8 @@ func (w *stepWorkers) forgetRecords(now time.Time) {
 	}
 }
 
-// tried notes that a worker gets an attempt: one that is set aside gets the next after its pause.
+// tried notes that a worker gets an attempt. A worker that is set aside gets the next one after
+// its pause.
 func (w *stepWorkers) tried(p *Pull) {
 	if r := w.records[p.identity()]; r != nil && !r.aside.IsZero() && !w.isAside(p) {
 		r.onTrial, r.trial = true, time.Now().Add(r.pause)
@@ -179,9 +182,9 @@ func (w *stepWorkers) admits(o *Offer, p *Pull) bool {
 	return admitted
 }
 
-// hasOther reports whether a better worker that suits lives, even if it is busy. If none does, those
-// that have failed, or are set aside, get the attempt as ever: a slower pace would only add to the
-// pauses of the step's own retries.
+// hasOther reports whether a better suitable worker lives, even if it is busy. If there is none,
+// workers that have failed, or are set aside, get the attempt at once: a slower pace would only
+// add to the pauses of the step's own retries.
 func (w *stepWorkers) hasOther(o *Offer, better func(*Pull) bool) bool {
 	for _, k := range w.known {
 		if !k.ended && time.Since(k.heard) < quietAfter && o.suits(k.pull) && better(k.pull) {
@@ -191,9 +194,9 @@ func (w *stepWorkers) hasOther(o *Offer, better func(*Pull) bool) bool {
 	return false
 }
 
-// hasFailed reports whether a worker has failed at the step of an attempt, under this session
-// or an ended one of its name: a process that its steps kill comes back under a new session.
-// While the other session lives, the name is that of two processes.
+// hasFailed reports whether a worker has failed at the step of an attempt, under this session or
+// an ended one of its name: a process that its steps kill returns under a new session. While the
+// other session lives, two processes have the name.
 func (w *stepWorkers) hasFailed(o *Offer, p *Pull) bool {
 	return slices.ContainsFunc(o.Failed, func(session jobs.SessionID) bool {
 		k := w.known[session]
@@ -201,7 +204,7 @@ func (w *stepWorkers) hasFailed(o *Offer, p *Pull) bool {
 	})
 }
 
-// SetAside is how many workers that live are set aside.
+// SetAside is the number of live workers that are set aside.
 func (s *Matcher) SetAside() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,11 +14,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A handshake comes before anything else on the raft port, so a node of another cluster,
+// A handshake precedes everything else on the raft port, so a node of another cluster,
 // of an older generation or with forgotten votes never sends a message of raft.
 //
 //	dialer  → magic, purpose, length, hello (JSON)
-//	listener→ length, welcome (JSON); a refusal says why, and the connection ends
+//	listener→ length, welcome (JSON); a refusal has a reason, and ends the connection
 const (
 	// HandshakeMagic begins each connection.
 	HandshakeMagic   = "CDR1"
@@ -26,7 +26,7 @@ const (
 	maxHandshake     = 16 << 10 // bytes of a hello or welcome: a refusal holds two member lists
 )
 
-// Purpose says what a connection to the raft port is for.
+// Purpose is what a connection to the raft port carries.
 type Purpose byte
 
 // The purposes.
@@ -36,7 +36,7 @@ const (
 	PurposeProbe    Purpose = 'P' // nothing: the handshake is the question
 )
 
-// Hello is what each end says first.
+// Hello is the first message of each end.
 type Hello struct {
 	Cluster     string    `json:"cluster"`
 	Generation  uint64    `json:"generation"`
@@ -44,13 +44,12 @@ type Hello struct {
 	Name        string    `json:"name"`
 	Incarnation string    `json:"incarnation"`
 	Instance    uuid.UUID `json:"instance"`
-	// Start counts the starts of the node, and Run is drawn at each. They tell a
-	// copy of a data directory from its original.
+	// Start counts the starts of the node, and Run is drawn at each. They distinguish a copy of a
+	// data directory from its original.
 	Start uint64    `json:"start"`
 	Run   uuid.UUID `json:"run"`
-	// Members is the list with which the node's cluster begins. Agreed: the node has
-	// listened for an election timeout and found no other list. Joined: it takes part
-	// in raft.
+	// Members is the list of the founders of the node's cluster. Agreed: the node has listened
+	// for an election timeout and found no other list. Joined: the node takes part in raft.
 	Members Roster `json:"members"`
 	Agreed  bool   `json:"agreed"`
 	Joined  bool   `json:"joined"`
@@ -70,10 +69,10 @@ type Welcome struct {
 	Removed bool   `json:"removed,omitempty"` // the reason of the refusal is ErrRemoved
 }
 
-// ErrRemoved: the node was a member of the cluster once, and is none any more.
+// ErrRemoved: the node was a member of the cluster once, and no longer is.
 var ErrRemoved = errors.New("it was removed or replaced")
 
-// RefusedError is the refusal of a listener, as its dialer gets it.
+// RefusedError is a listener's refusal, as returned to its dialer.
 type RefusedError struct {
 	peer    string
 	reason  string
@@ -85,7 +84,8 @@ func (e *RefusedError) Error() string { return fmt.Sprintf("node %q refuses us: 
 
 // Identity keeps this node's identity durably. Its methods may be called concurrently.
 type Identity interface {
-	// Self is what is durable of this node's hello: Run, Members, Present, Agreed and Joined are the port's.
+	// Self is the durable part of this node's hello. The port sets Run, Members, Present, Agreed
+	// and Joined.
 	Self() Hello
 }
 
@@ -125,7 +125,7 @@ func (p *Port) answer(conn net.Conn) (Purpose, raft.ServerID, error) {
 	return Purpose(head[len(HandshakeMagic)]), from.ID(), conn.SetDeadline(time.Time{})
 }
 
-// Greet is the dialer's half of the handshake. The welcome may be a refusal.
+// Greet is the dialer's half of the handshake. The welcome can be a refusal.
 func Greet(conn net.Conn, what Purpose, from Hello) (Welcome, error) {
 	var reply Welcome
 	if err := writeFrame(conn, append([]byte(HandshakeMagic), byte(what)), from); err != nil {
@@ -175,7 +175,7 @@ func (p *Port) certified(conn net.Conn, name string) error {
 	return p.options.Certified(conn, name)
 }
 
-// Hello is what this node says first.
+// Hello is the first message of this node.
 func (p *Port) Hello() Hello {
 	own := p.options.Identity.Self()
 	own.Run, own.Members, own.Present, own.Agreed, own.Joined = p.options.Run, p.options.Roster, p.options.Present(), p.Agreed(), p.Joined()

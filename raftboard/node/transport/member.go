@@ -10,20 +10,20 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Member is a node of a cluster. Raft keeps an id and one address of each server, which
-// is opaque to it. Here the address holds everything that is needed to reach a member and
-// to recognise it, so raft's configuration is the only list of members.
+// Member is a node of a cluster. Raft stores an id and one address of each server, and does not
+// interpret the address. Here the address holds everything that is needed to reach and recognise
+// a member, so raft's configuration is the only list of members.
 type Member struct {
 	Name string `json:"name"`
-	// Incarnation tells a node from one of the same name that was made anew: FirstIncarnation
-	// for the nodes with which a cluster begins, else that of IncarnationOf.
+	// Incarnation distinguishes a node from one of the same name that was made anew:
+	// FirstIncarnation for the founders of a cluster, else the result of IncarnationOf.
 	Incarnation string `json:"incarnation"`
 	Raft        string `json:"raft"` // host:port of its raft port, as the others reach it
 	API         string `json:"api"`  // host:port of its HTTP port, as the others and clients reach it
 }
 
-// FirstIncarnation is the same for all nodes with which a cluster begins, so each of them
-// can write the same first configuration without asking the others.
+// FirstIncarnation is the same for all founders of a cluster, so each of them can write the same
+// first configuration without asking the others.
 const FirstIncarnation = "1"
 
 // IncarnationOf is the incarnation of a node that joins a cluster. Two nodes of one name
@@ -56,8 +56,8 @@ func ParseAddress(address raft.ServerAddress) (Member, error) {
 	return Member{Name: id[:dot], Incarnation: id[dot+1:], Raft: raftPort, API: api}, nil
 }
 
-// Roster is the list of members with which a cluster begins: their addresses in raft's
-// configuration, by name. It never changes.
+// Roster is the list of a cluster's founders: their addresses in raft's configuration, by name.
+// It never changes.
 type Roster map[string]raft.ServerAddress
 
 // Names are the members' names in order.

@@ -10,10 +10,9 @@ import (
 // one before, which takes raftTimeout at most.
 const pipelinePatience = 2 * raftTimeout
 
-// AppendEntriesPipeline opens a pipeline that cannot hang. raft's own can: when
-// a peer refuses an entry, raft reads no more answers. If it then sends two more
-// entries, the second call never returns, and the peer gets heartbeats but no
-// entries for as long as this node runs.
+// AppendEntriesPipeline opens a pipeline that cannot hang. raft's own can: when a peer refuses an
+// entry, raft reads no more answers. If it then sends two more entries, the second call never
+// returns. The peer gets heartbeats but no entries as long as this node runs.
 func (p *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
 	inner, err := p.NetworkTransport.AppendEntriesPipeline(id, target)
 	if err != nil {
@@ -28,8 +27,8 @@ type boundedPipeline struct {
 	life context.Context
 }
 
-// AppendEntries sends entries. It fails, and so does every later call, when it
-// has waited for pipelinePatience.
+// AppendEntries sends entries. It fails when it has waited for pipelinePatience; every later call
+// then fails too.
 func (p *boundedPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	patience, cancel := context.WithTimeout(p.life, pipelinePatience)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// MaxHandshaking bounds the connections that have not completed the handshake. Each costs
+	// MaxHandshaking limits the connections that have not completed the handshake. Each costs
 	// some ten kilobytes.
 	MaxHandshaking = 256
 	// maxMemberAddresses bounds the addresses that are remembered as those of members.
@@ -18,9 +18,10 @@ const (
 )
 
 // places are shared by the connections that have not completed the handshake. When all are taken,
-// a new connection takes the place of another one: of a stranger before one from an address of a
-// member, then from the address with the most places, then one that has said nothing, then the
-// oldest. So silent strangers keep out no member, which speaks first and at once.
+// a new connection replaces another one. The replaced one is chosen in this order: a stranger
+// before an address of a member; the address with the most places; a connection that has sent
+// nothing; the oldest. Silent strangers therefore keep out no member, which speaks first and at
+// once.
 type places struct {
 	mu        sync.Mutex
 	taken     map[*place]struct{}      // under mu

@@ -1,19 +1,18 @@
 // Package transport carries raft's messages between the nodes of a cluster.
 //
-// A Port is a node's raft port. Each connection begins with a handshake, in which
-// both ends show that they are members of one cluster, with one member list, and
-// that neither runs from a copy of a data directory. Its Purpose then is raft, a
-// question for a peer's Standing (Asker), or nothing more than the handshake.
-// A Transport is raft's own transport over a Port, without what makes raft back
-// off from a peer that restarts, or block on a peer that refuses an entry.
+// A Port is a node's raft port. Each connection begins with a handshake, in which both ends show
+// that they are members of one cluster, with one member list, and that neither runs from a copy
+// of a data directory. The Purpose of the connection is then raft, a question for a peer's
+// Standing (Asker), or nothing more than the handshake. A Transport is raft's own transport over
+// a Port. It removes two effects of raft's: backing off from a peer that restarts, and blocking
+// on a peer that refuses an entry.
 //
-// Guarantees: no byte of raft is exchanged with a node that the handshake
-// refuses, and none with anybody before Join. Messages of a node that is removed
-// later count no more. Connections, handshakes and
-// questions under way are bounded. Close ends all connections and goroutines.
+// Guarantees: no byte of raft is exchanged with a node that the handshake refuses, and none with
+// any node before Join. Messages of a node that is removed later no longer count. Connections,
+// handshakes and questions in progress are limited. Close ends all connections and goroutines.
 //
-// Assumed: no node forges another's handshake, which Options.Certified ensures; without it
-// the network is private. Methods may be called concurrently.
+// Assumed: no node forges another's handshake, which Options.Certified ensures; without it the
+// network is private. Methods may be called concurrently.
 package transport
 
 import (
@@ -33,22 +32,23 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Options of a port. Its functions may be called concurrently, and before Open returns.
+// Options configures a port. Its functions may be called concurrently, and before Open returns.
 type Options struct {
 	Address  string // where to listen
 	Identity Identity
 	Roster   Roster    // the members with which the cluster begins
 	Run      uuid.UUID // of this process
-	// Settled is when this node has listened for long enough to know of other
-	// member lists; from then on it agrees with its own.
+	// Settled is the time from which this node agrees with its own member list: it has then
+	// listened for long enough to know of others.
 	Settled time.Time
 
 	Listen func(address string) (net.Listener, error)
-	// Secure makes an accepted connection one of TLS, whose handshake its first read does. nil: plain text
+	// Secure makes an accepted connection a TLS connection, whose first read does the handshake.
+	// nil: plain text
 	Secure func(net.Conn) net.Conn
 	Dial   func(ctx context.Context, address string) (net.Conn, error)
-	// Certified returns an error unless the other end of a connection has proven that it is
-	// the node of that name. nil: names are not proven
+	// Certified returns an error unless the other end of a connection has proven that it is the
+	// node of that name. nil: names are not proven
 	Certified func(conn net.Conn, name string) error
 	Logger    hclog.Logger
 
@@ -56,11 +56,11 @@ type Options struct {
 	Refused func(remote net.Addr, reason error)
 	// Greeted is called with the outcome of every handshake that this node began.
 	Greeted func(peer string, other Hello, err error)
-	// Admit returns an error for a node that is not a member of this cluster now, or has
-	// been met as another instance.
+	// Admit returns an error for a node that is not a member of this cluster now, or that was met
+	// before as another instance.
 	Admit func(other Hello) error
-	// Hears reports whether messages of a node that was admitted still count. It is asked for
-	// each, since a member may be removed while its connection is open.
+	// Hears reports whether messages of an admitted node still count. It is called for each
+	// message, because a member can be removed while its connection is open.
 	Hears func(id raft.ServerID) bool
 	// Present are the members as this node knows them now.
 	Present func() []raft.ServerID
@@ -68,14 +68,14 @@ type Options struct {
 	Disagreed func(other Hello, err error)
 	// Mute reports whether this node must not lead; raft then sends nothing.
 	Mute func() bool
-	// Standing answers the questions of other nodes; Hear gets the cluster's time
-	// that comes with a question, in Unix nanoseconds, or 0.
+	// Standing answers the questions of other nodes. Hear gets the cluster's time that comes with
+	// a question, in Unix nanoseconds, or 0.
 	Standing func() Standing
 	Hear     func(told int64)
 }
 
-// Port is the raft port: it carries out handshakes and hands each connection to
-// its purpose. It implements raft.StreamLayer.
+// Port is the raft port: it carries out handshakes and passes each connection on by its purpose.
+// It implements raft.StreamLayer.
 type Port struct {
 	options  Options
 	listener net.Listener
@@ -94,7 +94,7 @@ type Port struct {
 	answers map[raft.ServerAddress]*lastHeard // when peers were last heard on raft's own connections to them; under mu
 }
 
-// Open listens. It owns goroutines until Close.
+// Open starts to listen. Its goroutines end with Close.
 func Open(options Options) (*Port, error) {
 	listener, err := options.Listen(options.Address)
 	if err != nil {
@@ -127,7 +127,7 @@ func (p *Port) Joined() bool {
 // own member list.
 func (p *Port) Agreed() bool { return time.Now().After(p.options.Settled) }
 
-// Probe shakes hands with a member; Options.Greeted gets the outcome.
+// Probe makes a handshake with a member; Options.Greeted gets the outcome.
 func (p *Port) Probe(address raft.ServerAddress, timeout time.Duration) error {
 	conn, err := p.dial(address, PurposeProbe, timeout)
 	if err != nil {
@@ -136,8 +136,8 @@ func (p *Port) Probe(address raft.ServerAddress, timeout time.Duration) error {
 	return conn.Close()
 }
 
-// Asker returns an asker of the member at an address, with a connection of its own.
-// told is the cluster's time that goes with each question; nil: none.
+// Asker returns an asker of the member at an address, with its own connection. told is the
+// cluster's time that goes with each question; nil: none.
 func (p *Port) Asker(address raft.ServerAddress, timeout time.Duration, told func() int64) *Asker {
 	dial := func() (net.Conn, error) { return p.dial(address, PurposeStanding, timeout) }
 	return &Asker{Address: address, Dial: dial, Timeout: timeout, Told: told}
@@ -160,7 +160,7 @@ func (l *lastHeard) ago() time.Duration {
 	return time.Since(l.began) - time.Duration(after)
 }
 
-// Quiet is how long a peer has answered nothing to raft.
+// Quiet is the time since a peer last answered raft.
 func (p *Port) Quiet(address raft.ServerAddress) time.Duration {
 	return p.answersOf(address).ago()
 }
@@ -247,7 +247,7 @@ func (p *Port) tracked(conn net.Conn) *trackedConn {
 	return kept
 }
 
-// DropUnheard closes the connections with nodes whose messages count no more.
+// DropUnheard closes the connections with nodes whose messages no longer count.
 func (p *Port) DropUnheard() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -283,8 +283,8 @@ func (c *trackedConn) cut() {
 	_ = under.Close()
 }
 
-// Read reads. The end of the node is the end of the stream, and no fault; nor is the end of the
-// other node's membership.
+// Read reads. The end of the node is the end of the stream, and no fault. The same holds for the
+// end of the other node's membership.
 func (c *trackedConn) Read(into []byte) (int, error) {
 	n, err := c.Conn.Read(into)
 	if c.accepted && !c.port.options.Hears(c.other) {
@@ -350,8 +350,8 @@ func (p *Port) dial(address raft.ServerAddress, what Purpose, timeout time.Durat
 	return conn, nil
 }
 
-// Accept waits for a raft connection. It implements net.Listener. Before this
-// node has joined it returns none: it must not vote in a cluster of other members.
+// Accept waits for a raft connection. It implements net.Listener. It returns none before this
+// node has joined: the node must not vote in a cluster of other members.
 func (p *Port) Accept() (net.Conn, error) {
 	select {
 	case <-p.joined:
@@ -366,8 +366,8 @@ func (p *Port) Accept() (net.Conn, error) {
 	}
 }
 
-// Close stops listening and ends every connection, also those in raft's
-// hands. It may be called more than once.
+// Close stops listening and ends every connection, including raft's. It may be called more than
+// once.
 func (p *Port) Close() error {
 	var err error
 	p.closing.Do(func() {
@@ -384,5 +384,5 @@ func (p *Port) Close() error {
 	return err
 }
 
-// Addr is where the port listens.
+// Addr is the address of the port.
 func (p *Port) Addr() net.Addr { return p.listener.Addr() }

@@ -58,17 +58,16 @@ func AnswerQuestions(conn net.Conn, hear func(told int64), stand func() Standing
 // ErrOvertaken is the answer to a question that a later one has replaced.
 var ErrOvertaken = errors.New("a later question has taken the place of this one")
 
-// Peer is another member, and what asks it.
+// Peer is another member, with its Asker.
 type Peer struct {
 	Member
 	Voter bool
 	*Asker
 }
 
-// Asker asks one peer for its Standing, over one connection that it makes when
-// needed. One question is under way and one waits, however long the peer takes: a
-// later question replaces the one that waits, because its answer is as good.
-// Fields are set before the first question.
+// Asker asks one peer for its Standing, over one connection that it opens when needed. However
+// long the peer takes, one question is in progress and one waits: a later question replaces the
+// waiting one, because its answer is as good. Set the fields before the first question.
 type Asker struct {
 	Address raft.ServerAddress
 	Dial    func() (net.Conn, error)
@@ -84,8 +83,8 @@ type Asker struct {
 	done    sync.WaitGroup        // the asking goroutine
 }
 
-// Ask calls answer once, with the peer's Standing at a moment after this call. The
-// answer must not block.
+// Ask calls answer once, with the peer's Standing at a moment after this call. The answer must
+// not block.
 func (a *Asker) Ask(answer func(Standing, error)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -194,8 +193,7 @@ func (a *Asker) exchange(conn net.Conn) (Standing, error) {
 	}, nil
 }
 
-// Close ends the question under way and waits for it. It may be called more
-// than once.
+// Close ends the question in progress and waits for it. It may be called more than once.
 func (a *Asker) Close() {
 	a.mu.Lock()
 	a.closed = true

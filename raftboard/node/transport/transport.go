@@ -22,10 +22,9 @@ const (
 	quietShare = 0.4
 )
 
-// Transport waits for a peer that is down where raft would count a failure: raft
-// backs off, in the end for ten seconds, so that a node which comes back would get
-// no entries for as long, and with one of three away the next stop of another would
-// block every write. It implements raft.Transport.
+// Transport waits for a peer that is down where raft would count a failure. raft backs off, in
+// the end for ten seconds: a node that returns would get no entries for as long, and with one of
+// three away the next stop of another would block every write. It implements raft.Transport.
 type Transport struct {
 	*raft.NetworkTransport
 	self    raft.ServerAddress                     // of this node
@@ -36,9 +35,9 @@ type Transport struct {
 	life    context.Context                        // of this node
 }
 
-// New returns the transport of raft over a port. self is this node's own address. leading
-// reports whether this node leads in a term, and listed whether a member has an address;
-// they may be called concurrently. lease is the leader's.
+// New returns raft's transport over a port. self is this node's own address. leading reports
+// whether this node leads in a term, and listed whether a member has an address; both may be
+// called concurrently. lease is the leader's.
 func New(port *Port, self raft.ServerAddress, logger hclog.Logger, leading func(term uint64) bool, listed func(raft.ServerAddress) bool, lease time.Duration) *Transport {
 	return &Transport{
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
@@ -48,18 +47,18 @@ func New(port *Port, self raft.ServerAddress, logger hclog.Logger, leading func(
 	}
 }
 
-// LocalAddr is how raft names this node to the others.
+// LocalAddr is raft's name of this node for the others.
 func (p *Transport) LocalAddr() raft.ServerAddress { return p.self }
 
-// AppendEntries replicates entries to a peer, also heartbeats. It waits while
-// the peer cannot be dialled, until this node no longer leads or is closed, or the peer is
-// removed or has another address.
+// AppendEntries replicates entries to a peer, also heartbeats. It waits while the peer cannot be
+// dialled, until this node no longer leads or is closed, or the peer is removed or has another
+// address.
 //
-// A heartbeat waits besides until the peer has been quiet for a while. raft
-// sends one twenty times within a heartbeat timeout, beside the messages that
-// carry the commit index, which are answered too and count as much on both
-// ends: that was most of what an idle leader costs. When this node no longer leads
-// after the wait, the heartbeat is not sent: it would delay the peer's election.
+// A heartbeat also waits until the peer has been quiet for a while. raft sends twenty heartbeats
+// within a heartbeat timeout, beside the messages that carry the commit index. Those are answered
+// too and count as much on both ends, so the heartbeats were most of an idle leader's cost. If
+// this node no longer leads after the wait, the heartbeat is not sent: it would delay the peer's
+// election.
 func (p *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	if isHeartbeat(args) && !p.awaitQuiet(target, args.Term) {
 		return nil

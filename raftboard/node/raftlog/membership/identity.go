@@ -58,29 +58,28 @@ type Identity struct {
 	Cluster     string `json:"cluster"`
 	Name        string `json:"name"`
 	Incarnation string `json:"incarnation"`
-	// Instance is drawn when the identity is made. A node that lost its disk
-	// and is made again has another one, and the nodes that remember the first
-	// refuse it: it has forgotten its votes.
+	// Instance is drawn when the identity is made. A node that lost its disk and is made again
+	// has another one, and the nodes that remember the first refuse it: it has forgotten its
+	// votes.
 	Instance uuid.UUID `json:"instance"`
 	// Generation counts restorations of the cluster from a backup or a survivor.
 	Generation uint64 `json:"generation"`
-	// Origin is the digest of the state that a restored cluster began with; empty for one
-	// that began empty.
+	// Origin is the digest of the state with which a restored cluster began; empty: the cluster
+	// began empty.
 	Origin string `json:"origin,omitempty"`
 	// Starts counts the starts of the node. A process with fewer starts than its
 	// peers have seen runs from an old copy of the directory.
 	Starts uint64 `json:"starts"`
-	// Members is the list with which the cluster begins: that of the configuration, until
-	// the first configuration of raft is in the log. From then on it never changes, and
-	// raft's configuration is the list that counts.
+	// Members is the list of the cluster's founders: the configuration's list, until the first
+	// configuration of raft is in the log. After that it never changes, and raft's configuration
+	// is the valid list of members.
 	Members transport.Roster `json:"members"`
 	// Bootstrapped is set once raft's log or snapshots hold the state of the cluster.
 	Bootstrapped bool `json:"bootstrapped"`
-	// Joining is set for a node that joins a cluster which works already, until the node
-	// has caught up.
+	// Joining is set for a node that joins a working cluster, until the node has caught up.
 	Joining *joining `json:"joining,omitempty"`
-	// LogStore is where log, term and votes are. To write it is to change over
-	// from one store to another.
+	// LogStore is the store of log, term and votes. Writing it switches from one store to
+	// another.
 	LogStore logstore.Kind `json:"log_store"`
 	// Peers are the instances of the other nodes, as first met.
 	Peers map[raft.ServerID]uuid.UUID `json:"peers"`
@@ -101,12 +100,13 @@ func (i *Identity) checksum() (string, error) {
 
 // joining is what is left to do for a node that joins a cluster.
 type joining struct {
-	// Vote: ask to be promoted to a voter after catching up.
+	// Vote: the node asks to be promoted to a voter after catching up.
 	Vote bool `json:"vote"`
 	// Replaces is the name of the node to remove then; empty: none.
 	Replaces string `json:"replaces,omitempty"`
-	// Members are those of the cluster when this node joined: it hears no others, and those
-	// that they vouch for, until it has raft's configuration. Empty: the first members.
+	// Members are the members of the cluster when this node joined. Until it has raft's
+	// configuration, the node hears only them, and nodes that they list. Empty: the first
+	// members.
 	Members []raft.Server `json:"members,omitempty"`
 }
 
@@ -172,8 +172,8 @@ func readIdentity(dataDir string) (*IdentityStore, error) {
 	return store, errors.Join(err, store.complete())
 }
 
-// MakeDataDir makes the data directory of a node, for a first start that is yet to come:
-// Open then needs no Init. It refuses a directory that holds anything.
+// MakeDataDir makes the data directory of a node for a later first start: Open then needs no
+// Init. It refuses a directory that holds anything.
 func MakeDataDir(options Options) (err error) {
 	options.Init = true
 	lock, err := LockDataDir(options.DataDir)

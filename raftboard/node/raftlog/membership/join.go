@@ -23,13 +23,13 @@ import (
 // a join that was cut off can be done again.
 const joiningFile = "join.incomplete"
 
-// Join says how a node joins a cluster.
+// Join sets how a node joins a cluster.
 type Join struct {
 	NonVoter bool   // the node never asks for a vote
-	Replaces string // the name of the member that this one replaces, which may be its own; empty: none
+	Replaces string // name of the replaced member, which can be its own name; empty: none
 }
 
-// Admission is what a node is told by the cluster that it joins.
+// Admission is the answer of the cluster that a node joins.
 type Admission struct {
 	Generation uint64
 	Origin     string
