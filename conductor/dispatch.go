@@ -57,12 +57,12 @@ func (w *workLoop) runJob(t *liveSession, claimed jobs.Claimed, slot *runSlot, u
 	defer journal.close()
 	result := r.runFlow(ctx, journal)
 	if errors.Is(result.err, errDoubt) {
-		// Giving the job back now, we might be the ones who claim it again:
-		// so not before the doubt is over, one way or the other.
+		// If the conductor released the job now, it could claim the job again itself. It waits
+		// until the session is known to live, or is lost.
 		_ = t.admit(r.alive)
 	}
-	// The last update is written with the job's ending, so all before it must
-	// have been.
+	// The last update is written with the job's ending, so all earlier updates must have been
+	// written.
 	journal.flush(r.alive)
 	result.stopRequest = r.latestStopRequest()
 	r.end(w.options.decide(&r.claimed.Job, r.token, result), result)
@@ -104,7 +104,7 @@ func (r *run) handOver() { r.stopWithin(r.loop.options.Grace) }
 // a flow it calls the Func of the job's kind.
 func (r *run) runFlow(ctx context.Context, journal engine.Journal) result {
 	if r.loop.claiming.Err() != nil {
-		return result{err: errHandOver} // the claim was on its way when the drain began
+		return result{err: errHandOver} // the claim was in flight when the drain began
 	}
 	if r.unwanted != nil {
 		return result{err: r.unwanted}
@@ -123,8 +123,8 @@ func (r *run) runFlow(ctx context.Context, journal engine.Journal) result {
 		return unbuildable(errors.New("the job has no flow"))
 	}
 	if detail.State.Finished() && !detail.Resumable() {
-		// The last owner died between the end of the flow and that of the job,
-		// or the flow was run outside any job.
+		// The last owner died between the end of the flow and the end of the job, or the flow was
+		// run outside any job.
 		return result{end: engine.End{State: detail.State, Cause: detail.Cause}}
 	}
 	store := maps.Clone(detail.Store)
@@ -146,7 +146,7 @@ func (r *run) runFlow(ctx context.Context, journal engine.Journal) result {
 	return result{end: end, err: err}
 }
 
-// cannotBuild decides what becomes of a flow that cannot be built here.
+// cannotBuild decides the ending of a job whose flow cannot be built here.
 func (r *run) cannotBuild(ctx context.Context, detail *logbook.FlowDetail, why error) result {
 	options := r.loop.options
 	if options.Elsewhere == nil {
@@ -265,7 +265,7 @@ func (r *run) now() time.Time {
 	return r.claimed.Job.ModifiedAt.Add(boottime.Since(r.began))
 }
 
-// revertCause is why the flow reverts after a request to cancel.
+// revertCause is the cause of a revert after a request to cancel.
 func (r *run) revertCause() *logbook.Failure {
 	failure := &logbook.Failure{Kind: logbook.FailureOperator, Message: saidOf(r.latestStopRequest()), Permanent: true}
 	return flow.FitFailure(failure, r.loop.options.Limits)

@@ -67,7 +67,7 @@ func Abandon(delay time.Duration, err error) error {
 // Trash makes a Func trash its job with the error, because no conductor can do the job.
 func Trash(err error) error { return &endingError{verb: trash, err: err} }
 
-// endingError is an error of a Func that says how its job ends.
+// endingError is an error of a Func that sets how its job ends.
 type endingError struct {
 	verb  verb
 	delay time.Duration
@@ -136,8 +136,8 @@ func (r *run) await(ended <-chan result, stop context.CancelCauseFunc, over <-ch
 	}
 }
 
-// callFunc calls a Func, and reads its error where a panic in that does no harm. It reports
-// also when the Func ends its goroutine.
+// callFunc calls a Func, and reads its error where a panic in the error does no harm. It also
+// reports when the Func ends its goroutine.
 func callFunc(ctx context.Context, do Func, job jobs.Job, ended chan<- result) {
 	got, returned := result{outcome: jobs.OutcomeFailed}, false
 	defer func() {

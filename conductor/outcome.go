@@ -18,15 +18,15 @@ import (
 // result is how a job's run ended.
 type result struct {
 	end         engine.End
-	err         error                 // why the run could not go on; nil if it came to an end
+	err         error                 // why the run could not continue; nil: it has ended
 	unbuildable *logbook.Failure      // why it could not begin
-	stopRequest *jobs.OperatorRequest // the latest that its job is under; nil: none
+	stopRequest *jobs.OperatorRequest // the job's latest; nil: none
 
 	// Of a job without a flow:
 
 	outcome     jobs.Outcome     // empty: its Func has not done it
-	said        *endingError     // how its Func wants it to end; nil: it has an outcome
-	failure     *logbook.Failure // what its Func has returned
+	said        *endingError     // the ending that its Func returned; nil: it has an outcome
+	failure     *logbook.Failure // its Func's error
 	interrupted bool             // by a stop request
 }
 
@@ -34,7 +34,7 @@ type result struct {
 type verb string
 
 const (
-	letGo   verb = "let go" // the claim is over: nothing may be said about the job
+	letGo   verb = "let go" // the claim is over: nothing may be written about the job
 	consume verb = "consume"
 	abandon verb = "abandon"
 	trash   verb = "trash"
@@ -46,12 +46,12 @@ type decision struct {
 	ending jobs.Ending
 }
 
-// pinnedDelay is the cool-down of a job whose flow is pinned to code that is not here.
-// It is short for an operator who waits for another conductor to claim the job, and
-// bounds the cost of claims in vain: two writes each.
+// pinnedDelay is the cool-down of a job whose flow is pinned to code that this conductor lacks.
+// It is short for an operator who waits for another conductor to claim the job, and limits the
+// cost of useless claims: two writes each.
 const pinnedDelay = 10 * time.Second
 
-// maxReason bounds the reason, a sentence for people; the failure with it has the rest.
+// maxReason limits the reason, a sentence for display; the failure has the details.
 const maxReason = 1 << 10
 
 // errElsewhere: the flow cannot be built here, and another conductor could.
@@ -156,7 +156,7 @@ func (o *Options) decide(job *jobs.Job, token jobs.Token, r result) decision {
 	return decision{consume, ending}
 }
 
-// returned ends a job as its Func has it.
+// returned ends a job as its Func decided.
 func (o *Options) returned(ending jobs.Ending, r result) decision {
 	failure := flow.FitFailure(r.failure, o.Limits)
 	if r.said == nil {

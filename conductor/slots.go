@@ -69,7 +69,7 @@ func (s *slots) lend() bool {
 	return true
 }
 
-// retake takes the slot of a run that goes on.
+// retake takes a slot for a run that continues.
 func (s *slots) retake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -53,7 +53,7 @@ func (w *stepWorker) do(work context.Context, t *liveSession, h *heldStep) {
 	case <-h.ctx.Done():
 	}
 	if work.Err() != nil {
-		return // the session ends, and the attempt with it: nobody knows how far it came
+		return // the session ends, and the attempt with it: its progress is unknown
 	}
 	w.mu.Lock()
 	h.stopping = true

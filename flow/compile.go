@@ -425,7 +425,7 @@ func (c *compiler) number() {
 	}
 }
 
-// nodeKind is what a node is, for people.
+// nodeKind is the kind of a node for display.
 func nodeKind(node Node) string {
 	step, ok := node.(*Step)
 	switch {

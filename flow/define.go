@@ -119,7 +119,7 @@ func optional(a Argument) string {
 }
 
 // fingerprint is FNV-1a with the final mix of splitmix64: unlike those of FNV alone, its
-// sums distinguish sets. It need not withstand attacks: nobody gains by making two steps
+// sums distinguish sets. It need not withstand attacks: no one gains by making two steps
 // look alike.
 func fingerprint(parts ...string) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211

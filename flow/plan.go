@@ -47,7 +47,7 @@ type Plan struct {
 // Where wires come from, when not from a step.
 const (
 	FromStore   = -1
-	FromNowhere = -2 // an optional argument that nobody provides
+	FromNowhere = -2 // an optional argument without a provider
 	FromStep    = -3 // a constant of the step: see Inject
 	FromEach    = -4 // the list in Gathered
 )

@@ -122,7 +122,7 @@ func (r *resolver) addElements() {
 	for i := 1; i < len(c.instances); i++ {
 		instance := &c.instances[i]
 		if instance.span.from == instance.span.end {
-			continue // nobody is left in it
+			continue // it has no steps left
 		}
 		opening := provider{vertex: int(c.numbers[instance.opener]), part: PartElement, index: instance.index}
 		r.add(int32(i), instance.each.as, opening)
@@ -269,7 +269,7 @@ func (r *resolver) nearestIn(vertex int, at source) (found *provider, rival int)
 	list := r.providers[at]
 	for i := len(list) - 1; i >= 0; i-- {
 		// None that comes later in the list comes before this one, so this one
-		// is nearest or nobody is.
+		// is nearest, or none is.
 		if r.before[vertex].has(r.column[list[i].vertex]) {
 			return &list[i], r.rival(vertex, list[i].vertex, at)
 		}

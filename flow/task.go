@@ -72,7 +72,7 @@ type Call struct {
 	stderr          string
 	stderrTruncated bool
 	unbegun         bool
-	reporter        Reporter // of its progress; nil: nobody hears it
+	reporter        Reporter // of its progress; nil: none
 	taken           func(ctx context.Context, worker WorkerID) error
 	bound           func() context.Context
 }

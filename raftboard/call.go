@@ -335,7 +335,7 @@ func (c *core) classify(p *peer, reach *reach, err error) *tryError {
 	return &tryError{err: plain, final: true, ambiguous: unknown}
 }
 
-// reach records how far a try has come: without a connection, the node cannot
+// reach records the progress of a try: without a connection, the node cannot
 // have heard of it.
 type reach struct{ asked, connected atomic.Bool }
 

@@ -35,15 +35,15 @@ func (c *Client) Watch(ctx context.Context, watch jobs.Watch) iter.Seq2[jobs.Eve
 type watcher struct {
 	client  *Client
 	yield   func(jobs.Event, error) bool
-	request *v1.WatchRequest // its After is how far the watch has come
+	request *v1.WatchRequest // its After is the watch's position
 	begin   bool             // EventBegun is yet to be yielded
 }
 
 // errEnough says that the reader wants no more.
 var errEnough = errors.New("the reader has stopped")
 
-// run follows streams until one of them ends for good. The error is nil when
-// the reader wants no more.
+// run follows streams until one of them ends permanently. The error is nil when the reader wants
+// no more.
 func (w *watcher) run(ctx context.Context) error {
 	op := operation{name: "watch", reads: true}
 	tries := w.client.newRetry(w.client.stale)
@@ -138,8 +138,7 @@ func (w *watcher) pass(message *v1.WatchResponse) error {
 	return nil
 }
 
-// advance records how far the watch has come, and reports whether that is
-// further than before.
+// advance records the watch's position, and reports whether it is further than before.
 func (w *watcher) advance(to jobs.Position) bool {
 	if w.request.After != nil {
 		from := command.PositionFromProto(w.request.After)

@@ -1,21 +1,23 @@
-// Package secrets is where a conductor gets the secrets of steps from: files, environment
-// variables and a command, in this order. The first that has a secret counts.
+// Package secrets reads the secrets of steps for a conductor, from files, environment variables
+// and a command, in this order. The first source that has a secret wins.
 //
-//   - A file of the directory: BOARD/NAME for the jobs of one board, or NAME for those of all
-//     boards. The file of the board counts first. Only its owner and its group may be able to
-//     use it. Links must stay within the directory.
-//   - An environment variable: the prefix, and the name in capital letters, with underscores in
-//     the place of dots and dashes. It is for the jobs of all boards.
-//   - The command is called with board and name as its arguments, and prints the secret. With
-//     another status than 0 it has failed, and with no output it does not have the secret.
+//   - A file of the directory: BOARD/NAME for the jobs of one board, or NAME for the jobs of all
+//     boards. The board's file wins. Only its owner and its group may be able to use it. Links
+//     must stay within the directory.
+//   - An environment variable: the prefix, then the name in capital letters, with underscores in
+//     place of dots and dashes. It is for the jobs of all boards.
+//   - The command gets board and name as its arguments, and prints the secret. A status other
+//     than 0 is a failure; without output, the command does not have the secret.
 //
-// The directory of a board is that board's. All other secrets are for the boards that Options.Boards names.
+// The directory of a board belongs to that board. Options.Boards sets the boards of all other
+// secrets.
 //
-// One line break at the end of a file or an output is no part of the secret. Nothing is
-// cached: each attempt at a step asks anew, so a changed secret counts from then on.
+// One line break at the end of a file or an output is not part of the secret. Nothing is cached:
+// each attempt at a step reads its secrets, so a changed secret counts from then on.
 //
-// A job can name every secret of its board, and the shared secrets that its board may name. So a caller that may post
-// to a board can have the conductor's handlers use them, and its own step workers read them.
+// A job can name every secret of its board, and the shared secrets that its board may name. A
+// caller that may post to a board can therefore make the conductor's handlers use them, and its
+// own step workers read them.
 package secrets
 
 import (
@@ -56,8 +58,9 @@ type Options struct {
 	Directory   string // absolute path
 	Environment string // prefix of variables
 	Command     string // absolute path of an executable
-	// Boards has the names of the secrets that jobs of a board may name beside the files of the board's directory.
-	// A key is a board or the beginning of boards and *; a name, too, may be a beginning and *. Nil: all boards, all names.
+	// Boards lists, by board, the secrets that its jobs may name besides the files of the board's
+	// directory. A key is a board or a prefix of boards and *; a name can also be a prefix and *.
+	// Nil: all boards, all names.
 	Boards map[string][]string
 
 	// Run starts a command and waits for it. Default: its own Run.
@@ -101,8 +104,8 @@ func (s *Source) Close() error {
 	return s.directory.Close()
 }
 
-// Secret returns a secret for a job of a board, as conductor.Options.Secrets does.
-// logbook.ErrNotFound if no source has it, logbook.ErrInvalid for a name that none can have.
+// Secret returns a secret for a job of a board, as conductor.Options.Secrets does. Errors:
+// logbook.ErrNotFound if no source has it, logbook.ErrInvalid for an impossible name.
 func (s *Source) Secret(ctx context.Context, board, name string) (string, error) {
 	if !validName.MatchString(name) {
 		return "", &logbook.InvalidError{Field: "name of a secret",

@@ -6,9 +6,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxUnmarked bounds the steps that may start unmarked. After a crash the next owner
-// marks all that could have started: in a flow that begins with many steps, most of
-// those would be marked, and perhaps reverted, without ever having run.
+// maxUnmarked limits the steps that may start unmarked. After a crash the next owner marks all
+// steps that could have started. In a flow that begins with many steps, most of them would be
+// marked, and perhaps reverted, without ever having run.
 const maxUnmarked = DefaultWorkers
 
 // unmarkedSteps returns the steps that may start before their marks are durable: the steps with
@@ -56,9 +56,9 @@ func unmarkedNames(o *Options) map[string]bool {
 	return names
 }
 
-// missingMarks are the marks of steps that an earlier run may have started unmarked.
-// With them in the record the flow resumes like any other: the steps may have been
-// running, and nobody knows how far they came.
+// missingMarks are the marks of steps that an earlier run may have started unmarked. With them in
+// the record, the flow resumes like any other: the steps may have been running, and their
+// progress is unknown.
 type missingMarks struct {
 	changes []logbook.AtomChange
 	now     time.Time

@@ -19,9 +19,9 @@ func (c *core) decide(gates []int, now time.Time) {
 	}
 }
 
-// chosen reports whether the choice of a gate is already made in the record: steps of
-// its node have begun, or all are ignored. A yes is not recorded before a step begins,
-// so until then the decider is asked again and may say no.
+// chosen reports whether the record already has the choice of a gate: steps of its node have
+// begun, or all are ignored. A yes is recorded only when a step begins; until then the decider is
+// asked again and may say no.
 func (c *core) chosen(gate int) bool {
 	choice, ok := c.plan.ChoiceAt(gate)
 	if !ok {
@@ -38,9 +38,9 @@ func (c *core) chosen(gate int) bool {
 	return ignored
 }
 
-// choose asks the deciders of a gate, if it has any, and records the steps that a no
-// ignores. It reports whether the gate's successors may go on. After a no they may,
-// because ignored steps count as done.
+// choose asks the deciders of a gate, if it has any, and records the steps that a no ignores. It
+// reports whether the gate's successors may continue. After a no they may, because ignored steps
+// count as done.
 func (c *core) choose(gate int, now time.Time) bool {
 	index, ok := c.plan.ChoiceAt(gate)
 	if !ok || c.chosen(gate) {

@@ -54,7 +54,7 @@ type core struct {
 	undecided  []int   // gates found reached whose choice is not recorded
 
 	reverting bool // the flow is being undone
-	broken    bool // a revert has failed for good: nothing more starts
+	broken    bool // a revert has failed permanently: nothing more starts
 	suspended bool // nothing more starts in this run
 	takenOver bool // the last owner of the flow was cut off, perhaps: see undoLast
 	// patient: a flow that is undone lets its running executions finish.
@@ -184,8 +184,8 @@ func (c *core) next(now time.Time, workers int, p permitSource) []start {
 	return c.starts
 }
 
-// attempt writes the mark of an attempt and prepares its call. A call that
-// cannot be prepared is an attempt that fails at once.
+// attempt writes the mark of an attempt and prepares its call. If the call cannot be prepared,
+// the attempt fails at once.
 func (c *core) attempt(step int, now time.Time) (start, bool) {
 	v, s := &c.vertices[step], c.plan.Step(step)
 	if s.IsRetry() {
@@ -326,7 +326,7 @@ func (c *core) executed(step int, attempt logbook.Attempt, now time.Time) {
 		return
 	}
 	if c.plan.Step(step).IsEach() {
-		return // open goes on when the flow has grown
+		return // open continues when the flow has grown
 	}
 	c.release(step, now)
 }
@@ -357,14 +357,14 @@ func (c *core) executionFailed(step int, attempt logbook.Attempt, now time.Time)
 		c.tryRevert(step, now)
 	case !again && c.resolve(step, now):
 	default:
-		// The step is undone with its scope. If it could have been tried
-		// again, it has not failed for good, so no retry decides about it.
+		// The step is undone with its scope. If it could have been tried again, it has not failed
+		// permanently, so no retry decides about it.
 		c.gatherFailures(c.restartingScope(step))
 		c.tryRevert(step, now)
 	}
 }
 
-// release counts a vertex as done in its successors, and queues those that are ready.
+// release counts a vertex as done in its successors, and queues the ready ones.
 func (c *core) release(vertex int, now time.Time) {
 	stack := []int{vertex}
 	var choices []int

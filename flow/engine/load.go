@@ -281,8 +281,8 @@ func (c *core) deriveState(state logbook.FlowState) {
 	}
 }
 
-// resumeBroken ends the flow if a revert has failed for good and the flow's end was
-// not recorded.
+// resumeBroken ends the flow if a revert has failed permanently and the flow's end was not
+// recorded.
 func (c *core) resumeBroken(detail *logbook.FlowDetail) {
 	for i := range detail.Atoms {
 		if atom := &detail.Atoms[i]; atom.State == logbook.AtomRevertFailure {

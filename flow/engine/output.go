@@ -23,7 +23,7 @@ type output struct {
 	closed  bool   // under mu
 }
 
-// newOutput opens the output of a call; nil: nobody keeps it.
+// newOutput opens the output of a call; nil: it is dropped.
 func newOutput(o *Options, call *flow.Call, h *hidden) *output {
 	if o.Output == nil {
 		return nil

@@ -239,9 +239,9 @@ func (c *core) revertFailed(step int, attempt logbook.Attempt, now time.Time) {
 	}
 }
 
-// breakOff ends the flow for good. The failed revert becomes its cause, because an
-// operator has to look at that first; why the flow was reverting stands below it. An
-// earlier failed revert is dropped, or the causes would grow with every try.
+// breakOff ends the flow permanently. The failed revert becomes its cause, because an operator
+// must look at that first; the earlier cause of the revert is below it. An earlier failed revert
+// is dropped, because the causes would otherwise grow with every try.
 func (c *core) breakOff(step int, failure *logbook.Failure) {
 	cause := c.blame(step, failure)
 	if original := c.cause; original != nil {

@@ -74,8 +74,8 @@ func (c *core) wasCutOff() bool {
 	return !waits
 }
 
-// lastSteps are the steps that a takeover undoes. An execution that goes on was not cut off: it may
-// still run elsewhere, and ends with a result.
+// lastSteps are the steps that a takeover undoes. An execution that continues was not cut off: it
+// may still run elsewhere, and ends with a result.
 func (c *core) lastSteps() (steps []int) {
 	behind := make([]bool, len(c.vertices)) // by gate: a step behind it has begun
 	for vertex := len(c.vertices) - 1; vertex >= c.plan.Len(); vertex-- {

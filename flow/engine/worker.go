@@ -13,17 +13,17 @@ import (
 // errAttemptOver: the attempt has ended, so no worker may take it any more.
 var errAttemptOver = errors.New("the attempt is over")
 
-// adopts reports whether an attempt that was offered to workers goes on, and no other begins.
-// Where its mark names no worker, none has ever had it, so it may be offered even if the step
-// must run at most once.
+// adopts reports whether an attempt that was offered to workers continues, instead of a new one.
+// If its mark names no worker, none has ever had it: it may be offered even if the step must run
+// at most once.
 func (c *core) adopts(step int, action logbook.Action) bool {
 	v := &c.vertices[step]
 	_, offered := c.plan.Step(step).WorkerStep()
 	return offered && v.attempt != nil && v.attempt.Offered && v.attempt.Action == action
 }
 
-// goesOn reports whether the open attempt at a step is at this action and goes on, so that no other
-// begins: it has said "not yet", or was offered to workers.
+// goesOn reports whether the open attempt at a step is at this action and continues, so that no
+// other begins: it has returned NotYet, or was offered to workers.
 func (c *core) goesOn(step int, action logbook.Action) bool {
 	return c.vertices[step].isAsked(action) || c.adopts(step, action)
 }
@@ -84,8 +84,8 @@ func (c *core) afterLoss(step int, failure *logbook.Failure) *logbook.Failure {
 		Message: "its worker was lost while it ran, and it must not be started twice"}
 }
 
-// spent is for how long a worker has had the attempt that this run adopts. An attempt that has said
-// "not yet" began before its worker got it, so its time begins anew.
+// spent is how long a worker has had the attempt that this run adopts. An attempt that has
+// returned NotYet began before its worker got it, so its time begins anew.
 func (v *vertex) spent(now time.Time) time.Duration {
 	if v.attempt.Worker == "" || v.attempt.Asked > 0 {
 		return 0
@@ -93,9 +93,9 @@ func (v *vertex) spent(now time.Time) time.Duration {
 	return max(0, now.Sub(v.attempt.StartedAt))
 }
 
-// assign records which worker gets an attempt, which begins now: the step's timeout does not count
-// the wait, and the next owner of the flow goes on with the same time. It reports whether the
-// attempt still runs.
+// assign records which worker gets an attempt, which begins now: the step's timeout does not
+// count the wait, and the next owner of the flow continues with the same time. It reports whether
+// the attempt still runs.
 func (c *core) assign(m *workerMark, now time.Time) bool {
 	step, found := c.plan.Find(m.step)
 	if !found || !c.vertices[step].open {

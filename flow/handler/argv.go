@@ -62,7 +62,7 @@ func checkArgument(number int, text string) error {
 	return nil
 }
 
-// expand puts values in the place of the names in braces.
+// expand replaces the names in braces by values.
 func expand(element string, value func(argument string) string) (string, error) {
 	var text strings.Builder
 	for rest := element; ; {
@@ -121,7 +121,7 @@ func arguments(elements []string, call *flow.Call) ([]string, error) {
 	return argv, nil
 }
 
-// valueText is a string as it stands, and another value as JSON.
+// valueText is the text of a string, and the JSON of another value.
 func valueText(value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil && !bytes.Equal(value, []byte("null")) {

@@ -61,7 +61,7 @@ func (c Confinement) Check() error {
 	return err
 }
 
-// resolve finds what the names mean.
+// resolve looks up the users and their groups.
 func (c Confinement) resolve() (*confined, error) {
 	resolved := &confined{Confinement: c}
 	if !reflect.DeepEqual(c, Confinement{}) && !confines {
@@ -88,7 +88,7 @@ func (c Confinement) resolve() (*confined, error) {
 	return resolved, nil
 }
 
-// othersRun reports whether other users than this program's run handlers.
+// othersRun reports whether users other than this program's run handlers.
 func (c *confined) othersRun() bool { return c.user != nil || len(c.users) > 0 }
 
 // of is the confinement for the jobs of a board.
@@ -154,11 +154,11 @@ func Confine(c Confinement, directory string) (Option, error) {
 	return func(s *settings) { s.scratch, s.confined = directory, resolved }, nil
 }
 
-// traversable lets the handlers' user come to its own directory, and see nothing
-// on the way.
+// traversable lets the handlers' user reach its own directory, and read nothing on the way.
 const traversable = 0o711
 
-// give hands a new working directory, and the way to it, to the handlers' user.
+// give makes the handlers' user the owner of a new working directory, and lets it reach the
+// directory.
 func (c *confined) give(held, directory string) error {
 	if c.user == nil {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// saidFailure is what a handler that fails may print of its failure. All fields are optional.
+// saidFailure is the failure that a handler can print. All fields are optional.
 type saidFailure struct {
 	Kind    string         `json:"kind"`
 	Message string         `json:"message"`

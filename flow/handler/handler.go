@@ -100,8 +100,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// namePattern leaves no room for separators, for a leading dot or for
-// anything that a shell or a terminal would interpret.
+// namePattern excludes separators, a leading dot and everything that a shell or a terminal would
+// interpret.
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
 // MaxNames limits the listing of one directory.
@@ -142,7 +142,7 @@ func Open(directories ...string) (*Set, error) {
 	sealDescriptors()
 	set := &Set{children: children{removed: make(chan struct{}, 1)}}
 	set.children.guardian = guardian.New(func(command *exec.Cmd) error { return set.children.start(command, command.Start) }, set.children.remove)
-	_ = set.Sweep("", stepPrefix) // what cannot be removed is in nobody's way
+	_ = set.Sweep("", stepPrefix) // what cannot be removed does no harm
 	var faults []error
 	for _, directory := range directories {
 		absolute, err := filepath.Abs(directory)
@@ -184,8 +184,8 @@ func candidates(directory string) []string {
 		return nil
 	}
 	defer opened.Close()
-	// List the names that were read before an error: a listing is for people, and every
-	// run looks its handler up again.
+	// List the names that were read before an error: a listing is for display, and every run
+	// looks its handler up again.
 	names, _ := opened.Readdirnames(MaxNames)
 	return names
 }
@@ -217,8 +217,8 @@ func (s *Set) open(name string) (*os.File, string, error) {
 		}
 		path := filepath.Join(directory, name)
 		if err != nil {
-			// A handler of the same name further on is not taken instead:
-			// that it is shadowed by a broken one must be noticed.
+			// A handler of the same name in a later directory does not replace it: an operator
+			// must notice that a broken one shadows it.
 			return nil, "", fmt.Errorf("cannot run the handler %s: %w", path, err)
 		}
 		return file, path, nil

@@ -37,8 +37,8 @@ func (o *stdout) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// stderr keeps the last bytes of what is written to it, in a ring: a handler
-// that complains for hours costs no more than one that complains once.
+// stderr keeps the last bytes that are written to it, in a ring: a handler that writes for hours
+// costs no more than one that writes once.
 type stderr struct {
 	mu    sync.Mutex
 	ring  []byte // grows up to logbook.MaxStderr, then turns
@@ -65,9 +65,9 @@ func (o *stderr) Write(p []byte) (int, error) {
 	return written, nil
 }
 
-// text gives the end of what was written as UTF-8, and whether the beginning
-// is missing. Replacing broken bytes makes the text longer, so it is cut once
-// more: the limit is on what is stored.
+// text returns the end of the output as UTF-8, and whether its beginning is missing. Replacing
+// broken bytes makes the text longer, so it is cut once more: the limit applies to the stored
+// text.
 func (o *stderr) text() (string, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -93,7 +93,7 @@ func cutToRune(text string) string {
 	return text
 }
 
-// lastLine is the last line that says anything, short enough for a message.
+// lastLine is the last line with any text, short enough for a message.
 func lastLine(text string) string {
 	const enough = 200
 	text = strings.TrimSpace(text)

@@ -38,7 +38,7 @@ type process struct {
 	exited  chan struct{} // closed when the handler itself has ended
 }
 
-// ending is how a run came to its end.
+// ending is how a run ended.
 type ending struct {
 	state    *os.ProcessState
 	stopped  bool // the context ended first
@@ -72,8 +72,8 @@ func newProcess(children *children, file *os.File, path, directory string, input
 	return p, nil
 }
 
-// environment is all that a handler sees of ours. It is a list of what is
-// given, not of what is withheld, so no secret of the daemon can slip through.
+// environment is the handler's environment. It lists the variables to pass, not the ones to
+// withhold, so no secret of the daemon can slip through.
 func environment(path, directory string, call *flow.Call) []string {
 	return []string{
 		"PATH=/usr/local/bin:/usr/bin:/bin",
@@ -95,9 +95,8 @@ func environment(path, directory string, call *flow.Call) []string {
 	}
 }
 
-// run sees the process through. When it returns, the handler, its group and what
-// it has left outside of that are dead, and nothing more is written to stdout
-// and stderr.
+// run runs the process to its end. When it returns, the handler, its group and its processes
+// outside the group are dead, and nothing more is written to stdout and stderr.
 func (p *process) run(ctx context.Context) (ending, error) {
 	defer p.progress.close()
 	guarded := guardian.Run{Directory: filepath.Dir(p.command.Dir)}
@@ -139,8 +138,8 @@ func (p *process) run(ctx context.Context) (ending, error) {
 	<-p.exited
 	guarded.Group = 0 // the number is given out again after the leader is reaped
 	_ = p.children.guardian.Tell(guarded)
-	// The error says again what the state says, or that the pipes had to be
-	// torn from a process outside the group.
+	// The error repeats the state, or reports that the pipes had to be taken from a process
+	// outside the group.
 	_ = p.child.reap(p.command)
 	p.children.remove(p.command)
 	p.children.killAdopted(p.command.Dir)
@@ -153,8 +152,7 @@ func (p *process) run(ctx context.Context) (ending, error) {
 	return end, nil
 }
 
-// explained says what the kernel means when it refuses to run a file that is
-// there and may be run.
+// explained explains the kernel's refusal to run a file that exists and may be run.
 func explained(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT):

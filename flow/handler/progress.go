@@ -11,12 +11,11 @@ import (
 	"github.com/conductord/conductord/flow"
 )
 
-// maxProgressLine holds the largest details, and what stands around them.
+// maxProgressLine holds the largest details, and the JSON around them.
 const maxProgressLine = flow.MaxDetails + 1<<10
 
-// progress is the pipe in which a handler says how far it is, and the
-// goroutine that reads it. The handler finds it as file descriptor 3, since it
-// is the first of exec.Cmd's ExtraFiles.
+// progress is the pipe to which a handler writes its progress, and the goroutine that reads it.
+// For the handler it is file descriptor 3, as the first of exec.Cmd's ExtraFiles.
 type progress struct {
 	call         *flow.Call
 	read, write  *os.File
@@ -52,8 +51,8 @@ func (p *progress) closeWriter() {
 	}
 }
 
-// listen takes one line after the other. It skips a line that is no progress: that is
-// no reason for a step to fail.
+// listen takes one line after the other. It skips a line that is no progress, because such a line
+// must not fail the step.
 func (p *progress) listen() {
 	lines := bufio.NewReaderSize(p.read, maxProgressLine)
 	tooLong := false

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// The pause between two sweeps of a second begins short, and ends so long that processes that go on making
+	// The pause between two sweeps of a second begins short, and ends so long that processes that keep making
 	// files cost a third of a processor.
 	sweepPause    = 100 * time.Millisecond
 	maxSweepPause = 2 * time.Second

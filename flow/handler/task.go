@@ -33,7 +33,7 @@ const (
 	DefaultTimeout = time.Hour
 )
 
-// A file that somebody has open for writing cannot be run (ETXTBSY). That is
+// A file that is open for writing cannot be run (ETXTBSY). That is
 // so for a moment when a handler is being installed, and also when a process
 // that was just forked has not yet closed what it inherited.
 const (
@@ -191,7 +191,7 @@ func (t *task) run(ctx context.Context, call *flow.Call, name string, values map
 }
 
 // workplace makes a working directory within one that is held: a handler may
-// lock its own directory, and would wait for ever for our lock.
+// lock its own directory, and would wait without end for our lock.
 func (s *settings) workplace() (*scratch.Dir, string, error) {
 	held, err := scratch.Make(s.scratch, stepPrefix)
 	if err != nil {

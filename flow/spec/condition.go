@@ -54,7 +54,7 @@ const (
 	Missing Test = "missing"  // absent, or null
 )
 
-// tests are all of them, as they are told to who has misspelt one.
+// tests are all tests, for the error about a misspelt one.
 var tests = []string{
 	string(Equals), string(Not), string(Over), string(Under), string(AtLeast), string(AtMost),
 	string(In), string(NotIn), string(Matches), string(Exists), string(Missing),
@@ -108,7 +108,7 @@ func (c *Condition) question() string {
 	return words
 }
 
-// decider is the condition as a graph asks it.
+// decider is the condition as a decider of a graph.
 func (c *Condition) decider() flow.Decider {
 	return func(results logbook.Values) (bool, error) {
 		yes, err := c.ask(results)
@@ -164,7 +164,7 @@ func (c *Condition) ask(results logbook.Values) (bool, error) {
 	return false, fmt.Errorf("there is no test %q", c.Is)
 }
 
-// find follows the way to the value; nil if it leads nowhere.
+// find follows the path to the value; nil if there is none.
 func (c *Condition) find(results logbook.Values) (any, error) {
 	result := results[c.Step]
 	if len(result) == 0 {
@@ -210,8 +210,8 @@ func (c *Condition) matches(value any) (bool, error) {
 	return expression.MatchString(text), nil
 }
 
-// equal reports whether two values of JSON are the same. Values of two types are
-// not, which is no error.
+// equal reports whether two values of JSON are the same. Values of two types are different,
+// without an error.
 func equal(a, b any) (bool, error) {
 	switch a := a.(type) {
 	case json.Number:

@@ -6,20 +6,19 @@ import (
 	"strings"
 )
 
-// decimal is a number of JSON, exactly: ±0.digits × 10^point. Amounts of money
-// and ids of more than 15 digits must not meet in a floating-point number.
+// decimal is a number of JSON, exactly: ±0.digits × 10^point. Amounts of money and ids of more
+// than 15 digits must not become floating-point numbers.
 type decimal struct {
 	sign   int    // 0 for zero, which has no digits
 	digits string // neither begins nor ends with 0
 	point  int
 }
 
-// maxExponentText bounds an exponent, so that it fits an int with room for the
-// digits. Numbers beyond are not compared.
+// maxExponentText limits an exponent, so that it fits an int with room for the digits. Larger
+// numbers are not compared.
 const maxExponentText = 10
 
-// decimalOf reads a number that is written as in JSON; false if its exponent
-// is beyond what is compared.
+// decimalOf reads a number in JSON's form; false if its exponent is beyond the limit.
 func decimalOf(text string) (decimal, bool) {
 	sign := 1
 	if rest, negative := strings.CutPrefix(text, "-"); negative {

@@ -7,7 +7,7 @@ import (
 	"github.com/conductord/conductord/flow"
 )
 
-// each reads over which list a flow is run.
+// each reads the list for which a flow runs.
 func (r *reader) each(t *table) *Each {
 	inner := t.inner("each")
 	if inner == nil {
@@ -37,7 +37,7 @@ func (r *reader) each(t *table) *Each {
 	return e
 }
 
-// each is the list in the words of the scope.
+// each is the list with the scope's names.
 func (s *scope) each(e *Each) *Each {
 	if e == nil || s.rename == nil {
 		return e

@@ -16,13 +16,13 @@ import (
 // wrote.
 const MaxPorts = 100_000
 
-// weight is what the steps of a part make when it is used.
+// weight is the size of a part's expansion at each use.
 type weight struct {
 	steps, ports, depth int
 }
 
-// add counts a part, or a step, into what holds it. Sums that are beyond every
-// limit stay there, instead of overflowing.
+// add adds a part, or a step, to the whole that contains it. Sums beyond every limit stay there,
+// instead of overflowing.
 func (w *weight) add(inner weight) {
 	const beyond = 1 << 30
 	w.steps = min(w.steps+inner.steps, beyond)
@@ -30,8 +30,8 @@ func (w *weight) add(inner weight) {
 	w.depth = max(w.depth, inner.depth)
 }
 
-// scale weighs the steps of a document before any of it is made: parts that
-// use parts grow by the power.
+// scale weighs the steps of a document before any of them is expanded: parts that use parts grow
+// exponentially.
 type scale struct {
 	flows map[string]Part
 	parts map[string]weight // that have been weighed
@@ -67,8 +67,8 @@ func (c *scale) part(name string) weight {
 	return found
 }
 
-// expand puts the parts where they are used. The document has been checked:
-// every part that is used is there, and none uses itself.
+// expand replaces the uses of parts by the parts. The document has been checked: every used part
+// exists, and none uses itself.
 func (d *Document) expand(f *faults) error {
 	total := (&scale{flows: d.Flows, parts: map[string]weight{}}).weigh(d.Steps)
 	for _, bound := range []struct {
@@ -101,7 +101,7 @@ type expander struct {
 	told  map[withFault]bool
 }
 
-// expandedName is what a step of a part is called, and who made it so.
+// expandedName is the name of a step of a part, and the use that made it.
 type expandedName struct {
 	name    string
 	inner   tomlpos.Position // in the part
@@ -109,7 +109,7 @@ type expandedName struct {
 	foreign bool             // it comes from a part
 }
 
-// scope is in whose words steps are written.
+// scope is the namespace in which steps are written.
 type scope struct {
 	prefix string // of names
 	rename func(symbol string) string
@@ -117,7 +117,7 @@ type scope struct {
 	outer  tomlpos.Position            // of the step of the document that uses the part
 }
 
-// symbol is what the document calls a value.
+// symbol is the document's name of a value.
 func (s *scope) symbol(name string) string {
 	if s.rename == nil || name == "" {
 		return name
@@ -196,14 +196,14 @@ func (x *expander) inside(s *Step, part *Part, in scope, spoken map[string]bool)
 	}
 }
 
-// checkWith holds that a part speaks of what its user gives other names.
+// checkWith checks that the part uses every value that its user renames.
 func (x *expander) checkWith(s *Step, in scope, spoken map[string]bool) {
 	for _, symbol := range slices.Sorted(maps.Keys(s.With)) {
 		fault := withFault{s.Flow, in.places[s.Name], symbol}
 		if spoken[symbol] || x.told[fault] {
 			continue
 		}
-		x.told[fault] = true // once, however often the part around is used
+		x.told[fault] = true // once, however often the surrounding part is used
 		x.faults.note(fault.at, Fault{
 			Where: "step " + quoted(s.Name) + ", with",
 			Reason: fmt.Sprintf("the flow %s neither requires nor provides %s%s",
@@ -212,14 +212,14 @@ func (x *expander) checkWith(s *Step, in scope, spoken map[string]bool) {
 	}
 }
 
-// withFault is a name for a value that a part does not speak of.
+// withFault is a renamed value that the part does not use.
 type withFault struct {
 	flow   string
 	at     tomlpos.Position
 	symbol string
 }
 
-// providedBy are the symbols that a part provides, in its own words.
+// providedBy are the symbols that a part provides, by its own names.
 func (x *expander) providedBy(name string) map[string]bool {
 	if known, ok := x.provided[name]; ok {
 		return known
@@ -290,10 +290,10 @@ func (x *expander) rounds(rounds *Rounds, in scope) *Rounds {
 	return &made
 }
 
-// checkSymbols holds that what a part's values are called here can be names.
+// checkSymbols checks that the expanded names of a part's values are valid.
 func (x *expander) checkSymbols(made *Step, in scope) {
 	if in.rename == nil {
-		return // they stand in the document, and have been checked
+		return // the document has them, and they have been checked
 	}
 	symbols := slices.Concat(made.Provides.symbols(), made.Each.provided())
 	for _, list := range []Arguments{made.Requires, made.Optional} {
@@ -322,8 +322,8 @@ func (x *expander) note(name string, in scope) {
 	x.names = append(x.names, expandedName{name: in.prefix + name, inner: in.places[name], outer: in.outer, foreign: in.prefix != ""})
 }
 
-// check holds that the names that have come out can be names, and are
-// different; and that targets are among them. It notes where they stand.
+// check checks that the expanded names are valid and different, and that targets are among them.
+// It notes their positions.
 func (x *expander) check() {
 	d := x.document
 	for _, made := range x.names {

@@ -69,7 +69,7 @@ func (e *FaultError) Unwrap() []error {
 	return found
 }
 
-// faults collects what is wrong, and where each key of the document stands.
+// faults collects the faults, and the position of each key of the document.
 type faults struct {
 	source string
 	index  tomlpos.Index
@@ -77,7 +77,7 @@ type faults struct {
 	more   int
 }
 
-// add notes a fault at a path, or at the nearest thing above it whose place is known.
+// add notes a fault at a path, or at the nearest parent whose position is known.
 func (f *faults) add(path, where, reason string) {
 	f.note(f.index.Of(path), Fault{Where: where, Reason: reason})
 }

@@ -43,7 +43,7 @@ func Parse(data []byte, name string) (*Document, error) {
 		return nil, err
 	}
 	if _, taken := r.named[document.Name]; !taken {
-		r.named[document.Name] = f.index.Of("name") // for messages; a step may be called the same
+		r.named[document.Name] = f.index.Of("name") // for messages; a step may have the same name
 	}
 	if err := logbook.MaxLimits.CheckValue("the JSON form of "+name, document.JSON()); err != nil {
 		return nil, fmt.Errorf("cannot use the document: %w", err)
@@ -57,7 +57,7 @@ type reader struct {
 	named  map[string]tomlpos.Position // all steps, flows and retries so far, of the document or of a part
 	flows  map[string]Part
 	steps  int
-	later  []func() // what can be checked when everything has been read
+	later  []func() // checks that need the whole document
 }
 
 func (r *reader) document(t *table) *Document {
@@ -101,7 +101,7 @@ func (r *reader) stepsOf(t *table, pattern Pattern) []Step {
 		t.fault("steps", "missing; a flow has at least one step")
 	}
 	if r.steps += len(tables); r.steps > logbook.MaxLimits.Steps {
-		return nil // which Parse tells: no more than it allows is looked at
+		return nil // which Parse reports: entries beyond its limit are not read
 	}
 	var steps []Step
 	var places []*table
@@ -146,8 +146,8 @@ func (r *reader) step(t *table) Step {
 	return s
 }
 
-// elsewhere says of the keys that a step of one shape has what shape they
-// belong to: that it is unknown here would be half of the truth.
+// elsewhere names, for the keys of a step of another shape, the shape to which they belong:
+// "unknown" alone would mislead.
 func elsewhere(t *table) map[string]string {
 	shape := ""
 	switch {
@@ -168,8 +168,8 @@ func elsewhere(t *table) map[string]string {
 	return keys
 }
 
-// claim keeps a name for its first owner: it is that of an atom, or of a flow
-// that links and conditions speak of.
+// claim reserves a name for its first owner. The name belongs to an atom, or to a flow that links
+// and conditions name.
 func (r *reader) claim(t *table, key, name string) {
 	if name == "" {
 		return
@@ -181,7 +181,7 @@ func (r *reader) claim(t *table, key, name string) {
 	r.named[name] = r.faults.index.Of(t.pathOf(key))
 }
 
-// work reads what a step has that a flow has not.
+// work reads the keys that a step has and a flow has not.
 func (r *reader) work(t *table, s *Step) {
 	s.Handler = r.handler(t, "handler", s.Name)
 	s.Revert = r.handler(t, "revert", "")
@@ -213,7 +213,7 @@ func (r *reader) work(t *table, s *Step) {
 	}
 }
 
-// worker reads what a step says of workers.
+// worker reads the keys of a step about workers.
 func (r *reader) worker(t *table, s *Step) {
 	s.Worker = t.truth("worker")
 	s.WorkerLabels = t.texts("worker_labels")
@@ -237,10 +237,10 @@ func (r *reader) worker(t *table, s *Step) {
 	}
 }
 
-// maxWorkerLabels is how many labels a step may want: far more than anybody tells apart.
+// maxWorkerLabels limits the labels that a step can require: far more than anyone needs.
 const maxWorkerLabels = 16
 
-// name reads a name that must be there.
+// name reads a required name.
 func (r *reader) name(t *table, key string) string {
 	name := t.text(key)
 	if t.failed(key) {
@@ -273,8 +273,8 @@ func (r *reader) pattern(t *table) Pattern {
 	}
 }
 
-// handler reads the name of a handler. A step's own name is as good as a
-// handler's if it can be one.
+// handler reads the name of a handler. Its default is the step's own name, if that is a valid
+// name of a handler.
 func (r *reader) handler(t *table, key, otherwise string) string {
 	name := t.text(key)
 	if t.failed(key) {
@@ -415,7 +415,7 @@ func (r *reader) store(t *table, key string) logbook.Values {
 	return store
 }
 
-// unfit says why a value of TOML has no JSON.
+// unfit is the reason why a value of TOML has no JSON.
 func unfit(value any) string {
 	switch value := value.(type) {
 	case time.Time:

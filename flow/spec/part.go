@@ -9,7 +9,7 @@ import (
 	"github.com/conductord/conductord/internal/tomlpos"
 )
 
-// parts reads flows: what steps may use by name.
+// parts reads the flows that steps can use by name.
 func (r *reader) parts(t *table) map[string]Part {
 	values := t.table("flows")
 	if len(values) == 0 {
@@ -46,7 +46,7 @@ func (r *reader) part(t *table, name string) Part {
 	return p
 }
 
-// use reads what a step has that uses a part.
+// use reads the keys of a step that uses a part.
 func (r *reader) use(t *table, s *Step) {
 	s.Flow = t.text("flow")
 	s.Each = r.each(t)
@@ -63,7 +63,7 @@ func (r *reader) use(t *table, s *Step) {
 	})
 }
 
-// eachStep visits steps, and those of flows within the flow.
+// eachStep visits steps, including the steps of nested flows.
 func eachStep(steps []Step, visit func(s *Step)) {
 	for i := range steps {
 		visit(&steps[i])

@@ -9,10 +9,10 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxRoundValue is what a flow.Controller may give as the value of a round.
+// maxRoundValue is the limit of a flow.Controller's value of a round.
 const maxRoundValue = 8 << 10
 
-// modes are what the retry of a flow can be; exactly one.
+// modes are the kinds of a flow's retry; exactly one must be set.
 var modes = []string{"times", "for_each", "always_revert", "always_revert_all"}
 
 // rounds reads the retry of a flow.
@@ -48,7 +48,7 @@ func (r *reader) nameRounds(t *table, rounds *Rounds, flowName string) {
 	case t.failed("name"):
 	case !t.has("name"):
 		if rounds.Name = flowName + flow.RetrySuffix; flowName == "" {
-			return // which is a fault already
+			return // already a fault
 		}
 		if logbook.MaxLimits.CheckName("name", rounds.Name) != nil {
 			t.fault("name", "missing, and %s with %q behind it is too long for one", quoted(flowName), flow.RetrySuffix)
@@ -61,7 +61,7 @@ func (r *reader) nameRounds(t *table, rounds *Rounds, flowName string) {
 	}
 }
 
-// checkMode holds that a retry is one thing, and has no keys of another.
+// checkMode checks that a retry is of one kind, and has no keys of another.
 func (r *reader) checkMode(t *table, rounds *Rounds) {
 	var given []string
 	for _, mode := range modes {

@@ -15,9 +15,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// decode reads the bytes of a document into plain values (map[string]any,
-// []any, string, bool, int64, float64, json.Number, time.Time), and notes the
-// place of each key.
+// decode reads the bytes of a document into plain values (map[string]any, []any, string, bool,
+// int64, float64, json.Number, time.Time), and notes the position of each key.
 func decode(data []byte, f *faults) (map[string]any, error) {
 	if len(data) > logbook.MaxLimits.Value {
 		return nil, &logbook.LimitError{
@@ -99,7 +98,7 @@ func decodeJSON(data []byte, f *faults) map[string]any {
 	}
 	walk.decoder.UseNumber()
 	values, ok := walk.value("").(map[string]any)
-	if unfit != nil && len(f.found) == 0 { // the walk names the places of keys that are there twice
+	if unfit != nil && len(f.found) == 0 { // the walk names the positions of duplicate keys
 		f.found = append(f.found, Fault{Reason: reasonOf(unfit)})
 	}
 	if !ok {
@@ -108,8 +107,8 @@ func decodeJSON(data []byte, f *faults) map[string]any {
 	return values
 }
 
-// jsonWalk reads valid JSON token by token, because encoding/json hides two
-// things: on which line a key stands, and that it stands there twice.
+// jsonWalk reads valid JSON token by token, because encoding/json hides two things: the line of a
+// key, and duplicate keys.
 type jsonWalk struct {
 	data    []byte
 	faults  *faults
@@ -164,7 +163,7 @@ func (w *jsonWalk) next() json.Token {
 	return token
 }
 
-// upcoming is the place of the next key or element.
+// upcoming is the position of the next key or element.
 func (w *jsonWalk) upcoming() tomlpos.Position {
 	offset := int(w.decoder.InputOffset())
 	for offset < len(w.data) && strings.IndexByte(" \t\r\n,", w.data[offset]) >= 0 {
@@ -184,7 +183,7 @@ func (w *jsonWalk) at(offset int) tomlpos.Position {
 	return tomlpos.Position{Line: w.line, Column: offset - w.begin + 1}
 }
 
-// faultPlace is where the data stops being JSON; nowhere if it does not.
+// faultPlace is the position at which the data stops being JSON; none if it does not.
 func (w *jsonWalk) faultPlace() tomlpos.Position {
 	var raw json.RawMessage
 	var syntax *json.SyntaxError
@@ -195,7 +194,7 @@ func (w *jsonWalk) faultPlace() tomlpos.Position {
 	return tomlpos.Position{}
 }
 
-// reasonOf leaves the field out of an error whose place is told otherwise.
+// reasonOf leaves the field out of an error whose position is reported elsewhere.
 func reasonOf(err error) string {
 	var invalid *logbook.InvalidError
 	if errors.As(err, &invalid) {

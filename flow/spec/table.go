@@ -16,15 +16,15 @@ import (
 
 // table is one table (TOML) or object (JSON) of a document while it is read.
 // Its methods take a key, note what is wrong with its value, and remember the
-// key as known; rest then notes the keys that nobody asked for.
+// key as known; rest then notes the keys that were not read.
 type table struct {
 	faults    *faults
 	path      string // of the table, for the line: steps[0]
-	where     string // of the table, for people: step "book-flight"
+	where     string // of the table, for display: step "book-flight"
 	values    map[string]any
 	known     map[string]bool
 	bad       map[string]bool   // keys with a fault
-	elsewhere map[string]string // keys that tables of another shape have, and what to say of them
+	elsewhere map[string]string // keys of tables of another shape, with their message
 }
 
 func newTable(f *faults, path, where string, values map[string]any) *table {
@@ -167,7 +167,7 @@ func (t *table) inner(key string) *table {
 	return newTable(t.faults, t.pathOf(key), strings.TrimPrefix(t.where+", "+key, ", "), values)
 }
 
-// choice reads one of several words; empty if there is none, or none of them.
+// choice reads one of several words; empty if the key is absent, or has another value.
 func (t *table) choice(key string, words []string) string {
 	word := t.text(key)
 	if t.failed(key) || !t.has(key) {
@@ -234,7 +234,7 @@ func kindOf(value any) string {
 	return fmt.Sprintf("a %T", value)
 }
 
-// shortened keeps a message readable whatever stands in the document.
+// shortened keeps a message readable whatever the document contains.
 func shortened(key string) string {
 	const enough = 80
 	if len(key) > enough {
@@ -246,8 +246,8 @@ func shortened(key string) string {
 	return key
 }
 
-// failed reports whether a fault was noted at the key: what is wrong in kind is
-// not to be called missing or misspelt besides.
+// failed reports whether a fault was noted at the key: a value of the wrong type must not be
+// reported as missing or misspelt too.
 func (t *table) failed(key string) bool { return t.bad[key] }
 
 // quoted shows a name of any length and content in a message.

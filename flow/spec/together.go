@@ -50,7 +50,7 @@ func Together(order Pattern, documents ...*Document) (*Document, error) {
 	return Parse(whole.JSON(), "several flows.json")
 }
 
-// conflict is why a document cannot be added; empty if it can.
+// conflict is the reason why a document cannot be added; empty if it can.
 func (d *Document) conflict(added *Document, first bool) string {
 	if _, twice := d.Flows[added.Name]; twice {
 		return "another flow of the job has the same name"
@@ -69,7 +69,7 @@ func (d *Document) conflict(added *Document, first bool) string {
 	return ""
 }
 
-// usesOf gives the parts that steps use the name of their document before their own.
+// usesOf puts the document's name before the names of parts that steps use.
 func usesOf(steps []Step, document string) []Step {
 	steps = slices.Clone(steps)
 	for i := range steps {

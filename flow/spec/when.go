@@ -77,12 +77,12 @@ func (r *reader) checkField(t *table, field string) {
 	}
 }
 
-// compared reads the value that a condition compares with.
+// compared reads the operand of a condition.
 func (r *reader) compared(t *table, c *Condition) {
 	value, given := t.values["value"], t.has("value")
 	switch {
 	case c.Is == "":
-		return // a fault already: who knows which value belongs to it
+		return // already a fault: the type of its value is unknown
 	case c.Is == Exists || c.Is == Missing:
 		if given {
 			t.fault("value", "%s takes none", c.Is)
@@ -103,7 +103,7 @@ func (r *reader) compared(t *table, c *Condition) {
 	}
 }
 
-// unfit says why a condition cannot compare with a value.
+// unfit is the reason why a condition cannot compare with a value.
 func (c *Condition) unfit(value any) string {
 	exact, err := logbook.DecodeJSON(c.Value)
 	if err != nil {
@@ -158,7 +158,7 @@ func unfitPattern(value any) string {
 	return ""
 }
 
-// checkConditions checks who is asked by the steps of one flow.
+// checkConditions checks the steps that the conditions of one flow name.
 func (r *reader) checkConditions(steps []Step, places []*table, pattern Pattern) {
 	for i := range steps {
 		if len(steps[i].When) == 0 {
@@ -186,13 +186,13 @@ func (r *reader) checkConditions(steps []Step, places []*table, pattern Pattern)
 	}
 }
 
-// holder is the place of the step of a flow that a name means, or of the flow
-// within the flow in which it stands.
+// holder is the index of the step of a flow with a name, or of the nested flow that contains that
+// step.
 func holder(steps []Step, flows map[string]Part, name string) (int, bool) {
 	for i := range steps {
 		found := false
 		switch s := &steps[i]; {
-		case s.Each != nil: // its steps have no one result
+		case s.Each != nil: // its steps have several results
 		case s.Nested():
 			_, found = holder(s.Steps, flows, name)
 		case s.Flow != "":

@@ -28,15 +28,15 @@ const clockMargin = time.Hour
 // Issued is a certificate with its key, both as PEM.
 type Issued struct{ Cert, Key []byte }
 
-// Subject is what a certificate is made for.
+// Subject is the holder of a certificate to be issued.
 type Subject struct {
 	Name    string
-	Cluster string   // of a node; empty: it is for a client
+	Cluster string   // of a node; empty: for a client
 	Hosts   []string // at which clients find a node: names and IP addresses
 	Valid   time.Duration
 }
 
-// NewAuthority makes a private authority, for a cluster that has no other.
+// NewAuthority makes a private authority, for a cluster without another.
 func NewAuthority(name string, valid time.Duration) (Issued, error) {
 	template, err := newTemplate(name, valid)
 	if err != nil {
@@ -47,7 +47,7 @@ func NewAuthority(name string, valid time.Duration) (Issued, error) {
 	return sign(template, nil, nil)
 }
 
-// Issue makes a certificate and its key. authority is what NewAuthority made, or alike.
+// Issue makes a certificate and its key. authority is a result of NewAuthority, or an equivalent.
 func Issue(authority Issued, subject Subject) (Issued, error) {
 	issuers, err := parseCertificates(authority.Cert)
 	if err != nil {

@@ -93,7 +93,7 @@ func Run(t testing.TB, root flow.Node, store logbook.Values, options ...Option) 
 	return trace
 }
 
-// inTime calls f with a clock of its own, or with the caller's.
+// inTime calls f with a separate clock, or with the caller's.
 func (s *settings) inTime(t testing.TB, f func(ctx context.Context)) {
 	t.Helper()
 	test, ok := t.(*testing.T)

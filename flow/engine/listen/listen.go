@@ -127,7 +127,7 @@ func (r *Relay) Close(ctx context.Context) error {
 	r.mu.Unlock()
 	if first {
 		// Nobody else sends any more. The queue may be full, and a listener
-		// may be blocked for good: that must not block Close.
+		// may be blocked permanently: that must not block Close.
 		go func() {
 			if missing > 0 {
 				r.queue <- item{missing: missing}

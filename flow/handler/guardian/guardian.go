@@ -1,11 +1,14 @@
-// Package guardian ends what handlers have started when the program that runs them dies, also by SIGKILL.
+// Package guardian ends everything that handlers have started when the program that runs them
+// dies, also by SIGKILL.
 //
-// A guardian is a process: the program itself, started again under another name. It hears by a pipe of each run of a
-// handler, before the run starts. When the pipe closes, the program is dead. The guardian then kills, for each run,
-// the process group of the handler, the cgroup, and, on Linux, all processes with a HOME in the run's directory.
+// A guardian is a process: the program itself, started again under another name. A pipe tells it
+// of each run of a handler, before the run starts. When the pipe closes, the program is dead. The
+// guardian then kills, for each run, the process group of the handler, the cgroup, and, on Linux,
+// all processes with a HOME in the run's directory.
 //
-// A guardian has a session of its own and ignores all signals but SIGKILL. It has no file of the program, so it keeps
-// no port and no lock. init makes the process a guardian, before main: so a program needs nothing in its main.
+// A guardian has its own session and ignores all signals but SIGKILL. It has no file of the
+// program, so it keeps no port and no lock. init makes the process a guardian, before main: a
+// program needs nothing in its main.
 package guardian
 
 import (
@@ -35,8 +38,8 @@ type Run struct {
 // Over is the group of a run that has ended, or could not start.
 const Over = -1
 
-// Guardian is the program's side. Its methods may be called concurrently. Its process runs while there are runs, and
-// for linger after the last.
+// Guardian is the program's side. Its methods may be called concurrently. Its process runs while
+// there are runs, and for linger after the last.
 type Guardian struct {
 	start func(*exec.Cmd) error
 	ended func(*exec.Cmd)
@@ -48,7 +51,8 @@ type Guardian struct {
 	timer   *time.Timer // calls look
 }
 
-// New makes a Guardian. It starts its process by start, when there is a run, and calls ended after the wait for it.
+// New makes a Guardian. It calls start for its process, when there is a run, and ended after the
+// wait for that process.
 func New(start func(*exec.Cmd) error, ended func(*exec.Cmd)) *Guardian {
 	g := &Guardian{start: start, ended: ended, runs: map[string]Run{}}
 	g.timer = time.AfterFunc(linger, g.look)

@@ -28,7 +28,7 @@ func rename() { _ = os.WriteFile("/proc/self/comm", []byte(name), 0) }
 // forbidTracing keeps handlers of this user from tracing the process and from its memory.
 func forbidTracing() { _ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 
-// KillCgroup kills what is in a cgroup, and removes the cgroup.
+// KillCgroup kills all processes in a cgroup, and removes the cgroup.
 func KillCgroup(path string) {
 	_ = os.WriteFile(filepath.Join(path, "cgroup.kill"), []byte("1"), 0)
 	for range endTries {
@@ -51,7 +51,7 @@ func KillAtHome(prefixes ...string) {
 	})
 }
 
-// KillUntilGone calls kill, which reports whether it has found something, until it has found nothing.
+// KillUntilGone repeats kill until kill reports that it has found nothing.
 func KillUntilGone(kill func() (found bool)) {
 	if self, _ := os.Readlink("/proc/self"); self != strconv.Itoa(os.Getpid()) {
 		return // /proc shows the process ids of another namespace

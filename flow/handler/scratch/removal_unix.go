@@ -20,9 +20,10 @@ const onlyDirectory = unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NONBLOCK
 // batch is how many names are read from a directory at once.
 const batch = 1024
 
-// removal empties a directory whose content hostile processes may change meanwhile. It names entries only by the
-// descriptor of the directory that they are in, so a link leads it nowhere. What a subdirectory holds moves up
-// to the top before the subdirectory goes: two descriptors are enough for any depth.
+// removal empties a directory whose content hostile processes can change meanwhile. It names
+// entries only by the descriptor of their directory, so a link leads it nowhere. The content of a
+// subdirectory moves up to the top before the subdirectory is removed: two descriptors are enough
+// for any depth.
 type removal struct {
 	path  string
 	top   *os.File

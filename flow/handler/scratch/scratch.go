@@ -1,7 +1,7 @@
-// Package scratch makes temporary directories that can be recognised as
-// abandoned. A process holds a lock on each directory that it uses. The kernel
-// releases the lock when the process ends, also by SIGKILL, and Sweep then
-// removes the directory. Where directories cannot be locked, Sweep removes none.
+// Package scratch makes temporary directories that are recognisably abandoned when their process
+// has died. A process holds a lock on each directory that it uses. The kernel releases the lock
+// when the process ends, also by SIGKILL, and Sweep then removes the directory. Where directories
+// cannot be locked, Sweep removes none.
 package scratch
 
 import (
@@ -23,7 +23,8 @@ const makeTries = 10
 // directories take milliseconds.
 const removeTime = time.Second
 
-// ErrUnfinished: what was in a directory is not all removed. The next Sweep removes the rest.
+// ErrUnfinished: the content of a directory is not completely removed. The next Sweep removes the
+// rest.
 var ErrUnfinished = errors.New("it has too many files, or files are still made in it; the rest is removed later")
 
 // Dir is a directory that this process holds.
@@ -70,11 +71,12 @@ func hold(path string, flags int) (*Dir, error) {
 	return &Dir{path, lock}, nil
 }
 
-// Release gives the directory up and leaves it where it is.
+// Release releases the directory and leaves it where it is.
 func (d *Dir) Release() { _ = d.lock.Close() }
 
-// Remove removes the directory with everything in it, and holds it until then: another process could
-// take it in between. It follows no link. After removeTime it returns ErrUnfinished, and Sweep removes the rest.
+// Remove removes the directory with everything in it, and holds it until then: another process
+// could take it in between. It follows no link. After removeTime it returns ErrUnfinished, and
+// Sweep removes the rest.
 func (d *Dir) Remove() error {
 	defer d.Release()
 	return remove(d.Path, time.Now().Add(removeTime))
