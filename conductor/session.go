@@ -251,7 +251,7 @@ func (t *liveSession) admit(ctx context.Context) error {
 	}
 }
 
-// lose ends the session, because the board says that it is over.
+// lose ends the session, because the board has reported its end.
 func (t *liveSession) lose(err error) { t.finish(fmt.Errorf("%w: %w", errClaimLost, err)) }
 
 // close closes the session, which ends its claims, and returns when its goroutines
@@ -268,7 +268,7 @@ func (t *liveSession) close(timeout time.Duration) error {
 	return fmt.Errorf("cannot close session %s: %w", t.id, err)
 }
 
-// openSession opens a session, and repeats that until ctx ends; then it returns nil.
+// openSession opens a session. It repeats the call until ctx ends; then it returns nil.
 func (w *workLoop) openSession(ctx context.Context) *liveSession {
 	wait := newBackoff(boardBackoff)
 	opening := w.opening()
@@ -290,7 +290,7 @@ func (w *workLoop) openSession(ctx context.Context) *liveSession {
 		}
 		told.failed(w.logger, err)
 		if !repeatable(err) {
-			// The board knows this id as something else, or as over.
+			// The board has this id for another opening, or for an ended session.
 			opening, first = w.opening(), time.Time{}
 		}
 		sleep(ctx, wait.NextBackOff())

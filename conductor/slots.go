@@ -49,8 +49,8 @@ func (s *slots) putLocked() {
 	s.free <- struct{}{}
 }
 
-// beyond is how many runs there may be now besides MaxJobs. The board is told, because it compares
-// what a conductor holds with what it can hold, to say that it is full.
+// beyond is the number of runs that are allowed now in addition to MaxJobs. The board gets that
+// number, because it compares a conductor's jobs with its maximum to report that it is full.
 func (s *slots) beyond() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,8 @@ func (r *runSlot) untaken(only bool) {
 	}
 }
 
-// lend lends the slot, or tries again later: others may go on until then.
+// lend lends the slot. At the limit of waiting runs it tries again later: other runs may have
+// continued by then.
 func (r *runSlot) lend() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -137,7 +137,7 @@ func (f *claimWatcher) add(r *run) {
 			early = append(early, event)
 		}
 	}
-	missed := f.forgotten >= r.token.Index // what was dropped may have been of this claim
+	missed := f.forgotten >= r.token.Index // a dropped event may have been about this claim
 	drain := f.drain
 	f.mu.Unlock()
 	if handsOver(drain) {
@@ -157,8 +157,8 @@ func (f *claimWatcher) remove(r *run) {
 	delete(f.held, claimKey{r.claimed.Job.ID, r.token})
 }
 
-// forget has the jobs of claims up to a log index read when their runs begin: events of
-// theirs are lost.
+// forget makes runs of claims up to a log index read their jobs when they begin, because events
+// of theirs are lost.
 func (f *claimWatcher) forget(index uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -252,7 +252,7 @@ type runControl struct {
 
 	mu          sync.Mutex
 	stopRequest *jobs.OperatorRequest // the latest; nil: none, or it was lifted
-	limit       *time.Timer           // of a hand-over: stops steps that still run then; nil: none was asked for
+	limit       *time.Timer           // of a hand-over: stops steps that still run then; nil: no hand-over
 	ended       bool                  // the run is over
 }
 
@@ -316,7 +316,7 @@ func (s *runControl) setStopRequest(request *jobs.OperatorRequest) bool {
 		s.suspend()
 	}
 	if request.Interrupts() {
-		select { // one that the engine has not taken yet is out of date
+		select { // a grace that the engine has not taken yet is out of date
 		case <-s.interrupts:
 		default:
 		}
@@ -332,6 +332,6 @@ func (s *runControl) latestStopRequest() *jobs.OperatorRequest {
 	return s.stopRequest
 }
 
-// claimEnded stops the run, which may write nothing any more. It is harmless after the run
-// itself has ended its job, as nothing is left to write.
+// claimEnded stops the run, which may write nothing any more. After the run itself has ended its
+// job, claimEnded is harmless, because nothing is left to write.
 func (s *runControl) claimEnded(why string) { s.lose(fmt.Errorf("%w: %s", errClaimEnded, why)) }

@@ -69,7 +69,7 @@ func (o *offering) untaken(patience time.Duration) *logbook.Failure {
 	return &logbook.Failure{Kind: logbook.FailureNoWorker, Message: message}
 }
 
-// sessionOf is the session of a worker that the logbook names, if it names one.
+// sessionOf is the session of a worker as recorded in the logbook; zero: none is recorded.
 func sessionOf(worker string) (session jobs.SessionID, err error) {
 	if worker == "" {
 		return session, nil
@@ -160,8 +160,8 @@ func (o *offering) stopTime(ctx context.Context) (context.Context, context.Cance
 	}
 }
 
-// ask makes one call, and repeats it after errors until ctx ends. The time that is left is
-// that of step.
+// ask makes one call, and repeats it after errors until ctx ends. The remaining time in the offer
+// is the step's.
 func (o *offering) ask(ctx, step context.Context) (steps.Answer, error) {
 	wait := newBackoff(boardBackoff)
 	for ctx.Err() == nil {
@@ -176,7 +176,8 @@ func (o *offering) ask(ctx, step context.Context) (steps.Answer, error) {
 			return answer, nil
 		}
 		if ctx.Err() == nil {
-			// Also when it is fenced: then the run ends as soon as it hears that its claim has.
+			// Also when the call is fenced: the run then ends when it learns that its claim has
+			// ended.
 			o.run.logger.Warn("cannot offer a step to workers", "step", o.call.Step, "error", o.run.loop.options.loggable(err))
 		}
 		sleep(ctx, wait.NextBackOff())

@@ -19,7 +19,7 @@ import (
 // them is settled, within their own contexts.
 const maxQueued = 4096
 
-// batchRule is that of calls; how many may be in flight is the batcher's.
+// batchRule is the rule of calls; each batcher has its own limit of calls in flight.
 var batchRule = wire.BatchRule{
 	Max:  wire.Load{Commands: wire.PackCommands, Bytes: wire.PackBytes},
 	Much: wire.Load{Commands: wire.PackCommands / 2, Bytes: wire.PackBytes / 2},
@@ -40,8 +40,8 @@ type batcher[Item proto.Message, Result any] struct {
 	send func(context.Context, *peer, []Item) ([]Result, *tryError)
 	// verdict is the error within a result, nil if there is none.
 	verdict func(Result) error
-	// each: a caller reads the result of each item. When its patience is over, it gets those of
-	// the last answer. Otherwise one error stands for all of its items.
+	// each: a caller reads the result of each item. When its patience is over, it gets the
+	// results of the last answer. Otherwise one error applies to all of its items.
 	each   bool
 	queued chan struct{} // holds one for each request that is not settled
 
@@ -69,8 +69,8 @@ type request[Item, Result any] struct {
 	last      bool                 // its patience is over: it is not sent again
 	ambiguous bool                 // an earlier call may have delivered it
 	failures  []NodeFailure        // what was tried
-	lost      bool                 // an answer was lost, or did not say whether an item has happened
-	answered  []Result             // the last answer, if it says exactly what has happened; nil: none does
+	lost      bool                 // an answer was lost, or left open whether an item has happened
+	answered  []Result             // the last answer, if it is exact; nil: none is
 }
 
 // batch is the requests of one call.
@@ -174,8 +174,8 @@ func (b *batcher[Item, Result]) settle(ctx context.Context, op operation, r *req
 	return r.ambiguous, nil
 }
 
-// await returns nil when a request is settled, or why its caller leaves first. When the
-// patience is over, a call that carries the request may still settle it.
+// await returns nil when a request is settled, or the reason why its caller leaves first. When
+// the patience is over, a call that carries the request may still settle it.
 func (b *batcher[Item, Result]) await(ctx context.Context, r *request[Item, Result], patience <-chan time.Time) error {
 	for {
 		select {
@@ -271,8 +271,8 @@ func (b *batcher[Item, Result]) work() {
 		results, failed := b.send(t.ctx, node, t.items())
 		if failed = b.arrive(tries, node, t, results, failed); failed == nil {
 			tries.settled()
-			// Those that call again at once go with the next call: by the time
-			// the last of them runs, most of the others have done so.
+			// Callers that call again at once go with the next call: by the time the last of them
+			// runs, most others have called.
 			t.waking.Wait()
 		}
 	}
@@ -303,7 +303,7 @@ func (b *batcher[Item, Result]) depart(last *batch[Item, Result], open bool) *ba
 	return t
 }
 
-// endLocked makes way for other calls.
+// endLocked lets other calls start.
 func (b *batcher[Item, Result]) endLocked(t *batch[Item, Result]) {
 	if !t.ended {
 		t.ended = true
@@ -312,8 +312,8 @@ func (b *batcher[Item, Result]) endLocked(t *batch[Item, Result]) {
 	}
 }
 
-// nextLocked is the next batch: how many of the requests that wait, their load,
-// and whether it is sent now. If not, a worker whose call comes back sends it.
+// nextLocked is the next batch: the number of waiting requests in it, their load, and whether it
+// is sent now. If not, a worker whose call returns sends it.
 func (b *batcher[Item, Result]) nextLocked() (count int, load wire.Load, now bool) {
 	full := false
 	for _, r := range b.queue {
@@ -334,8 +334,8 @@ func (t *batch[Item, Result]) items() []Item {
 	return items
 }
 
-// arrive settles the requests of a call that has returned, and puts those that it
-// cannot settle back in front. It returns the failure of the node, if any.
+// arrive settles the requests of a call that has returned, and puts the unsettled ones back in
+// front. It returns the failure of the node, if any.
 func (b *batcher[Item, Result]) arrive(tries *retry, node *peer, t *batch[Item, Result], results []Result, failed *tryError) *tryError {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -368,9 +368,8 @@ func (b *batcher[Item, Result]) arrive(tries *retry, node *peer, t *batch[Item, 
 	return failed
 }
 
-// refusedLocked deals with a call that failed as a whole, and returns the
-// requests that must go again. A final refusal may be for one of them only; so
-// each goes alone then.
+// refusedLocked handles a call that failed as a whole, and returns the requests that must go
+// again. A final refusal may concern only one of them, so each then goes alone.
 func (b *batcher[Item, Result]) refusedLocked(t *batch[Item, Result], failed *tryError) []*request[Item, Result] {
 	for _, r := range t.requests {
 		r.ambiguous = r.ambiguous || failed.ambiguous
@@ -406,8 +405,8 @@ func (b *batcher[Item, Result]) answeredLocked(t *batch[Item, Result], results [
 	return again, failed
 }
 
-// unsettledOf finds what keeps a request from being settled. If only a part of
-// it was refused, the rest has happened.
+// unsettledOf finds the error that keeps a request from being settled. If only a part of it was
+// refused, the rest has happened.
 func (b *batcher[Item, Result]) unsettledOf(results []Result) *tryError {
 	var fault *tryError
 	happened := false

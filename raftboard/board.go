@@ -122,8 +122,8 @@ func (c *Client) Post(ctx context.Context, postings ...jobs.Posting) ([]jobs.Pos
 	return posted, nil
 }
 
-// preparePosting refuses here what no node would accept, so that it does not keep
-// the other postings from being sent, and encrypts the values of the message.
+// preparePosting refuses a posting that no node would accept, so that it does not hold back the
+// other postings. It encrypts the values of the message.
 func (c *core) preparePosting(posting *jobs.Posting, message *v1.Posting) error {
 	if err := checkSize("posting", command.SizeOf(message)); err != nil {
 		return err
@@ -155,8 +155,8 @@ func readPosted(answer *v1.PostedJob, own bool, posted *jobs.Posted) error {
 	return unreadable(err)
 }
 
-// restore adds what a brief answer leaves out, in memory of its own: the
-// caller may use that of the posting again.
+// restore adds the parts that a brief answer leaves out, in its own memory: the caller may reuse
+// the posting's.
 func restore(job *jobs.Job, posting *jobs.Posting) {
 	job.Details = bytes.Clone(posting.Details)
 	if len(posting.Store) > 0 {
@@ -251,7 +251,7 @@ func (c *Client) order(ctx context.Context, verb string, request jobs.JobCommand
 	return c.send(ctx, verb+" job "+request.Job.String(), message)
 }
 
-// send sends a command that can be repeated as it is, and whose result says nothing.
+// send sends a command that can be repeated unchanged, and whose result has no content.
 func (c *Client) send(ctx context.Context, name string, message *v1.Command) error {
 	_, err := submit(ctx, c.others, name, message)
 	return err
@@ -283,7 +283,7 @@ func (c *Client) claimed(ctx context.Context, session jobs.SessionID, message *v
 	}
 	flow, err := c.FlowDetail(ctx, claimed.Job.Flow)
 	if err != nil {
-		// The claim is made. To repeat it with its nonce gives it again.
+		// The claim is made. A repeat with its nonce returns it again.
 		return jobs.Claimed{}, fmt.Errorf("cannot load the flow of job %s, which is claimed: %w: %s", claimed.Job.ID, jobs.ErrUncertain, wire.WithoutClass(err))
 	}
 	claimed.Flow = &flow
@@ -308,9 +308,9 @@ func (c *Client) ClaimNext(ctx context.Context, request jobs.ClaimRequest) ([]jo
 	}
 }
 
-// claimNext asks until it has an answer. Each try waits for what is left of the
-// time. The one after a lost answer says, by the nonce, what that one claimed, so
-// the result is not ambiguous.
+// claimNext asks until it has an answer. Each try waits for the remaining time. After a lost
+// answer, the next try returns that answer's claims, by the nonce, so the result is not
+// ambiguous.
 func (c *Client) claimNext(ctx context.Context, request jobs.ClaimRequest, until time.Time) (*v1.ClaimNextResponse, error) {
 	message := &v1.ClaimNextRequest{Claim: command.ClaimRequestToProto(&request)}
 	op := operation{name: "claim jobs", over: conductordv1connect.BoardServiceClaimNextProcedure}

@@ -24,9 +24,8 @@ import (
 // Times of one try. A try that takes longer counts as one whose answer is
 // lost, and is repeated at another node.
 const (
-	// tryTime is well below the life of a session of the default length: a write
-	// to a node that has stopped is settled at another one before the claim
-	// that it is made under can expire.
+	// tryTime is well below the TTL of a default session: a write to a node that has stopped is
+	// settled at another one before the write's claim can expire.
 	tryTime       = 3 * time.Second
 	keepAliveTime = time.Second      // a session of the default length has three tries
 	pollTime      = 30 * time.Second // of one long poll of many
@@ -36,7 +35,7 @@ const (
 // A write that hangs once must not cost a session.
 const _ = uint64(jobs.DefaultTTL - tryTime - keepAliveTime)
 
-// operation is what retries and batches must know about a call.
+// operation is the part of a call that retries and batches need.
 type operation struct {
 	name  string        // as it stands in "cannot …"
 	reads bool          // it changes nothing, so that it is never uncertain
@@ -44,8 +43,8 @@ type operation struct {
 	first bool          // of a client: its failures may have a cause that another try cannot change
 	over  string        // the procedure, if it may go on a stream
 	try   time.Duration // the time of one try; zero: tryTime
-	// each is called before every try and returns its time, so that a long poll
-	// asks for no more than the time that is left. Nil: all tries are the same.
+	// each is called before every try and returns its time, so that a long poll asks for no more
+	// than the remaining time. Nil: all tries are the same.
 	each func() time.Duration
 }
 
@@ -80,16 +79,16 @@ func call[Req, Res any](ctx context.Context, c *core, op operation, message *Req
 			c.noteMismatch(bounded, p, failed)
 		}
 		tries.failed(bounded, p, failed)
-		// The patience ends between tries: to cut one off would make the
-		// result ambiguous that its answer would have settled.
+		// The patience ends between tries: cutting off a try would make a result ambiguous that
+		// the answer would have settled.
 		if time.Since(tries.since) > c.options.Patience || op.first && tries.mismatched() {
 			cancel(errPatience)
 		}
 	}
 }
 
-// cannot adds what could not be done to a node's error, without what that says of it already:
-// the verb, and the noun with its id.
+// cannot adds the operation to a node's error, without the parts that the error already has: the
+// verb, and the noun with its id.
 func cannot(name string, err error) error {
 	verb, noun, _ := strings.Cut(name, " ")
 	text := err.Error()
@@ -146,7 +145,7 @@ func paged[T, M any](op operation, items []M, next string, convert func(M) (T, e
 	return page, err
 }
 
-// onward returns err, or an error if nothing is on a page that has a next one.
+// onward returns err, or an error if a page is empty and has a next one.
 func onward[T any](op operation, page logbook.Page[T], err error) error {
 	if err == nil && len(page.Items) == 0 && page.Next != "" {
 		return endless(op)
@@ -169,14 +168,13 @@ func allPages[T any](op operation, read func(after string) (logbook.Page[T], err
 	}
 }
 
-// endless is the error of a list whose node returns nothing and says that more
-// follows.
+// endless is the error of a list whose node returns an empty page with a next one.
 func endless(op operation) error {
 	return fmt.Errorf("cannot %s: the node says without end that more follows", op.name)
 }
 
-// deadlineSlack is how much earlier than this end the other end may find that
-// the caller's time is up: it counts in whole milliseconds, by its own clock.
+// deadlineSlack is how much earlier than this end the other end can find that the caller's time
+// is up: it counts in whole milliseconds, by its own clock.
 const deadlineSlack = 20 * time.Millisecond
 
 // cutOff reports whether a try has ended because the caller's time was up while
@@ -195,7 +193,7 @@ var (
 	errClosed   = errors.New("the client is closed")
 )
 
-// forever is the limit of what does not end by itself.
+// forever is the limit of calls that do not end by themselves.
 const forever = time.Duration(math.MaxInt64)
 
 // bounded is the context of all tries of a call. It ends with the caller's, with
@@ -225,8 +223,8 @@ type tryError struct {
 	unreached bool // there was no connection to the node
 }
 
-// settled is the error of a settled call. A call that only reads has not
-// happened, whatever came of it.
+// settled is the error of a settled call. A call that only reads has not happened, whatever its
+// result.
 func (e *tryError) settled(reads bool) error {
 	if !reads && e.ambiguous && !errors.Is(e.err, jobs.ErrUncertain) {
 		return fmt.Errorf("%w: %w", jobs.ErrUncertain, e.err)
@@ -269,8 +267,8 @@ func exchange[Req, Res any](ctx context.Context, c *core, p *peer, op operation,
 	return nil, c.classify(p, &reach, err)
 }
 
-// tryStream is one try on the stream to a node. Sent is false when it did not go
-// there; then nothing has happened.
+// tryStream is one try on the stream to a node. Sent is false if the call did not go on the
+// stream; then nothing has happened.
 func (c *core) tryStream(ctx context.Context, p *peer, op operation, message, answer any) (failed *tryError, sent bool) {
 	call := stream.Call{Procedure: op.over, Message: message.(proto.Message)}
 	if op.stale {
@@ -291,8 +289,8 @@ func (c *core) tryStream(ctx context.Context, p *peer, op operation, message, an
 	return nil, true
 }
 
-// setMinIndex makes a node that answers from its own state wait until it has
-// applied what this client has seen.
+// setMinIndex makes a node that answers from its own state wait until it has applied the index
+// that this client has seen.
 func (c *core) setMinIndex(header http.Header) {
 	if index := c.index.Load(); index > 0 {
 		header.Set(wire.HeaderMinIndex, strconv.FormatUint(index, 10))
@@ -307,7 +305,7 @@ func (c *core) heard(p *peer, header http.Header) {
 	}
 }
 
-// classify says what the error of a try means for the call.
+// classify derives the meaning of a try's error for the call.
 func (c *core) classify(p *peer, reach *reach, err error) *tryError {
 	crossed, _ := errors.AsType[*connect.Error](err)
 	if crossed != nil {
@@ -329,8 +327,8 @@ func (c *core) classify(p *peer, reach *reach, err error) *tryError {
 	case errors.Is(plain, jobs.ErrUncertain), errors.Is(plain, context.Canceled), errors.Is(plain, context.DeadlineExceeded):
 		return &tryError{err: plain, ambiguous: true}
 	}
-	// An error of no known kind does not say whether the call happened, and
-	// would most likely come again.
+	// An error of an unknown kind leaves open whether the call happened, and would most likely
+	// recur.
 	unknown := connect.CodeOf(wire.ErrorToConnect(plain)) == connect.CodeInternal
 	return &tryError{err: plain, final: true, ambiguous: unknown}
 }

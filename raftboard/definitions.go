@@ -23,8 +23,8 @@ type knownDefinitions struct {
 	ids map[command.DefinitionID]bool
 }
 
-// shorten puts ids in the place of definitions that the cluster has. It returns the definitions, at
-// the places of their commands.
+// shorten replaces definitions that the cluster has by their ids. It returns the definitions, by
+// the position of their commands.
 func (k *knownDefinitions) shorten(commands []*v1.Command) []*v1.Definition {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -41,7 +41,7 @@ func (k *knownDefinitions) shorten(commands []*v1.Command) []*v1.Definition {
 	return whole
 }
 
-// note notes that the cluster has a definition, or has it no more.
+// note records whether the cluster has a definition.
 func (k *knownDefinitions) note(definition *v1.Definition, has bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -70,9 +70,10 @@ func updateOf(c *v1.Command) *v1.Update {
 	return nil
 }
 
-// write sends updates and endings in order, with ids for definitions. If the cluster does not have
-// one of these, the command goes again with the definition, and with it all later ones that were refused,
-// perhaps for the lack of the first. What has happened is not sent again.
+// write sends updates and endings in order, with ids for definitions. If the cluster lacks one of
+// these definitions, the command goes again with the definition. All later refused commands go
+// with it, because they may have been refused for the lack of the first. Commands that have
+// happened are not sent again.
 func (c *core) write(ctx context.Context, op operation, commands []*v1.Command) ([]*v1.Result, error) {
 	if c.options.ValueKeys != nil { // encrypted definitions are never the same
 		results, _, err := c.ordered.do(ctx, op, commands)

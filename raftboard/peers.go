@@ -30,9 +30,9 @@ const (
 const (
 	// maxLearned bounds the nodes that are known from answers only.
 	maxLearned = 16
-	// shunTime is how long a learned address that could not be reached is not
-	// tried again. Nodes may know the leader by an address that cannot be reached
-	// from here; other nodes forward to it, at the cost of a hop.
+	// shunTime is how long an unreachable learned address is not tried again. Nodes may know the
+	// leader by an address that cannot be reached from here; other nodes forward to it, at the
+	// cost of a hop.
 	shunTime = 10 * time.Second
 )
 
@@ -64,7 +64,7 @@ func (p *peer) String() string {
 	return strings.TrimPrefix(strings.TrimPrefix(p.url, "http://"), "https://")
 }
 
-// peers are the nodes that a client knows, and selects which of them is tried.
+// peers are the nodes that a client knows. It selects the node to try.
 type peers struct {
 	http connect.HTTPClient
 	// keep makes the stream to a node.
@@ -125,7 +125,7 @@ func socketOf(base string) string {
 	return string(path)
 }
 
-// baseURL gives an endpoint its one spelling.
+// baseURL is the canonical form of an endpoint.
 func (o Options) baseURL(endpoint string) (string, error) {
 	if path, isSocket := strings.CutPrefix(endpoint, socketScheme); isSocket && strings.HasPrefix(path, "/") {
 		return "http://" + hex.EncodeToString([]byte(path)) + socketHost, nil
@@ -222,8 +222,8 @@ func (s *peers) heard(from *peer, address string) {
 	}
 }
 
-// learn adds another node of the cluster, so that a client with one endpoint goes
-// on when that node is gone. Learned addresses are tried after the given ones.
+// learn adds another node of the cluster, so that a client with one endpoint continues when that
+// node is gone. Learned addresses are tried after the given ones.
 func (s *peers) learn(address string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -37,7 +37,7 @@ func (c *core) encrypt(message proto.Message) {
 	}
 }
 
-// decrypt decrypts the values of an answer. What it cannot decrypt stays as it is.
+// decrypt decrypts the values of an answer. Values that it cannot decrypt stay encrypted.
 func (c *core) decrypt(message proto.Message) {
 	if keys := c.options.ValueKeys; keys != nil {
 		walk := valueWalk{keys: keys}
@@ -45,7 +45,7 @@ func (c *core) decrypt(message proto.Message) {
 	}
 }
 
-// textPlace is that of all texts: nodes copy them between a job, its flow and their records.
+// textPlace is the place of all texts: nodes copy them between a job, its flow and their records.
 var textPlace = valuekeys.Place{Field: "text"}
 
 // inside returns the place of a message's values, given the place of the message around it.
@@ -141,8 +141,8 @@ func (w valueWalk) value(value *v1.Value, at valuekeys.Place) {
 	}
 }
 
-// definition encrypts or decrypts what a flow was built as: it has hashes of the values in the flow's
-// document, which would let a reader without the key test guesses.
+// definition encrypts or decrypts a flow's definition: it has hashes of the values in the flow's
+// document, with which a reader without the key could test guesses.
 func (w valueWalk) definition(definition *v1.Definition, at valuekeys.Place) {
 	hash, packed := at, at
 	hash.Field, packed.Field = "definition hash", "definition steps"
@@ -189,7 +189,7 @@ func cutStderr(attempt *v1.Attempt) {
 	}
 }
 
-// plainLimits are those of values in this program, before they are encrypted.
+// plainLimits are the limits of values in this program, before encryption.
 func (c *core) plainLimits() logbook.Limits {
 	limits := c.options.ValueKeys.PlainLimits(logbook.MaxLimits)
 	limits.Command = logbook.MaxLimits.Command // that of what is sent is checked later

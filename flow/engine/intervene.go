@@ -226,7 +226,7 @@ func unrefused(cause *logbook.Failure) *logbook.Failure {
 	return cause
 }
 
-// correctRevert has failed reverts tried again, or skipped.
+// correctRevert makes failed reverts be tried again, or skips them.
 func (w *correction) correctRevert() error {
 	again, skips := false, make(map[string]*logbook.Intervention)
 	for i := range w.batch {
@@ -407,7 +407,7 @@ func (w *correction) makeResettable(atom *logbook.AtomDetail) error {
 	return nil
 }
 
-// complete records that a step is done, and by whom.
+// complete records that a step is done, with the operator's name.
 func (w *correction) complete(by *logbook.Intervention) error {
 	change := logbook.AtomChange{State: logbook.AtomSuccess, Intention: logbook.IntendExecute}
 	number, _ := w.plan.Find(by.Step)
@@ -473,7 +473,7 @@ func (w *correction) write(b *builder) {
 func endRefused(o *Options, refusal *refusalError) End {
 	i := refusal.intervention
 	cause := &logbook.Failure{Kind: logbook.FailureIntervention, Message: refusal.Error(), Step: i.Step, Permanent: true}
-	if before := unrefused(o.Detail.Cause); before != nil { // else the causes would grow with every try
+	if before := unrefused(o.Detail.Cause); before != nil { // otherwise the causes would grow with every try
 		cause.Causes = []logbook.Failure{*before}
 	}
 	cause = flow.FitFailure(cause, o.Limits)

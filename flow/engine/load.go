@@ -165,8 +165,8 @@ func (c *core) loadAttempts(v *vertex, atom *logbook.AtomDetail) (past attemptSu
 	return past, nil
 }
 
-// loadAttempt loads one attempt; counts says whether its failure counts for the
-// step's retry policy.
+// loadAttempt loads one attempt; counts reports whether its failure counts for the step's retry
+// policy.
 func (v *vertex) loadAttempt(attempt *logbook.Attempt, past *attemptSummary, counts bool) error {
 	number, failed := &v.executions, &v.failedExecutions
 	switch attempt.Action {

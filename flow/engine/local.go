@@ -162,8 +162,8 @@ func (l Local) prepare(ctx context.Context, root flow.Node, store logbook.Values
 	return detail, plan, nil
 }
 
-// result reads what was recorded, even after ctx has ended: a run that was cut off is
-// when the result matters most.
+// result reads the record, even after ctx has ended: the result matters most for a run that was
+// cut off.
 func (l Local) result(ctx context.Context, plan *flow.Plan) (Result, error) {
 	r := Result{Flow: l.Flow}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DefaultGrace)
@@ -243,7 +243,7 @@ func (j *localJournal) finish(ctx context.Context, last *logbook.Update) error {
 	case err := <-result:
 		return err
 	case <-ctx.Done():
-		// It may be written all the same, and then that is what has happened.
+		// The write may still succeed. Its result then counts.
 		j.close()
 		return <-result
 	}

@@ -27,7 +27,7 @@ type loop struct {
 	suspend <-chan struct{} // nil once it was closed
 	revert  <-chan struct{} // nil once it was closed
 	inPool  *poolRun        // nil: the run is in no pool yet
-	now     time.Time       // of the last event: the clock is read once for all that follows from it
+	now     time.Time       // of the last event: the clock is read once for all its consequences
 
 	marks       *workerMarks
 	onlyUntaken bool // as Options.Untaken was told
@@ -402,8 +402,8 @@ func (l *loop) leavePool() {
 	l.inPool.leave()
 }
 
-// abandonSteps makes the steps in flight release their own permits when they end. It
-// releases those of steps that have reported already.
+// abandonSteps makes the steps in flight release their own permits when they end. It releases the
+// permits of steps that have already reported.
 func (l *loop) abandonSteps() {
 	l.abandoned.Store(true)
 	for {

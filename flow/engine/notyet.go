@@ -8,13 +8,13 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// isAsked reports whether the open attempt is at this action and has said "not yet".
-// Then it goes on, and no other begins.
+// isAsked reports whether the open attempt is at this action and has returned NotYet. The attempt
+// then continues, and no other begins.
 func (v *vertex) isAsked(action logbook.Action) bool {
 	return v.attempt != nil && v.attempt.Asked > 0 && v.attempt.Action == action
 }
 
-// refusal is the failure of an attempt that may not say "not yet"; nil if it may.
+// refusal is the failure of an attempt that may not return NotYet; nil if it may.
 func (c *core) refusal(step int, attempt *logbook.Attempt, now time.Time) *logbook.Failure {
 	s := c.plan.Step(step)
 	if s.AtMostOnce() && attempt.Action == logbook.ActionExecute {
@@ -38,8 +38,8 @@ func (c *core) askedUntil(step int, attempt *logbook.Attempt, now time.Time) (ti
 	return began.Add(most), most > 0
 }
 
-// askLater leaves an attempt open that has said "not yet". An execution in a flow
-// that reverts is not asked again, but reverted.
+// askLater leaves an attempt open that has returned NotYet. An execution in a flow that reverts
+// is not called again, but reverted.
 func (c *core) askLater(step int, attempt logbook.Attempt, said *flow.NotYetError, now time.Time) {
 	v := &c.vertices[step]
 	attempt.Asked++

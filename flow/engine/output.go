@@ -8,12 +8,12 @@ import (
 	"github.com/conductord/conductord/flow"
 )
 
-// maxOutputLine is how long a line of a step's output may be, in bytes: as in container
-// runtimes. The rest of a longer line is dropped, because a secret could be cut in two.
+// maxOutputLine limits a line of a step's output in bytes, as in container runtimes. The rest of
+// a longer line is dropped, because a secret could be cut in two.
 const maxOutputLine = 16 << 10
 
-// output takes what one attempt writes, and passes it on by lines without secrets. The end of
-// a line is held back while a secret of several lines may go on after it.
+// output receives the output of one attempt, and passes it on by lines without secrets. It holds
+// back the end of a line while a secret of several lines may continue after it.
 type output struct {
 	hidden *hidden
 	line   func(text string)
@@ -73,7 +73,8 @@ func (o *output) flushLocked() {
 	}
 }
 
-// goesOn reports whether a secret of several lines, begun in a text, may go on after the text.
+// goesOn reports whether a secret of several lines that begins in a text may continue after the
+// text.
 func (h *hidden) goesOn(text []byte) bool {
 	if h == nil {
 		return false

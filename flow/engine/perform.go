@@ -157,8 +157,8 @@ func encode(value any, limits *logbook.Limits) (json.RawMessage, error) {
 	return result, nil
 }
 
-// notYet returns the "not yet" in an error. It is an ordinary failure if the step's
-// time was up or it was interrupted, or if its details are too large for this logbook.
+// notYet returns the NotYet in an error. It is an ordinary failure if the step's time was up, if
+// the step was interrupted, or if the details are too large for this logbook.
 func notYet(ctx context.Context, limits *logbook.Limits, err error) (*flow.NotYetError, error) {
 	said, ok := flow.AsNotYet(err)
 	if !ok || isTimeUp(ctx) || flow.InterruptionOf(ctx) != nil {
@@ -171,8 +171,8 @@ func notYet(ctx context.Context, limits *logbook.Limits, err error) (*flow.NotYe
 	return said, nil
 }
 
-// failureOf makes a failure of an error. After the step's timeout, or an interruption, it
-// says so.
+// failureOf makes a failure from an error. After the step's timeout, or an interruption, the
+// failure names that.
 func failureOf(ctx context.Context, err error, offered bool) *logbook.Failure {
 	if i := flow.InterruptionOf(ctx); i != nil {
 		return interrupted(i, err)

@@ -31,7 +31,7 @@ import (
 // scheme is that of the URI that names a node.
 const scheme = "conductord"
 
-// lookInterval is how often the files are looked at, while there are handshakes.
+// lookInterval is the interval of looking at the files, while there are handshakes.
 const lookInterval = time.Second
 
 // Files are PEM files. A client can have authorities alone; a node has all three.
@@ -68,7 +68,7 @@ type Store struct {
 	expires time.Time        // the first certificate of the files to expire
 }
 
-// stamp tells a file from what replaces it.
+// stamp distinguishes a file from its replacement.
 type stamp struct {
 	changed time.Time
 	size    int64
@@ -154,7 +154,7 @@ func (s *Store) loadOwn() (own *tls.Certificate, expires time.Time, err error) {
 	return &pair, pair.Leaf.NotAfter, nil
 }
 
-// current gives authorities and certificate, read again if the files have changed.
+// current returns authorities and certificate, and reads them again if the files have changed.
 func (s *Store) current() (*x509.CertPool, *tls.Certificate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -327,7 +327,7 @@ func HolderOf(certificate *x509.Certificate) (Holder, error) {
 	return holder, nil
 }
 
-// nodeOf finds the node that a certificate is for.
+// nodeOf finds the node that holds a certificate.
 func nodeOf(certificate *x509.Certificate) (Holder, error) {
 	holder, err := HolderOf(certificate)
 	if err == nil && holder.Cluster == "" {

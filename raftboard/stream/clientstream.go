@@ -81,7 +81,7 @@ func (s *clientStream) serve(over func()) (idle bool) {
 	return s.settle(err)
 }
 
-// exchange sends a call and waits for what comes of it, or for ctx.
+// exchange sends a call and waits for its answer, or for ctx.
 func (s *clientStream) exchange(ctx context.Context, call *v1.StreamedCall) (reply, error) {
 	p := &pending{reply: make(chan reply, 1)}
 	if !s.enqueue(call, p) {
@@ -133,8 +133,8 @@ func (s *clientStream) awakeLocked() {
 	s.signalLocked()
 }
 
-// enqueue gives a call its number and has it sent. False: too much waits, or the
-// stream is over.
+// enqueue numbers a call and queues it for sending. False: too many calls wait, or the stream is
+// over.
 func (s *clientStream) enqueue(call *v1.StreamedCall, p *pending) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,8 +150,8 @@ func (s *clientStream) enqueue(call *v1.StreamedCall, p *pending) bool {
 	return true
 }
 
-// signalLocked has what waits sent, but not while callers wake that a message has
-// answered: those that call again at once go in the same message.
+// signalLocked starts the sending of waiting calls, but not while callers wake that a message has
+// answered: callers that call again at once go in the same message.
 func (s *clientStream) signalLocked() {
 	if s.waking > 0 || len(s.calls)+len(s.givenUp) == 0 {
 		return
@@ -162,7 +162,7 @@ func (s *clientStream) signalLocked() {
 	}
 }
 
-// send sends what waits, several calls in a message, until the stream ends.
+// send sends the waiting calls, several in a message, until the stream ends.
 func (s *clientStream) send() {
 	for {
 		select {
@@ -173,7 +173,7 @@ func (s *clientStream) send() {
 		for message := s.next(); message != nil; message = s.next() {
 			err := s.conn.Send(message)
 			if errors.Is(err, io.EOF) {
-				return // the node has ended the stream, and the reader hears why
+				return // the node has ended the stream, and the reader gets the reason
 			}
 			if err != nil {
 				s.cancel()
@@ -226,7 +226,7 @@ func (s *clientStream) receive() error {
 	}
 }
 
-// settle answers those who still wait: the stream is over, and why.
+// settle answers the waiting callers with the reason of the stream's end.
 func (s *clientStream) settle(why error) (idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,7 +263,7 @@ func (s *clientStream) endIdle() *time.Timer {
 	return timer
 }
 
-// read decodes a reply into what a plain call would have returned.
+// read decodes a reply into the result of a plain call.
 func (r reply) read(answer proto.Message) (Heard, error) {
 	if code := connect.Code(r.answer.GetCode()); code != 0 {
 		return Heard{}, r.failure(code)

@@ -15,7 +15,7 @@ import (
 	"github.com/conductord/conductord/raftboard/wire"
 )
 
-// prefix is what a procedure of ours has in a URL, and not on a stream.
+// prefix begins a procedure in a URL, and not on a stream.
 const prefix = "/conductord.v1."
 
 // Offer is a call that a node accepts on streams.
@@ -48,7 +48,7 @@ func Offered[Req, Res any](procedure string, handle func(context.Context, *conne
 	}}
 }
 
-// answerOf puts into an answer what the handler of a call has given.
+// answerOf converts the result of a call's handler into an answer.
 func answerOf(number uint64, message proto.Message, header http.Header, err error) *v1.StreamedAnswer {
 	var encoded []byte
 	if err == nil {
@@ -68,7 +68,7 @@ func answerOf(number uint64, message proto.Message, header http.Header, err erro
 	return answer
 }
 
-// refusal puts an error into an answer.
+// refusal converts an error into an answer.
 func refusal(number uint64, err error) *v1.StreamedAnswer {
 	var crossing *connect.Error
 	if !errors.As(err, &crossing) {
@@ -84,8 +84,7 @@ func refusal(number uint64, err error) *v1.StreamedAnswer {
 	return answer
 }
 
-// failure is the way back of refusal: the error that a plain call would have
-// given.
+// failure is the inverse of refusal: the error of a plain call.
 func (r reply) failure(code connect.Code) error {
 	crossed := connect.NewWireError(code, errors.New(r.answer.GetText()))
 	if reason := r.answer.GetError(); reason != nil {

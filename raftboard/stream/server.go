@@ -59,7 +59,7 @@ func NewServer(options ServerOptions) *Server {
 // leaveIdle ends the wait of a goroutine.
 func (s *Server) leaveIdle() { s.idle.Add(-1) }
 
-// budget is how many bytes each stream may make the node hold.
+// budget is the number of bytes that each stream may make the node hold.
 func (s *Server) budget() int {
 	if s.options.Short != nil && s.options.Short() {
 		return shortBytes
@@ -67,7 +67,7 @@ func (s *Server) budget() int {
 	return maxBytes
 }
 
-// controllerKey is under which the context of a stream has its controller.
+// controllerKey is the key of a stream's controller in its context.
 type controllerKey struct{}
 
 // Handler returns the rpc's path and handler.

@@ -45,8 +45,8 @@ type serverStream struct {
 	panicked bool                          // a handler has
 }
 
-// deadlines end what waits for the client. They do nothing once the stream's
-// handler returns, as its connection must not be touched then.
+// deadlines end operations that wait for the client. They do nothing after the stream's handler
+// returns, because its connection must not be touched then.
 type deadlines struct {
 	controller *http.ResponseController
 
@@ -118,8 +118,8 @@ func (s *serverStream) wakeReader() {
 	s.lowered.Broadcast()
 }
 
-// receive takes calls until the client sends no more, or the stream's context
-// ends. Neither is an error; calls that are under way go on after the first.
+// receive takes calls until the client sends no more, or the stream's context ends. Neither is an
+// error; calls in progress continue after the first.
 func (s *serverStream) receive() error {
 	for {
 		message, err := s.conn.Receive()
@@ -153,8 +153,8 @@ func (s *serverStream) awaitBudget() {
 	}
 }
 
-// take begins the calls of a message. The error is that of a client that breaks
-// the rules of numbers or bounds.
+// take begins the calls of a message. The error means that the client breaks the rules of numbers
+// or limits.
 func (s *serverStream) take(message *v1.CarryRequest) error {
 	if n := len(message.GetCalls()); n > MaxCalls {
 		return wire.ErrorToConnect(&logbook.LimitError{Field: "calls", Limit: MaxCalls, Size: int64(n), Unit: "calls"})
@@ -289,8 +289,8 @@ func (s *serverStream) handle(t task) {
 	s.put(answerOf(t.call.GetNumber(), message, header, err), t.call)
 }
 
-// abort ends the stream, and with it all calls that are on it, as http.ErrAbortHandler
-// ends the exchange of a plain call.
+// abort ends the stream with all its calls, as http.ErrAbortHandler ends the exchange of a plain
+// call.
 func (s *serverStream) abort() {
 	s.mu.Lock()
 	s.panicked = true
@@ -298,8 +298,8 @@ func (s *serverStream) abort() {
 	s.cancel()
 }
 
-// put sends an answer, and all that come meanwhile; or leaves it to the goroutine
-// that is sending. When a message cannot be sent, those after it fail as well.
+// put sends an answer, and all answers that arrive meanwhile, or leaves it to the goroutine that
+// is sending. When a message cannot be sent, later ones fail too.
 func (s *serverStream) put(answer *v1.StreamedAnswer, call *v1.StreamedCall) {
 	size := answer.SizeVT()
 	s.mu.Lock()
@@ -347,8 +347,8 @@ func (s *serverStream) nextLocked() *v1.CarryResponse {
 	return message
 }
 
-// watchReader ends the stream of a client that takes nothing for as long as the
-// patience, and up to twice that.
+// watchReader ends the stream of a client that accepts nothing for the patience, or at most twice
+// that.
 func (s *serverStream) watchReader() *time.Timer {
 	var seen uint64
 	var timer *time.Timer

@@ -32,27 +32,25 @@ const (
 	// MaxCall limits the request of a call on a stream, in bytes. A larger request gains nothing,
 	// and would delay the others.
 	MaxCall = 128 << 10
-	// maxBytes is a node's budget for one stream: requests that are being
-	// answered, and answers that are not sent yet. Over it, the node stops
-	// reading the stream.
+	// maxBytes is a node's budget for one stream: requests in progress, and answers that are not
+	// sent yet. Over the budget, the node stops reading the stream.
 	maxBytes = 16 << 20
 	// shortBytes is that budget while the node is short of memory: room for the long polls
 	// and keep-alives of any stream.
 	shortBytes = 256 << 10
-	// maxIdle is how many goroutines of a node wait for a stream's next calls, and
-	// maxIdleMore how many more do for the streams together. Their stacks have grown to
-	// the size that answering takes: to grow one is nearly half of what a read costs.
+	// maxIdle is the number of a node's goroutines that wait for a stream's next calls, and
+	// maxIdleMore the number of further ones for all streams together. Their stacks have grown to
+	// the size of an answer: growing one is nearly half of a read's cost.
 	maxIdle     = 8
 	maxIdleMore = 256
 	// MaxStreams is the maximum of streams at a node; each takes some tens of kilobytes. A client
 	// that gets none continues with plain calls.
 	MaxStreams = 1024
-	// packBytes bounds a message that carries several calls or answers. A larger
-	// answer goes alone.
+	// packBytes limits a message with several calls or answers. A larger answer goes alone.
 	packBytes = wire.PackBytes
-	// frameBytes is what a message may need besides what it carries.
+	// frameBytes is the size that a message may need besides its content.
 	frameBytes = 128 << 10
-	// maxRequest bounds a message of calls: what a client sends at most.
+	// maxRequest limits a message of calls: the largest that a client sends.
 	maxRequest = packBytes + MaxCall + frameBytes
 )
 
@@ -63,17 +61,17 @@ const _ = uint64(wire.MaxMessage - maxRequest)
 const (
 	// openTime is how long a node may take to accept a stream.
 	openTime = 5 * time.Second
-	// reopenPause is how long a client makes plain calls after a stream has
-	// broken, and refusedPause after one could not be opened: the node may not
-	// know streams, or serve as many as it can.
+	// reopenPause is how long a client makes plain calls after a stream has broken, and
+	// refusedPause after a stream could not be opened: the node may not know streams, or has none
+	// left.
 	reopenPause  = time.Second
 	refusedPause = 10 * time.Second
 	// idleTime is how long a stream stays open without a call.
 	idleTime = time.Minute
 	// maxTimeout bounds the time that a call may have; nothing waits longer.
 	maxTimeout = time.Hour
-	// openAfter is how many calls a client makes before it opens a stream, which
-	// does not pay for one or two.
+	// openAfter is the number of calls before a client opens a stream, which does not pay for one
+	// or two.
 	openAfter = 4
 )
 
