@@ -66,8 +66,8 @@ const (
 	// DefaultMaxJobs exceeds the processors of a small machine, because the steps of most flows
 	// wait for something outside.
 	DefaultMaxJobs = 8
-	// DefaultMaxIdle is far longer than a release and a new claim of a job take, and short enough
-	// that waiting flows do not hold worker slots for long.
+	// DefaultMaxIdle is far longer than a release and a new claim of a job take. It is short
+	// enough that waiting flows do not hold worker slots for long.
 	DefaultMaxIdle = 30 * time.Second
 	// DefaultSteps is the lowest default: half of what the default jobs could run if each used
 	// all of its workers, which few flows do for long. With more jobs, the default is half of

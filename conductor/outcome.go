@@ -258,8 +258,8 @@ func clip(text string) string {
 }
 
 // end carries out a decision, and repeats it until the board has answered or the claim is lost.
-// If the board refuses the ending (the flow's last update may be at fault), the job is abandoned
-// instead, the second time with nothing that could be refused.
+// The board may refuse the ending, because of the flow's last update. The job is then abandoned
+// instead, and if that is refused too, with nothing that could be refused.
 func (r *run) end(d decision, res result) {
 	if d.verb == letGo {
 		r.lost(res.err)

@@ -298,8 +298,8 @@ func (w *workLoop) openSession(ctx context.Context) *liveSession {
 	return nil
 }
 
-// openingLog logs once that no session can be opened, since a new cluster can wait for days, and
-// again when repeating has become useless, or useful again.
+// openingLog logs once that no session can be opened, because a new cluster can wait for days. It
+// logs again when repeating has become useless, or useful again.
 type openingLog struct{ warned, repeatable bool }
 
 func (l *openingLog) failed(logger hclog.Logger, err error) {

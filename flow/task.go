@@ -77,8 +77,8 @@ type Call struct {
 	bound           func() context.Context
 }
 
-// Key is an idempotency key for outside systems. It is equal in all attempts at the same action
-// of the same step of the same flow, also after a crash, and different in every other call.
+// Key is an idempotency key for outside systems. All attempts at the same action of the same step
+// of the same flow have the same key, also after a crash. Every other call has a different one.
 //
 // When a step is done again, a new round begins, with new keys for both actions. A round begins
 // after the step was undone and a retry, the job's policy or an operator runs its flow again. It

@@ -81,7 +81,7 @@ type Offer func(ctx context.Context, call *Call, step WorkerStep) (json.RawMessa
 
 type offerKey struct{}
 
-// WithOffer sets what offers the steps of OnWorker. It is for code that makes calls.
+// WithOffer sets the Offer for the steps of OnWorker. It is for code that makes calls.
 func WithOffer(ctx context.Context, offer Offer) context.Context {
 	return context.WithValue(ctx, offerKey{}, offer)
 }
@@ -108,7 +108,7 @@ func (c *Call) Bound(ctx context.Context) context.Context {
 	return c.bound()
 }
 
-// TakenBy sets what Taken and Bound call. It is for code that makes calls.
+// TakenBy sets the functions behind Taken and Bound. It is for code that makes calls.
 func (c *Call) TakenBy(record func(ctx context.Context, worker WorkerID) error, bound func() context.Context) {
 	c.taken, c.bound = record, bound
 }

@@ -65,8 +65,8 @@ func (c *Client) RemoveMember(ctx context.Context, name string) ([]Member, error
 
 // SetVote makes a member that has caught up a voter, or takes its vote away, and returns the
 // members after that. A repeat is harmless. Errors: ErrNotFound; ErrLimit; ErrConflict if the
-// member does not answer or has not caught up, if no majority of the voters would answer after
-// the change, or while another change is in progress.
+// member does not answer or has not caught up, or while another change is in progress.
+// ErrConflict also if no majority of the voters would answer after the change.
 func (c *Client) SetVote(ctx context.Context, name string, vote bool) ([]Member, error) {
 	op := operation{name: "change the vote of a member", try: transferTime}
 	answer, err := call(ctx, c.core, op, &v1.SetVoteRequest{Name: name, Vote: vote}, func(p *peer) unary[v1.SetVoteRequest, v1.SetVoteResponse] { return p.cluster.SetVote })

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// headroomShare of the largest command is kept free, for the envelope
-	// around an update and for the job's ending that goes with the last one,
-	// in which the cause stands a second time (see flow.FitFailure).
+	// headroomShare of the largest command is kept free for the envelope around an update, and
+	// for the job's ending that goes with the last one. That ending repeats the cause (see
+	// flow.FitFailure).
 	headroomShare = 8
 	// resultShare and stderrShare of a command bound what is kept of one
 	// attempt, so that both, with a failure, always fit into one update.

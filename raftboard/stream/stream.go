@@ -12,9 +12,9 @@
 // call whose connection breaks. A node that stops reports the calls that it has accepted; the
 // others have not happened.
 //
-// Limits. The calls in flight and the bytes of a stream, the streams of a node, and the time in
-// which a reader may accept nothing are constants below. A node refuses calls over them. A client
-// that knows that a call is over them makes a plain call.
+// Limits. Constants below limit the calls in flight and the bytes of a stream, the streams of a
+// node, and the time in which a reader may accept nothing. A node refuses calls over them. A
+// client that knows that a call is over them makes a plain call.
 package stream
 
 import (

@@ -1,12 +1,13 @@
-// Package enginetest tests flows: it runs them in memory and in fake time, shows the run as a few
+// Package enginetest tests flows. It runs them in memory and in fake time, shows the run as a few
 // lines of text, and lets the process "crash" at every possible point.
 //
 // Run runs a flow once and returns its Trace. CrashEverywhere runs a flow to its end, and then
 // again and again. Each time the process dies before another write to the logbook, and a new
 // process continues from the record. The flow must end in the same state with the same results,
-// and no step whose result was recorded may run again. This finds steps that do harm when they
-// run twice, results that differ between executions, and a build function that does not build the
-// same flow each time.
+// and no step whose result was recorded may run again.
+//
+// This finds steps that do harm when they run twice, and results that differ between executions.
+// It also finds a build function that does not build the same flow each time.
 //
 // engine.Local runs the flows, with one worker by default, so every run is the same. With the
 // option Workers, steps that end at the same time are recorded in any order.

@@ -35,9 +35,9 @@ func Log(logger hclog.Logger, level hclog.Level, mask ...string) Listener {
 }
 
 // LogAt logs every event at the level of its kind. It shows *** for the values of fields whose
-// name is in mask, in any case and at any depth of a result, also within strings that are JSON
-// themselves. It also masks the whole result of a step with such a name. It does not mask the
-// message of a failure: only the author of the step knows its content.
+// name is in mask, in any case. It finds them at any depth of a result, also within strings that
+// are JSON themselves. It also masks the whole result of a step with such a name. It does not
+// mask the message of a failure: only the author of the step knows its content.
 func LogAt(logger hclog.Logger, levels Levels, mask ...string) Listener {
 	if levels.Failures == hclog.NoLevel {
 		levels.Failures = max(levels.Events, hclog.Warn)

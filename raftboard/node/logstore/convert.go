@@ -73,9 +73,9 @@ func (c Conversion) Run(ctx context.Context) (done Converted, err error) {
 // Compaction is the result of a rewrite: the bytes of the store's file.
 type Compaction struct{ Before, After int64 }
 
-// Compact rewrites a bolt store without the free pages that a burst of entries or a slow follower
-// has left in its file, reads it back, and replaces the old one. If it is stopped at any moment,
-// it leaves the old store or the new one. raft-wal removes its files by itself.
+// Compact rewrites a bolt store without free pages, reads it back, and replaces the old one. A
+// burst of entries or a slow follower leaves such pages in the file. If it is stopped at any
+// moment, it leaves the old store or the new one. raft-wal removes its files by itself.
 func (c Conversion) Compact(ctx context.Context) (done Compaction, err error) {
 	if c.From != Bolt {
 		return done, fmt.Errorf("the log store %s gives back its space by itself", c.From)

@@ -1,7 +1,7 @@
 // Package offers matches attempts at steps with the workers that do them.
 //
-// The nouns: an Offer is an attempt that a conductor offers to workers, a Pull a worker that
-// waits for attempts, and a report an outcome that waits until it is recorded. The Matcher holds
+// The nouns: an Offer is an attempt that a conductor offers to workers. A Pull is a worker that
+// waits for attempts. A report is an outcome that waits until it is recorded. The Matcher holds
 // them while their calls wait. A worker whose steps all fail is set aside, and tried again later.
 //
 // Nothing here is stored: after a change of leader, all sides repeat their calls. After a

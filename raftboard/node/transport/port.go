@@ -1,11 +1,11 @@
 // Package transport carries raft's messages between the nodes of a cluster.
 //
-// A Port is a node's raft port. Each connection begins with a handshake, in which both ends show
-// that they are members of one cluster, with one member list, and that neither runs from a copy
-// of a data directory. The Purpose of the connection is then raft, a question for a peer's
-// Standing (Asker), or nothing more than the handshake. A Transport is raft's own transport over
-// a Port. It removes two effects of raft's: backing off from a peer that restarts, and blocking
-// on a peer that refuses an entry.
+// A Port is a node's raft port. Each connection begins with a handshake. Both ends show that they
+// are members of one cluster, with one member list, and that neither runs from a copy of a data
+// directory. The Purpose of the connection is then raft, a question for a peer's Standing
+// (Asker), or nothing more than the handshake. A Transport is raft's own transport over a Port.
+// It removes two effects of raft's: backing off from a peer that restarts, and blocking on a peer
+// that refuses an entry.
 //
 // Guarantees: no byte of raft is exchanged with a node that the handshake refuses, and none with
 // any node before Join. Messages of a node that is removed later no longer count. Connections,
