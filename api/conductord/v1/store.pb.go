@@ -25,12 +25,12 @@ const (
 // JobRow is the small, changing part of a job.
 type JobRow struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
-	Job             *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`        // without details, store and failure, which have rows of their own
-	Finish          uint64                 `protobuf:"varint,2,opt,name=finish,proto3" json:"finish,omitempty"` // the number of its finish; 0: it is not finished
+	Job             *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`        // without details, store and failure, which have their own rows
+	Finish          uint64                 `protobuf:"varint,2,opt,name=finish,proto3" json:"finish,omitempty"` // number of its finish; 0: unfinished
 	CoolsUntil      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=cools_until,json=coolsUntil,proto3" json:"cools_until,omitempty"`
-	DeadlineWatched bool                   `protobuf:"varint,4,opt,name=deadline_watched,json=deadlineWatched,proto3" json:"deadline_watched,omitempty"` // its deadline has not been dealt with
-	// By how many steps its board had raised the jobs that had waited from the
-	// beginning, when this job became claimable first.
+	DeadlineWatched bool                   `protobuf:"varint,4,opt,name=deadline_watched,json=deadlineWatched,proto3" json:"deadline_watched,omitempty"` // the deadline has not been handled yet
+	// Steps of priority that the board's ageing had given when this job first became
+	// claimable.
 	Lag           *int64 `protobuf:"zigzag64,5,opt,name=lag,proto3,oneof" json:"lag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -101,7 +101,7 @@ func (x *JobRow) GetLag() int64 {
 	return 0
 }
 
-// PostingRow is what never changes of a job.
+// PostingRow is the constant part of a job.
 type PostingRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Details       *Value                 `protobuf:"bytes,1,opt,name=details,proto3" json:"details,omitempty"`
@@ -167,12 +167,12 @@ type FlowRow struct {
 	Sequence      uint64                 `protobuf:"varint,8,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	EndedToken    *Token                 `protobuf:"bytes,9,opt,name=ended_token,json=endedToken,proto3" json:"ended_token,omitempty"`
 	BegunToken    *Token                 `protobuf:"bytes,10,opt,name=begun_token,json=begunToken,proto3" json:"begun_token,omitempty"`
-	Intervened    bool                   `protobuf:"varint,11,opt,name=intervened,proto3" json:"intervened,omitempty"`          // there are interventions
-	Intervention  *Token                 `protobuf:"bytes,12,opt,name=intervention,proto3" json:"intervention,omitempty"`       // of the last intervention that waits to be carried out
+	Intervened    bool                   `protobuf:"varint,11,opt,name=intervened,proto3" json:"intervened,omitempty"`          // interventions exist
+	Intervention  *Token                 `protobuf:"bytes,12,opt,name=intervention,proto3" json:"intervention,omitempty"`       // token of the latest pending intervention
 	Job           uint64                 `protobuf:"varint,13,opt,name=job,proto3" json:"job,omitempty"`                        // sequence of the unfinished job that refers to the flow; 0: none
 	LastJob       uint64                 `protobuf:"varint,14,opt,name=last_job,json=lastJob,proto3" json:"last_job,omitempty"` // sequence of the last job that referred to it; 0: none ever did
 	Atoms         uint32                 `protobuf:"varint,15,opt,name=atoms,proto3" json:"atoms,omitempty"`
-	Definition    []byte                 `protobuf:"bytes,16,opt,name=definition,proto3" json:"definition,omitempty"` // id of what the flow was built as; empty before it begins
+	Definition    []byte                 `protobuf:"bytes,16,opt,name=definition,proto3" json:"definition,omitempty"` // id of the flow's definition; empty before the flow starts
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -319,7 +319,7 @@ func (x *FlowRow) GetDefinition() []byte {
 	return nil
 }
 
-// FlowBodyRow is what was planned of a flow, and why it reverts or has failed.
+// FlowBodyRow is the plan of a flow, and the cause of its revert or failure.
 type FlowBodyRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Args          *Value                 `protobuf:"bytes,1,opt,name=args,proto3" json:"args,omitempty"`
@@ -404,14 +404,14 @@ func (x *FlowBodyRow) GetOnChange() string {
 	return ""
 }
 
-// BoardRow is a board without what is counted of it.
+// BoardRow is a board without its counters.
 type BoardRow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	Limits        *BoardLimits           `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
 	Pause         *BoardPause            `protobuf:"bytes,3,opt,name=pause,proto3" json:"pause,omitempty"`
 	Ageing        *BoardAgeing           `protobuf:"bytes,4,opt,name=ageing,proto3" json:"ageing,omitempty"`
-	MadeBy        string                 `protobuf:"bytes,5,opt,name=made_by,json=madeBy,proto3" json:"made_by,omitempty"` // the principal that counts it; empty: none does
+	MadeBy        string                 `protobuf:"bytes,5,opt,name=made_by,json=madeBy,proto3" json:"made_by,omitempty"` // the principal whose limit of boards counts this board; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -481,19 +481,19 @@ func (x *BoardRow) GetMadeBy() string {
 	return ""
 }
 
-// Counters are the numbers of a board or of a part of it. Counts by state are in the
-// order of jobs.States.
+// Counters are the counters of a board, of a part of a board, or of the subject of a
+// quota. jobs has one count for each state, in the order of jobs.States.
 type Counters struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Jobs          []uint64               `protobuf:"varint,1,rep,packed,name=jobs,proto3" json:"jobs,omitempty"`
 	Bytes         uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	Posted        *CountersRate          `protobuf:"bytes,3,opt,name=posted,proto3" json:"posted,omitempty"`
 	Finished      *CountersRate          `protobuf:"bytes,4,opt,name=finished,proto3" json:"finished,omitempty"`
-	Debt          uint64                 `protobuf:"varint,5,opt,name=debt,proto3" json:"debt,omitempty"`         // of the bucket that bounds postings a second
-	Charged       int64                  `protobuf:"varint,6,opt,name=charged,proto3" json:"charged,omitempty"`   // when the debt was what it is; Unix nanoseconds
-	Active        uint64                 `protobuf:"varint,7,opt,name=active,proto3" json:"active,omitempty"`     // unfinished jobs; of a principal, and of the boards of a quota
-	Sessions      uint64                 `protobuf:"varint,8,opt,name=sessions,proto3" json:"sessions,omitempty"` // open ones; of a principal
-	Boards        uint64                 `protobuf:"varint,9,opt,name=boards,proto3" json:"boards,omitempty"`     // that it has made; of a principal
+	Debt          uint64                 `protobuf:"varint,5,opt,name=debt,proto3" json:"debt,omitempty"`         // used part of the bucket that limits postings per second
+	Charged       int64                  `protobuf:"varint,6,opt,name=charged,proto3" json:"charged,omitempty"`   // time of debt, in Unix nanoseconds
+	Active        uint64                 `protobuf:"varint,7,opt,name=active,proto3" json:"active,omitempty"`     // only for principals and boards of a quota: unfinished jobs
+	Sessions      uint64                 `protobuf:"varint,8,opt,name=sessions,proto3" json:"sessions,omitempty"` // only for principals: open sessions
+	Boards        uint64                 `protobuf:"varint,9,opt,name=boards,proto3" json:"boards,omitempty"`     // only for principals: boards that the principal made
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -593,8 +593,8 @@ func (x *Counters) GetBoards() uint64 {
 
 type CountersRate struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Slot          int64                  `protobuf:"varint,1,opt,name=slot,proto3" json:"slot,omitempty"`            // the latest one
-	Counts        []uint64               `protobuf:"varint,2,rep,packed,name=counts,proto3" json:"counts,omitempty"` // a ring, by the slot's number
+	Slot          int64                  `protobuf:"varint,1,opt,name=slot,proto3" json:"slot,omitempty"`            // number of the latest slot
+	Counts        []uint64               `protobuf:"varint,2,rep,packed,name=counts,proto3" json:"counts,omitempty"` // ring of counts, indexed by slot number
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -1,4 +1,4 @@
-// The nouns of conductord, as they stand on the wire and in the log.
+// The nouns of conductord, on the wire and in the log.
 //
 // Ids are UUIDs in their canonical text form. States, kinds and outcomes are
 // the words that packages jobs and logbook define; an unknown word is refused.
@@ -28,7 +28,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Value is a JSON value. In the JSON form of a message it stands as itself:
+// Value is a JSON value. The JSON form of a message embeds it directly:
 // {"store": {"customer": {"name": "Ann"}}}.
 type Value struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -74,8 +74,8 @@ func (x *Value) GetJson() []byte {
 	return nil
 }
 
-// NamedValue is one of several values, each with a name of its own; the last of a name
-// counts. In the JSON form a list of them stands as an object: {"a": 1, "b": 2}.
+// NamedValue is one entry of a list of named values. If a name occurs twice, the last entry
+// counts. The JSON form of such a list is an object: {"a": 1, "b": 2}.
 type NamedValue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -128,7 +128,7 @@ func (x *NamedValue) GetValue() *Value {
 	return nil
 }
 
-// Token is the fence of a claim.
+// Token is the fencing token of a claim.
 type Token struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Generation    uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
@@ -289,7 +289,7 @@ type Book struct {
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	Flows         []*FlowDetail          `protobuf:"bytes,6,rep,name=flows,proto3" json:"flows,omitempty"`
-	Board         string                 `protobuf:"bytes,7,opt,name=board,proto3" json:"board,omitempty"` // whose principals may see and use it; that of the job with which it was posted
+	Board         string                 `protobuf:"bytes,7,opt,name=board,proto3" json:"board,omitempty"` // the board whose roles apply to the book: the board of the job that was posted with the book
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -376,9 +376,9 @@ func (x *Book) GetBoard() string {
 // Principal is a person or a program that calls the API.
 type Principal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of its certificate, or what its tokens stand for
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // name in the certificate, or the name for which the tokens were made
 	Grants        []*Grant               `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`
-	HideValues    bool                   `protobuf:"varint,3,opt,name=hide_values,json=hideValues,proto3" json:"hide_values,omitempty"` // answers to it have names and states, and no values
+	HideValues    bool                   `protobuf:"varint,3,opt,name=hide_values,json=hideValues,proto3" json:"hide_values,omitempty"` // answers to this principal have names and states, and no values
 	Tokens        []*AccessToken         `protobuf:"bytes,4,rep,name=tokens,proto3" json:"tokens,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
@@ -466,14 +466,14 @@ func (x *Principal) GetBy() string {
 	return ""
 }
 
-// Quota bounds what a principal, or boards together, may use. Its subject is a principal or
-// boards: one of the two is set.
+// Quota limits one principal, or several boards together. Exactly one of principal and
+// boards is set.
 type Quota struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Principal     string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
-	Boards        string                 `protobuf:"bytes,2,opt,name=boards,proto3" json:"boards,omitempty"` // a name, or the beginning of names and "*"
+	Boards        string                 `protobuf:"bytes,2,opt,name=boards,proto3" json:"boards,omitempty"` // a board's name, or a prefix and "*"
 	Limits        *Amounts               `protobuf:"bytes,3,opt,name=limits,proto3" json:"limits,omitempty"`
-	Used          *Amounts               `protobuf:"bytes,4,opt,name=used,proto3" json:"used,omitempty"` // left out of what is stored
+	Used          *Amounts               `protobuf:"bytes,4,opt,name=used,proto3" json:"used,omitempty"` // only in answers
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"` // the principal that changed it last
 	unknownFields protoimpl.UnknownFields
@@ -552,14 +552,14 @@ func (x *Quota) GetBy() string {
 	return ""
 }
 
-// Amounts are the limits of a quota, where 0 is no limit, or what its subject uses.
+// Amounts are the limits of a quota (0: no limit), or its current use.
 type Amounts struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
-	Jobs              uint64                 `protobuf:"varint,1,opt,name=jobs,proto3" json:"jobs,omitempty"`                                                      // unfinished ones
-	Bytes             uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`                                                    // of the postings of unfinished ones
-	PostingsPerSecond uint64                 `protobuf:"varint,3,opt,name=postings_per_second,json=postingsPerSecond,proto3" json:"postings_per_second,omitempty"` // used: of the second that may come at once
-	Sessions          uint64                 `protobuf:"varint,4,opt,name=sessions,proto3" json:"sessions,omitempty"`                                              // open ones; of a principal only
-	Watches           uint64                 `protobuf:"varint,5,opt,name=watches,proto3" json:"watches,omitempty"`                                                // and long polls; of a principal only, at each node
+	Jobs              uint64                 `protobuf:"varint,1,opt,name=jobs,proto3" json:"jobs,omitempty"`                                                      // unfinished jobs
+	Bytes             uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`                                                    // bytes of the postings of unfinished jobs
+	PostingsPerSecond uint64                 `protobuf:"varint,3,opt,name=postings_per_second,json=postingsPerSecond,proto3" json:"postings_per_second,omitempty"` // as use: the used part of one second's postings, which may arrive together
+	Sessions          uint64                 `protobuf:"varint,4,opt,name=sessions,proto3" json:"sessions,omitempty"`                                              // open sessions; only for a principal
+	Watches           uint64                 `protobuf:"varint,5,opt,name=watches,proto3" json:"watches,omitempty"`                                                // watches and long polls at each node; only for a principal
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -629,17 +629,17 @@ func (x *Amounts) GetWatches() uint64 {
 	return 0
 }
 
-// AuditRecord is a change, or another deed, of a principal.
+// AuditRecord is the record of a change, or of another act, by a principal.
 type AuditRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Position      *Position              `protobuf:"bytes,1,opt,name=position,proto3" json:"position,omitempty"` // of the log entry, and its number among the records of that
+	Position      *Position              `protobuf:"bytes,1,opt,name=position,proto3" json:"position,omitempty"` // index of the log entry, and number of the record within the entry
 	At            *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
 	Principal     string                 `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`
 	From          string                 `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"`     // the host that called, or "socket"
-	Verb          string                 `protobuf:"bytes,5,opt,name=verb,proto3" json:"verb,omitempty"`     // of a command, or the name of a call
-	Target        string                 `protobuf:"bytes,6,opt,name=target,proto3" json:"target,omitempty"` // what it was done to: NAME=VALUE, separated by spaces
-	Error         string                 `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`   // the code of the error with which it was refused; empty: it was done, or begun
-	Change        string                 `protobuf:"bytes,8,opt,name=change,proto3" json:"change,omitempty"` // what was given or asked for, such as grants, limits and the reason: as target
+	Verb          string                 `protobuf:"bytes,5,opt,name=verb,proto3" json:"verb,omitempty"`     // verb of the command, or name of the call
+	Target        string                 `protobuf:"bytes,6,opt,name=target,proto3" json:"target,omitempty"` // the objects: NAME=VALUE, separated by spaces
+	Error         string                 `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`   // code of the refusal; empty: done, or started
+	Change        string                 `protobuf:"bytes,8,opt,name=change,proto3" json:"change,omitempty"` // the arguments, such as grants, limits and the reason; format as in target
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -730,14 +730,14 @@ func (x *AuditRecord) GetChange() string {
 	return ""
 }
 
-// AuditRefusal is what a node has refused, alike calls together.
+// AuditRefusal counts equal calls that a node has refused.
 type AuditRefusal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`           // name
-	Principal     string                 `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"` // empty: the caller was not known
+	Principal     string                 `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"` // empty: unknown caller
 	From          string                 `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`           // the host that called, or "socket"
-	Verb          string                 `protobuf:"bytes,4,opt,name=verb,proto3" json:"verb,omitempty"`           // of a command, or the name of a call
-	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`         // the text of the last one
+	Verb          string                 `protobuf:"bytes,4,opt,name=verb,proto3" json:"verb,omitempty"`           // verb of the command, or name of the call
+	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`         // text of the latest refusal
 	Count         uint64                 `protobuf:"varint,6,opt,name=count,proto3" json:"count,omitempty"`
 	Last          *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=last,proto3" json:"last,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -827,7 +827,7 @@ func (x *AuditRefusal) GetLast() *timestamppb.Timestamp {
 type Grant struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`     // viewer, poster, worker, operator or administrator
-	Boards        string                 `protobuf:"bytes,2,opt,name=boards,proto3" json:"boards,omitempty"` // a name, or the beginning of names and "*"
+	Boards        string                 `protobuf:"bytes,2,opt,name=boards,proto3" json:"boards,omitempty"` // a board's name, or a prefix and "*"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -876,15 +876,15 @@ func (x *Grant) GetBoards() string {
 	return ""
 }
 
-// AccessToken is what is kept of a token.
+// AccessToken is the record of an access token, without its secret.
 type AccessToken struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Hash          []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`       // SHA-256 of its text; left out of answers
+	Hash          []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`       // SHA-256 of the token's text; omitted in answers
 	Expires       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expires,proto3" json:"expires,omitempty"` // unset: never
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`                             // the principal that made it
-	LastUsed      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_used,json=lastUsed,proto3" json:"last_used,omitempty"` // to the hour; unset: never
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`                             // the principal that made the token
+	LastUsed      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_used,json=lastUsed,proto3" json:"last_used,omitempty"` // rounded to the hour; unset: never
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1032,8 +1032,8 @@ type FlowDetail struct {
 	OnChange      string                 `protobuf:"bytes,15,opt,name=on_change,json=onChange,proto3" json:"on_change,omitempty"` // adopt (as if empty), pin or refuse
 	Definition    *Definition            `protobuf:"bytes,16,opt,name=definition,proto3" json:"definition,omitempty"`
 	Interventions []*Intervention        `protobuf:"bytes,17,rep,name=interventions,proto3" json:"interventions,omitempty"`
-	EndedToken    *Token                 `protobuf:"bytes,18,opt,name=ended_token,json=endedToken,proto3" json:"ended_token,omitempty"` // under which the flow came to its end last
-	BegunToken    *Token                 `protobuf:"bytes,19,opt,name=begun_token,json=begunToken,proto3" json:"begun_token,omitempty"` // of a claim under which it may have begun, although nothing of it is recorded; unset: there is none
+	EndedToken    *Token                 `protobuf:"bytes,18,opt,name=ended_token,json=endedToken,proto3" json:"ended_token,omitempty"` // token under which the flow last ended
+	BegunToken    *Token                 `protobuf:"bytes,19,opt,name=begun_token,json=begunToken,proto3" json:"begun_token,omitempty"` // token of a claim under which the flow may have begun without a record; unset: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1201,11 +1201,11 @@ func (x *FlowDetail) GetBegunToken() *Token {
 	return nil
 }
 
-// Definition is the structure of a flow as it was built.
+// Definition is the structure of a flow when it was built.
 type Definition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Hash          string                 `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"`
-	Packed        []byte                 `protobuf:"bytes,2,opt,name=packed,proto3" json:"packed,omitempty"` // JSON of the steps, deflated; empty if they are too many to keep
+	Packed        []byte                 `protobuf:"bytes,2,opt,name=packed,proto3" json:"packed,omitempty"` // JSON of the steps, deflated; empty if too long to keep
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1254,18 +1254,18 @@ func (x *Definition) GetPacked() []byte {
 	return nil
 }
 
-// Intervention is what a person has done to a flow after it had ended.
+// Intervention is an operator's action on a flow that has failed.
 type Intervention struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // of the caller's making: a repeat changes nothing
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // made by the caller; a repeat with the same id changes nothing
 	Flow          string                 `protobuf:"bytes,2,opt,name=flow,proto3" json:"flow,omitempty"`
 	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"` // retry-revert, skip, complete, rerun or take-back
 	Step          string                 `protobuf:"bytes,4,opt,name=step,proto3" json:"step,omitempty"`
-	Result        *Value                 `protobuf:"bytes,5,opt,name=result,proto3" json:"result,omitempty"` // of complete
-	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`         // who, for people
+	Result        *Value                 `protobuf:"bytes,5,opt,name=result,proto3" json:"result,omitempty"` // only for complete
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`         // the operator, for people
 	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
-	Hold          bool                   `protobuf:"varint,8,opt,name=hold,proto3" json:"hold,omitempty"` // of skip and complete: another intervention will follow
-	At            *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=at,proto3" json:"at,omitempty"`      // set by the cluster, as is the token
+	Hold          bool                   `protobuf:"varint,8,opt,name=hold,proto3" json:"hold,omitempty"` // only for skip and complete: wait for another intervention
+	At            *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=at,proto3" json:"at,omitempty"`      // set by the cluster, like token
 	Token         *Token                 `protobuf:"bytes,10,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1380,7 +1380,7 @@ type AtomDetail struct {
 	Intention     string                 `protobuf:"bytes,5,opt,name=intention,proto3" json:"intention,omitempty"`
 	RetryAt       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
 	Attempts      []*Attempt             `protobuf:"bytes,7,rep,name=attempts,proto3" json:"attempts,omitempty"`
-	Progress      *Progress              `protobuf:"bytes,8,opt,name=progress,proto3" json:"progress,omitempty"` // of the last attempt
+	Progress      *Progress              `protobuf:"bytes,8,opt,name=progress,proto3" json:"progress,omitempty"` // of the latest attempt
 	Folded        *Folded                `protobuf:"bytes,9,opt,name=folded,proto3" json:"folded,omitempty"`     // unset: all attempts are kept
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1479,14 +1479,14 @@ func (x *AtomDetail) GetFolded() *Folded {
 	return nil
 }
 
-// Folded counts the oldest attempts at an atom, which are no longer kept.
+// Folded counts the oldest attempts of an atom, which are no longer kept.
 type Folded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Executions    uint32                 `protobuf:"varint,1,opt,name=executions,proto3" json:"executions,omitempty"`
 	Reverts       uint32                 `protobuf:"varint,2,opt,name=reverts,proto3" json:"reverts,omitempty"`
 	Resets        uint32                 `protobuf:"varint,3,opt,name=resets,proto3" json:"resets,omitempty"`
-	Rounds        uint32                 `protobuf:"varint,4,opt,name=rounds,proto3" json:"rounds,omitempty"` // how often the step was begun anew among them
-	Undone        bool                   `protobuf:"varint,5,opt,name=undone,proto3" json:"undone,omitempty"` // the last of them is a revert
+	Rounds        uint32                 `protobuf:"varint,4,opt,name=rounds,proto3" json:"rounds,omitempty"` // how many of the folded attempts started a new round
+	Undone        bool                   `protobuf:"varint,5,opt,name=undone,proto3" json:"undone,omitempty"` // the latest folded attempt is a revert
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1556,11 +1556,11 @@ func (x *Folded) GetUndone() bool {
 	return false
 }
 
-// Progress is how far an attempt has come, as it says itself.
+// Progress is the latest progress report of an attempt.
 type Progress struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Done          int64                  `protobuf:"varint,1,opt,name=done,proto3" json:"done,omitempty"`
-	Total         int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"` // 0: not known
+	Total         int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"` // 0: unknown
 	Details       *Value                 `protobuf:"bytes,3,opt,name=details,proto3" json:"details,omitempty"`
 	At            *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1635,19 +1635,18 @@ type Attempt struct {
 	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	Result    *Value                 `protobuf:"bytes,7,opt,name=result,proto3" json:"result,omitempty"`
 	Failure   *Failure               `protobuf:"bytes,8,opt,name=failure,proto3" json:"failure,omitempty"`
-	// Not string: a handler may write any bytes. Invalid UTF-8 has been
-	// replaced before it gets here.
+	// The end of the handler's stderr. Invalid UTF-8 is replaced before it is recorded.
 	Stderr          string `protobuf:"bytes,9,opt,name=stderr,proto3" json:"stderr,omitempty"`
 	StderrTruncated bool   `protobuf:"varint,10,opt,name=stderr_truncated,json=stderrTruncated,proto3" json:"stderr_truncated,omitempty"`
-	// Of a retry: what the steps under it failed with before this attempt.
+	// Only for a retry: the failures of its steps that led to this attempt.
 	Failures []*Failure `protobuf:"bytes,11,rep,name=failures,proto3" json:"failures,omitempty"`
-	Asked    uint32     `protobuf:"varint,12,opt,name=asked,proto3" json:"asked,omitempty"` // how often it has said "not yet"
-	// The answer leaves out the result, stderr and the texts of failures.
+	Asked    uint32     `protobuf:"varint,12,opt,name=asked,proto3" json:"asked,omitempty"` // number of "not yet" results so far
+	// The answer omits the result, stderr, and texts and details of failures.
 	Shortened     bool   `protobuf:"varint,13,opt,name=shortened,proto3" json:"shortened,omitempty"`
-	Offered       bool   `protobuf:"varint,14,opt,name=offered,proto3" json:"offered,omitempty"` // to step workers
-	Worker        string `protobuf:"bytes,15,opt,name=worker,proto3" json:"worker,omitempty"`    // the session of the worker that has it; empty: none yet
+	Offered       bool   `protobuf:"varint,14,opt,name=offered,proto3" json:"offered,omitempty"` // the attempt is for step workers
+	Worker        string `protobuf:"bytes,15,opt,name=worker,proto3" json:"worker,omitempty"`    // session of the worker that has the attempt; empty: none yet
 	WorkerName    string `protobuf:"bytes,16,opt,name=worker_name,json=workerName,proto3" json:"worker_name,omitempty"`
-	Unbegun       bool   `protobuf:"varint,17,opt,name=unbegun,proto3" json:"unbegun,omitempty"` // it ended before its function or handler was called
+	Unbegun       bool   `protobuf:"varint,17,opt,name=unbegun,proto3" json:"unbegun,omitempty"` // the attempt ended before its function or handler was called
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1808,7 +1807,7 @@ type StepAttempt struct {
 	Step          string                 `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"`
 	Action        string                 `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`    // execute or revert
 	Attempt       uint32                 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"` // from 1
-	Asked         uint32                 `protobuf:"varint,5,opt,name=asked,proto3" json:"asked,omitempty"`     // how often it has said "not yet"
+	Asked         uint32                 `protobuf:"varint,5,opt,name=asked,proto3" json:"asked,omitempty"`     // number of "not yet" results so far
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1878,26 +1877,26 @@ func (x *StepAttempt) GetAsked() uint32 {
 	return 0
 }
 
-// StepWork is what a worker is given to make an attempt.
+// StepWork is the input of an attempt by a step worker.
 type StepWork struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Id        *StepAttempt           `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Job       string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
-	Type      string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`     // what the worker does
-	Labels    []string               `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty"` // that the worker must have
-	Key       string                 `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`       // the same in all attempts of a round: see flow.Call.Key
+	Type      string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`     // type of the step
+	Labels    []string               `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty"` // labels that the worker must have
+	Key       string                 `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`       // equal in all attempts of a round: see flow.Call.Key
 	Round     uint32                 `protobuf:"varint,6,opt,name=round,proto3" json:"round,omitempty"`
 	Token     *Token                 `protobuf:"bytes,7,opt,name=token,proto3" json:"token,omitempty"`
 	Arguments []*NamedValue          `protobuf:"bytes,8,rep,name=arguments,proto3" json:"arguments,omitempty"`
-	// Of a revert: the result of the execution, its failure, and the failures of all
-	// steps, each with its step.
+	// Only for a revert: the result or failure of the execution, and the failures of all
+	// steps of the flow, each with its step.
 	Result        *Value               `protobuf:"bytes,9,opt,name=result,proto3" json:"result,omitempty"`
 	Failure       *Failure             `protobuf:"bytes,10,opt,name=failure,proto3" json:"failure,omitempty"`
 	Failures      []*Failure           `protobuf:"bytes,11,rep,name=failures,proto3" json:"failures,omitempty"`
 	TimeLeft      *durationpb.Duration `protobuf:"bytes,12,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"` // unset: no limit
 	Try           uint32               `protobuf:"varint,13,opt,name=try,proto3" json:"try,omitempty"`                          // failures of this action in this round, plus one
-	Tries         uint32               `protobuf:"varint,14,opt,name=tries,proto3" json:"tries,omitempty"`                      // how many the step's retry allows: 1 without it
-	Board         string               `protobuf:"bytes,15,opt,name=board,proto3" json:"board,omitempty"`                       // of the job; the leader sets it
+	Tries         uint32               `protobuf:"varint,14,opt,name=tries,proto3" json:"tries,omitempty"`                      // maximum of try by the step's retry policy; 1 without a policy
+	Board         string               `protobuf:"bytes,15,opt,name=board,proto3" json:"board,omitempty"`                       // board of the job; set by the leader
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2037,18 +2036,18 @@ func (x *StepWork) GetBoard() string {
 	return ""
 }
 
-// StepOutcome is what a worker reports of an attempt. One that is done has a
-// result, a failure or not_yet.
+// StepOutcome is a worker's report about an attempt. With done, it has a result, a failure
+// or not_yet.
 type StepOutcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            *StepAttempt           `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Done          bool                   `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
 	Result        *Value                 `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`
 	Failure       *Failure               `protobuf:"bytes,4,opt,name=failure,proto3" json:"failure,omitempty"`
-	NotYet        *durationpb.Duration   `protobuf:"bytes,5,opt,name=not_yet,json=notYet,proto3" json:"not_yet,omitempty"` // ask again after this
+	NotYet        *durationpb.Duration   `protobuf:"bytes,5,opt,name=not_yet,json=notYet,proto3" json:"not_yet,omitempty"` // try again after this time
 	Progress      *Progress              `protobuf:"bytes,6,opt,name=progress,proto3" json:"progress,omitempty"`
 	Output        string                 `protobuf:"bytes,7,opt,name=output,proto3" json:"output,omitempty"` // lines for people, since the last report
-	Stderr        string                 `protobuf:"bytes,8,opt,name=stderr,proto3" json:"stderr,omitempty"` // of one that is done: the end of its stderr
+	Stderr        string                 `protobuf:"bytes,8,opt,name=stderr,proto3" json:"stderr,omitempty"` // with done: the end of stderr
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2139,7 +2138,7 @@ func (x *StepOutcome) GetStderr() string {
 	return ""
 }
 
-// Update is everything that follows from one outcome in a flow.
+// Update is one atomic write to a flow: all consequences of one outcome.
 type Update struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Flow       string                 `protobuf:"bytes,1,opt,name=flow,proto3" json:"flow,omitempty"`
@@ -2149,7 +2148,7 @@ type Update struct {
 	Cause      *Failure               `protobuf:"bytes,5,opt,name=cause,proto3" json:"cause,omitempty"`
 	Atoms      []*AtomChange          `protobuf:"bytes,6,rep,name=atoms,proto3" json:"atoms,omitempty"`
 	Definition *Definition            `protobuf:"bytes,7,opt,name=definition,proto3" json:"definition,omitempty"` // unset: unchanged
-	// Of a definition that another flow has, instead of the definition: see UpdateFlows in docs/protocol.md.
+	// Replaces definition if another flow has the same one: see UpdateFlows in docs/protocol.md.
 	DefinitionId  []byte `protobuf:"bytes,8,opt,name=definition_id,json=definitionId,proto3" json:"definition_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2250,7 +2249,7 @@ type AtomChange struct {
 	Intention     string                 `protobuf:"bytes,5,opt,name=intention,proto3" json:"intention,omitempty"`
 	RetryAt       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
 	Attempts      []*Attempt             `protobuf:"bytes,7,rep,name=attempts,proto3" json:"attempts,omitempty"`
-	Progress      *Progress              `protobuf:"bytes,8,opt,name=progress,proto3" json:"progress,omitempty"` // unset: unchanged, unless an attempt begins
+	Progress      *Progress              `protobuf:"bytes,8,opt,name=progress,proto3" json:"progress,omitempty"` // unset: unchanged, or cleared if an attempt starts
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2341,10 +2340,10 @@ func (x *AtomChange) GetProgress() *Progress {
 	return nil
 }
 
-// Posting is what a job is made from.
+// Posting is the request for a job.
 type Posting struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // empty: the node makes one, and a repeat is not recognised
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // empty: the node makes an id, and cannot recognise a repeat
 	Board         string                 `protobuf:"bytes,2,opt,name=board,proto3" json:"board,omitempty"`
 	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	Priority      int32                  `protobuf:"zigzag32,4,opt,name=priority,proto3" json:"priority,omitempty"`
@@ -2355,16 +2354,16 @@ type Posting struct {
 	Details       *Value                 `protobuf:"bytes,9,opt,name=details,proto3" json:"details,omitempty"`
 	Store         []*NamedValue          `protobuf:"bytes,10,rep,name=store,proto3" json:"store,omitempty"`
 	NotBefore     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
-	Hold          bool                   `protobuf:"varint,12,opt,name=hold,proto3" json:"hold,omitempty"`   // nobody gets the job until it is released
-	Key           string                 `protobuf:"bytes,13,opt,name=key,proto3" json:"key,omitempty"`      // at most one unfinished job of a board has it
-	Front         bool                   `protobuf:"varint,14,opt,name=front,proto3" json:"front,omitempty"` // before all others of its priority
+	Hold          bool                   `protobuf:"varint,12,opt,name=hold,proto3" json:"hold,omitempty"`   // the job is not claimable until an operator releases it
+	Key           string                 `protobuf:"bytes,13,opt,name=key,proto3" json:"key,omitempty"`      // unique among the unfinished jobs of a board
+	Front         bool                   `protobuf:"varint,14,opt,name=front,proto3" json:"front,omitempty"` // the job goes before others of its priority
 	Tags          []string               `protobuf:"bytes,15,rep,name=tags,proto3" json:"tags,omitempty"`
-	MaxCrashes    uint32                 `protobuf:"varint,16,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"` // 0: as the cluster has it
-	Labels        []string               `protobuf:"bytes,17,rep,name=labels,proto3" json:"labels,omitempty"`                            // only who offers all of them gets the job as the next one
-	Deadline      *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=deadline,proto3" json:"deadline,omitempty"`                        // after it the job is cancelled, and undone
+	MaxCrashes    uint32                 `protobuf:"varint,16,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"` // 0: the cluster's default
+	Labels        []string               `protobuf:"bytes,17,rep,name=labels,proto3" json:"labels,omitempty"`                            // ClaimNext gives the job only to callers that offer all of these labels
+	Deadline      *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=deadline,proto3" json:"deadline,omitempty"`                        // at this time the board cancels and undoes an unfinished job
 	Retry         *RetryPolicy           `protobuf:"bytes,30,opt,name=retry,proto3" json:"retry,omitempty"`                              // unset: a job that fails is completed
-	Retention     *durationpb.Duration   `protobuf:"bytes,31,opt,name=retention,proto3" json:"retention,omitempty"`                      // how long the finished job is kept; unset: as the cluster has it
-	Traceparent   string                 `protobuf:"bytes,32,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                  // W3C trace context of the span that posts it; empty: the job begins its own trace
+	Retention     *durationpb.Duration   `protobuf:"bytes,31,opt,name=retention,proto3" json:"retention,omitempty"`                      // how long the finished job is kept; unset: the cluster's default
+	Traceparent   string                 `protobuf:"bytes,32,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                  // W3C trace context of the posting span; empty: the job starts its own trace
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2546,18 +2545,17 @@ func (x *Posting) GetTraceparent() string {
 	return ""
 }
 
-// RetryPolicy says what becomes of a job whose work has failed. Durations that
-// are unset are 10 s for the delay, and an hour for the longest one.
+// RetryPolicy decides what happens to a job whose work failed.
 type RetryPolicy struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	Attempts       uint32                 `protobuf:"varint,1,opt,name=attempts,proto3" json:"attempts,omitempty"` // in all; 0: one
-	Delay          *durationpb.Duration   `protobuf:"bytes,2,opt,name=delay,proto3" json:"delay,omitempty"`
-	BackoffPercent uint32                 `protobuf:"varint,3,opt,name=backoff_percent,json=backoffPercent,proto3" json:"backoff_percent,omitempty"` // each further delay in percent of the one before; 0: 100
-	MaxDelay       *durationpb.Duration   `protobuf:"bytes,4,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`
-	JitterPercent  uint32                 `protobuf:"varint,5,opt,name=jitter_percent,json=jitterPercent,proto3" json:"jitter_percent,omitempty"` // the share of a delay that is left to chance
-	PriorityStep   int32                  `protobuf:"zigzag32,6,opt,name=priority_step,json=priorityStep,proto3" json:"priority_step,omitempty"`  // is added to the priority before each further attempt
-	Never          []string               `protobuf:"bytes,7,rep,name=never,proto3" json:"never,omitempty"`                                       // kinds of failure after which nobody tries again
-	OnFailure      string                 `protobuf:"bytes,8,opt,name=on_failure,json=onFailure,proto3" json:"on_failure,omitempty"`              // complete, retry or park; empty: complete
+	Attempts       uint32                 `protobuf:"varint,1,opt,name=attempts,proto3" json:"attempts,omitempty"`                                   // maximum attempts; 0: 1
+	Delay          *durationpb.Duration   `protobuf:"bytes,2,opt,name=delay,proto3" json:"delay,omitempty"`                                          // before the second attempt; unset: 10 s
+	BackoffPercent uint32                 `protobuf:"varint,3,opt,name=backoff_percent,json=backoffPercent,proto3" json:"backoff_percent,omitempty"` // each further delay as a percentage of the previous delay; 0: 100
+	MaxDelay       *durationpb.Duration   `protobuf:"bytes,4,opt,name=max_delay,json=maxDelay,proto3" json:"max_delay,omitempty"`                    // longest delay; unset: one hour, or delay if that is longer
+	JitterPercent  uint32                 `protobuf:"varint,5,opt,name=jitter_percent,json=jitterPercent,proto3" json:"jitter_percent,omitempty"`    // random share of each delay
+	PriorityStep   int32                  `protobuf:"zigzag32,6,opt,name=priority_step,json=priorityStep,proto3" json:"priority_step,omitempty"`     // added to the priority before each further attempt
+	Never          []string               `protobuf:"bytes,7,rep,name=never,proto3" json:"never,omitempty"`                                          // kinds of failure that are not retried
+	OnFailure      string                 `protobuf:"bytes,8,opt,name=on_failure,json=onFailure,proto3" json:"on_failure,omitempty"`                 // after the last attempt: complete, retry or park; empty: complete
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2674,31 +2672,31 @@ type Job struct {
 	Outcome     string                 `protobuf:"bytes,22,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	Reason      string                 `protobuf:"bytes,23,opt,name=reason,proto3" json:"reason,omitempty"`
 	Failure     *Failure               `protobuf:"bytes,24,opt,name=failure,proto3" json:"failure,omitempty"`
-	Failures    uint32                 `protobuf:"varint,25,opt,name=failures,proto3" json:"failures,omitempty"` // abandonments that brought a failure
+	Failures    uint32                 `protobuf:"varint,25,opt,name=failures,proto3" json:"failures,omitempty"` // abandonments with a failure
 	StopRequest *OperatorRequest       `protobuf:"bytes,26,opt,name=stop_request,json=stopRequest,proto3" json:"stop_request,omitempty"`
 	Held        bool                   `protobuf:"varint,27,opt,name=held,proto3" json:"held,omitempty"`
 	Key         string                 `protobuf:"bytes,28,opt,name=key,proto3" json:"key,omitempty"`
-	Front       uint64                 `protobuf:"varint,29,opt,name=front,proto3" json:"front,omitempty"` // the log index at which it was put before its equals; 0: it was not
+	Front       uint64                 `protobuf:"varint,29,opt,name=front,proto3" json:"front,omitempty"` // log index at which the job was moved before others of its priority; 0: never
 	Tags        []string               `protobuf:"bytes,30,rep,name=tags,proto3" json:"tags,omitempty"`
 	MaxCrashes  uint32                 `protobuf:"varint,31,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"`
 	Labels      []string               `protobuf:"bytes,32,rep,name=labels,proto3" json:"labels,omitempty"`
 	Deadline    *timestamppb.Timestamp `protobuf:"bytes,33,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	StartedAt   *timestamppb.Timestamp `protobuf:"bytes,34,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`       // its first claim since it was posted or reopened
-	ClaimableAt *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=claimable_at,json=claimableAt,proto3" json:"claimable_at,omitempty"` // of a claimable job: since when
-	Size        uint64                 `protobuf:"varint,41,opt,name=size,proto3" json:"size,omitempty"`                                 // bytes of its posting, which count on its board until it is finished
-	Schedule    string                 `protobuf:"bytes,42,opt,name=schedule,proto3" json:"schedule,omitempty"`                          // that posted it, by name
-	Slot        *timestamppb.Timestamp `protobuf:"bytes,43,opt,name=slot,proto3" json:"slot,omitempty"`                                  // of that schedule
+	StartedAt   *timestamppb.Timestamp `protobuf:"bytes,34,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`       // first claim since the posting, or since the job was reopened
+	ClaimableAt *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=claimable_at,json=claimableAt,proto3" json:"claimable_at,omitempty"` // when a claimable job became claimable
+	Size        uint64                 `protobuf:"varint,41,opt,name=size,proto3" json:"size,omitempty"`                                 // bytes of the posting; they count against the board's limit until the job is finished
+	Schedule    string                 `protobuf:"bytes,42,opt,name=schedule,proto3" json:"schedule,omitempty"`                          // name of the schedule that posted the job
+	Slot        *timestamppb.Timestamp `protobuf:"bytes,43,opt,name=slot,proto3" json:"slot,omitempty"`                                  // slot of that schedule
 	Retry       *RetryPolicy           `protobuf:"bytes,50,opt,name=retry,proto3" json:"retry,omitempty"`
-	Attempts    uint32                 `protobuf:"varint,51,opt,name=attempts,proto3" json:"attempts,omitempty"`  // that have failed, of a job with a retry policy
-	Attempted   string                 `protobuf:"bytes,52,opt,name=attempted,proto3" json:"attempted,omitempty"` // how the last of these ended that has not ended the job
-	Parked      bool                   `protobuf:"varint,53,opt,name=parked,proto3" json:"parked,omitempty"`      // held by its retry policy, for a person
+	Attempts    uint32                 `protobuf:"varint,51,opt,name=attempts,proto3" json:"attempts,omitempty"`  // failed attempts of a job with a retry policy
+	Attempted   string                 `protobuf:"bytes,52,opt,name=attempted,proto3" json:"attempted,omitempty"` // outcome of the latest failed attempt that did not end the job
+	Parked      bool                   `protobuf:"varint,53,opt,name=parked,proto3" json:"parked,omitempty"`      // held by its retry policy until an operator decides
 	Retention   *durationpb.Duration   `protobuf:"bytes,54,opt,name=retention,proto3" json:"retention,omitempty"`
 	PostedBy    string                 `protobuf:"bytes,55,opt,name=posted_by,json=postedBy,proto3" json:"posted_by,omitempty"`    // the principal; empty without access control
-	Traceparent string                 `protobuf:"bytes,56,opt,name=traceparent,proto3" json:"traceparent,omitempty"`              // as it was posted
-	Reserved    *Reservation           `protobuf:"bytes,57,opt,name=reserved,proto3" json:"reserved,omitempty"`                    // of an unclaimed job
-	LastOwner   string                 `protobuf:"bytes,58,opt,name=last_owner,json=lastOwner,proto3" json:"last_owner,omitempty"` // of the last claim that has ended
-	// Only where one job was asked for: what an unfinished job counts for at that
-	// moment, if its board ages jobs or did once.
+	Traceparent string                 `protobuf:"bytes,56,opt,name=traceparent,proto3" json:"traceparent,omitempty"`              // see Posting
+	Reserved    *Reservation           `protobuf:"bytes,57,opt,name=reserved,proto3" json:"reserved,omitempty"`                    // only for an unclaimed job
+	LastOwner   string                 `protobuf:"bytes,58,opt,name=last_owner,json=lastOwner,proto3" json:"last_owner,omitempty"` // owner of the latest ended claim
+	// Only in GetJob, for an unfinished job of a board that ages jobs or once did: the
+	// current priority with ageing.
 	EffectivePriority *int32 `protobuf:"zigzag32,60,opt,name=effective_priority,json=effectivePriority,proto3,oneof" json:"effective_priority,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -3070,10 +3068,10 @@ func (x *Job) GetEffectivePriority() int32 {
 	return 0
 }
 
-// JobError is an attempt at a job that did not succeed.
+// JobError is a failed attempt at a job.
 type JobError struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Position      *Position              `protobuf:"bytes,1,opt,name=position,proto3" json:"position,omitempty"` // of the event that told of it
+	Position      *Position              `protobuf:"bytes,1,opt,name=position,proto3" json:"position,omitempty"` // of the event of the failed attempt
 	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
 	Board         string                 `protobuf:"bytes,3,opt,name=board,proto3" json:"board,omitempty"`
 	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"` // of the job
@@ -3086,7 +3084,7 @@ type JobError struct {
 	Token         *Token                 `protobuf:"bytes,11,opt,name=token,proto3" json:"token,omitempty"`
 	Reason        string                 `protobuf:"bytes,12,opt,name=reason,proto3" json:"reason,omitempty"`
 	Failure       *Failure               `protobuf:"bytes,13,opt,name=failure,proto3" json:"failure,omitempty"`
-	Abridged      bool                   `protobuf:"varint,14,opt,name=abridged,proto3" json:"abridged,omitempty"` // the failure was too long to be kept whole
+	Abridged      bool                   `protobuf:"varint,14,opt,name=abridged,proto3" json:"abridged,omitempty"` // the failure was shortened because it was too long
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3219,20 +3217,20 @@ func (x *JobError) GetAbridged() bool {
 	return false
 }
 
-// Change is what is to be otherwise about a job. What is unset stays.
+// Change changes an unfinished job. Unset fields change nothing.
 type Change struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Priority      *int32                 `protobuf:"zigzag32,2,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
-	NotBefore     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"` // one that is past: at once
-	Release       bool                   `protobuf:"varint,4,opt,name=release,proto3" json:"release,omitempty"`                     // the job is not held any more
-	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`                                // who, for people
+	NotBefore     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"` // a past time means at once
+	Release       bool                   `protobuf:"varint,4,opt,name=release,proto3" json:"release,omitempty"`                     // releases a held or parked job
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`                                // the operator, for people
 	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	Deadline      *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	NoDeadline    bool                   `protobuf:"varint,21,opt,name=no_deadline,json=noDeadline,proto3" json:"no_deadline,omitempty"` // the job may be done at any time
-	Id            string                 `protobuf:"bytes,22,opt,name=id,proto3" json:"id,omitempty"`                                    // names the change: a repeat does nothing, whatever others have changed since; empty: it is none
-	Board         string                 `protobuf:"bytes,23,opt,name=board,proto3" json:"board,omitempty"`                              // to which the job moves; empty: it stays
-	Front         bool                   `protobuf:"varint,24,opt,name=front,proto3" json:"front,omitempty"`                             // the job goes before the others of its priority
+	NoDeadline    bool                   `protobuf:"varint,21,opt,name=no_deadline,json=noDeadline,proto3" json:"no_deadline,omitempty"` // removes the deadline
+	Id            string                 `protobuf:"bytes,22,opt,name=id,proto3" json:"id,omitempty"`                                    // a repeat with the same id does nothing, whatever others changed since; empty: a repeat is a new change
+	Board         string                 `protobuf:"bytes,23,opt,name=board,proto3" json:"board,omitempty"`                              // moves the job to this board; empty: no move
+	Front         bool                   `protobuf:"varint,24,opt,name=front,proto3" json:"front,omitempty"`                             // puts the job before others of its priority
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3344,11 +3342,11 @@ func (x *Change) GetFront() bool {
 	return false
 }
 
-// OperatorRequest is what a person has asked for. On a job it is a stop request: to
-// suspend or to cancel it.
+// OperatorRequest is an operator's request about a job. A job keeps stop requests only:
+// suspend, cancel and, while the job is claimed, transfer.
 type OperatorRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // suspend, cancel or transfer; in events also resume, change, intervene, restore and purge
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // suspend, cancel or transfer; in events also resume, change, intervene, retry and purge
 	Revert        bool                   `protobuf:"varint,2,opt,name=revert,proto3" json:"revert,omitempty"`
 	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -3454,7 +3452,7 @@ func (x *OperatorRequest) GetWithin() *durationpb.Duration {
 	return nil
 }
 
-// Reservation is the time in which only the conductors of a name can claim a job.
+// Reservation limits the claim of a job to conductors with one name, for a time.
 type Reservation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Conductor     string                 `protobuf:"bytes,1,opt,name=conductor,proto3" json:"conductor,omitempty"`
@@ -3513,9 +3511,9 @@ type Claim struct {
 	Owner         string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
 	Token         *Token                 `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
 	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
-	Expiry        *durationpb.Duration   `protobuf:"bytes,5,opt,name=expiry,proto3" json:"expiry,omitempty"` // its own, besides that of the session; unset: none
+	Expiry        *durationpb.Duration   `protobuf:"bytes,5,opt,name=expiry,proto3" json:"expiry,omitempty"` // the claim's own TTL, besides the session's; unset: none
 	Extensions    uint32                 `protobuf:"varint,6,opt,name=extensions,proto3" json:"extensions,omitempty"`
-	Begins        bool                   `protobuf:"varint,7,opt,name=begins,proto3" json:"begins,omitempty"` // its owner begins the flow at once: if nothing of that is recorded when the claim ends, it may have begun
+	Begins        bool                   `protobuf:"varint,7,opt,name=begins,proto3" json:"begins,omitempty"` // the owner starts the flow before the start is recorded; if the claim ends without a record, the flow may have begun
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3599,8 +3597,7 @@ func (x *Claim) GetBegins() bool {
 	return false
 }
 
-// HeldClaim says who holds a job. How long it has to go, and how long its
-// session has been silent, only the leader knows.
+// HeldClaim is a claim in a list. Only the leader knows left, silent and suspect.
 type HeldClaim struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -3608,9 +3605,9 @@ type HeldClaim struct {
 	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
 	Claim         *Claim                 `protobuf:"bytes,5,opt,name=claim,proto3" json:"claim,omitempty"`
-	Left          *durationpb.Duration   `protobuf:"bytes,6,opt,name=left,proto3" json:"left,omitempty"`        // until it ends, unless it is kept alive or extended
-	Silent        *durationpb.Duration   `protobuf:"bytes,7,opt,name=silent,proto3" json:"silent,omitempty"`    // since the session was last heard
-	Suspect       bool                   `protobuf:"varint,8,opt,name=suspect,proto3" json:"suspect,omitempty"` // for longer than a session that is well is silent
+	Left          *durationpb.Duration   `protobuf:"bytes,6,opt,name=left,proto3" json:"left,omitempty"`        // time until the claim ends without keep-alive and extension
+	Silent        *durationpb.Duration   `protobuf:"bytes,7,opt,name=silent,proto3" json:"silent,omitempty"`    // time since the session's last keep-alive
+	Suspect       bool                   `protobuf:"varint,8,opt,name=suspect,proto3" json:"suspect,omitempty"` // silent exceeds the silence of a healthy session: three fifths of the TTL
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3701,9 +3698,8 @@ func (x *HeldClaim) GetSuspect() bool {
 	return false
 }
 
-// Claimed is a job with all that is needed to start its work. The flow is
-// left out, and flow_omitted set, where it is too large for one answer: then
-// LogbookService.GetFlow reads it in parts.
+// Claimed is a claimed job with all data to start its work. If the flow is too large for one
+// answer, flow_omitted replaces it: read the flow in parts with LogbookService.GetFlow.
 type Claimed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -3772,7 +3768,7 @@ func (x *Claimed) GetFlowOmitted() bool {
 	return false
 }
 
-// Ending is how an owner lets go of a job.
+// Ending ends a claim: it consumes, abandons or trashes the job.
 type Ending struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -3782,7 +3778,7 @@ type Ending struct {
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	Failure       *Failure               `protobuf:"bytes,6,opt,name=failure,proto3" json:"failure,omitempty"`
 	Delay         *durationpb.Duration   `protobuf:"bytes,7,opt,name=delay,proto3" json:"delay,omitempty"`
-	Recorded      bool                   `protobuf:"varint,8,opt,name=recorded,proto3" json:"recorded,omitempty"` // whatever the owner has begun of the flow is recorded, or is with this; of use only where its claim begins
+	Recorded      bool                   `protobuf:"varint,8,opt,name=recorded,proto3" json:"recorded,omitempty"` // all started work of the flow is recorded, at the latest by update; matters only for claims with begins
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3958,7 +3954,7 @@ type Session struct {
 	Ttl           *durationpb.Duration   `protobuf:"bytes,5,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	OpenedAt      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=opened_at,json=openedAt,proto3" json:"opened_at,omitempty"`
 	Claims        uint32                 `protobuf:"varint,7,opt,name=claims,proto3" json:"claims,omitempty"`
-	Principal     string                 `protobuf:"bytes,8,opt,name=principal,proto3" json:"principal,omitempty"` // opened it, and alone may use it; empty without access control
+	Principal     string                 `protobuf:"bytes,8,opt,name=principal,proto3" json:"principal,omitempty"` // the principal that opened the session; no other may use it; empty without access control
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4054,15 +4050,15 @@ type Entity struct {
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Boards        []string               `protobuf:"bytes,3,rep,name=boards,proto3" json:"boards,omitempty"`
-	JobKinds      []string               `protobuf:"bytes,4,rep,name=job_kinds,json=jobKinds,proto3" json:"job_kinds,omitempty"` // of a worker: the types of steps that it does
-	MaxJobs       uint32                 `protobuf:"varint,5,opt,name=max_jobs,json=maxJobs,proto3" json:"max_jobs,omitempty"`   // of a worker: its slots
+	JobKinds      []string               `protobuf:"bytes,4,rep,name=job_kinds,json=jobKinds,proto3" json:"job_kinds,omitempty"` // of a step worker: its types of steps
+	MaxJobs       uint32                 `protobuf:"varint,5,opt,name=max_jobs,json=maxJobs,proto3" json:"max_jobs,omitempty"`   // of a step worker: its slots
 	Host          string                 `protobuf:"bytes,6,opt,name=host,proto3" json:"host,omitempty"`
 	Pid           int32                  `protobuf:"varint,7,opt,name=pid,proto3" json:"pid,omitempty"`
 	Metadata      []*NamedValue          `protobuf:"bytes,8,rep,name=metadata,proto3" json:"metadata,omitempty"`
 	Session       string                 `protobuf:"bytes,9,opt,name=session,proto3" json:"session,omitempty"`
 	RegisteredAt  *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
 	Labels        []string               `protobuf:"bytes,11,rep,name=labels,proto3" json:"labels,omitempty"`
-	Claims        uint32                 `protobuf:"varint,12,opt,name=claims,proto3" json:"claims,omitempty"` // how many its session holds, in lists
+	Claims        uint32                 `protobuf:"varint,12,opt,name=claims,proto3" json:"claims,omitempty"` // only in lists: claims of the entity's session
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4181,11 +4177,11 @@ func (x *Entity) GetClaims() uint32 {
 	return 0
 }
 
-// Drain says that conductors of a name claim nothing.
+// Drain keeps conductors of one name from claiming jobs.
 type Drain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Conductor     string                 `protobuf:"bytes,1,opt,name=conductor,proto3" json:"conductor,omitempty"`
-	Finish        bool                   `protobuf:"varint,2,opt,name=finish,proto3" json:"finish,omitempty"` // they see through what they hold, instead of handing it over
+	Conductor     string                 `protobuf:"bytes,1,opt,name=conductor,proto3" json:"conductor,omitempty"` // name
+	Finish        bool                   `protobuf:"varint,2,opt,name=finish,proto3" json:"finish,omitempty"`      // the conductors finish their jobs instead of handing them over
 	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	At            *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
@@ -4332,7 +4328,7 @@ type Event struct {
 	JobKind       string                 `protobuf:"bytes,18,opt,name=job_kind,json=jobKind,proto3" json:"job_kind,omitempty"`
 	Key           string                 `protobuf:"bytes,19,opt,name=key,proto3" json:"key,omitempty"`   // of the job
 	Tags          []string               `protobuf:"bytes,20,rep,name=tags,proto3" json:"tags,omitempty"` // of the job
-	By            string                 `protobuf:"bytes,21,opt,name=by,proto3" json:"by,omitempty"`     // the principal whose command it follows from; empty without access control
+	By            string                 `protobuf:"bytes,21,opt,name=by,proto3" json:"by,omitempty"`     // the principal whose command caused the event; empty without access control
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4566,8 +4562,8 @@ func (x *StepEvent) GetState() string {
 	return ""
 }
 
-// Schedule posts a job at every slot of a rule. What stands from id on is the
-// cluster's to set.
+// Schedule posts a job at every slot of a rule. The cluster sets id and all fields
+// after it.
 type Schedule struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Board         string                 `protobuf:"bytes,1,opt,name=board,proto3" json:"board,omitempty"`
@@ -4577,24 +4573,24 @@ type Schedule struct {
 	Posting       *Posting               `protobuf:"bytes,5,opt,name=posting,proto3" json:"posting,omitempty"`                               // without id, board, book_id, flow, not_before and deadline
 	Overlap       string                 `protobuf:"bytes,6,opt,name=overlap,proto3" json:"overlap,omitempty"`                               // skip (as if empty), queue, cancel or allow
 	Missed        string                 `protobuf:"bytes,7,opt,name=missed,proto3" json:"missed,omitempty"`                                 // last (as if empty), none or window
-	MissedLast    uint32                 `protobuf:"varint,8,opt,name=missed_last,json=missedLast,proto3" json:"missed_last,omitempty"`      // of last: how many; 0: 1
-	MissedWindow  *durationpb.Duration   `protobuf:"bytes,9,opt,name=missed_window,json=missedWindow,proto3" json:"missed_window,omitempty"` // of window
+	MissedLast    uint32                 `protobuf:"varint,8,opt,name=missed_last,json=missedLast,proto3" json:"missed_last,omitempty"`      // only for last: how many missed slots are posted; 0: 1
+	MissedWindow  *durationpb.Duration   `protobuf:"bytes,9,opt,name=missed_window,json=missedWindow,proto3" json:"missed_window,omitempty"` // only for window
 	Start         *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=start,proto3" json:"start,omitempty"`
 	End           *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=end,proto3" json:"end,omitempty"`
 	Id            string                 `protobuf:"bytes,20,opt,name=id,proto3" json:"id,omitempty"`
 	Revision      uint64                 `protobuf:"varint,21,opt,name=revision,proto3" json:"revision,omitempty"` // raised by every change of the schedule
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	Decided       *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=decided,proto3" json:"decided,omitempty"` // every slot up to this has been decided
-	Next          *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=next,proto3" json:"next,omitempty"`       // unset: there is none
+	Decided       *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=decided,proto3" json:"decided,omitempty"` // every slot until this time, inclusive, is decided
+	Next          *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=next,proto3" json:"next,omitempty"`       // next slot; unset: none
 	Pause         *SchedulePause         `protobuf:"bytes,26,opt,name=pause,proto3" json:"pause,omitempty"`
 	Active        uint32                 `protobuf:"varint,27,opt,name=active,proto3" json:"active,omitempty"`                 // unfinished jobs
-	Waiting       uint32                 `protobuf:"varint,28,opt,name=waiting,proto3" json:"waiting,omitempty"`               // slots that wait for them
-	Posted        uint64                 `protobuf:"varint,29,opt,name=posted,proto3" json:"posted,omitempty"`                 // jobs, in all
-	Skipped       uint64                 `protobuf:"varint,30,opt,name=skipped,proto3" json:"skipped,omitempty"`               // slots, in all
-	Records       uint32                 `protobuf:"varint,31,opt,name=records,proto3" json:"records,omitempty"`               // of its slots, that are kept
-	SavedBy       string                 `protobuf:"bytes,32,opt,name=saved_by,json=savedBy,proto3" json:"saved_by,omitempty"` // the principal that has defined it last, in whose name its jobs are posted; empty without access control
-	Error         string                 `protobuf:"bytes,33,opt,name=error,proto3" json:"error,omitempty"`                    // in answers: why the node that answers cannot evaluate the rule; unset: it can
+	Waiting       uint32                 `protobuf:"varint,28,opt,name=waiting,proto3" json:"waiting,omitempty"`               // slots that wait for unfinished jobs
+	Posted        uint64                 `protobuf:"varint,29,opt,name=posted,proto3" json:"posted,omitempty"`                 // total of posted jobs
+	Skipped       uint64                 `protobuf:"varint,30,opt,name=skipped,proto3" json:"skipped,omitempty"`               // total of skipped slots
+	Records       uint32                 `protobuf:"varint,31,opt,name=records,proto3" json:"records,omitempty"`               // kept slot records
+	SavedBy       string                 `protobuf:"bytes,32,opt,name=saved_by,json=savedBy,proto3" json:"saved_by,omitempty"` // the principal that saved the schedule last and posts its jobs; empty without access control
+	Error         string                 `protobuf:"bytes,33,opt,name=error,proto3" json:"error,omitempty"`                    // only in answers: why the answering node cannot evaluate the rule; unset: it can
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4864,21 +4860,21 @@ func (x *SchedulePause) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// SlotRecord says what became of a slot, or of several on end that were
-// skipped for the same reason.
+// SlotRecord is the decision about one slot, or about consecutive slots that were skipped
+// for the same reason.
 type SlotRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	Slot          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=slot,proto3" json:"slot,omitempty"`
-	Through       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=through,proto3" json:"through,omitempty"`  // the last of several
-	Count         uint64                 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`     // of several
+	Through       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=through,proto3" json:"through,omitempty"`  // the last of several slots
+	Count         uint64                 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`     // number of several slots
 	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`      // posted, waiting or skipped
-	Job           string                 `protobuf:"bytes,6,opt,name=job,proto3" json:"job,omitempty"`          // unset if skipped
-	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`    // why skipped
-	At            *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=at,proto3" json:"at,omitempty"`            // when it was decided
+	Job           string                 `protobuf:"bytes,6,opt,name=job,proto3" json:"job,omitempty"`          // unset for a skipped slot
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`    // why the slot was skipped
+	At            *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=at,proto3" json:"at,omitempty"`            // time of the decision
 	Trigger       string                 `protobuf:"bytes,9,opt,name=trigger,proto3" json:"trigger,omitempty"`  // schedule, run or backfill
-	By            string                 `protobuf:"bytes,10,opt,name=by,proto3" json:"by,omitempty"`           // who, of run and backfill
-	Request       string                 `protobuf:"bytes,11,opt,name=request,proto3" json:"request,omitempty"` // its nonce, of run and backfill, by which a repeat is known
+	By            string                 `protobuf:"bytes,10,opt,name=by,proto3" json:"by,omitempty"`           // only for run and backfill: the operator
+	Request       string                 `protobuf:"bytes,11,opt,name=request,proto3" json:"request,omitempty"` // only for run and backfill: the nonce, which identifies a repeat
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4990,14 +4986,13 @@ func (x *SlotRecord) GetRequest() string {
 	return ""
 }
 
-// SlotDecision is what a leader proposes for a slot, or for several on end
-// that are to be skipped.
+// SlotDecision is a leader's proposal for one slot, or for consecutive slots to skip.
 type SlotDecision struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Slot          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
 	Through       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=through,proto3" json:"through,omitempty"`
 	Count         uint64                 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
-	Skip          string                 `protobuf:"bytes,4,opt,name=skip,proto3" json:"skip,omitempty"` // why; unset: it is to be posted
+	Skip          string                 `protobuf:"bytes,4,opt,name=skip,proto3" json:"skip,omitempty"` // reason to skip the slot; unset: post its job
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5060,17 +5055,16 @@ func (x *SlotDecision) GetSkip() string {
 	return ""
 }
 
-// Error says what kind of failure it is. It is the detail of every error of
-// the API, and the verdict on one command among several.
+// Error is the detail of every error of the API, and the result of a refused command.
 type Error struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"` // a stable word; docs/protocol.md lists them
 	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	Field         string                 `protobuf:"bytes,3,opt,name=field,proto3" json:"field,omitempty"`  // of invalid and over_limit
-	Limit         int64                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"` // of over_limit
-	Size          int64                  `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`   // of over_limit
-	Unit          string                 `protobuf:"bytes,6,opt,name=unit,proto3" json:"unit,omitempty"`    // of over_limit
-	Since         *Position              `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`  // of compacted: after it, every event is kept
+	Field         string                 `protobuf:"bytes,3,opt,name=field,proto3" json:"field,omitempty"`  // only for invalid and over_limit
+	Limit         int64                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"` // only for over_limit
+	Size          int64                  `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`   // only for over_limit
+	Unit          string                 `protobuf:"bytes,6,opt,name=unit,proto3" json:"unit,omitempty"`    // only for over_limit
+	Since         *Position              `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`  // only for compacted: all later events are kept
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5154,16 +5148,16 @@ func (x *Error) GetSince() *Position {
 	return nil
 }
 
-// Board is a queue of jobs, as it stands at one moment. What a caller sets is
-// its limits and its pause.
+// Board is a set of jobs with its settings and its counts at one moment. Callers set
+// limits, pause and ageing.
 type Board struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"` // unset of the default board before its first job
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"` // unset for the default board before its first job
 	Limits        *BoardLimits           `protobuf:"bytes,3,opt,name=limits,proto3" json:"limits,omitempty"`
-	Pause         *BoardPause            `protobuf:"bytes,4,opt,name=pause,proto3" json:"pause,omitempty"`   // while it is paused
-	Counts        *BoardCounts           `protobuf:"bytes,5,opt,name=counts,proto3" json:"counts,omitempty"` // unset where the board is stored: counted apart
-	Ageing        *BoardAgeing           `protobuf:"bytes,6,opt,name=ageing,proto3" json:"ageing,omitempty"` // unset: it never had any
+	Pause         *BoardPause            `protobuf:"bytes,4,opt,name=pause,proto3" json:"pause,omitempty"`   // unset: not paused
+	Counts        *BoardCounts           `protobuf:"bytes,5,opt,name=counts,proto3" json:"counts,omitempty"` // only in answers
+	Ageing        *BoardAgeing           `protobuf:"bytes,6,opt,name=ageing,proto3" json:"ageing,omitempty"` // unset: the board never aged jobs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5240,12 +5234,12 @@ func (x *Board) GetAgeing() *BoardAgeing {
 	return nil
 }
 
-// BoardAgeing is how waiting raises the priority of a board's jobs.
+// BoardAgeing raises the priority of waiting jobs.
 type BoardAgeing struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Step          *durationpb.Duration   `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`    // of waiting for one step of priority; unset: waiting raises nothing any more
-	Since         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`  // when that was said
-	Steps         int64                  `protobuf:"varint,3,opt,name=steps,proto3" json:"steps,omitempty"` // by which whoever had waited from the beginning was raised until then
+	Step          *durationpb.Duration   `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`    // waiting time for one step of priority; unset: ageing is off now
+	Since         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`  // when step was set
+	Steps         int64                  `protobuf:"varint,3,opt,name=steps,proto3" json:"steps,omitempty"` // steps of priority that ageing gave before since, to a job that waited from the start
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5301,11 +5295,11 @@ func (x *BoardAgeing) GetSteps() int64 {
 	return 0
 }
 
-// BoardLimits bound a board. What is 0 is not bounded.
+// BoardLimits are the limits of a board. 0 is no limit.
 type BoardLimits struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
-	Jobs              uint64                 `protobuf:"varint,1,opt,name=jobs,proto3" json:"jobs,omitempty"`   // unfinished ones
-	Bytes             uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"` // of the postings of unfinished ones
+	Jobs              uint64                 `protobuf:"varint,1,opt,name=jobs,proto3" json:"jobs,omitempty"`   // unfinished jobs
+	Bytes             uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"` // bytes of the postings of unfinished jobs
 	PostingsPerSecond uint64                 `protobuf:"varint,3,opt,name=postings_per_second,json=postingsPerSecond,proto3" json:"postings_per_second,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -5362,7 +5356,7 @@ func (x *BoardLimits) GetPostingsPerSecond() uint64 {
 	return 0
 }
 
-// BoardPause says who has paused a board, why and since when.
+// BoardPause is the pause of a board: operator, reason and time.
 type BoardPause struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
@@ -5427,13 +5421,13 @@ type BoardCounts struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Jobs            map[string]uint64      `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // by state
 	Bytes           uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`                                                                         // of the postings of unfinished jobs
-	OldestClaimable *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=oldest_claimable,json=oldestClaimable,proto3" json:"oldest_claimable,omitempty"`                               // since when the job that has waited longest is claimable
-	NextDue         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=next_due,json=nextDue,proto3" json:"next_due,omitempty"`                                                       // of delayed and cooling jobs
+	OldestClaimable *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=oldest_claimable,json=oldestClaimable,proto3" json:"oldest_claimable,omitempty"`                               // when the job that is claimable for longest became claimable
+	NextDue         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=next_due,json=nextDue,proto3" json:"next_due,omitempty"`                                                       // earliest due time of delayed and cooling jobs
 	Posted          *BoardRate             `protobuf:"bytes,5,opt,name=posted,proto3" json:"posted,omitempty"`
 	Finished        *BoardRate             `protobuf:"bytes,6,opt,name=finished,proto3" json:"finished,omitempty"`
-	Kinds           []*BoardKind           `protobuf:"bytes,7,rep,name=kinds,proto3" json:"kinds,omitempty"`     // of one board only, by name
-	Holders         []*BoardHolder         `protobuf:"bytes,8,rep,name=holders,proto3" json:"holders,omitempty"` // of one board only
-	More            bool                   `protobuf:"varint,9,opt,name=more,proto3" json:"more,omitempty"`      // there are more kinds or holders than are listed
+	Kinds           []*BoardKind           `protobuf:"bytes,7,rep,name=kinds,proto3" json:"kinds,omitempty"`     // only in GetBoard, by name
+	Holders         []*BoardHolder         `protobuf:"bytes,8,rep,name=holders,proto3" json:"holders,omitempty"` // only in GetBoard
+	More            bool                   `protobuf:"varint,9,opt,name=more,proto3" json:"more,omitempty"`      // more kinds or holders exist than are listed
 	Parked          uint64                 `protobuf:"varint,10,opt,name=parked,proto3" json:"parked,omitempty"` // unfinished jobs that their retry policy holds
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -5539,7 +5533,7 @@ func (x *BoardCounts) GetParked() uint64 {
 	return 0
 }
 
-// BoardRate is how many in the last minute, five and fifteen.
+// BoardRate is a number of jobs in the last one, five and fifteen minutes.
 type BoardRate struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	One           uint64                 `protobuf:"varint,1,opt,name=one,proto3" json:"one,omitempty"`
