@@ -7,78 +7,78 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// RequestKind is what a person has asked for.
+// RequestKind is the kind of an operator's request.
 type RequestKind string
 
-// The kinds of request. Only a request to suspend, to cancel or to transfer stands on a
-// job: a stop request. Of the others only events tell.
+// The kinds of request. RequestSuspend, RequestCancel and RequestTransfer are stop
+// requests, which a job keeps. The other kinds occur only in events.
 const (
-	RequestSuspend   RequestKind = "suspend"   // stop where it is, until it is resumed
-	RequestResume    RequestKind = "resume"    // go on
-	RequestCancel    RequestKind = "cancel"    // never go on
-	RequestTransfer  RequestKind = "transfer"  // hand it over to a conductor; it stands on a claimed job alone
+	RequestSuspend   RequestKind = "suspend"   // stop the job until it is resumed
+	RequestResume    RequestKind = "resume"    // continue the job
+	RequestCancel    RequestKind = "cancel"    // end the job
+	RequestTransfer  RequestKind = "transfer"  // hand the job over to other conductors; kept only by a claimed job
 	RequestChange    RequestKind = "change"    // a Change
 	RequestIntervene RequestKind = "intervene" // carry out an intervention in the flow
 	RequestRetry     RequestKind = "retry"     // see Historian
 	RequestPurge     RequestKind = "purge"     // see Historian
 )
 
-// ByDeadline is the By of the request to cancel a job whose deadline has passed.
+// ByDeadline is the By of the request with which the board cancels a job at its deadline.
 const ByDeadline = "deadline"
 
-// StepsPolicy is what becomes of running steps when their job is stopped.
+// StepsPolicy decides what happens to running steps when their job is stopped.
 type StepsPolicy string
 
-// The policies. Steps that are uninterruptible finish in any case, and so do steps that run
-// at most once when their flow is suspended.
+// The policies. Uninterruptible steps always finish. When a flow is suspended, its
+// at-most-once steps finish too.
 const (
 	// StepsDefault is StepsInterrupt for a cancellation, and StepsFinish for a suspension.
 	StepsDefault StepsPolicy = ""
-	// StepsInterrupt ends them: their contexts end, handlers get SIGTERM, and SIGKILL after the
-	// grace. A suspended flow executes them again when it goes on.
+	// StepsInterrupt interrupts running steps: their contexts end, and handlers get SIGTERM,
+	// then SIGKILL after the grace. A suspended flow executes them again when it continues.
 	StepsInterrupt StepsPolicy = "interrupt"
-	// StepsFinish waits until they have ended by themselves.
+	// StepsFinish waits until running steps have ended.
 	StepsFinish StepsPolicy = "finish"
 )
 
 // MaxGrace is the longest grace of interrupted steps.
 const MaxGrace = time.Hour
 
-// DefaultReservation is how long a transferred job is reserved: a conductor that waits for
-// jobs claims it at once, and one that restarts within a few seconds. MaxReservation is the
-// longest time: a conductor that does not come keeps the job from all others for so long.
+// DefaultReservation is the default duration of a reservation. It is enough for a conductor
+// that restarts within a few seconds. MaxReservation is the longest duration: if the
+// conductor does not come, the reservation keeps the job from all others for that time.
 const (
 	DefaultReservation = 30 * time.Second
 	MaxReservation     = 10 * time.Minute
 )
 
-// Reservation is the time in which only the conductors of a name can claim a job.
+// Reservation limits the claim of a job to the conductors with one name, until a time.
 type Reservation struct {
 	Conductor string
 	Until     time.Time
 }
 
-// JobCommand is what a person wants done with a job, as Suspend, Resume, Cancel, Transfer,
-// Retry and Purge take it.
+// JobCommand is an operator's request about a job: the argument of Suspend, Resume, Cancel,
+// Transfer, Retry and Purge.
 type JobCommand struct {
 	Job    JobID
-	Revert bool   // Cancel only: undo what was done; otherwise the flow is left as it stands
-	By     string // who, for people
+	Revert bool   // only for Cancel: undo the flow's work; false: leave the flow as it is
+	By     string // the operator, for people
 	Reason string // one sentence, for people
 
-	// Of Suspend and Cancel: what becomes of running steps, and how long interrupted ones may
-	// take, at most MaxGrace. 0: flow.DefaultGrace.
+	// Only for Suspend and Cancel: what happens to running steps, and the time that
+	// interrupted steps get to end, at most MaxGrace. 0: flow.DefaultGrace.
 	Steps StepsPolicy
 	Grace time.Duration
 
-	// Of Transfer: the name of the conductor, and how long only that one can claim the job
-	// after its owner has let go of it, at most MaxReservation. 0: DefaultReservation.
+	// Only for Transfer: the name of the conductors that get the job, and the duration of
+	// the reservation, at most MaxReservation. 0: DefaultReservation.
 	To     string
 	Within time.Duration
 }
 
-// OperatorRequest is what a person has asked for. On a job it is a stop request, which
-// outlives the job's end: it says who ended the job, and why.
+// OperatorRequest is the record of an operator's request. A finished job keeps its stop
+// request, which shows who ended the job, and why.
 type OperatorRequest struct {
 	Kind   RequestKind
 	Revert bool
@@ -87,17 +87,20 @@ type OperatorRequest struct {
 	At     time.Time
 	Steps  StepsPolicy
 	Grace  time.Duration // 0: flow.DefaultGrace
-	To     string        // RequestTransfer: the name of the conductor
-	Within time.Duration // RequestTransfer: how long the job is reserved then
+	To     string        // only for RequestTransfer: the name of the conductors
+	Within time.Duration // only for RequestTransfer: duration of the reservation
 }
 
-// Interrupts reports whether a stop request ends running steps.
+// Interrupts reports whether a stop request interrupts running steps.
 func (r *OperatorRequest) Interrupts() bool {
 	return r.Steps == StepsInterrupt || r.Steps == StepsDefault && r.Kind == RequestCancel
 }
 
-// Controller steers jobs. A stop request does one part at once and leaves the other to
-// the job's owner, depending on the state of the job:
+// Controller is the operators' interface to jobs: it controls jobs without a claim. All its
+// methods return ErrNotFound for an unknown job.
+//
+// The effect of a stop request depends on the state of the job. A claimed job changes
+// only when its owner carries out the request.
 //
 //	             suspend            resume               cancel
 //	───────────  ─────────────────  ───────────────────  ──────────────────────────────────────────────
@@ -106,114 +109,122 @@ func (r *OperatorRequest) Interrupts() bool {
 //	claimable    suspended          nothing to do        completed, cancelled; or stays to be undone
 //	cooling      suspended          nothing to do        completed, cancelled; or claimable to be undone,
 //	                                                     but stays where its owner has vanished
-//	claimed      the owner is told  it is lifted         the owner is told
+//	claimed      sent to the owner  withdrawn            sent to the owner
 //	suspended    nothing to do      as it was before     completed, cancelled; or claimable to be undone
-//	completed    ErrConflict        ErrConflict          ErrConflict, but for a repeat
+//	completed    ErrConflict        ErrConflict          ErrConflict, except for a repeat
 //	trashed      ErrConflict        ErrConflict          ErrConflict
 //
-// A job that its RetryPolicy has parked is held. If its flow could not be undone, a
-// cancellation makes it completed with OutcomeFailed: the flow stays as it is, its
-// interventions that nobody has carried out are taken back, and it cannot be released
-// (ErrConflict). A parked job that is released has all its attempts again, and a
-// reverted flow is run again.
+// Cancelling with Revert: if the flow has begun, an unclaimed job becomes claimable, and
+// its next owner undoes the flow.
 //
-// If a cancellation says Revert and the flow has begun, an unclaimed job becomes
-// claimable, and its next owner undoes the flow. An owner suspends or reverts the flow,
-// and then releases the job. If the owner dies, or abandons the job for another reason,
-// the job goes where the stop request would have put it at once. If the owner claimed
-// the job after the stop request, and waits before it goes on undoing, the job is
-// cooling meanwhile. A job that ends by itself first keeps that end.
+// The owner of a claimed job suspends or reverts the flow, and then releases the job. If
+// the owner is lost, or abandons the job for another reason, the job goes to the state that
+// the table has for an unclaimed job. If the owner claimed the job after the stop request,
+// the Delay of its abandon counts, and the job cools. If the job ends before its owner
+// carries out the request, the job keeps that end.
 //
-// A repeated stop request changes nothing, neither reason nor time. After another stop
-// request it is a new one. A cancellation replaces a suspension, and a cancellation
-// with another Revert. While the job is claimed, a request with other Steps or another
-// Grace replaces one: so running steps can be interrupted after all. A cancelled job can be neither suspended nor resumed:
-// ErrConflict. ErrNotFound.
+// Repeats: a repeated stop request changes nothing, neither reason nor time. After another
+// stop request it is a new request. A cancellation replaces a suspension, and a
+// cancellation with another Revert. While the job is claimed, a request with other Steps or
+// another Grace replaces the old one, for example to interrupt running steps after all. A
+// cancelled job cannot be suspended or resumed: ErrConflict.
 //
-// A change does this, by the state of the job:
+// Parked jobs: a job that its RetryPolicy has parked is held. Releasing it restores all its
+// attempts, and a reverted flow runs again. If its flow could not be undone, a release is an
+// ErrConflict. A cancellation then completes the job with OutcomeFailed: the flow stays as
+// it is, and its pending interventions are taken back.
+//
+// The effect of a Change depends on the state of the job:
 //
 //	           release               priority           not before
 //	─────────  ────────────────────  ─────────────────  ─────────────────────────────────────────
-//	held       delayed or claimable  taken over         taken over
-//	delayed    nothing to do         taken over         delayed, or claimable if it is due
+//	held       delayed or claimable  set                set
+//	delayed    nothing to do         set                delayed, or claimable if it is due
 //	claimable  nothing to do         moves to its place delayed, or claimable if it is due
-//	cooling    nothing to do         taken over         delayed if that is longer, otherwise as it is
-//	claimed    nothing to do         taken over         taken over: for when it is released
-//	suspended  held no longer        taken over         taken over: for when it is resumed
+//	cooling    nothing to do         set                delayed if that is longer, otherwise as it is
+//	claimed    nothing to do         set                set, and counts after the release
+//	suspended  held no longer        set                set, and counts after the resumption
 //	completed  nothing to do         ErrConflict        ErrConflict
 //	trashed    nothing to do         ErrConflict        ErrConflict
 //
-// A change of the board moves the job: its place there is that of its priority and posting,
-// and it ages from now on. ErrConflict for a job that is claimed, completed or trashed, and
-// where an unfinished job of that board has its key; ErrNotFound if there is no such board;
-// ErrLimit if that or a quota has no room. Two events tell of it, EventMovedAway on the board
-// that the job leaves and EventMoved on the other. A change to the front counts where the job
-// is claimable, or when it is that again; of a finished job it is an ErrConflict.
+// Change of the board: the job moves to its place by priority and posting order, and its
+// age starts now. ErrConflict if the job is claimed or finished, or if an unfinished job of
+// the other board has its key. ErrNotFound if the board does not exist. ErrLimit if the
+// board or a quota has no room. The board that the job leaves gets EventMovedAway, and the
+// other board EventMoved.
 //
-// A deadline can be changed and removed in every state of an unfinished job. A new one
-// must be in the future, and after the job's not-before time: ErrInvalid. A job that is
-// being cancelled waits for no time and has no use for a deadline: ErrConflict. A change
-// that asks for what is so already is a repeat, and changes nothing in any state.
+// Change to the front: it takes effect while the job is claimable, or when it is claimable
+// again. ErrConflict if the job is finished.
 //
-// These can be repeated safely, also after requests of others: a cancellation, because
-// only an intervention lifts it, and that finds it carried out; an intervention, which
-// is known by its ID; and a Change with an ID, whose other content is an ErrConflict. A
-// suspension that is repeated after a resumption is a new one, and the other way round.
+// Change of the deadline: allowed in every state of an unfinished job. ErrInvalid unless a
+// new deadline is in the future and after the not-before time.
+//
+// A job that is being cancelled has neither start nor deadline: changing them is an
+// ErrConflict. A change to current values is a repeat, and changes nothing in any state.
+//
+// Some requests are safe to repeat even after requests of others: a cancellation, because
+// only an intervention withdraws it; an intervention, known by its ID; and a Change with
+// an ID. A repeated ID with other content is an ErrConflict. A suspension after a
+// resumption is a new request, and so is a resumption after a suspension.
 type Controller interface {
-	// Suspend keeps a job from going on until it is resumed. Its owner stops the flow
-	// when the running steps have ended, which they do by the request's Steps.
+	// Suspend stops a job until Resume. The owner of a claimed job stops the flow when its
+	// running steps have ended; command.Steps decides how they end.
 	Suspend(ctx context.Context, command JobCommand) error
-	// Resume lifts a suspension.
+	// Resume ends a suspension.
 	Resume(ctx context.Context, command JobCommand) error
-	// Cancel ends a job before its work is done. Its owner ends the running steps by the
-	// request's Steps before it undoes them. ErrConflict also if its flow has ended
-	// otherwise than reverted and waits for its consume.
+	// Cancel ends a job before its work is done. The owner of a claimed job first ends its
+	// running steps, by command.Steps, and then undoes them. ErrConflict also if the job is
+	// neither claimed nor parked, and its flow has ended in success or failure.
 	//
-	// If an intervention reopened the job (see Intervene), and nobody has claimed it
-	// since, the intervention is taken back: the job is completed, with OutcomeFailed
-	// if its flow is in failure. If the intervention was to undo the flow further, and
-	// the cancellation says Revert, the flow is undone.
+	// If an intervention reopened the job (see Intervene), and the job has not been claimed
+	// since, Cancel takes the intervention back. The job is completed, with OutcomeFailed if
+	// its flow is in failure. Exception: if the intervention continues an undo and
+	// command.Revert is set, the flow is undone.
 	Cancel(ctx context.Context, command JobCommand) error
 	// Transfer reserves a job for the live conductors of a name. The owner of a claimed job
-	// hands it over as at a drain, and the reservation begins when it has let go; that of a
-	// claimable job begins at once. Until it ends, others skip the job, and those conductors
-	// get it before all other jobs. Nothing happens if one of them holds the job, or if
-	// it is reserved for them already. A stop request replaces a transfer that its owner
-	// has not carried out. ErrNotFound if no conductor of that name is live; ErrConflict if
-	// none of them could claim the job, if the owner has another stop request, and if the
-	// job is neither claimed nor claimable.
+	// hands it over, as at a drain, and the reservation starts then. The reservation of a
+	// claimable job starts at once. During the reservation, only those conductors can claim
+	// the job, and they get it before other jobs.
+	//
+	// Nothing happens if one of those conductors has the job, or if the job is reserved for
+	// them. A stop request replaces a transfer that the owner has not carried out.
+	// ErrNotFound if no conductor of that name on the job's board is live. ErrConflict if
+	// none of them could claim the job, if the owner has another stop request, or if the job
+	// is neither claimed nor claimable.
 	Transfer(ctx context.Context, command JobCommand) error
-	// Change gives a job another priority, not-before time, deadline, board or place, or
-	// releases one that is held: all that the change says, or nothing.
+	// Change changes the priority, not-before time, deadline, board or place of a job, or
+	// releases a held job. It applies the whole change or nothing.
 	Change(ctx context.Context, change Change) error
 
-	// Intervene records what a person does to a flow that has failed (for
-	// logbook.InterveneRerun: or was reverted), and has the flow's last job
-	// carry it out, under its next claim; it answers with that job. It makes the
-	// intervention's At and Token. A repeat, which is known by the ID, changes
-	// nothing; if the job is kept no longer by then, the answer to it is zero.
+	// Intervene records an operator's decision about a flow in failure; for
+	// logbook.InterveneRerun also about a reverted flow. The next owner of the flow's latest
+	// job carries out the decision. Intervene returns the id of that job, and sets At and
+	// Token of the record. A repeat with the same ID changes nothing; if the job is no longer
+	// kept, the returned id is zero.
 	//
-	//	the last job   effect
-	//	─────────────  ────────────────────────────────────────────────────────────
-	//	completed      claimable, without outcome, reason and evidence, and with no
-	//	or trashed,    crashes, failures and attempts counted; if the intervention holds,
-	//	or parked      as it was
-	//	claimed        ErrConflict: its owner carries out what was said before
-	//	any other      as it was, and its next owner carries this out too
-	//	swept          ErrNotFound
-	//	never posted   ErrConflict
+	//	the latest job  effect
+	//	──────────────  ───────────────────────────────────────────────────────────
+	//	completed,      claimable, without outcome, reason and failure; crashes,
+	//	trashed or      failures and attempts count from zero. Unchanged if the
+	//	parked          intervention has Hold
+	//	claimed         ErrConflict: its owner carries out earlier interventions
+	//	other states    unchanged; its next owner carries out this intervention too
+	//	removed         ErrNotFound
+	//	never posted    ErrConflict
 	//
-	// logbook.InterveneTakeBack reopens nothing: where nothing is left to be
-	// carried out by it, the job is completed as its flow has ended.
-	// A stop request that the job was under is lifted, but for one to cancel and undo
-	// where the flow goes on backwards, and one to suspend where the job is
-	// suspended. A job that is reopened, or was being cancelled, does not wait for a
-	// not-before time any more. ErrNotFound if there is no such flow or step; ErrConflict for a flow or a
-	// step in another state than the kind of intervention needs, and where another unfinished
-	// job has the key of a finished job (see KeyTaken); ErrLimit at
-	// logbook.MaxInterventions, where those that wait to be carried out are too
-	// long together, and where a finished job has no room on its board any more:
-	// as for Historian.Retry, one that is cancelled and only to be undone further needs
-	// none.
+	// logbook.InterveneTakeBack reopens no job. If no intervention is left to carry out, the
+	// job is completed with the end of its flow.
+	//
+	// An intervention without Hold withdraws the job's stop request, with two exceptions: a request to
+	// cancel and undo stays if the flow continues its undo, and the suspension of a suspended
+	// job stays. A job that is reopened, or was being cancelled, no longer waits for its
+	// not-before time.
+	//
+	// ErrNotFound if the flow or the step does not exist. ErrConflict if the flow or the step
+	// is in the wrong state for the kind of intervention, if another unfinished job has the
+	// key of the finished job (see KeyTaken), or if the job was released in the same log
+	// entry. ErrLimit at logbook.MaxInterventions, if the pending interventions are too long
+	// together, or if the board has no room for the reopened job. A job that is cancelled and
+	// only continues its undo needs no room.
 	Intervene(ctx context.Context, intervention logbook.Intervention) (JobID, error)
 }

@@ -1,29 +1,35 @@
-// Package jobs is the board as a contract: jobs that are posted, claimed and
-// finished, the sessions that hold the claims, and the guarantees of both.
+// Package jobs defines the job board: the interface Board, its types, and their
+// guarantees.
 //
-// A Posting becomes a Job on a board. A Session claims it and gets a Claim
-// with a Token. Every write under the claim shows the token, and the board
-// refuses all but the latest. A session that is not kept alive expires: its
-// jobs cool down for a moment and are then claimable by others, under higher
-// tokens. A job ends by being consumed (its work is done, one way or another)
-// or trashed (nobody can do it); abandoning it releases it. Operators suspend, resume
-// and cancel jobs by a JobCommand, without a claim.
+// Terms: A program posts a Posting, and the board makes a Job of it. A worker opens a
+// Session and claims the job. The Claim has a Token, a fencing token: every write under
+// the claim carries the token, and the board refuses older ones. A session without
+// keep-alives expires. Its jobs then cool down, and become claimable for others under
+// higher tokens. The owner ends its claim in one of three ways:
 //
-// A program posts with NewPosting and PostOne, to a *raftboard.Client. await.Result, in
-// the package below this one, waits for the job and returns its flow:
+//   - consume: the work of the job's flow has ended, and the job is completed.
+//   - trash: no worker can do the job.
+//   - abandon: the job is released, for others to claim.
+//
+// Operators suspend, resume and cancel jobs by a JobCommand, without a claim.
+//
+// Post with NewPosting and PostOne, to a *raftboard.Client. await.Result, of package
+// jobs/await, waits for the job and returns its flow:
 //
 //	client, err := raftboard.Dial(ctx, "127.0.0.1:7070")
 //	job, err := jobs.PostOne(ctx, client, jobs.NewPosting("greet", nil, map[string]any{"name": "Ada"}))
 //	result, err := await.Result(ctx, client, job.ID)
 //	err = result.Decode("text", &text) // into a string
 //
-// A worker need not claim by hand: conductor.Run keeps the session, and runs the flow of
-// each job or calls a function for it.
+// Most workers do not claim jobs themselves: conductor.Run keeps the session, and runs the
+// flow of each job or calls a function.
 //
-// Guarantees, for every implementation (package jobstest checks them): a job
-// that was accepted is never lost; it has one owner at a time; the order is
-// priority, then posting order; repeating a call with the same ids is
-// harmless.
+// Every implementation guarantees the following, and package jobstest tests it:
+//
+//   - An accepted job is never lost.
+//   - A job has at most one owner at a time.
+//   - Jobs are claimed by priority, then in posting order.
+//   - Repeating a call with the same ids is harmless.
 package jobs
 
 import (
@@ -36,21 +42,21 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// JobID names a job. The poster makes it, so that posting the same job twice
-// is a repeat and not a second job.
+// JobID names a job. The poster makes the id, so a second posting with the same id is
+// a repeat and creates no second job.
 type JobID struct{ uuid.UUID }
 
-// SessionID names a session. Its owner makes it.
+// SessionID names a session. The session's owner makes the id.
 type SessionID struct{ uuid.UUID }
 
-// Nonce names one request for claims, so that asking again after a lost
-// answer gives the same claims and not more.
+// Nonce names one request for claims. A repeat with the same nonce, after a lost answer,
+// returns the same claims and no more.
 type Nonce struct{ uuid.UUID }
 
-// NewJobID makes an id that sorts by the time it was made (UUID version 7).
+// NewJobID makes a UUID of version 7, which sorts by creation time.
 func NewJobID() JobID { return JobID{uuid.Must(uuid.NewV7())} }
 
-// NewSessionID makes a random id: nobody should guess another's session.
+// NewSessionID makes a random id, so that no program can guess the session of another.
 func NewSessionID() SessionID { return SessionID{uuid.New()} }
 
 // NewNonce makes a random nonce.
@@ -74,22 +80,22 @@ func ParseNonce(text string) (Nonce, error) {
 	return Nonce{id}, err
 }
 
-// IsZero reports whether the id was never set.
+// IsZero reports whether the id is unset.
 func (id JobID) IsZero() bool { return id.UUID == uuid.Nil }
 
-// IsZero reports whether the id was never set.
+// IsZero reports whether the id is unset.
 func (id SessionID) IsZero() bool { return id.UUID == uuid.Nil }
 
-// IsZero reports whether the nonce was never set.
+// IsZero reports whether the nonce is unset.
 func (n Nonce) IsZero() bool { return n.UUID == uuid.Nil }
 
-// Token is the fence of a claim; see logbook.Token.
+// Token is the fencing token of a claim; see logbook.Token.
 type Token = logbook.Token
 
-// DefaultBoard is the board that exists without being made.
+// DefaultBoard is the board that always exists.
 const DefaultBoard = "default"
 
-// State is where a job stands.
+// State is the state of a job. These are all transitions:
 //
 //	post ──► held ──(release)──► delayed, or claimable if it is due
 //	post ──► delayed ──(due)──► claimable ──(claim)──► claimed ──(consume)──► completed
@@ -99,44 +105,46 @@ const DefaultBoard = "default"
 //	                              └────(due)── cooling ◄─┘ (expiry; abandon with a delay)
 //
 //	delayed, claimable, cooling ──(change of the not-before time)──► claimable, delayed
-//	held, delayed, claimable, cooling ──(suspend)──► suspended ──(resume)──► as before
+//	held, delayed, claimable, cooling ──(suspend)──► suspended ──(resume)──► previous state, or claimable if due
 //	claimed, under a request to suspend ──(abandon, expiry)──► suspended
 //	claimed, with a later not-before time ──(abandon, expiry)──► delayed
 //	held, delayed, claimable, cooling, suspended ──(cancel)──► completed
 //	claimed, under a request to cancel ──(consume, abandon, expiry)──► completed
 //
 //	claimed ──(consume of a failed attempt, by its RetryPolicy)──► cooling, or parked: held
-//	held, parked ──(a person intervenes in its flow)──► claimable
+//	held, parked ──(intervention in its flow)──► claimable
 //
-// A job's deadline cancels it too, and its flow is undone.
+// The board cancels a job at its deadline, and its flow is undone.
 //
-// The lines about cancelling leave out a job whose flow must be undone: it is claimable
-// until an owner has done that. Controller has the whole tables of requests and changes.
+// Cancelling a job whose flow must be undone makes the job claimable, until an owner has
+// undone the flow. Controller has the complete tables of requests and changes.
 //
-//	completed, trashed ──(a person intervenes in the failed flow)──► claimable
-//	such a job, unclaimed ──(that is taken back; cancel)──► completed
-//	trashed; completed without a flow, and failed ──(restore)──► held, delayed or claimable
-//	trashed, under a request to cancel that left nothing to undo ──(restore)──► completed
-//	completed, trashed ──(purge)──► gone
+// Only operators change finished jobs:
 //
-// Otherwise completed and trashed are final; such jobs are kept until the retention
-// policy removes them.
+//	completed, trashed ──(intervention in the failed flow)──► claimable
+//	such a job, unclaimed ──(intervention taken back; cancel)──► completed
+//	trashed ──(retry)──► held, delayed or claimable
+//	completed without a flow, and reverted or failed ──(retry)──► held, delayed or claimable
+//	trashed, under a request to cancel, with nothing to undo ──(retry)──► completed
+//	completed, trashed ──(purge)──► removed
+//
+// Without an operator, completed and trashed are final, until retention removes the job.
 type State string
 
 // The states of a job.
 const (
 	StateDelayed   State = "delayed"   // waits for its not-before time
 	StateClaimable State = "claimable" // waits for a conductor
-	StateCooling   State = "cooling"   // waits a moment after an expiry, as its abandoner asked, or for its next attempt
+	StateCooling   State = "cooling"   // waits after an expiry, for the delay of an abandon, or for its next attempt
 	StateClaimed   State = "claimed"   // has an owner
-	StateCompleted State = "completed" // consumed; Outcome says how it went
-	StateTrashed   State = "trashed"   // cannot be done; Failure says why
-	StateSuspended State = "suspended" // waits for a person to resume it; StopRequest says who stopped it
-	StateHeld      State = "held"      // waits until a person releases it: it was posted so, or is parked
+	StateCompleted State = "completed" // has ended, with an Outcome
+	StateTrashed   State = "trashed"   // set aside because no worker can do it; Failure has the cause
+	StateSuspended State = "suspended" // waits until an operator resumes it; StopRequest has the request
+	StateHeld      State = "held"      // waits until an operator releases it: it was posted with Hold, or is parked
 )
 
-// States are all states, in the order of a job's life; later additions
-// stand at the end, since places in this list are stored.
+// States are all states. The state machine stores indexes into this list, so new states
+// go to the end.
 var States = []State{
 	StateDelayed, StateClaimable, StateCooling, StateClaimed, StateCompleted, StateTrashed, StateSuspended, StateHeld,
 }
@@ -151,94 +159,92 @@ func ParseState(text string) (State, error) {
 	return "", &logbook.InvalidError{Field: "state", Reason: fmt.Sprintf("%.64q is none of %v", text, States)}
 }
 
-// Finished reports whether the state is final. Only an operator changes such a job, by
-// Controller.Intervene or by Historian.
+// Finished reports whether the state is final. Only an operator changes a finished job, by
+// Controller.Intervene or Historian.
 func (s State) Finished() bool { return s == StateCompleted || s == StateTrashed }
 
-// Outcome says how a completed job went.
+// Outcome is the result of a completed job.
 type Outcome string
 
 // The outcomes.
 const (
-	OutcomeSuccess  Outcome = "success"  // its flow has done all of its work
-	OutcomeReverted Outcome = "reverted" // its flow has failed and undone what it did
-	OutcomeFailed   Outcome = "failed"   // its flow has failed, and could not undo everything: a person is needed
-	// OutcomeCancelled: a person has ended it; its flow is undone, or was left
-	// as it stood.
+	OutcomeSuccess  Outcome = "success"  // the flow has done all its work
+	OutcomeReverted Outcome = "reverted" // the flow failed, and its work is undone
+	OutcomeFailed   Outcome = "failed"   // the flow failed, and not all its work could be undone: an operator is needed
+	// OutcomeCancelled: an operator or the deadline ended the job. Its flow is undone, or
+	// stays as it was.
 	OutcomeCancelled Outcome = "cancelled"
 )
 
-// Posting is the request for a new job. Only the three fields that a Change can set
-// change afterwards.
+// Posting is the request for a new job. A Change can later change the fields Board,
+// Priority, NotBefore, Hold, Front and Deadline; the others are constant.
 type Posting struct {
-	ID       JobID    // zero: Post makes one; set it to make a repeated Post safe across restarts of the caller
+	ID       JobID    // zero: Post makes one; set it so that a repeat after a restart of the caller creates no second job
 	Board    string   // empty: DefaultBoard
 	Name     string   // for people; need not be unique
 	Priority Priority // higher is claimed first
 
-	// The work: a book to save with the job, or one that is saved already.
-	// Neither: a job without a flow.
+	// The work: a book to save with the job (Book), or a saved one (BookID). Neither: a job
+	// without a flow.
 	Book   *logbook.Book
 	BookID logbook.BookID
-	// Flow is the flow of the book to run; zero where the book has only one.
+	// Flow is the flow of the book to run. Zero: the only flow of the book.
 	Flow logbook.FlowID
-	// Kind is for a job without a flow: what its workers ask for. The kind of
-	// a job with a flow is the name of the flow's factory.
+	// Kind is the kind of a job without a flow; workers claim jobs by kind. The kind of a
+	// job with a flow is the name of the flow's factory.
 	Kind string
 
-	Details   json.RawMessage // anything that the poster wants to keep with the job
-	Store     logbook.Values  // values for the flow's steps, over those of the flow
-	NotBefore time.Time       // zero: at once
-	Hold      bool            // nobody gets the job until it is released
+	Details   json.RawMessage // data of the poster, kept with the job
+	Store     logbook.Values  // values for the flow's steps; they override values of the flow
+	NotBefore time.Time       // earliest start; zero: at once
+	Hold      bool            // the job is not claimable until an operator releases it
 
-	// Key names what the job is about. At most one unfinished job of a board
-	// has it: posting another one answers with that job and makes none, but
-	// gives it the priority and the front of the posting if they are higher.
-	// A finished job keeps its key. It cannot come back while an unfinished job has the key.
+	// Key names the subject of the job. At most one unfinished job of a board has a given
+	// key. A second posting with the key creates no job, and Post returns the existing job.
+	// If the posting has a higher priority, or Front, the existing job gets it. A finished job
+	// keeps its key, and cannot be retried while an unfinished job has the same key.
 	Key        string
-	Front      bool     // before the others of its priority; of several such, the last comes first
-	Tags       []string // to be found by, each once
-	MaxCrashes int      // how many owners it may cost before it is trashed; 0: as the cluster has it
-	Labels     []string // what an owner must offer, each once: ClaimNext gives the job only to who offers all
-	// Deadline is when the work must be done. A job that is not finished then
-	// is cancelled by the board, with what its flow has done undone, as by a
-	// person's stop request; see ByDeadline. Nobody can claim it after that for
-	// anything else.
+	Front      bool     // the job goes before others of its priority; the latest of several such jobs comes first
+	Tags       []string // for searching; without duplicates
+	MaxCrashes int      // lost owners after which the job is trashed; 0: the cluster's default
+	Labels     []string // ClaimNext gives the job only to callers that offer all of these labels; without duplicates
+	// Deadline is the time by which the work must be done. At the deadline, the board cancels
+	// an unfinished job and has its flow undone, as by an operator's request with Revert; see
+	// ByDeadline. After the deadline, the job can be claimed only to undo its flow.
 	Deadline time.Time
-	// Retry says what becomes of the job when its work has failed; nil: it is
-	// completed.
+	// Retry decides what happens when the work of the job fails. Nil: the job is completed.
 	Retry *RetryPolicy
-	// Retention is how long the job is kept when it is finished, however it has
-	// ended, and its book if no other job refers to that. Of such jobs the
-	// cluster keeps as many as of others, and then gives up those whose time
-	// is over first. 0: as the cluster has it.
+	// Retention is how long the finished job is kept, however it ended, together with its
+	// book unless another job refers to the book. 0: the cluster's default. The cluster's
+	// maximum number of kept jobs still applies: beyond it, the job whose retention ends
+	// first is removed first.
 	Retention time.Duration
-	// Traceparent is the W3C trace context of the span that posts the job, to which its
-	// trace belongs. Empty: *raftboard.Client takes it from the context of Post, and
-	// without a span there the job begins a trace of its own.
+	// Traceparent is the W3C trace context of the span that posts the job. Empty:
+	// *raftboard.Client takes the span from the context of Post. Without a span, the job
+	// starts its own trace.
 	Traceparent string
-	// Err is why NewPosting or NewPlainPosting could not make it. Post and SaveSchedule
-	// refuse it with this error.
+	// Err is the error of NewPosting or NewPlainPosting. Post and SaveSchedule refuse the
+	// posting with this error.
 	Err error
 }
 
-// Posted is what became of one posting.
+// Posted is the result of one posting.
 type Posted struct {
 	Job     Job
-	Existed bool  // the job had been posted before: by a call that this one repeats, or under the same key
-	Err     error // why it was refused; then Job holds only its ID
+	Existed bool  // the job existed: an earlier call posted it, or it is unfinished and has the posting's key
+	Err     error // the refusal; Job then has only its ID
 }
 
-// Job is a posting and what has become of it.
+// Job is an accepted posting and its progress.
 type Job struct {
 	ID       JobID
 	Board    string
 	Name     string
 	Kind     string
-	Priority Priority // as it was said
-	// Effective is what an unfinished job of a board that ages jobs counted for
-	// when it was read by Reader's Job: its priority, and the steps by which
-	// waiting has raised it. nil: the board ages none, or it was read otherwise.
+	Priority Priority // without ageing
+	// Effective is the priority with ageing at the time of the read: Priority, plus the
+	// steps that the job gained by waiting. Only Reader.Job sets it, and only for an
+	// unfinished job of a board that ages jobs or once did.
 	Effective *Priority
 	Sequence  uint64 // the posting order across all boards
 	State     State
@@ -248,21 +254,21 @@ type Job struct {
 	Details   json.RawMessage
 	Store     logbook.Values
 	NotBefore time.Time
-	Held      bool // it was posted so, or is parked, and nobody has released it yet
+	Held      bool // the job was posted with Hold or is parked, and has not been released
 
 	Key        string
-	Front      uint64 // the log index at which it was put before its equals; 0: it was not
+	Front      uint64 // log index at which the job was moved before others of its priority; 0: never
 	Tags       []string
 	MaxCrashes int
-	Labels     []string // in their order
+	Labels     []string // sorted
 
 	Deadline  time.Time
 	Retry     *RetryPolicy
 	Retention time.Duration // see Posting
 	Size      uint64        // bytes of the posting, which count against the limits of its board
 
-	// Schedule is the name of the schedule that posted the job, and Slot the slot. Empty
-	// and zero: the job was posted otherwise, also by Again from a scheduled one.
+	// Schedule and Slot are the schedule that posted the job, by name, and the slot. They are
+	// unset for other jobs, including jobs posted with Again.
 	Schedule string
 	Slot     time.Time
 
@@ -270,80 +276,79 @@ type Job struct {
 	Traceparent string // see Posting
 	PostedAt    time.Time
 	ModifiedAt  time.Time
-	// StartedAt is when it was first claimed, since it was posted or a person reopened it:
-	// another owner goes on with the same work. Zero: not yet.
+	// StartedAt is the time of the first claim since the job was posted, or reopened by an
+	// operator. A later owner does not change it. Zero: never claimed.
 	StartedAt  time.Time
 	FinishedAt time.Time
-	// ClaimableAt is since when a claimable job is that.
+	// ClaimableAt is when a claimable job became claimable. Zero in other states.
 	ClaimableAt time.Time
-	DueAt       time.Time // when a delayed or cooling job becomes claimable; of a suspended or held one, not before which
+	DueAt       time.Time // when a delayed or cooling job becomes claimable; for a suspended or held job, the earliest time
 
 	Claim    *Claim       // set while the job is claimed
 	Reserved *Reservation // see Controller.Transfer; nil: any conductor can claim it
-	// Token is that of the present or the last claim; it outlives the claim,
-	// so that a late repeat of the job's end is known as one. Of a job that was
-	// reopened, it is that of the intervention.
+	// Token is the token of the current or latest claim. It outlives the claim, so the
+	// board recognises a late repeat of the ending.
 	Token Token
 
-	// LastOwner is the owner of the last claim that has ended, also while another has the
-	// job; empty: none has ended.
+	// LastOwner is the owner of the latest ended claim, also while the job has another
+	// owner. Empty: no claim has ended.
 	LastOwner string
 
-	Claims   int // how often it was claimed
-	Crashes  int // how often its owner vanished
-	Failures int // how often it was abandoned with a failure
-	// Attempts is how many attempts have failed of a job that has a retry policy,
-	// since it was posted or a person has had it begin anew.
+	Claims   int // number of claims
+	Crashes  int // number of lost owners
+	Failures int // number of abandons with a failure
+	// Attempts is the number of failed attempts of a job with a retry policy, since the job
+	// was posted or an operator restarted it.
 	Attempts int
-	// Attempted is how the last of these ended, if it has not ended the job.
+	// Attempted is the outcome of the latest failed attempt that did not end the job.
 	Attempted   Outcome
-	Parked      bool             // it is held by its retry policy, for a person
-	Outcome     Outcome          // of a completed job
-	StopRequest *OperatorRequest // the last stop request that was given, unless it was lifted
-	Reason      string           // why it was last abandoned, trashed or cancelled
-	Failure     *logbook.Failure // the evidence
+	Parked      bool             // its retry policy holds the job until an operator decides
+	Outcome     Outcome          // only for a completed job
+	StopRequest *OperatorRequest // the latest stop request; nil: none, or withdrawn
+	Reason      string           // reason of the latest abandon, trash or cancellation
+	Failure     *logbook.Failure // the failure that ended the job or its latest claim
 }
 
-// Claim ties a job to a session.
+// Claim is the ownership of a job by a session.
 type Claim struct {
 	Session SessionID
 	Owner   string // the session's name, for people
 	Token   Token
 	Since   time.Time
-	// Expiry is the claim's own time: however well the
-	// session lives, the claim ends that long after it was made or last
-	// extended. 0: it has none, and ends with its session.
+	// Expiry is the claim's own TTL. The claim ends that long after it was made or last
+	// extended, even if its session is kept alive. 0: the claim ends with its session.
 	Expiry     time.Duration
-	Extensions int // how often it was extended
-	// Begins: its owner begins the job's flow at once; see ClaimRequest.
+	Extensions int // number of extensions
+	// Begins: the owner starts the job's flow before the start is recorded; see ClaimRequest.
 	Begins bool
 }
 
-// HeldClaim is a claim as one of a listing.
+// HeldClaim is a claim in a list.
 type HeldClaim struct {
 	Job   JobID
 	Board string
 	Name  string // of the job
 	Kind  string // of the job
 	Claim Claim
-	// Left is how long the claim has to go unless its session is kept alive
-	// and it is extended, and Silent how long the session has not been heard.
-	// They are only known where the timers are, and zero elsewhere.
+	// Left is the time until the claim ends without keep-alive and extension. Silent is the
+	// time since the session's last keep-alive. Only the leader, which has the timers, knows
+	// them. Otherwise they are zero.
 	Left   time.Duration
 	Silent time.Duration
-	// Suspect: the session has been silent for longer than one that is well.
+	// Suspect: Silent exceeds the silence of a healthy session; see SuspectAfter.
 	Suspect bool
 }
 
-// Claimed is the answer to a claim: all that is needed to start the work.
+// Claimed is a claimed job with all data to start its work.
 type Claimed struct {
 	Job  Job
 	Book *logbook.Book       // without flows; nil if the job has none
-	Flow *logbook.FlowDetail // with its atoms; nil if the job has none
+	Flow *logbook.FlowDetail // with atoms; nil if the job has none
 }
 
-// CheckOwner returns an error unless the session holds the claim and the job's
-// token is the claim's. With another token the caller would write as another owner.
+// CheckOwner returns an error unless the session has the claim and the token of the job
+// equals the token of the claim. Call it before the first write: with another token, the
+// caller would write as another owner.
 func (c *Claimed) CheckOwner(session SessionID) error {
 	if claim := c.Job.Claim; claim == nil || claim.Session != session || claim.Token.IsZero() || claim.Token != c.Job.Token {
 		return fmt.Errorf("the answer to a claim of session %s carries job %s, which that session does not hold; repeat the claim with its nonce", session, c.Job.ID)
@@ -351,19 +356,18 @@ func (c *Claimed) CheckOwner(session SessionID) error {
 	return nil
 }
 
-// Ending is how an owner lets go of a job.
+// Ending ends a claim: the argument of Consume, Abandon and Trash.
 type Ending struct {
 	Job   JobID
 	Token Token
-	// Update is the last update of the job's flow. It is applied in the same
-	// indivisible write as the ending: both happen, or neither.
+	// Update is the last update of the job's flow. Update and ending are one atomic write:
+	// both happen, or neither.
 	Update  *logbook.Update
-	Outcome Outcome          // Consume only
-	Reason  string           // one sentence for a person; of a cancelled job, empty: that of the stop request
-	Failure *logbook.Failure // the evidence
-	Delay   time.Duration    // Abandon only: how long the job cools before it is claimable again
-	// Recorded says that everything the owner has begun of the flow is recorded already,
-	// or by Update. After a claim that Begins, only this proves that a flow without a
-	// record has not begun.
+	Outcome Outcome          // only for Consume
+	Reason  string           // one sentence, for people; empty for a cancelled job: the reason of the stop request
+	Failure *logbook.Failure // the cause
+	Delay   time.Duration    // only for Abandon: how long the job cools before it is claimable again
+	// Recorded: all started work of the flow is recorded, at the latest by Update. After a
+	// claim with Begins, a flow without a record counts as not started only with Recorded.
 	Recorded bool
 }
