@@ -2,10 +2,10 @@ package jobs
 
 import "github.com/conductord/conductord/logbook"
 
-// Again makes the posting of a new job that does the same work as this one, which may be
-// finished: its kind, details and store, and all else that its poster has said of it but
-// the times and a hold. The flow is that of the job, nil if it has none. The new job has a
-// flow of its own in a book of its own, built as the old one was, with no step done.
+// Again makes the posting of a new job with the same work. The posting copies all fields of
+// this job's posting except NotBefore, Deadline, Hold, Front and Traceparent. flow must be
+// the flow of this job, or nil if the job has none. The new job gets a new book with a new
+// flow of the same factory, in which no step has run. The job can be in any state.
 func (j *Job) Again(flow *logbook.FlowDetail) Posting {
 	again := Posting{
 		ID: NewJobID(), Board: j.Board, Name: j.Name, Priority: j.Priority, Kind: j.Kind, Details: j.Details, Store: j.Store,

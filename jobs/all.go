@@ -7,9 +7,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// All yields the jobs that a query selects, page by page, in posting order. It
-// ends with an error, the last thing that is yielded, or with the last job. A
-// limit of the query is that of a page.
+// All yields the selected jobs in the order of the query. It reads them page by page;
+// query.Limit is the size of a page. If a page cannot be read, All yields the error as the
+// last item.
 func All(ctx context.Context, board Reader, query Query) iter.Seq2[Job, error] {
 	return logbook.Pages(query.After, func(after string) (Page[Job], error) {
 		query.After = after
@@ -17,8 +17,7 @@ func All(ctx context.Context, board Reader, query Query) iter.Seq2[Job, error] {
 	})
 }
 
-// AllClaims yields the claims that a query selects, page by page, as All does
-// jobs.
+// AllClaims yields the selected claims, as All yields jobs.
 func AllClaims(ctx context.Context, board Attendant, query ClaimQuery) iter.Seq2[HeldClaim, error] {
 	return logbook.Pages(query.After, func(after string) (Page[HeldClaim], error) {
 		query.After = after
@@ -26,8 +25,7 @@ func AllClaims(ctx context.Context, board Attendant, query ClaimQuery) iter.Seq2
 	})
 }
 
-// AllErrors yields the errors that a query selects, page by page, the latest
-// first, as All does jobs.
+// AllErrors yields the selected errors, the latest first, as All yields jobs.
 func AllErrors(ctx context.Context, board Historian, query ErrorQuery) iter.Seq2[JobError, error] {
 	return logbook.Pages(query.After, func(after string) (Page[JobError], error) {
 		query.After = after
@@ -35,7 +33,7 @@ func AllErrors(ctx context.Context, board Historian, query ErrorQuery) iter.Seq2
 	})
 }
 
-// AllBoards yields the boards by name, page by page, as All does jobs.
+// AllBoards yields all boards, sorted by name, as All yields jobs.
 func AllBoards(ctx context.Context, board Boards) iter.Seq2[BoardStatus, error] {
 	return logbook.Pages("", func(after string) (Page[BoardStatus], error) { return board.BoardList(ctx, after, 0) })
 }

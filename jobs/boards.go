@@ -9,49 +9,48 @@ import (
 )
 
 const (
-	// MaxKeptBoards bounds the boards of a cluster: metrics and listings have a
-	// line for each.
+	// MaxKeptBoards bounds the boards of a cluster, because metrics and lists have a line
+	// for each board.
 	MaxKeptBoards = 10_000
-	// MaxBoardRows bounds the kinds, and the holders, with which one board is
-	// shown, so that the answer stays one message.
+	// MaxBoardRows bounds the kinds, and the holders, in a BoardStatus, so that it fits
+	// into one message.
 	MaxBoardRows = 1_000
-	// MaxBoardLimit bounds what a limit may say: as much as none.
+	// MaxBoardLimit is the highest value of a limit. It is in effect no limit.
 	MaxBoardLimit = 1 << 50
-	// MaxPostingRate bounds a limit of postings a second. It is far more than a
-	// cluster takes, and keeps the arithmetic within 64 bits.
+	// MaxPostingRate is the highest limit of postings per second. A cluster cannot reach
+	// it, and it keeps the arithmetic within 64 bits.
 	MaxPostingRate = 1_000_000
 )
 
-// BoardLimits bound a board; zero means no limit. A posting over a limit is refused
-// with ErrLimit, and so is a job that is restored or reopened. A job that its owner
-// releases is not.
+// BoardLimits are the limits of a board. Zero means no limit. Over a limit, the board
+// refuses postings, and retries and interventions that reopen a job, with ErrLimit. It
+// always accepts a job that its owner releases.
 type BoardLimits struct {
-	Jobs  uint64 // unfinished ones
-	Bytes uint64 // of the postings of unfinished ones; see Job.Size
-	// PostingsPerSecond is a token bucket with the postings of one second: so many may
-	// come at once.
+	Jobs  uint64 // unfinished jobs
+	Bytes uint64 // bytes of the postings of unfinished jobs; see Job.Size
+	// PostingsPerSecond is the rate of a token bucket that holds the postings of one
+	// second. That many postings may arrive together.
 	PostingsPerSecond uint64
 }
 
-// The bounds of a step of ageing: shorter ones would say no more than that the
-// order of posting counts, longer ones nothing.
+// The bounds of BoardAgeing.Step. With a shorter step, ageing would in effect replace
+// priority by posting order. A longer step would have no effect.
 const (
 	MinAgeing = time.Second
 	MaxAgeing = 365 * 24 * time.Hour
 )
 
-// BoardAgeing is how waiting raises the priority of a board's jobs. All that
-// wait are raised at the same moments, so that their order never changes, and a
-// job's place is known when it becomes claimable: it is raised by the steps that
-// have been since then. Its age counts from when it first was claimable.
+// BoardAgeing raises the priority of a board's waiting jobs. A job gains one step of
+// priority for each Step of time since it first became claimable. All waiting jobs gain
+// their steps at the same moments, so their order never changes.
 type BoardAgeing struct {
-	Step  time.Duration // of waiting for one step of priority; 0: waiting raises nothing any more
-	Since time.Time     // when that was said
-	Steps int64         // by which a job that has waited from the beginning was raised until then
+	Step  time.Duration // waiting time for one step of priority; 0: no further steps
+	Since time.Time     // when Step was set
+	Steps int64         // steps before Since, of a job that waited from the start of ageing
 }
 
-// Raised is by how many steps a job is raised that has waited from the
-// beginning, which is when its board was told to age jobs first.
+// Raised returns the steps that a job has gained at a time, if it has waited since ageing
+// was first set on its board.
 func (a *BoardAgeing) Raised(at time.Time) int64 {
 	if a.Step <= 0 {
 		return a.Steps
@@ -59,37 +58,37 @@ func (a *BoardAgeing) Raised(at time.Time) int64 {
 	return a.Steps + max(0, int64(at.Sub(a.Since)/a.Step))
 }
 
-// BoardPause says who has paused a board, why and since when.
+// BoardPause is the pause of a board: operator, reason and time.
 type BoardPause struct {
 	By     string
 	Reason string
 	At     time.Time
 }
 
-// BoardStatus is a board as it stands at one moment. All of it was counted when
-// it happened: reading it costs the same however many jobs there are.
+// BoardStatus is a board at one moment. A board keeps counters, so reading it costs the
+// same for any number of jobs.
 type BoardStatus struct {
 	Name      string
-	CreatedAt time.Time // zero of the default board before its first job
+	CreatedAt time.Time // zero for DefaultBoard before its first job
 	Limits    BoardLimits
-	Pause     *BoardPause // nil: jobs can be claimed
+	Pause     *BoardPause // nil: not paused
 	Ageing    BoardAgeing
 
-	Jobs            map[State]uint64 // by state, where there are any
-	Parked          uint64           // of those held or suspended, the ones that their retry policy has parked
-	Bytes           uint64           // of the postings of unfinished jobs
-	OldestClaimable time.Time
-	NextDue         time.Time // of delayed and cooling jobs
+	Jobs            map[State]uint64 // number of jobs by state, without zeros
+	Parked          uint64           // held or suspended jobs that their retry policy has parked
+	Bytes           uint64           // bytes of the postings of unfinished jobs
+	OldestClaimable time.Time        // when the job that is claimable for longest became claimable; zero: none
+	NextDue         time.Time        // earliest due time of delayed and cooling jobs; zero: none
 	Posted          BoardRate
 	Finished        BoardRate
 
-	// Of a board that is read alone, at most MaxBoardRows each.
+	// Only from Boards.BoardStatus, at most MaxBoardRows each.
 	Kinds   []BoardKind   // by name
-	Holders []BoardHolder // sessions that have claimed jobs of it
-	More    bool          // there are more kinds or holders
+	Holders []BoardHolder // sessions with claims on jobs of the board
+	More    bool          // more kinds or holders exist
 }
 
-// Unfinished is how many jobs of the board are not finished.
+// Unfinished returns the number of unfinished jobs.
 func (s *BoardStatus) Unfinished() uint64 {
 	var n uint64
 	for state, count := range s.Jobs {
@@ -108,66 +107,63 @@ type BoardRate struct {
 	Fifteen uint64
 }
 
-// BoardKind are the jobs of one kind, by state.
+// BoardKind has the numbers of jobs of one kind, by state.
 type BoardKind struct {
 	Kind string
 	Jobs map[State]uint64
 }
 
-// BoardHolder is a session that has claimed jobs of a board.
+// BoardHolder is a session with claims on jobs of a board.
 type BoardHolder struct {
 	Session SessionID
 	Owner   string
 	Jobs    uint64
 }
 
-// BoardCommand is how a person pauses or resumes a board.
+// BoardCommand is an operator's request to pause or resume a board.
 type BoardCommand struct {
 	Board  string // empty: DefaultBoard
-	By     string // who, for people
+	By     string // the operator, for people
 	Reason string // one sentence, for people
 }
 
-// Boards looks after the boards themselves. An empty name is DefaultBoard,
-// which always exists. To repeat a call is harmless.
+// Boards manages boards. An empty name is DefaultBoard, which always exists. For other
+// boards that do not exist, methods with a name return ErrNotFound, except CreateBoard. Repeating a
+// call is harmless.
 type Boards interface {
-	// CreateBoard makes a board before the first job is posted to it, which
-	// makes it otherwise. One that exists stays as it is. ErrLimit at
-	// MaxKeptBoards.
+	// CreateBoard creates a board. Without it, the first job of a board creates the board.
+	// An existing board stays unchanged. ErrLimit at MaxKeptBoards.
 	CreateBoard(ctx context.Context, name string) error
-	// BoardStatus reads a board, with its kinds and holders. ErrNotFound.
+	// BoardStatus reads a board, with its kinds and holders.
 	BoardStatus(ctx context.Context, name string) (BoardStatus, error)
-	// BoardList reads a page of up to limit boards by name, without kinds and
-	// holders. after is Page.Next of the page before.
+	// BoardList reads a page of up to limit boards, sorted by name, without kinds and
+	// holders. after is Page.Next of the previous page, or empty.
 	BoardList(ctx context.Context, after string, limit int) (Page[BoardStatus], error)
-	// LimitBoard replaces the limits of a board. Jobs that are over them
-	// already stay. ErrNotFound.
+	// LimitBoard replaces the limits of a board. Existing jobs stay, also over the limits.
 	LimitBoard(ctx context.Context, name string, limits BoardLimits) error
-	// AgeBoard has a job of the board that waits to be claimed count as one step
-	// of priority higher for each step of time that it has waited: so nothing
-	// waits for ever. Jobs that wait already count from now on. A step of 0 ends
-	// that: what waits keeps what it has reached. ErrNotFound; ErrInvalid unless
-	// the step is 0 or between MinAgeing and MaxAgeing.
+	// AgeBoard sets how fast waiting raises the priority of the board's jobs: one step of
+	// priority for each step of time. So every job is claimed eventually. For jobs that
+	// already wait, the age starts now. A step of 0 ends ageing, and waiting jobs keep the
+	// priority that they have reached. ErrInvalid unless step is 0 or between MinAgeing and
+	// MaxAgeing.
 	AgeBoard(ctx context.Context, name string, step time.Duration) error
-	// PauseBoard keeps everybody from claiming jobs of the board, those that are
-	// cancelled and to be undone too, until it is resumed. Jobs that are claimed
-	// go on, and postings are accepted. A board that is paused already stays so,
-	// with its reason. ErrNotFound.
+	// PauseBoard stops all claims from a board until ResumeBoard, including claims of
+	// cancelled jobs that must be undone. Claimed jobs continue, and postings are accepted.
+	// Pausing a paused board changes nothing, not even its reason.
 	PauseBoard(ctx context.Context, request BoardCommand) error
-	// ResumeBoard ends a pause, and wakes callers that wait for jobs. ErrNotFound.
+	// ResumeBoard ends a pause, and wakes waiting ClaimNext calls.
 	ResumeBoard(ctx context.Context, request BoardCommand) error
-	// DeleteBoard forgets a board with its limits and rates. ErrNotFound;
-	// ErrConflict while it has jobs, kept finished ones too, or schedules, and
-	// for DefaultBoard.
+	// DeleteBoard removes a board with its limits and rates. ErrConflict for DefaultBoard,
+	// and while the board has schedules or jobs, including finished ones.
 	DeleteBoard(ctx context.Context, name string) error
 }
 
-// CheckBoardName checks the name of a board; an empty one is DefaultBoard.
+// CheckBoardName checks the name of a board. An empty name is DefaultBoard.
 func CheckBoardName(l logbook.Limits, name string) error {
 	return CheckOptionalName(l, "board", name)
 }
 
-// CheckBoardCommand checks what a person says about a board.
+// CheckBoardCommand checks a command about a board before it is written.
 func CheckBoardCommand(l logbook.Limits, o *BoardCommand) error {
 	if err := CheckBoardName(l, o.Board); err != nil {
 		return err
@@ -193,7 +189,7 @@ func CheckBoardLimits(limits *BoardLimits) error {
 	return nil
 }
 
-// CheckAgeing checks a step of ageing; 0 is none.
+// CheckAgeing checks a step of ageing. 0 means no ageing.
 func CheckAgeing(step time.Duration) error {
 	if step != 0 && (step < MinAgeing || step > MaxAgeing) {
 		return &logbook.InvalidError{Field: "board ageing", Reason: fmt.Sprintf("%s; a step of priority is 0, for none, or takes %s to %s", step, MinAgeing, MaxAgeing)}

@@ -7,55 +7,55 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Action is what can be done to many jobs at once.
+// Action is an operation of Bulk.
 type Action string
 
-// The actions, each with the method that does it to one job.
+// The actions, each with the method that does the same to one job.
 const (
 	ActionCancel  Action = "cancel"  // Controller.Cancel
 	ActionSuspend Action = "suspend" // Controller.Suspend
 	ActionResume  Action = "resume"  // Controller.Resume
-	ActionRetry   Action = "retry"   // Historian.Retry, of what was trashed, was reverted, has failed, or is parked
+	ActionRetry   Action = "retry"   // Historian.Retry, for trashed, reverted, failed and parked jobs
 	ActionPurge   Action = "purge"   // Historian.Purge
 )
 
-// Actions are all of them.
+// Actions are all actions.
 var Actions = []Action{ActionCancel, ActionSuspend, ActionResume, ActionRetry, ActionPurge}
 
-// MaxBulk bounds the jobs that one call of Bulk deals with: they share one
-// entry of the log, which others wait for.
+// MaxBulk bounds the jobs that one call of Bulk changes. Their changes are one entry of the
+// log, and other commands wait for it.
 const MaxBulk = 200
 
-// Bulk is one page of something that is done to many jobs.
+// Bulk applies one action to the jobs of one page of a list.
 type Bulk struct {
 	Action Action
-	// Query selects the jobs. It is narrowed to those for which the action means
-	// something; see Narrowed and Selects. Query.Limit is MaxBulk at most, unless they are
-	// only counted.
+	// Query selects the jobs. Narrowed and Selects limit it to jobs whose state allows the
+	// action. Query.Limit is at most MaxBulk, except with DryRun.
 	Query  Query
-	Revert bool   // ActionCancel only: undo what was done
-	By     string // who, for people
+	Revert bool   // only for ActionCancel: undo the flow's work
+	By     string // the operator, for people
 	Reason string // one sentence, for people
-	DryRun bool   // only count
+	DryRun bool   // only count the jobs
 }
 
 // BulkReport is the result of one page.
 type BulkReport struct {
-	Matched int // jobs that were selected
-	Done    int // jobs to which it was done
-	Refused []BulkRefusal
-	Next    string // the Bulk.Query.After of the next page; empty at the end
-	Scans   bool   // as in Page
+	Matched int           // selected jobs
+	Done    int           // jobs whose action succeeded
+	Refused []BulkRefusal // jobs whose action was refused
+	Next    string        // Query.After for the next page; empty: last page
+	Scans   bool          // see Page
 }
 
-// BulkRefusal is why something was not done to a job.
+// BulkRefusal is a job whose action was refused, with the error.
 type BulkRefusal struct {
 	Job JobID
 	Err error
 }
 
-// Narrowed checks a bulk, and gives the query for the jobs for which its action
-// can mean something; Selects decides for each.
+// Narrowed checks a bulk, and returns its query limited to the states that allow the action.
+// Selects decides about each job of that query. ErrInvalid if no state of the query allows
+// the action.
 func (b *Bulk) Narrowed() (Query, error) {
 	query := b.Query
 	if !slices.Contains(Actions, b.Action) {
@@ -78,7 +78,7 @@ func (b *Bulk) Narrowed() (Query, error) {
 	return query, nil
 }
 
-// Selects reports whether the action means something for a job that the narrowed query lists.
+// Selects reports whether the action applies to a job of the narrowed query.
 func (b *Bulk) Selects(j *Job) bool {
 	if b.Action != ActionRetry || j.State == StateTrashed {
 		return true
@@ -89,8 +89,7 @@ func (b *Bulk) Selects(j *Job) bool {
 	return j.Outcome == OutcomeFailed || j.Outcome == OutcomeReverted
 }
 
-// states are those in which an action means something, as a list of the
-// caller's own.
+// states returns the states that allow the action, in a new slice.
 func (a Action) states() []State {
 	switch a {
 	case ActionRetry:

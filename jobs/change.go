@@ -8,32 +8,30 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Change changes a job that is not finished. Fields that are not set leave the job as
-// it is. Controller has a table of what each field does in each state.
+// Change changes an unfinished job. Unset fields change nothing. Controller has a table with
+// the effect of each field in each state.
 type Change struct {
-	// ID names the change, so that a repeat of it after a lost answer does
-	// nothing, whatever others have changed since. The last MaxKnownChanges of a
-	// job are known. Zero: a client library makes one for its own repeats; a
-	// board takes every call for a new change.
+	// ID identifies a repeat: a repeat after a lost answer does nothing, whatever others
+	// changed since. A job remembers its latest MaxKnownChanges ids. Zero: a board takes
+	// every call as a new change; *raftboard.Client makes an id for its own repeats.
 	ID       uuid.UUID
 	Job      JobID
 	Priority *Priority
-	// NotBefore is when the job is due. One that is past means at once.
+	// NotBefore is the new earliest start. A past time means at once.
 	NotBefore  time.Time
-	Deadline   time.Time // by which the job must be done
-	NoDeadline bool      // it may be done at any time
-	Release    bool      // a job that is held is not held any more
-	// Board is where the job moves; empty: it stays. It keeps priority and place in the order of
-	// posting. Its book moves with it, unless other jobs refer to that.
+	Deadline   time.Time // the new deadline
+	NoDeadline bool      // removes the deadline
+	Release    bool      // releases a held or parked job
+	// Board is the board to which the job moves; empty: no move. The job keeps its priority
+	// and its place in posting order. Its book moves too, unless other jobs use the book.
 	Board  string
-	Front  bool   // before the others of its priority; of several such, the last comes first
-	By     string // who, for people
+	Front  bool   // the job goes before others of its priority; the latest of several such jobs comes first
+	By     string // the operator, for people
 	Reason string // one sentence, for people
 }
 
-// MaxKnownChanges is how many changes of a job are known by their ids: a repeat
-// that comes after so many others has been on its way for longer than any call
-// may take.
+// MaxKnownChanges is the number of changes whose ids a job remembers. A repeat that is later
+// than that has been in transit for longer than any call may take.
 const MaxKnownChanges = 16
 
 // CheckChange checks a change before it is written.
@@ -52,7 +50,7 @@ func CheckChange(l logbook.Limits, c *Change) error {
 	return checkDirective(l, "change", directive{c.Job, c.By, c.Reason})
 }
 
-// Alters reports whether a job would not be what it is after the change.
+// Alters reports whether the change would change the job.
 func (c *Change) Alters(j *Job) bool {
 	switch {
 	case c.Priority != nil && *c.Priority != j.Priority:
@@ -63,14 +61,14 @@ func (c *Change) Alters(j *Job) bool {
 	return c.Release && j.Held || c.AltersDeadline(j) || c.Moves(j) || c.Fronts(j)
 }
 
-// Moves reports whether a job would be on another board.
+// Moves reports whether the change would move the job to another board.
 func (c *Change) Moves(j *Job) bool { return c.Board != "" && c.Board != j.Board }
 
-// Fronts reports whether a job would be put before its equals. Without an id, which makes a
-// repeat known, one that was put there before keeps its place.
+// Fronts reports whether the change would put the job before others of its priority. Without
+// an ID, a repeat cannot be recognised, so a job that was moved before keeps its place.
 func (c *Change) Fronts(j *Job) bool { return c.Front && (j.Front == 0 || c.ID != uuid.Nil) }
 
-// AltersDeadline reports whether a job would have another deadline.
+// AltersDeadline reports whether the change would change the deadline of the job.
 func (c *Change) AltersDeadline(j *Job) bool {
 	return !c.Deadline.IsZero() && !c.Deadline.Equal(j.Deadline) || c.NoDeadline && !j.Deadline.IsZero()
 }

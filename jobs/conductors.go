@@ -10,51 +10,49 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// MaxDrains bounds the drains that stand at one time, so that a list of them
-// is one answer: more than a cluster has conductors.
+// MaxDrains bounds the drains of a cluster, so that a list of them fits into one answer. It
+// is more than a cluster has conductors.
 const MaxDrains = 1_000
 
-// Drain is the standing order that the conductors of a name claim nothing. It
-// belongs to the name: a conductor that ends and comes back is still drained.
+// Drain keeps the conductors of a name from claiming jobs. A drain belongs to the name: a
+// conductor that restarts is still drained.
 type Drain struct {
-	Conductor string
-	Finish    bool // what they hold is seen through; otherwise it is handed over
+	Conductor string // name
+	Finish    bool   // the conductors finish their jobs; false: they hand them over
 	By        string
 	Reason    string
 	At        time.Time
 }
 
-// DrainCommand is how a person drains the conductors of a name.
+// DrainCommand is an operator's request to drain the conductors of a name.
 type DrainCommand struct {
 	Conductor string // name
-	Finish    bool   // let them see through what they hold, instead of handing it over at once
-	Absent    bool   // also if none of that name lives: they will be drained when they come
-	By        string // who, for people
+	Finish    bool   // the conductors finish their jobs instead of handing them over
+	Absent    bool   // accept a name without a live conductor; its conductors are drained when they start
+	By        string // the operator, for people
 	Reason    string // one sentence, for people
 }
 
-// Conductors steers the conductors. To repeat a call is harmless.
+// Conductors drains conductors. Repeating a call is harmless.
 //
-// A session is that of a conductor if it has registered an entity of kind
-// EntityConductor; two of one name are drained together.
+// A session belongs to a conductor if it has registered an entity of kind EntityConductor.
+// Conductors with the same name are drained together.
 type Conductors interface {
-	// DrainConductor keeps the board from granting claims to the conductors of a
-	// name, until UndrainConductor: their ClaimNext waits as if there were nothing,
-	// their Claim is refused with ErrUnclaimable. A conductor hears of it by
-	// EventDrained, and hands over what it holds, or finishes that. A drain that
-	// stands already stays, with its reason, unless Finish differs: then the
-	// later one counts. ErrNotFound if none of that name is registered, unless
-	// Absent is set; ErrLimit at MaxDrains.
+	// DrainConductor stops all claims by the conductors of a name until UndrainConductor.
+	// Their ClaimNext waits as if no job existed, and their Claim returns ErrUnclaimable. A
+	// conductor learns of the drain from EventDrained, and then hands over or finishes its
+	// jobs. Draining again changes nothing, not even the reason, unless Finish differs: then
+	// the new drain replaces the old one. ErrNotFound if no conductor of the name is
+	// registered, unless Absent is set; ErrLimit at MaxDrains.
 	DrainConductor(ctx context.Context, order DrainCommand) error
-	// UndrainConductor ends a drain, and wakes callers that wait for jobs. Nothing
-	// happens to conductors that are not drained; ErrNotFound if there are none of that
-	// name.
+	// UndrainConductor ends a drain, and wakes waiting ClaimNext calls. Without a drain it
+	// changes nothing. ErrNotFound if the name has neither a drain nor a conductor.
 	UndrainConductor(ctx context.Context, order DrainCommand) error
-	// Drains reads the drains that stand, by name.
+	// Drains reads all drains, sorted by name.
 	Drains(ctx context.Context) ([]Drain, error)
 }
 
-// CheckDrainCommand checks what a person says about conductors.
+// CheckDrainCommand checks a command about conductors before it is written.
 func CheckDrainCommand(l logbook.Limits, o *DrainCommand) error {
 	if err := l.CheckName("conductor", o.Conductor); err != nil {
 		return err
@@ -62,10 +60,9 @@ func CheckDrainCommand(l logbook.Limits, o *DrainCommand) error {
 	return checkSaid(l, "drain", o.By, o.Reason)
 }
 
-// AwaitIdle waits until the conductors of a name hold no job. It is told by
-// events and does not poll. Progress, if it is not nil, is told how many they
-// hold, at the beginning and after every change. Conductors that are not
-// drained may take others all the while, and then are waited for too.
+// AwaitIdle waits until the conductors of a name have no claims. It follows events and does
+// not poll. It calls progress, unless nil, with the number of claims: first, and then after
+// every change. Drain the conductors first, because AwaitIdle also waits for new claims.
 func AwaitIdle(ctx context.Context, board Board, conductor string, progress func(held int)) error {
 	for {
 		err := awaitIdle(ctx, board, conductor, progress)
@@ -90,7 +87,7 @@ func awaitIdle(ctx context.Context, board Board, conductor string, progress func
 		if !begun && held[event.Job] != event.Token {
 			continue
 		}
-		// Some events are of before the look, and of claims that are over.
+		// Some events are older than the list of claims, and belong to ended claims.
 		if delete(held, event.Job); len(held) == 0 {
 			if held, err = heldBy(ctx, board, conductor); err != nil {
 				return err
@@ -109,7 +106,7 @@ func awaitIdle(ctx context.Context, board Board, conductor string, progress func
 	return fmt.Errorf("%w: the watch has ended", ErrUnavailable)
 }
 
-// heldBy finds the claims of the conductors of a name.
+// heldBy lists the claims of the conductors of a name.
 func heldBy(ctx context.Context, board Board, conductor string) (map[JobID]Token, error) {
 	entities, err := board.Entities(ctx, EntityConductor)
 	if err != nil {
@@ -130,8 +127,7 @@ func heldBy(ctx context.Context, board Board, conductor string) (map[JobID]Token
 	return held, nil
 }
 
-// Takes reports whether a conductor claims jobs of this kind from this board, and
-// offers all labels that this one wants.
+// Takes reports whether a conductor can claim the job: by board, kind and labels.
 func (e *Entity) Takes(j *Job) bool { return e.Claims(j) && len(e.Lacks(j)) == 0 }
 
 // Serves reports whether a conductor claims jobs from a board.
@@ -139,12 +135,12 @@ func (e *Entity) Serves(board string) bool {
 	return slices.Contains(e.Boards, board) || len(e.Boards) == 0 && board == DefaultBoard
 }
 
-// Claims reports whether a conductor claims jobs of this kind from this board.
+// Claims reports whether a conductor claims jobs of the job's kind from its board.
 func (e *Entity) Claims(j *Job) bool {
 	return e.Serves(j.Board) && (len(e.JobKinds) == 0 || slices.Contains(e.JobKinds, j.Kind))
 }
 
-// Lacks are the labels that a job wants and a conductor does not offer.
+// Lacks returns the labels of the job that the conductor does not offer.
 func (e *Entity) Lacks(j *Job) []string {
 	return slices.DeleteFunc(slices.Clone(j.Labels), func(label string) bool { return slices.Contains(e.Labels, label) })
 }

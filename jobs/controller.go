@@ -215,10 +215,10 @@ type Controller interface {
 	// logbook.InterveneTakeBack reopens no job. If no intervention is left to carry out, the
 	// job is completed with the end of its flow.
 	//
-	// An intervention without Hold withdraws the job's stop request, with two exceptions: a request to
-	// cancel and undo stays if the flow continues its undo, and the suspension of a suspended
-	// job stays. A job that is reopened, or was being cancelled, no longer waits for its
-	// not-before time.
+	// An intervention without Hold withdraws the job's stop request, with two exceptions: a
+	// request to cancel and undo stays if the flow continues its undo, and the suspension of
+	// a suspended job stays. A job that is reopened, or was being cancelled, no longer waits
+	// for its not-before time.
 	//
 	// ErrNotFound if the flow or the step does not exist. ErrConflict if the flow or the step
 	// is in the wrong state for the kind of intervention, if another unfinished job has the

@@ -2,8 +2,9 @@ package jobs
 
 import "fmt"
 
-// Err says how a finished job ended that is no success: ErrReverted, ErrFailed, ErrCancelled or
-// ErrTrashed, with the job's Failure or Reason. It is nil for other jobs.
+// Err returns why a finished job did not succeed: ErrReverted, ErrFailed, ErrCancelled or
+// ErrTrashed, with the job's Failure or Reason. It returns nil for a success, and for an
+// unfinished job.
 func (j *Job) Err() error {
 	kind := map[Outcome]error{OutcomeReverted: ErrReverted, OutcomeFailed: ErrFailed, OutcomeCancelled: ErrCancelled}[j.Outcome]
 	switch {
@@ -23,7 +24,7 @@ func (j *Job) Err() error {
 	return nil
 }
 
-// String is a line for people: the id, board, name and state of the job, and its outcome.
+// String returns a line for people with the job's id, board, name, state and outcome.
 func (j Job) String() string {
 	line := fmt.Sprintf("job %s on board %s, %s: %s", j.ID, j.Board, j.Name, j.State)
 	if j.Outcome != "" {

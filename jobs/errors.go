@@ -7,8 +7,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// The kinds of failure that a caller can tell apart, by errors.Is. Most are
-// the logbook's, since one cluster answers for both.
+// The errors of a board, for errors.Is. Most are the errors of package logbook, because one
+// cluster implements both.
 var (
 	ErrNotFound    = logbook.ErrNotFound
 	ErrConflict    = logbook.ErrConflict
@@ -19,49 +19,49 @@ var (
 	ErrUnavailable = logbook.ErrUnavailable
 	ErrUncertain   = logbook.ErrUncertain
 
-	// How a finished job ended that is no success: see (*Job).Err.
+	// The ends of a job without success: see (*Job).Err.
 	ErrReverted  = logbook.ErrReverted
 	ErrFailed    = logbook.ErrFailed
 	ErrCancelled = errors.New("cancelled")
 	ErrTrashed   = errors.New("trashed: nobody could do it")
 
-	// ErrUnclaimable: the job has an owner, is not due, cools down, or is finished.
-	// It is an ErrConflict for those who do not ask for more.
+	// ErrUnclaimable: the job is not claimable now, or not for this session. For example, it
+	// has an owner, its board is paused, or the conductor is drained. It wraps ErrConflict.
 	ErrUnclaimable error = &subkind{"the job cannot be claimed now", ErrConflict}
-	// ErrOverloaded: a queue or a budget of the node is full. It is an ErrUnavailable:
-	// repeat the call after a pause, as the client library does.
+	// ErrOverloaded: a queue or a budget of the node is full, and the call had no effect. It
+	// wraps ErrUnavailable. Repeat the call after a pause, as *raftboard.Client does.
 	ErrOverloaded error = &subkind{"overloaded: it did not happen", ErrUnavailable}
-	// ErrSessionExpired: the session is unknown, closed or expired, and every
-	// claim it had is over. Its id is never good again: open a new one.
+	// ErrSessionExpired: the session is unknown, closed or expired, and all its claims have
+	// ended. Its id cannot be used again: open a session with a new id.
 	ErrSessionExpired = errors.New("the session has expired")
-	// ErrWrongCluster: the board is in another cluster by the topology of the node that answers.
-	// Nothing has happened. The error names the cluster.
+	// ErrWrongCluster: by the topology of the answering node, the board is in another
+	// cluster, which the error names. The call had no effect.
 	ErrWrongCluster = errors.New("wrong cluster")
-	// ErrCompacted: the events that a watch asks for are no longer kept. Every
-	// such error is a *CompactedError.
+	// ErrCompacted: the events after the watch's position are no longer kept. Every such
+	// error is a *CompactedError.
 	ErrCompacted = errors.New("compacted: older events are no longer kept")
 )
 
-// KeyTaken refuses a second unfinished job with a key of a board. It is an ErrConflict.
+// KeyTaken makes the error for a second unfinished job with the same key on a board. It
+// wraps ErrConflict.
 func KeyTaken(board, key string, holder JobID) error {
 	return fmt.Errorf("%w: on board %q, job %s has the key %q and is not finished: wait until it is, or cancel it", ErrConflict, board, holder, key)
 }
 
-// CompactedError says where a watch can begin that asked for events which are
-// no longer kept. It is an ErrCompacted.
+// CompactedError is an ErrCompacted with the position from which a watch can continue.
 type CompactedError struct {
-	After Position // what was asked for
-	Since Position // after it, every event is kept
+	After Position // the position of the watch
+	Since Position // all events after this position are kept
 }
 
 func (e *CompactedError) Error() string {
 	return fmt.Sprintf("%v: events after %s are gone, and all after %s are kept", ErrCompacted, e.After, e.Since)
 }
 
-// Unwrap makes it an ErrCompacted.
+// Unwrap returns ErrCompacted.
 func (e *CompactedError) Unwrap() error { return ErrCompacted }
 
-// subkind is a sentinel that is also another, more general one.
+// subkind is a sentinel that wraps a more general sentinel.
 type subkind struct {
 	text string
 	kind error

@@ -11,7 +11,7 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// EventKind says what has happened.
+// EventKind is the kind of a change.
 type EventKind string
 
 // The kinds of event.
@@ -21,49 +21,51 @@ const (
 	EventCooled        EventKind = "cooled" // a cooling job became claimable
 	EventClaimed       EventKind = "claimed"
 	EventAbandoned     EventKind = "abandoned"
-	EventExpired       EventKind = "expired" // the owner vanished, or the claim's own time was up
+	EventExpired       EventKind = "expired" // the owner was lost, or the claim's own TTL passed
 	EventCompleted     EventKind = "completed"
 	EventTrashed       EventKind = "trashed"
-	EventSuspended     EventKind = "suspended"      // an unclaimed job, by a stop request
-	EventResumed       EventKind = "resumed"        // the request to suspend was lifted
-	EventStopRequested EventKind = "stop_requested" // the job's owner has to suspend or to undo it
+	EventSuspended     EventKind = "suspended"      // an unclaimed job was suspended
+	EventResumed       EventKind = "resumed"        // a suspension was withdrawn
+	EventStopRequested EventKind = "stop_requested" // the job's owner, or its next one, must stop the flow: suspend, undo or hand over
 	EventReserved      EventKind = "reserved"       // only the conductors of a name can claim the job, for a time
-	EventUnreserved    EventKind = "unreserved"     // that time is over
-	EventChanged       EventKind = "changed"        // priority or not-before time are new, or a held job was released
+	EventUnreserved    EventKind = "unreserved"     // the reservation has ended
+	EventChanged       EventKind = "changed"        // a Change took effect, or a posting with the job's key raised it
 	EventMovedAway     EventKind = "moved_away"     // the job leaves the event's board; EventMoved follows
-	EventMoved         EventKind = "moved"          // the job has come to the event's board, from another
-	// EventIntervened: a person has intervened in the job's flow, and the job
-	// stays where it is: the intervention holds, or nobody has claimed the job
-	// since the one before.
+	EventMoved         EventKind = "moved"          // the job has moved to the event's board
+	// EventIntervened: an operator intervened in the job's flow, and the job keeps its state:
+	// the intervention has Hold or takes others back, or the job was neither finished nor
+	// parked.
 	EventIntervened EventKind = "intervened"
-	EventReopened   EventKind = "reopened" // a finished or parked job became claimable, by an intervention in its flow
-	EventRestored   EventKind = "restored" // a finished job was put back on its board
-	EventPurged     EventKind = "purged"   // a finished job was removed by a person; nothing follows about it
-	EventRetried    EventKind = "retried"  // an attempt has failed, and the job waits for the next one
-	EventParked     EventKind = "parked"   // the last attempt has failed, and the job is held for a person
-	EventBegun      EventKind = "begun"    // a watch begins here; nothing has happened to any job
+	EventReopened   EventKind = "reopened" // an intervention made a finished or parked job claimable
+	EventRestored   EventKind = "restored" // a retry put a finished job back on its board
+	EventPurged     EventKind = "purged"   // an operator removed a finished job; it has no later events
+	EventRetried    EventKind = "retried"  // an attempt failed, and the job waits for the next attempt
+	EventParked     EventKind = "parked"   // the last attempt failed, and the job is held until an operator decides
+	EventBegun      EventKind = "begun"    // the start of a watch with Begin; no change
 	EventFlow       EventKind = "flow"     // the job's flow, or some of its steps, changed state
 
-	// Of sessions and entities. They are of no job, and told to those who ask.
+	// Events of sessions and entities. They belong to no job, and are sent on request: see
+	// Watch.Sessions.
 
 	EventSessionOpened  EventKind = "session_opened"
 	EventSessionClosed  EventKind = "session_closed"  // by its owner
-	EventSessionExpired EventKind = "session_expired" // it was not kept alive
-	EventRegistered     EventKind = "registered"      // an entity is known, or another than before
-	EventGone           EventKind = "gone"            // an entity has ended with its session
+	EventSessionExpired EventKind = "session_expired" // the session had no keep-alive
+	EventRegistered     EventKind = "registered"      // an entity was registered or replaced
+	EventGone           EventKind = "gone"            // an entity ended with its session
 
-	// Of a board, and of no job: nobody can claim from it, or everybody again.
+	// Events of a board. They belong to no job.
 
 	EventBoardPaused  EventKind = "board_paused"
 	EventBoardResumed EventKind = "board_resumed"
 
-	// Of the conductors of a name, which is both Entity and Owner, and of no job.
+	// Events of the conductors of a name, which is in Entity and Owner. They belong to no
+	// job.
 
-	EventDrained   EventKind = "conductor_drained"   // they are to claim nothing
-	EventUndrained EventKind = "conductor_undrained" // they may claim again
+	EventDrained   EventKind = "conductor_drained"   // the conductors get no more jobs
+	EventUndrained EventKind = "conductor_undrained" // the conductors can claim again
 )
 
-// EventKinds are all kinds that a watch can ask for.
+// EventKinds are all kinds that Watch.Kinds accepts.
 var EventKinds = []EventKind{
 	EventPosted, EventDue, EventCooled, EventClaimed, EventAbandoned, EventExpired, EventCompleted, EventTrashed,
 	EventSuspended, EventResumed, EventStopRequested, EventReserved, EventUnreserved, EventChanged, EventMovedAway, EventMoved, EventIntervened, EventReopened, EventRestored, EventPurged,
@@ -72,7 +74,7 @@ var EventKinds = []EventKind{
 	EventBoardPaused, EventBoardResumed, EventDrained, EventUndrained,
 }
 
-// OfSessions reports whether events of the kind are of sessions or entities.
+// OfSessions reports whether events of the kind belong to sessions or entities.
 func (k EventKind) OfSessions() bool {
 	switch k {
 	case EventSessionOpened, EventSessionClosed, EventSessionExpired, EventRegistered, EventGone:
@@ -81,34 +83,34 @@ func (k EventKind) OfSessions() bool {
 	return false
 }
 
-// Event is one change, in the order in which the board made it.
+// Event is one change of a job, session, entity, board or drain.
 type Event struct {
-	// Position is the event's place in the one order of all events. A watch
-	// resumes after a position, without gap or repeat.
+	// Position is the place in the total order of events. A watch resumes after a position,
+	// without gap or repeat.
 	Position  Position
 	Kind      EventKind
 	Time      time.Time
 	Board     string
 	Job       JobID
-	Name      string // of the job
-	State     State  // of the job, after the event
-	Owner     string // of the claim that began, ended, or is under a stop request; of the session
+	Name      string // name of the job
+	State     State  // state of the job after the event
+	Owner     string // owner of the claim that started, ended, or has a stop request; name of the session
 	Token     Token
 	Outcome   Outcome
 	Reason    string
-	Steps     []StepEvent      // EventFlow: what changed
-	FlowState string           // EventFlow: set if it changed
-	Request   *OperatorRequest // what a person has asked for: who, why and when
+	Steps     []StepEvent      // only for EventFlow: the changed steps
+	FlowState string           // only for EventFlow: the new state; empty: unchanged
+	Request   *OperatorRequest // the operator's request that caused the event
 
 	JobKind string
-	Key     string   // of the job
-	Tags    []string // of the job
+	Key     string   // key of the job
+	Tags    []string // tags of the job
 
-	Session    SessionID // of events of sessions and entities
-	EntityKind string    // of events of entities
-	Entity     string    // name
+	Session    SessionID // only for events of sessions and entities
+	EntityKind string    // only for events of entities
+	Entity     string    // name of the entity
 
-	By string // the principal whose command it follows from; empty without access control
+	By string // the principal whose command caused the event; empty without access control
 }
 
 // StepEvent is the change of one step.
@@ -117,22 +119,23 @@ type StepEvent struct {
 	State string
 }
 
-// Position is a place in the order of events: the log index, and the number
-// of the event within it.
+// Position is a place in the order of events: the log index of the entry, and the number of
+// the event within the entry.
 type Position struct {
 	Index uint64
 	Item  uint32
 }
 
-// Compare orders positions: it is negative if p comes before the other one.
+// Compare orders positions. It returns a negative number if p comes before other, 0 if they
+// are equal, and otherwise a positive number.
 func (p Position) Compare(other Position) int {
 	return cmp.Or(cmp.Compare(p.Index, other.Index), cmp.Compare(p.Item, other.Item))
 }
 
-// String is the position as commands show it and take it.
+// String returns the text form INDEX-ITEM, which ParsePosition reads.
 func (p Position) String() string { return fmt.Sprintf("%d-%d", p.Index, p.Item) }
 
-// ParsePosition reads what String has made. ErrInvalid.
+// ParsePosition reads the text form of a position. ErrInvalid.
 func ParsePosition(text string) (Position, error) {
 	index, item, found := strings.Cut(text, "-")
 	i, errIndex := strconv.ParseUint(index, 10, 64)
@@ -143,8 +146,8 @@ func ParsePosition(text string) (Position, error) {
 	return Position{Index: i, Item: uint32(n)}, nil
 }
 
-// Selects reports whether a watch asks for an event. A position is for the board
-// to compare.
+// Selects reports whether a watch selects an event. It does not compare After and Others;
+// the board does.
 func (w *Watch) Selects(e *Event) bool {
 	switch {
 	case len(w.Kinds) > 0 && !slices.Contains(w.Kinds, e.Kind):
@@ -168,7 +171,7 @@ func (w *Watch) selectsBoard(board string) bool {
 	return board != "" && (board == w.Board || slices.Contains(w.Boards, board))
 }
 
-// CheckWatch checks what a watch asks for.
+// CheckWatch checks the filters of a watch.
 func CheckWatch(w *Watch) error {
 	switch {
 	case len(w.Boards) > MaxBoards:

@@ -5,55 +5,55 @@ import "time"
 // Cause is the one reason why a job does not run now.
 type Cause string
 
-// The causes, in the order in which they are looked for: the first that holds
-// is the answer.
+// The causes, in the order in which Explain tests them. The first matching cause is the
+// result.
 const (
-	CauseFinished    Cause = "finished"     // it has been done, one way or another
-	CauseTrashed     Cause = "trashed"      // it was put aside
-	CauseClaimed     Cause = "claimed"      // somebody has it: it does run
-	CauseSuspect     Cause = "suspect"      // somebody has it whose session is silent
-	CauseOverdue     Cause = "overdue"      // its deadline has passed, and it is about to be cancelled
-	CauseSuspended   Cause = "suspended"    // a person has stopped it
-	CauseParked      Cause = "parked"       // its last attempt has failed, and a person is to say what now
-	CauseHeld        Cause = "held"         // nobody has released it yet
-	CauseDelayed     Cause = "delayed"      // its time has not come
-	CauseCooling     Cause = "cooling"      // it was just let go of
-	CauseBoardPaused Cause = "board_paused" // nobody can claim from its board
-	CauseReserved    Cause = "reserved"     // only the conductors of one name can claim it yet
-	CauseNoConductor Cause = "no_conductor" // no live conductor takes its kind from its board
-	CauseLabels      Cause = "labels"       // none of those offers all the labels that it wants
-	CauseDrained     Cause = "drained"      // all of those are drained
-	CauseFull        Cause = "full"         // all of those have as many jobs as they take
-	CauseBehind      Cause = "behind"       // others come first
-	CauseReady       Cause = "ready"        // nothing: it is about to be claimed
+	CauseFinished    Cause = "finished"     // the job is completed
+	CauseTrashed     Cause = "trashed"      // the job is trashed
+	CauseClaimed     Cause = "claimed"      // the job has an owner, so it runs
+	CauseSuspect     Cause = "suspect"      // the job has an owner, but the owner's session is silent
+	CauseOverdue     Cause = "overdue"      // the deadline has passed, and the board is about to cancel the job
+	CauseSuspended   Cause = "suspended"    // an operator suspended the job
+	CauseParked      Cause = "parked"       // the last attempt failed, and an operator must decide
+	CauseHeld        Cause = "held"         // no operator has released the job yet
+	CauseDelayed     Cause = "delayed"      // the not-before time is in the future
+	CauseCooling     Cause = "cooling"      // the job cools after a claim, or waits for its next attempt
+	CauseBoardPaused Cause = "board_paused" // the board is paused
+	CauseReserved    Cause = "reserved"     // only the conductors of one name can claim the job yet
+	CauseNoConductor Cause = "no_conductor" // no live conductor takes the job's kind from its board
+	CauseLabels      Cause = "labels"       // no such conductor offers all labels of the job
+	CauseDrained     Cause = "drained"      // all such conductors are drained
+	CauseFull        Cause = "full"         // all such conductors have as many jobs as they take
+	CauseBehind      Cause = "behind"       // other jobs come first
+	CauseReady       Cause = "ready"        // nothing prevents a claim
 )
 
-// Causes are all causes, in their order.
+// Causes are all causes, in the order of the tests.
 var Causes = []Cause{
 	CauseFinished, CauseTrashed, CauseClaimed, CauseSuspect, CauseOverdue, CauseSuspended, CauseParked, CauseHeld, CauseDelayed, CauseCooling,
 	CauseBoardPaused, CauseReserved, CauseNoConductor, CauseLabels, CauseDrained, CauseFull, CauseBehind, CauseReady,
 }
 
-// Explanation is why a job does not run now, and what would change that.
+// Explanation is why a job does not run now, with a remedy.
 type Explanation struct {
 	Job    JobID
 	State  State
 	Cause  Cause
 	Text   string    // one sentence
-	Until  time.Time // when the cause ends by itself, if that is known
-	Remedy Remedy    // zero: nothing but to wait
+	Until  time.Time // when the cause ends without action; zero: unknown
+	Remedy Remedy    // zero: only waiting helps
 }
 
-// Remedy is what would help a job that does not run. Only the command line
-// knows which command that is.
+// Remedy is an operator's action that helps a job that does not run. The command line
+// renders it as a command.
 type Remedy struct {
 	Verb   RemedyVerb
-	Target string // what it is done to, as RemedyVerb says
-	Value  string // of RemedyReprioritise: the priority; of RemedyStartWorker: the labels, by commas
-	Name   string // of RemedyStartWorker: the name that the worker must have; empty: any
+	Target string // the object of the verb; see RemedyVerb
+	Value  string // for RemedyReprioritise: the priority; for RemedyStartWorker: the labels, separated by commas
+	Name   string // only for RemedyStartWorker: the required name of the worker; empty: any
 }
 
-// RemedyVerb is what a remedy does.
+// RemedyVerb is the verb of a remedy.
 type RemedyVerb string
 
 // The verbs, with their targets.

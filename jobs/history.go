@@ -9,79 +9,78 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Historian looks back at what has become of jobs, and puts right what has
-// gone wrong with them.
+// Historian reads the failed attempts of jobs, retries failed jobs, and removes finished
+// jobs.
 //
-//	the job    retry                                                   purge
-//	─────────  ──────────────────────────────────────────────────────  ───────────
-//	trashed    restored: back on its board, as if just posted          removed
-//	completed  if it was reverted or failed: without a flow restored,  removed
-//	           with one that is rerun; or ErrConflict
-//	parked     released, or its flow rerun                             ErrConflict
-//	any other  nothing to do                                           ErrConflict
+//	the job    retry                                              purge
+//	─────────  ─────────────────────────────────────────────────  ───────────
+//	trashed    restored: back on its board                        removed
+//	completed  reverted or failed: restored if it has no flow,    removed
+//	           otherwise its flow runs again; else ErrConflict
+//	parked     released, or its flow runs again                   ErrConflict
+//	any other  nothing to do                                      ErrConflict
 type Historian interface {
-	// Retry has a job begin again, in the way that its state needs.
+	// Retry starts a job again, according to its state; see the table. ErrNotFound.
 	//
-	// Restored, crashes and failures are counted from zero; outcome, reason and evidence
-	// are removed, and a suspension is lifted. The not-before time and a hold count again.
-	// The flow goes on where it stands: recorded results are not done again, and a flow that
-	// was being undone is undone further. A deadline that has passed is removed. ErrLimit if
-	// the board has no room for the job, unless its flow is undone further. ErrConflict if the
-	// flow is gone, or belongs to another unfinished job, or if another unfinished job of the
-	// board has the key: see KeyTaken.
+	// Restoring a job resets its crashes, failures and attempts, removes outcome, reason and
+	// failure, and ends a suspension. The not-before time and a hold apply again. A deadline
+	// that has passed is removed. The job's flow continues from its record: recorded results
+	// are not repeated, and an undo continues. ErrLimit if the board has no room for the job,
+	// unless its flow only continues an undo. ErrConflict if the flow no longer exists, if it
+	// belongs to another unfinished job, or if another unfinished job of the board has the
+	// key: see KeyTaken.
 	//
-	// A release is a Change, and a rerun an intervention logbook.InterveneRerun, with their
-	// errors: it runs all of the flow again, and undoes nothing first. ErrConflict also if the
-	// job has succeeded or was cancelled, or if another job of its flow came later: post such
-	// a job again, as Job.Again makes it. ErrNotFound.
+	// A release is a Change, with the errors of Change. Running a flow again is an
+	// intervention logbook.InterveneRerun, with its errors: the whole flow runs again, and
+	// nothing is undone first.
+	//
+	// ErrConflict also if the job succeeded or was cancelled, or if its flow has a later job.
+	// Post such a job again with Job.Again.
 	Retry(ctx context.Context, command JobCommand) error
 
-	// Purge removes a finished job at once, as its retention would later: its
-	// book goes with the last job that refers to it. ErrNotFound, also to a
-	// repeat.
+	// Purge removes a finished job at once, as its retention would later. The book is removed
+	// with its last job. ErrNotFound, also for a repeat.
 	Purge(ctx context.Context, command JobCommand) error
 
-	// Errors reads a page of the attempts at jobs that did not succeed, the
-	// latest first. The latest MaxJobErrors of a job are kept, as long as the job
-	// itself is.
+	// Errors reads a page of failed attempts at jobs, the latest first. The latest
+	// MaxJobErrors errors of a job are kept, as long as the job.
 	Errors(ctx context.Context, query ErrorQuery) (Page[JobError], error)
 
-	// Bulk does the same to each job of one page of a listing, or counts them.
-	// Each job is dealt with for itself; what was done to some stays done if
-	// others are refused. A repeat finds those left that have not been dealt with
-	// yet. ErrInvalid without an action, or if it means nothing for any of the
-	// states that the query names.
+	// Bulk applies one action to each job of one page of a list, or only counts the jobs.
+	// Each job has its own result: a refusal does not undo the other changes. A repeat finds
+	// only the remaining jobs. ErrInvalid without an action, or if no state of the query
+	// allows the action.
 	Bulk(ctx context.Context, bulk Bulk) (BulkReport, error)
 }
 
-// MaxJobErrors is how many errors of a job are kept: more of the same say
-// nothing new, and a job that fails for days must not fill the disk.
+// MaxJobErrors bounds the kept errors of a job, so that a job that fails for days does not
+// fill the disk.
 const MaxJobErrors = 50
 
-// How says how an attempt at a job ended that did not succeed.
+// How is the way in which an attempt at a job failed.
 type How string
 
-// The ways in which an attempt does not succeed.
+// The ways in which an attempt fails.
 const (
-	HowAbandoned How = "abandoned" // its owner gave it back with a failure
-	HowCrashed   How = "crashed"   // its owner vanished
-	HowTrashed   How = "trashed"   // its owner put it aside
-	HowReverted  How = "reverted"  // its flow has failed, and was undone
-	HowFailed    How = "failed"    // its flow has failed, and could not be undone
+	HowAbandoned How = "abandoned" // the owner abandoned the job with a failure
+	HowCrashed   How = "crashed"   // the owner was lost
+	HowTrashed   How = "trashed"   // the owner trashed the job
+	HowReverted  How = "reverted"  // the flow failed, and was undone
+	HowFailed    How = "failed"    // the flow failed, and could not be undone
 )
 
-// Hows are all of them.
+// Hows are all values of How.
 var Hows = []How{HowAbandoned, HowCrashed, HowTrashed, HowReverted, HowFailed}
 
-// JobError is an attempt at a job that did not succeed. The output of the step that
-// failed is in the flow, at the Step of the failure.
+// JobError is a failed attempt at a job. The output of the failed step is in the flow, at
+// the Step of the failure.
 type JobError struct {
-	Position Position // of the event that told of it
+	Position Position // position of the attempt's event
 	Job      JobID
 	Board    string
-	Name     string // this and the next two are the job's
-	Kind     string
-	Key      string
+	Name     string // name of the job
+	Kind     string // kind of the job
+	Key      string // key of the job
 	Flow     logbook.FlowID
 	At       time.Time
 	How      How
@@ -89,26 +88,26 @@ type JobError struct {
 	Token    Token
 	Reason   string
 	Failure  logbook.Failure
-	Abridged bool // the failure was too long to be kept whole
+	Abridged bool // the failure was shortened because it was too long
 }
 
-// ErrorQuery selects errors. Its zero value selects all. An index leads to
-// those of a job, of a key, of a type, of a kind, of a board, and of a time;
-// where several are asked for, the first of these counts.
+// ErrorQuery selects errors. Its zero value selects all errors. Job, Key, Type, Kind, Board
+// and the times have an index. The first of them that is set, in this order, finds the
+// errors; all other fields only filter.
 type ErrorQuery struct {
 	Job      JobID
 	Board    string
 	Key      string
-	Kind     string    // of the job
-	Type     string    // the failure's kind
-	Code     *int      // the failure's
+	Kind     string    // kind of the job
+	Type     string    // kind of the failure
+	Code     *int      // code of the failure
 	How      How       // empty: any
-	From, To time.Time // To itself is not included; zero: any
-	After    string    // Page.Next of the page before; empty: from the latest on
+	From, To time.Time // To is exclusive; zero: any
+	After    string    // Page.Next of the previous page; empty: first page
 	Limit    int       // 0 or over logbook.MaxPage: logbook.MaxPage
 }
 
-// CheckErrorQuery checks what a listing asks for.
+// CheckErrorQuery checks a query for errors.
 func CheckErrorQuery(q *ErrorQuery) error {
 	if q.How != "" && !slices.Contains(Hows, q.How) {
 		return &logbook.InvalidError{Field: "query how", Reason: fmt.Sprintf("%.64q is none of %v", q.How, Hows)}

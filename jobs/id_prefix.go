@@ -10,10 +10,10 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// IDNoun says what an id is of.
+// IDNoun is the kind of object that an id names.
 type IDNoun string
 
-// What can be found by the beginning of its id.
+// The objects that can be found by a part of their id.
 const (
 	IDOfJob     IDNoun = "job"
 	IDOfBook    IDNoun = "book"
@@ -21,32 +21,34 @@ const (
 	IDOfSession IDNoun = "session"
 )
 
-// IDNouns are all of them.
+// IDNouns are all values of IDNoun.
 var IDNouns = []IDNoun{IDOfJob, IDOfBook, IDOfFlow, IDOfSession}
 
 const (
-	// MinIDPrefix is how many digits the beginning of an id has at least.
+	// MinIDPrefix is the minimum number of digits to find an id by its beginning.
 	MinIDPrefix = 4
-	// MinIDEnd is how many digits the end of an id has at least. Ids of version 7 end with random
-	// digits, and begin with the time: all jobs of a minute begin with the same eight digits.
+	// MinIDEnd is the minimum number of digits to find an id by its end. Ids of version 7 end
+	// with random digits. They begin with the time: all jobs of a minute begin with the same
+	// eight digits.
 	MinIDEnd = 8
-	// MaxIDMatches bounds the ids of one answer: a person compares no more.
+	// MaxIDMatches bounds the ids of one answer. People do not compare more.
 	MaxIDMatches = 10
 )
 
-// IDPrefix is the beginning of an id, or its end.
+// IDPrefix is the beginning or the end of an id.
 type IDPrefix struct {
 	Noun   IDNoun
 	Digits string // hexadecimal, in lower case, without dashes
 }
 
-// IDMatches are ids that begin with the digits, in order, and then those that end with them.
+// IDMatches are the matching ids: ids that begin with the digits, in order, then ids that end
+// with the digits.
 type IDMatches struct {
 	IDs  []uuid.UUID
-	More bool // there can be others: one call examines a limited number of ids
+	More bool // more matches can exist: one call examines a limited number of ids
 }
 
-// ParseIDPrefix reads the beginning of an id, with dashes or without.
+// ParseIDPrefix reads a part of an id, with dashes or without. ErrInvalid.
 func ParseIDPrefix(noun IDNoun, text string) (IDPrefix, error) {
 	const digits, wholeLength = "0123456789abcdef", 36
 	prefix := IDPrefix{Noun: noun, Digits: strings.ToLower(strings.ReplaceAll(text, "-", ""))}

@@ -10,45 +10,44 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Bounds that are not configurable.
+// Limits that cannot be configured.
 const (
-	// MaxBoards bounds the boards that one request or entity names.
+	// MaxBoards bounds the boards of one request or entity.
 	MaxBoards = 32
-	// MaxKinds bounds the kinds that one request or entity names. Together
-	// with MaxBoards it bounds the places where a claim has to look.
+	// MaxKinds bounds the kinds of one request or entity. Together with MaxBoards it bounds
+	// the queues that a claim reads.
 	MaxKinds = 256
-	// MaxMetadata is the size of an entity's metadata in all, so that a listing
-	// of many entities is one answer.
+	// MaxMetadata bounds the metadata of an entity, in bytes, so that a list of many
+	// entities fits into one answer.
 	MaxMetadata = 16 << 10
-	// MaxReason is the size of the reason of an ending, in bytes. A reason is one
-	// sentence, in every event and listing; the failure has room for more.
+	// MaxReason bounds a reason, in bytes. A reason is one sentence, and is part of every
+	// event and list. Longer texts belong in the failure.
 	MaxReason = 4 << 10
-	// MaxTags bounds the tags of a job, and MaxTagBytes their size in all, since
-	// they stand in every listing.
+	// MaxTags bounds the tags of a job, and MaxTagBytes their total size, because tags are
+	// part of every list.
 	MaxTags     = 32
 	MaxTagBytes = 1 << 10
-	// MaxLabels bounds the labels that a job wants, and MaxLabelBytes their size
-	// in all, with a byte between each two: together they are part of a key.
+	// MaxLabels bounds the labels of a job. MaxLabelBytes bounds their total size with one
+	// separator byte between labels, because the labels are part of a key.
 	MaxLabels     = 16
 	MaxLabelBytes = 255
 	// MaxOffered bounds the labels that one request or entity offers, and
-	// MaxOfferedBytes their size in all.
+	// MaxOfferedBytes their total size.
 	MaxOffered      = 64
 	MaxOfferedBytes = 4 << 10
-	// MaxMaxCrashes bounds what a posting may say instead of the cluster's
-	// policy: more owners than that are not lost by chance.
+	// MaxMaxCrashes bounds Posting.MaxCrashes. A job that loses more owners than that does
+	// not lose them by chance.
 	MaxMaxCrashes = 1_000
-	// MinRetention and MaxRetention bound what a posting may say instead of the
-	// cluster's policy: who waits for a job must have time to read it, and what
-	// is kept for years belongs elsewhere.
+	// MinRetention and MaxRetention bound Posting.Retention. A client that waits for a job
+	// needs time to read the finished job. Records of years belong elsewhere.
 	MinRetention = time.Second
 	MaxRetention = 365 * 24 * time.Hour
-	// MaxDelay is how long an abandoned job may be kept from others.
+	// MaxDelay bounds Ending.Delay.
 	MaxDelay = logbook.MaxDelay
 )
 
-// CheckPosting checks a posting before it is written. Whether its book and
-// flow exist is for the board to say.
+// CheckPosting checks a posting before it is written. The board checks that its book and
+// flow exist.
 func CheckPosting(l logbook.Limits, p *Posting) error {
 	if p.Err != nil {
 		return p.Err
@@ -97,7 +96,7 @@ func CheckPosting(l logbook.Limits, p *Posting) error {
 	return l.CheckValues("posting store", p.Store)
 }
 
-// checkWork checks what the job is to do: a flow of a book, or a kind.
+// checkWork checks the work of a posting: a flow of a book, or a kind.
 func checkWork(l logbook.Limits, p *Posting) error {
 	switch {
 	case p.Book == nil && p.BookID.IsZero() && !p.Flow.IsZero():
@@ -121,7 +120,7 @@ func checkWork(l logbook.Limits, p *Posting) error {
 }
 
 // CheckEnding checks an ending before it is written. The caller checks the fields that
-// only one kind of ending may have.
+// only one kind of ending allows.
 func CheckEnding(l logbook.Limits, e *Ending) error {
 	switch {
 	case e.Job.IsZero():
@@ -146,8 +145,8 @@ func CheckEnding(l logbook.Limits, e *Ending) error {
 	return l.CheckUpdate(e.Update)
 }
 
-// CheckJobCommand checks what a person wants done with a job. That only a
-// cancellation says Revert is checked by the caller, who knows the command.
+// CheckJobCommand checks a command about a job before it is written. The caller checks the
+// fields that only one command allows, such as Revert.
 func CheckJobCommand(l logbook.Limits, c *JobCommand) error {
 	switch {
 	case c.Steps != StepsDefault && c.Steps != StepsInterrupt && c.Steps != StepsFinish:
@@ -160,7 +159,7 @@ func CheckJobCommand(l logbook.Limits, c *JobCommand) error {
 	return checkDirective(l, "command", directive{c.Job, c.By, c.Reason})
 }
 
-// directive is what everything has in common that a person says about a job.
+// directive has the common fields of all operators' requests about a job.
 type directive struct {
 	job        JobID
 	by, reason string
@@ -173,7 +172,7 @@ func checkDirective(l logbook.Limits, what string, d directive) error {
 	return checkSaid(l, what, d.by, d.reason)
 }
 
-// checkSaid checks who says something, and why.
+// checkSaid checks the fields By and Reason of an operator's request.
 func checkSaid(l logbook.Limits, what, by, reason string) error {
 	switch {
 	case len(reason) > MaxReason:
@@ -203,8 +202,8 @@ func CheckOpening(l logbook.Limits, o *Opening) error {
 	return CheckOptionalName(l, "session host", o.Host)
 }
 
-// CheckEntity checks an entity before it is written. Its session is that of
-// the call, and its time that of the board.
+// CheckEntity checks an entity before it is written. It ignores Session and RegisteredAt,
+// which the board sets.
 func CheckEntity(l logbook.Limits, e *Entity) error {
 	if err := l.CheckName("entity kind", e.Kind); err != nil {
 		return err
@@ -273,7 +272,7 @@ func CheckClaimRequest(l logbook.Limits, r *ClaimRequest) error {
 	return checkNames(l, "claim kinds", r.Kinds, MaxKinds, "kinds")
 }
 
-// CheckExpiry checks a claim's own time.
+// CheckExpiry checks the TTL of a claim.
 func CheckExpiry(expiry time.Duration) error {
 	if expiry < MinTTL || expiry > MaxExpiry {
 		return &logbook.InvalidError{Field: "claim expiry", Reason: fmt.Sprintf("%s is not between %s and %s", expiry, MinTTL, MaxExpiry)}
@@ -281,7 +280,7 @@ func CheckExpiry(expiry time.Duration) error {
 	return nil
 }
 
-// CheckQuery checks what a listing asks for.
+// CheckQuery checks a query for jobs.
 func CheckQuery(q *Query) error {
 	if len(q.Tags) > MaxTags {
 		return &logbook.LimitError{Field: "query tags", Limit: MaxTags, Size: int64(len(q.Tags)), Unit: "tags"}
@@ -296,7 +295,7 @@ func CheckQuery(q *Query) error {
 	return nil
 }
 
-// checkWords checks a list of names that are bounded together too.
+// checkWords checks a list of names, and their total size.
 func checkWords(l logbook.Limits, field string, words []string, most, bytes int) error {
 	if err := checkNames(l, field, words, most, "words"); err != nil {
 		return err
@@ -311,8 +310,8 @@ func checkWords(l logbook.Limits, field string, words []string, most, bytes int)
 	return nil
 }
 
-// checkNames checks a list of names. It refuses a name that occurs twice: that is a
-// mistake, and readers of the list need not expect it.
+// checkNames checks a list of names. It refuses duplicates, so that readers of the list
+// need not handle them.
 func checkNames(l logbook.Limits, field string, names []string, limit int, unit string) error {
 	if len(names) > limit {
 		return &logbook.LimitError{Field: field, Limit: int64(limit), Size: int64(len(names)), Unit: unit}

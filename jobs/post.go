@@ -9,12 +9,14 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// NewPosting makes the posting of a job with one flow, of a kind that its conductors have
-// registered. Args are what the flow is built of, store holds the values that its steps
-// require; each is any Go value that becomes JSON, or nil, and the store's an object. The
-// job, its book and its flow are named after the kind; set Name and the other fields as you
-// need. If a value cannot become JSON, Err says so, and the posting is refused with it. A job
-// without a flow is made by NewPlainPosting.
+// NewPosting makes the posting of a job with one flow. kind is the flow's kind, as
+// registered with the conductors; args are the arguments of its factory; store has the
+// values that its steps require. args and store are any Go values that encode to JSON, or
+// nil, and store must encode to an object.
+//
+// The names of job, book and flow are the kind. Set Name and the other fields as you need.
+// If a value cannot be encoded, the posting has Err, and Post refuses it. For a job without
+// a flow, use NewPlainPosting.
 //
 //	job, err := jobs.PostOne(ctx, client, jobs.NewPosting("greet", nil, map[string]any{"name": "Ada"}))
 func NewPosting(kind string, args, store any) Posting {
@@ -27,17 +29,17 @@ func NewPosting(kind string, args, store any) Posting {
 	return Posting{Name: kind, Book: book, Store: values, Err: errors.Join(errArgs, errStore)}
 }
 
-// NewPlainPosting makes the posting of a job without a flow, which a worker of the kind does;
-// NewPosting makes one with a flow. Details are any Go value that becomes JSON, or nil. The
-// job is named after the kind; set Name and the other fields as you need. Err is as with
-// NewPosting.
+// NewPlainPosting makes the posting of a job without a flow, for workers of its kind.
+// details is any Go value that encodes to JSON, or nil. The name of the job is the kind. Set
+// Name and the other fields as you need. If details cannot be encoded, the posting has Err,
+// and Post refuses it. For a job with a flow, use NewPosting.
 func NewPlainPosting(kind string, details any) Posting {
 	raw, err := rawOf("details", details)
 	return Posting{Name: kind, Kind: kind, Details: raw, Err: err}
 }
 
-// PostOne posts a single job; the refusal of its posting is an error. Without
-// an id of its own the posting gets one here.
+// PostOne posts one job. It returns the refusal of the posting as an error. If the posting
+// has no ID, PostOne makes one; the returned Job has the ID also after an error.
 func PostOne(ctx context.Context, board Poster, posting Posting) (Job, error) {
 	if posting.ID.IsZero() {
 		posting.ID = NewJobID()
@@ -49,7 +51,7 @@ func PostOne(ctx context.Context, board Poster, posting Posting) (Job, error) {
 	return posted[0].Job, posted[0].Err
 }
 
-// rawOf encodes a value of a posting; nil is none.
+// rawOf encodes a value of a posting. The encoding of nil is nil.
 func rawOf(field string, value any) (json.RawMessage, error) {
 	if value == nil {
 		return nil, nil

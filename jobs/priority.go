@@ -8,8 +8,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Priority orders jobs: higher ones are claimed first. Any number will do; a
-// few have names.
+// Priority orders jobs: jobs with a higher priority are claimed first. Any number is valid;
+// a few have names.
 type Priority int32
 
 // The named priorities.
@@ -25,7 +25,7 @@ var priorityNames = map[Priority]string{
 	VeryLow: "very-low", Low: "low", Normal: "normal", High: "high", VeryHigh: "very-high",
 }
 
-// String gives the name of the priority, or its number.
+// String returns the name of the priority, or its number.
 func (p Priority) String() string {
 	if name, ok := priorityNames[p]; ok {
 		return name
@@ -33,7 +33,8 @@ func (p Priority) String() string {
 	return strconv.Itoa(int(p))
 }
 
-// ParsePriority reads a name, in any case and with "_" or "-", or a number.
+// ParsePriority reads a number, or a name in upper or lower case with "_" or "-".
+// ErrInvalid.
 func ParsePriority(text string) (Priority, error) {
 	folded := strings.ReplaceAll(strings.ToLower(text), "_", "-")
 	for priority, name := range priorityNames {

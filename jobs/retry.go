@@ -11,51 +11,50 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// RetryPolicy says what becomes of a job whose work has failed. An attempt is
-// one run of all of it: it has failed when the job is consumed with
-// OutcomeReverted or OutcomeFailed. A flow that was reverted is run again from
-// its beginning. One that could not be undone is half undone, and never run
-// again by itself. Owners that vanish, and trouble that is not the work's
-// fault, are counted apart: Crashes and Failures.
+// RetryPolicy decides what happens to a job whose work failed. An attempt is one complete
+// run of the work. It has failed when the job is consumed with OutcomeReverted or
+// OutcomeFailed. After OutcomeReverted, the next attempt runs the flow from its beginning.
+// A flow that could not be undone is never retried by a policy. Lost owners and abandons
+// with a failure are no attempts: Job.Crashes and Job.Failures count them.
 //
-// The zero value tries once, and completes the job. A Delay of 0 is DefaultRetryDelay, and a
-// MaxDelay of 0 an hour, or Delay if that is longer.
+// The zero value tries once, and completes the job. If Delay is 0, it is DefaultRetryDelay.
+// If MaxDelay is 0, it is one hour, or Delay if that is longer.
 type RetryPolicy struct {
 	logbook.Backoff
-	PriorityStep Priority // is added to the job's priority before each further attempt
-	// Never are kinds of failure after which nobody tries again, besides those
-	// that are permanent. The causes of a failure count too.
+	PriorityStep Priority // added to the job's priority before each further attempt
+	// Never are the kinds of failure that are not retried, in addition to permanent
+	// failures. A failure also matches by the kinds of its causes.
 	Never     []string
 	OnFailure OnFailure // empty: FailureCompletes
 }
 
-// OnFailure says what becomes of a job when its attempts are used up, or its
-// failure is one after which nobody tries again.
+// OnFailure decides what happens to a job after its last attempt, or after a failure that
+// is not retried.
 type OnFailure string
 
-// The ways to go on after the last attempt.
+// The values of OnFailure.
 const (
-	FailureCompletes OnFailure = "complete" // it is completed, as without a policy
-	// FailureRetries: it is tried for ever, after the last delay. A failure that must
-	// not be tried again completes the job.
+	FailureCompletes OnFailure = "complete" // the job is completed, as without a policy
+	// FailureRetries: the job is retried without end, with the last delay. A failure that
+	// is not retried completes the job.
 	FailureRetries OnFailure = "retry"
-	FailureParks   OnFailure = "park" // it is held for a person, and released by a Change
+	FailureParks   OnFailure = "park" // the job is held until an operator releases it by a Change
 )
 
 const (
-	// MinRetryDelay keeps a job that fails at once from being all that its
-	// conductor does.
+	// MinRetryDelay is the shortest delay. It keeps a job that always fails from occupying
+	// its conductor.
 	MinRetryDelay = 100 * time.Millisecond
-	// DefaultRetryDelay is before the second attempt, where nothing is said.
+	// DefaultRetryDelay is the default delay before the second attempt.
 	DefaultRetryDelay = 10 * time.Second
-	// MaxNever bounds the kinds of failure that a policy names: it stands with
-	// the job, which is written often.
+	// MaxNever bounds the kinds of failure in Never. The policy is stored with the job,
+	// which is written often.
 	MaxNever = 8
 
 	defaultMaxRetryDelay = time.Hour
 )
 
-// ByRetryPolicy is who has the flow of a job run again by the job's policy.
+// ByRetryPolicy is the By of the intervention with which a retry policy runs a flow again.
 const ByRetryPolicy = "retry policy"
 
 // CheckRetryPolicy checks a policy before it is written.
@@ -77,7 +76,8 @@ func CheckRetryPolicy(l logbook.Limits, p *RetryPolicy) error {
 	return checkNames(l, "retry never", p.Never, MaxNever, "kinds")
 }
 
-// backoff has the defaults of a job in the place of those of a step.
+// backoff returns the backoff with the defaults of a job, which differ from the defaults
+// of a step.
 func (p *RetryPolicy) backoff() logbook.Backoff {
 	b := p.Backoff
 	b.Delay = cmp.Or(b.Delay, DefaultRetryDelay)
@@ -85,8 +85,8 @@ func (p *RetryPolicy) backoff() logbook.Backoff {
 	return b
 }
 
-// After is what happens to a job after so many failed attempts, the last one with this
-// failure.
+// After returns what happens to a job after the given number of failed attempts. failure is
+// the failure of the latest attempt.
 func (p *RetryPolicy) After(failed int, failure *logbook.Failure) OnFailure {
 	last := p.Last()
 	if p.forbids(failure) {
@@ -98,7 +98,7 @@ func (p *RetryPolicy) After(failed int, failure *logbook.Failure) OnFailure {
 	return last
 }
 
-// Last says what becomes of a job that is not tried again.
+// Last returns what happens to a job that is not retried.
 func (p *RetryPolicy) Last() OnFailure {
 	if p.OnFailure == FailureParks {
 		return FailureParks
@@ -106,21 +106,20 @@ func (p *RetryPolicy) Last() OnFailure {
 	return FailureCompletes
 }
 
-// forbids reports whether nobody is to try again after a failure.
+// forbids reports whether the failure must not be retried.
 func (p *RetryPolicy) forbids(failure *logbook.Failure) bool {
 	return failure != nil && (failure.Permanent || slices.ContainsFunc(p.Never, failure.Matches))
 }
 
-// Wait is how long a job waits for its next attempt, when so many have failed.
-// The share that is left to chance follows from the job and the attempt, so
-// that everybody who asks gets the same answer.
+// Wait returns the delay before a job's next attempt, after the given number of failed
+// attempts. The jitter depends only on the job and the attempt, so every caller gets the
+// same delay.
 func (p *RetryPolicy) Wait(job JobID, failed int) time.Duration {
-	planned := max(p.Tries()-1, 1) // the last delay is that before the last attempt that was planned
+	planned := max(p.Tries()-1, 1) // FailureRetries repeats the delay before the last planned attempt
 	return max(p.backoff().Wait(min(failed, planned), chance(job, failed)), MinRetryDelay)
 }
 
-// chance is a number that looks drawn, and is the same for the same attempt at
-// the same job.
+// chance is a pseudo-random number that depends only on the job and the attempt.
 func chance(job JobID, failed int) uint64 {
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(job.UUID[:], uint64(failed)))
 	return binary.BigEndian.Uint64(sum[:])

@@ -6,10 +6,10 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Opening is how a session is opened.
+// Opening is the request for a session.
 type Opening struct {
 	ID   SessionID
-	Name string // of the owner, for people; two sessions of one name are two owners
+	Name string // name of the owner, for people; sessions with equal names are different owners
 	Host string
 	PID  int
 	TTL  time.Duration // zero: DefaultTTL
@@ -22,24 +22,24 @@ const (
 	MaxTTL     = time.Hour
 )
 
-// MaxExpiry is the longest time of its own that a claim may have.
+// MaxExpiry is the longest TTL of a claim.
 const MaxExpiry = 365 * 24 * time.Hour
 
-// A session that is well is heard every fifth of its TTL, and after three
-// fifths its owner starts nothing any more: from then on it is suspect.
+// A healthy session sends a keep-alive every fifth of its TTL. After three fifths without
+// an acknowledged keep-alive, its owner starts no more work, and the session is suspect.
 const (
 	suspectParts = 3
 	suspectOf    = 5
 )
 
-// SuspectAfter is how long a session of a TTL may be silent before it is
+// SuspectAfter returns the time without keep-alive after which a session with this TTL is
 // suspect.
 func SuspectAfter(ttl time.Duration) time.Duration { return ttl / suspectOf * suspectParts }
 
-// MaxClaims bounds what one session holds, so that its expiry is one small write.
+// MaxClaims bounds the claims of one session, so that its expiry is one small write.
 const MaxClaims = 256
 
-// Session is the presence of a client on the boards.
+// Session is the registration of one running client. Its keep-alives keep its claims.
 type Session struct {
 	ID       SessionID
 	Name     string
@@ -47,31 +47,33 @@ type Session struct {
 	PID      int
 	TTL      time.Duration
 	OpenedAt time.Time
-	Claims   int // how many jobs it holds
-	// Principal opened it, and alone may use it; empty without access control.
+	Claims   int // number of claims
+	// Principal is the principal that opened the session. No other principal may use the
+	// session. Empty without access control.
 	Principal string
 }
 
-// EntityConductor is the kind of entity that a conductor is.
+// EntityConductor is the kind of a conductor's entity.
 const EntityConductor = "conductor"
 
-// EntityWorker is that of a step worker: a process that does steps, and claims no jobs.
+// EntityWorker is the kind of a step worker's entity. A step worker runs steps, and claims
+// no jobs.
 const EntityWorker = "step_worker"
 
-// Entity is a presence that others may look up. It lives as long as its
-// session; registering it again replaces it.
+// Entity is the public registration of a conductor, a step worker, or another program. It
+// ends with its session. Registering the entity again replaces it.
 type Entity struct {
 	Kind     string
 	Name     string
-	Boards   []string // of a conductor: where it claims; of a worker: whose jobs it works for, empty: all
-	JobKinds []string // of a conductor: what it can build; of a worker: the types of steps that it does
-	MaxJobs  int      // of a conductor: how many jobs at once; of a worker: its slots
+	Boards   []string // conductor: boards from which it claims, empty: DefaultBoard; step worker: boards of its jobs, empty: all
+	JobKinds []string // conductor: kinds of job, empty: any; step worker: types of steps
+	MaxJobs  int      // conductor: jobs in parallel; step worker: slots
 	Host     string
 	PID      int
-	Labels   []string // what it offers
+	Labels   []string // offered labels
 	Metadata logbook.Values
 
 	Session      SessionID
 	RegisteredAt time.Time
-	Held         int // claims of its session, in lists
+	Held         int // only in lists: claims of its session
 }
