@@ -6,25 +6,24 @@ import (
 	"time"
 )
 
-// Backoff is how often work is tried that fails, and how long the pauses between are: of
-// a step, of a job, and without Attempts of the rounds of a flow. The zero value tries once.
+// Backoff is the number of attempts and the delays between them, for a step or a job. For the
+// rounds of a flow, only the delays apply. The zero value tries once.
 type Backoff struct {
-	Attempts int           // in all; 0 and 1: once
+	Attempts int           // maximum attempts; 0 and 1: one
 	Delay    time.Duration // before the second attempt
-	// BackoffPercent is how long each further delay is, in percent of the one
-	// before; 0: 100.
+	// BackoffPercent is the length of each further delay, as a percentage of the previous
+	// delay; 0: 100.
 	BackoffPercent int
-	MaxDelay       time.Duration // 0: DefaultMaxDelay, or Delay if that is longer
-	// JitterPercent is the share of a delay that is left to chance, so that what
-	// failed together does not come back together: 20 makes 10 s anything from
-	// 8 s to 10 s.
+	MaxDelay       time.Duration // longest delay; 0: DefaultMaxDelay, or Delay if that is longer
+	// JitterPercent is the random share of a delay, so that work that failed together is
+	// not retried together. 20 turns 10 s into 8 s to 10 s.
 	JitterPercent int
 }
 
 const (
-	// MaxAttempts bounds the attempts: each leaves a record, see KeptAttempts.
+	// MaxAttempts bounds the attempts, because each leaves a record: see KeptAttempts.
 	MaxAttempts = 100
-	// DefaultMaxDelay bounds a delay that grows: a step that waits longer looks stuck.
+	// DefaultMaxDelay bounds growing delays. A step that waits longer looks stuck.
 	DefaultMaxDelay = 5 * time.Minute
 	// MaxDelay bounds every delay.
 	MaxDelay = 365 * 24 * time.Hour
@@ -33,7 +32,8 @@ const (
 	MaxBackoffPercent = 10_000
 )
 
-// Check names the field of the owner's policy that is out of bounds.
+// Check checks the bounds of all fields. ErrInvalid or ErrLimit, with a field that starts with
+// the given owner of the policy.
 func (b Backoff) Check(owner string) error {
 	longest := b.MaxDelay
 	switch {
@@ -57,10 +57,10 @@ func (b Backoff) Check(owner string) error {
 	return nil
 }
 
-// Tries is how many attempts are planned.
+// Tries returns the maximum number of attempts.
 func (b Backoff) Tries() int { return max(b.Attempts, 1) }
 
-// Longest is the delay after so many failures, before chance shortens it. It does not look at
+// Longest returns the delay after the given number of failures, without jitter. It ignores
 // Attempts.
 func (b Backoff) Longest(failures int) time.Duration {
 	longest, delay := b.MaxDelay, b.Delay
@@ -78,7 +78,8 @@ func (b Backoff) Longest(failures int) time.Duration {
 	return min(delay, longest)
 }
 
-// Wait is Longest less the part of the jitter that chance, any number, picks.
+// Wait returns Longest, shortened by the jitter. chance is a random number from the full range of
+// uint64.
 func (b Backoff) Wait(failures int, chance uint64) time.Duration {
 	delay := b.Longest(failures)
 	cut, _ := bits.Mul64(uint64(delay/100*time.Duration(b.JitterPercent)), chance)

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Values are named JSON values. The bytes are kept as they were given.
+// Values are named JSON values. A store keeps the bytes of each value unchanged.
 type Values map[string]json.RawMessage
 
-// Size is how many bytes the names and the values have.
+// Size returns the total bytes of names and values.
 func (v Values) Size() (size int) {
 	for name, value := range v {
 		size += len(name) + len(value)
@@ -20,8 +20,9 @@ func (v Values) Size() (size int) {
 	return size
 }
 
-// ValuesOf makes values of a map or a struct, or of any other Go value that becomes a JSON
-// object: the members of the object are the values. ValuesOf(nil) is nil. ErrInvalid.
+// ValuesOf makes values from a Go value that encodes to a JSON object, such as a map or a struct. The
+// members of the object are the values. ValuesOf(nil) is nil. ErrInvalid if the value does not encode to
+// an object.
 func ValuesOf(object any) (Values, error) {
 	raw, err := json.Marshal(object)
 	if err != nil {
@@ -41,59 +42,57 @@ type Book struct {
 	Meta      Values       `json:"meta,omitempty"`
 	CreatedAt time.Time    `json:"created_at"`
 	UpdatedAt time.Time    `json:"updated_at"`
-	Flows     []FlowDetail `json:"flows,omitempty"` // in the order in which they were added
-	// Board is whose principals may see and use the book: that of the job with which it was
-	// posted, or the one given to SaveBook when it was new.
+	Flows     []FlowDetail `json:"flows,omitempty"` // in the order of their addition
+	// Board is the board whose roles apply to the book: the board of the job that was posted with the
+	// book, or the Board of the first SaveBook.
 	Board string `json:"board,omitempty"`
 }
 
-// Factory says how a flow is built: the registered name of a function, and
-// its argument. A logbook never holds code.
+// Factory is the registered name of the function that builds a flow, and its arguments. A logbook
+// contains no code.
 type Factory struct {
 	Name string          `json:"name"`
 	Args json.RawMessage `json:"args,omitempty"`
 }
 
-// FlowDetail is one flow: how it is built, its values, and how far it has come.
+// FlowDetail is the record of one flow: its factory, its values, its state and its atoms.
 type FlowDetail struct {
 	ID      FlowID  `json:"id"`
 	Book    BookID  `json:"book"`
 	Name    string  `json:"name"`
 	Factory Factory `json:"factory"`
-	Store   Values  `json:"store,omitempty"` // what the flow's steps may require; a job's store goes over it
+	Store   Values  `json:"store,omitempty"` // inputs of the flow's steps; values of the job's store override them
 	Meta    Values  `json:"meta,omitempty"`
-	// Targets limit the run to these steps and what must be done before them. Empty: all steps.
+	// Targets limit the run to these steps and the steps that they need. Empty: all steps.
 	Targets []string `json:"targets,omitempty"`
-	// OnChange is what happens when code that builds the flow differently continues it.
-	// Empty: ChangeAdopt.
+	// OnChange decides whether the flow continues with a changed definition. Empty: ChangeAdopt.
 	OnChange ChangePolicy `json:"on_change,omitempty"`
 	State    FlowState    `json:"state"`
-	Cause    *Failure     `json:"cause,omitempty"` // why the flow reverts, has reverted, or has failed
-	// Definition is how the flow was built when it began, or when a change was last adopted;
-	// nil before.
+	Cause    *Failure     `json:"cause,omitempty"` // why the flow is reverting, reverted or in failure
+	// Definition is the definition with which the flow began, or the latest adopted definition; nil
+	// before the flow begins.
 	Definition *Definition `json:"definition,omitempty"`
-	// Interventions are what operators have done to the flow after it had failed, oldest first.
+	// Interventions are all interventions in the flow, oldest first.
 	Interventions []Intervention `json:"interventions,omitempty"`
 	CreatedAt     time.Time      `json:"created_at"`
 	UpdatedAt     time.Time      `json:"updated_at"`
 
-	// Fence is the token of the last update, and Sequence its number under
-	// that token: the next update carries Sequence+1, or 1 under a new token.
+	// Fence is the token of the latest update, and Sequence its number under that token. The next
+	// update has number Sequence+1, or 1 under a new token.
 	Fence    Token  `json:"fence"`
 	Sequence uint64 `json:"sequence"`
-	// Ended is the token under which the flow last ended: interventions before it have been
+	// Ended is the token under which the flow last ended. Interventions with older tokens have been
 	// carried out or refused.
 	Ended Token `json:"ended_token,omitzero"`
-	// Begun is the token of a claim under which the first steps of the flow may have begun
-	// although nothing of it is recorded; zero: there is none. The first update clears it,
-	// because it records these steps.
+	// Begun is the token of a claim under which the first steps of the flow may have started without
+	// a record; zero: none. The first update records these steps, and clears Begun.
 	Begun Token `json:"begun_token,omitzero"`
 
-	// Atoms are in the order in which they were first recorded.
+	// Atoms are in the order of their first record.
 	Atoms []AtomDetail `json:"atoms,omitempty"`
 }
 
-// Atom finds an atom by its name.
+// Atom returns the atom with this name.
 func (f *FlowDetail) Atom(name string) (*AtomDetail, bool) {
 	for i := range f.Atoms {
 		if f.Atoms[i].Name == name {
@@ -110,12 +109,12 @@ type AtomKind string
 const (
 	KindTask  AtomKind = "task"
 	KindRetry AtomKind = "retry"
-	// KindEach opens a part of a flow that is run once for each element of a list. Its result
-	// is the list.
+	// KindEach starts a part of a flow that runs once for each element of a list. Its result is the
+	// list.
 	KindEach AtomKind = "each"
 )
 
-// Known reports whether the kind is one of these.
+// Known reports whether the kind is one of the constants.
 func (k AtomKind) Known() bool { return k == KindTask || k == KindRetry || k == KindEach }
 
 // AtomDetail is the record of one step or retry of a flow.
@@ -125,18 +124,18 @@ type AtomDetail struct {
 	Version   string    `json:"version,omitempty"`
 	State     AtomState `json:"state"`
 	Intention Intention `json:"intention"`
-	// RetryAt is when a step is due that has failed, or has said "not yet".
+	// RetryAt is when the next try is due, after a failed attempt or a "not yet".
 	RetryAt time.Time `json:"retry_at,omitzero"`
-	// Progress is the last report of the last attempt; nil if there was none.
+	// Progress is the latest report of the latest attempt; nil if there was none.
 	Progress *Progress `json:"progress,omitempty"`
-	// Attempts are the executions and reverts, oldest first. An attempt begins once and ends
-	// once; nothing is overwritten. If there are more than KeptAttempts, the oldest are folded.
+	// Attempts are the executions and reverts, oldest first. An attempt starts once and ends once; an
+	// ended attempt never changes. Above KeptAttempts, the oldest attempts are folded.
 	Attempts []Attempt `json:"attempts,omitempty"`
 	Folded   Folded    `json:"folded,omitzero"`
 }
 
-// CutInstance cuts the last index off the name of an instance of a step, as in step[3], or off
-// the indices alone, as in [2][3].
+// CutInstance removes the last index from the name of a step's instance, such as step[3], or from
+// indexes alone, such as [2][3]. ok is false if there is no index.
 func CutInstance(name string) (base string, ok bool) {
 	open := strings.LastIndexByte(name, '[')
 	if open < 0 || !strings.HasSuffix(name, "]") {
@@ -149,102 +148,102 @@ func CutInstance(name string) (base string, ok bool) {
 	return name[:open], true
 }
 
-// Folded counts the oldest attempts at an atom, which are no longer kept. It
-// holds what a conductor needs of them to number those that follow.
+// Folded counts the oldest attempts of an atom, which are no longer kept. A conductor needs these
+// numbers to number later attempts and rounds.
 type Folded struct {
 	Executions int `json:"executions,omitempty"`
 	Reverts    int `json:"reverts,omitempty"`
 	Resets     int `json:"resets,omitempty"`
-	// Rounds is how often the atom began again among them: by an execution after a revert, or
-	// by a reset.
+	// Rounds counts the folded attempts that started a new round: executions after a revert, and
+	// resets.
 	Rounds int `json:"rounds,omitempty"`
-	// Undone: the last of them is a revert, so the next execution begins a round.
+	// Undone: the latest folded attempt is a revert, so the next execution starts a round.
 	Undone bool `json:"undone,omitempty"`
 }
 
-// Progress is how far an attempt has come, by its own report.
+// Progress is a progress report of an attempt.
 type Progress struct {
 	Done    int64           `json:"done"`
-	Total   int64           `json:"total,omitempty"`   // 0: not known
-	Details json.RawMessage `json:"details,omitempty"` // anything, for people
+	Total   int64           `json:"total,omitempty"`   // 0: unknown
+	Details json.RawMessage `json:"details,omitempty"` // any JSON value, for people
 	At      time.Time       `json:"at"`
 }
 
-// Action is what an attempt does.
+// Action is the kind of an attempt.
 type Action string
 
 // The actions.
 const (
 	ActionExecute Action = "execute"
 	ActionRevert  Action = "revert"
-	// ActionReset executes and reverts nothing: an operator has had the atom begin again.
-	// Earlier attempts are history only.
+	// ActionReset executes and reverts nothing. It records that an operator restarted the atom.
+	// Earlier attempts are only history then.
 	ActionReset Action = "reset"
 )
 
-// Known reports whether the action is one of these.
+// Known reports whether the action is one of the constants.
 func (a Action) Known() bool { return a == ActionExecute || a == ActionRevert || a == ActionReset }
 
-// Attempt is one execution or one revert of an atom, or an operator's action in its place,
-// with the token and the name of the Intervention.
+// Attempt is one execution or one revert of an atom, or an operator's action instead. For an operator's
+// action, Token and Owner come from the Intervention.
 type Attempt struct {
 	Action Action `json:"action"`
 	// Number counts from 1, separately for each action.
 	Number    int       `json:"number"`
 	Token     Token     `json:"token"`
-	Owner     string    `json:"owner,omitempty"` // the conductor's name, or the person's, for people
+	Owner     string    `json:"owner,omitempty"` // name of the conductor or the operator, for people
 	StartedAt time.Time `json:"started_at"`
-	// EndedAt is zero while the attempt runs. It stays zero if the conductor died: then nobody
-	// knows the outcome.
+	// EndedAt is zero while the attempt runs. It stays zero if the conductor died, because the
+	// outcome is unknown.
 	EndedAt time.Time `json:"ended_at,omitzero"`
-	// Asked counts how often the attempt has said "not yet". Until it is asked again, it is
-	// open and nothing of it runs.
+	// Asked counts the "not yet" results of the attempt. After a "not yet", the attempt is open, and
+	// nothing runs until its next try.
 	Asked int `json:"asked,omitempty"`
-	// Offered: the attempt is for a step worker. It goes on when its conductor dies. Worker is
-	// the session of the worker that has it, recorded before the worker gets it; empty: none
-	// has had it. WorkerName finds that worker again after its session has ended.
+	// Offered: the attempt is for a step worker, and continues when its conductor dies. Worker is the
+	// session of the worker that has the attempt, recorded before the worker gets it; empty: no worker
+	// has had it. WorkerName identifies the worker after its session has ended.
 	Offered    bool   `json:"offered,omitempty"`
 	Worker     string `json:"worker,omitempty"`
 	WorkerName string `json:"worker_name,omitempty"`
-	// Unbegun: the execution ended before its function or handler was called. See NeverBegan.
+	// Unbegun: the execution ended before its function or handler was called: see NeverBegan.
 	Unbegun bool `json:"unbegun,omitempty"`
 	// Result is the JSON value of a successful attempt.
 	Result  json.RawMessage `json:"result,omitempty"`
 	Failure *Failure        `json:"failure,omitempty"`
-	// Stderr is the end of what a handler wrote to stderr.
+	// Stderr is the end of the handler's stderr.
 	Stderr          string `json:"stderr,omitempty"`
 	StderrTruncated bool   `json:"stderr_truncated,omitempty"`
-	// Failures, in an attempt of a retry, are those of the steps under it (each has its Step)
-	// since the attempt before, which led to this one. They are recorded with the next attempt
-	// because an ended attempt never changes.
+	// Failures are only in attempts of a retry: the failures of the retry's steps that led to this
+	// attempt, each with its Step. They are part of this attempt and not of the previous one, because
+	// an ended attempt never changes.
 	Failures []Failure `json:"failures,omitempty"`
-	// Shortened means that this answer omits the attempt's result, Stderr and the texts of its
-	// failures, because those of its atom are too long together.
+	// Shortened: this answer omits the result, Stderr, and texts and details of failures, because the
+	// attempts of the atom are too long together.
 	Shortened bool `json:"shortened,omitempty"`
 }
 
 // Ended reports whether the outcome of the attempt is known.
 func (a *Attempt) Ended() bool { return !a.EndedAt.IsZero() }
 
-// IsUntaken reports whether the attempt waits for a worker to take it.
+// IsUntaken reports whether the attempt is open, and no worker has taken it.
 func (a *Attempt) IsUntaken() bool { return a.Offered && a.Worker == "" && !a.Ended() }
 
-// AwaitsWorker reports whether the step waits for a worker: its open attempt is offered, and none has taken it.
+// AwaitsWorker reports whether the step waits for a worker to take its open attempt.
 func (a *AtomDetail) AwaitsWorker() bool {
 	n := len(a.Attempts)
 	return n > 0 && (a.State == AtomRunning || a.State == AtomReverting) && a.RetryAt.IsZero() && a.Attempts[n-1].IsUntaken()
 }
 
-// NeverBegan reports whether an execution has certainly done nothing, so that its revert must not be
-// called: it ended before its function or handler was called, or no worker has had it.
+// NeverBegan reports whether an execution certainly did nothing. It ended before its function or handler
+// was called, or no worker has had it. The revert of such an execution must not be called.
 func (a *Attempt) NeverBegan() bool {
 	return a.Unbegun || a.Offered && a.Worker == "" && a.Asked == 0 && (a.Failure != nil || !a.Ended())
 }
 
-// Len is how many attempts are folded.
+// Len returns the number of folded attempts.
 func (f *Folded) Len() int { return f.Executions + f.Reverts + f.Resets }
 
-// Count is how many attempts at an action are folded.
+// Count returns the number of folded attempts with an action.
 func (f *Folded) Count(action Action) int {
 	switch action {
 	case ActionExecute:
@@ -255,7 +254,7 @@ func (f *Folded) Count(action Action) int {
 	return f.Resets
 }
 
-// Add folds the next attempt after those that are folded.
+// Add counts one more folded attempt, which must be the oldest kept one.
 func (f *Folded) Add(action Action) {
 	switch action {
 	case ActionExecute:
@@ -274,10 +273,9 @@ func (f *Folded) Add(action Action) {
 	}
 }
 
-// Fold keeps the newest attempts, at most as many as given (two or more), and
-// counts the older ones in Folded. The last execution is kept, because a conductor
-// resumes from its outcome; the first revert after it, of the same round, is
-// folded instead.
+// Fold keeps the latest attempts, up to the limit most (at least two), and counts the others in
+// Folded. It always keeps the latest execution, because a conductor resumes from its outcome. If the
+// latest execution is the oldest kept attempt, Fold counts the revert after it instead.
 func (a *AtomDetail) Fold(most int) {
 	for len(a.Attempts) > most {
 		if last, ok := a.Last(ActionExecute); ok && last == &a.Attempts[0] {
@@ -290,14 +288,14 @@ func (a *AtomDetail) Fold(most int) {
 	}
 }
 
-// Holds reports whether an attempt of this number is kept or was folded.
+// Holds reports whether an attempt with this number is kept or folded.
 func (a *AtomDetail) Holds(action Action, number int) bool {
 	return number <= a.Folded.Count(action) || slices.ContainsFunc(a.Attempts, func(attempt Attempt) bool {
 		return attempt.Action == action && attempt.Number == number
 	})
 }
 
-// Number is the number of the latest attempt at an action, folded ones included; 0: there was
+// Number returns the number of the latest attempt with an action, including folded attempts; 0 if there was
 // none.
 func (a *AtomDetail) Number(action Action) int {
 	number := a.Folded.Count(action)
@@ -309,7 +307,7 @@ func (a *AtomDetail) Number(action Action) int {
 	return number
 }
 
-// Last returns the latest attempt at an action since the atom was last reset.
+// Last returns the latest kept attempt with an action since the latest reset.
 func (a *AtomDetail) Last(action Action) (*Attempt, bool) {
 	for i := len(a.Attempts) - 1; i >= 0; i-- {
 		switch a.Attempts[i].Action {
@@ -322,7 +320,7 @@ func (a *AtomDetail) Last(action Action) (*Attempt, bool) {
 	return nil, false
 }
 
-// Result is the value of the atom's last execution, if that succeeded and is not undone.
+// Result returns the result of the latest execution, if the execution succeeded and is not undone.
 func (a *AtomDetail) Result() (json.RawMessage, bool) {
 	if a.State != AtomSuccess && a.State != AtomReverting {
 		return nil, false
@@ -334,8 +332,8 @@ func (a *AtomDetail) Result() (json.RawMessage, bool) {
 	return last.Result, true
 }
 
-// IsKept reports whether the result of a task holds although its flow was reverted: its last execution
-// has succeeded, and since then no revert has succeeded or was cut off.
+// IsKept reports whether the result of a task is still valid although its flow was reverted. Its latest
+// execution succeeded, and since then no revert has succeeded or was cut off.
 func (a *AtomDetail) IsKept() bool {
 	execution, ok := a.Last(ActionExecute)
 	last := len(a.Attempts) - 1
@@ -343,7 +341,7 @@ func (a *AtomDetail) IsKept() bool {
 		(a.Attempts[last].Action == ActionExecute || a.Attempts[last].Failure != nil)
 }
 
-// Failure is why the atom's last execution failed, if it did.
+// Failure returns the failure of the latest execution; nil if it did not fail.
 func (a *AtomDetail) Failure() *Failure {
 	if last, ok := a.Last(ActionExecute); ok {
 		return last.Failure

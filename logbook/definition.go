@@ -9,16 +9,16 @@ import (
 	"io"
 )
 
-// ChangePolicy is what happens to a flow that has begun when code that builds it differently
-// continues it.
+// ChangePolicy decides whether a flow that has begun continues with a changed definition.
 type ChangePolicy string
 
 // The policies.
 const (
-	// ChangeAdopt continues as long as what has begun stays where it was in the flow: steps may be
-	// added behind it, and steps that have not begun may change or go. Other changes are refused.
+	// ChangeAdopt adopts a change if every started step keeps its place in the flow. Steps may be
+	// added after started steps, and steps that have not started may change or disappear. Other
+	// changes are refused.
 	ChangeAdopt ChangePolicy = "adopt"
-	// ChangePin leaves the flow to a conductor that builds it as it was: the job is released.
+	// ChangePin releases the job, for a conductor that builds the old definition.
 	ChangePin ChangePolicy = "pin"
 	// ChangeRefuse continues only if nothing has changed.
 	ChangeRefuse ChangePolicy = "refuse"
@@ -32,14 +32,13 @@ func (p ChangePolicy) check() error {
 	return &InvalidError{Field: "flow on_change", Reason: fmt.Sprintf("%.64q is none of %s, %s and %s", string(p), ChangeAdopt, ChangePin, ChangeRefuse)}
 }
 
-// Definition is the structure of a flow: its steps, and what each one waits for, requires and
-// provides.
+// Definition is the structure of a flow: its steps with their order, inputs and outputs.
 type Definition struct {
-	// Hash covers all steps with their names, versions, Ports and Places. Flows of the same hash
-	// are built alike.
+	// Hash covers all steps with their names, versions, Ports and Places. Flows with equal hashes
+	// have equal definitions.
 	Hash string `json:"hash"`
-	// Packed are the steps, as PackSteps returns them. Empty if they were too long to keep: then
-	// only the hash shows that something has changed.
+	// Packed are the steps, encoded by PackSteps. Empty if they were too long to keep. Then only
+	// the hash shows a change.
 	Packed []byte `json:"packed,omitempty"`
 }
 
@@ -48,19 +47,19 @@ type DefinedStep struct {
 	Name    string   `json:"n"`
 	Kind    AtomKind `json:"k,omitempty"` // empty: KindTask
 	Version string   `json:"v,omitempty"`
-	// Ports and Place are hashes: of what the step requires and provides, and
-	// of what it waits for.
+	// Ports is a hash of the step's inputs and outputs. Place is a hash of the steps for which
+	// it waits.
 	Ports string `json:"p,omitempty"`
 	Place string `json:"w,omitempty"`
-	// Provides are the values that the step provides to the whole flow: see FlowDetail.Values.
+	// Provides are the values that the step provides to the flow: see FlowDetail.Values.
 	Provides []DefinedValue `json:"o,omitempty"`
 }
 
-// DefinedValue is a value of a flow and where it comes from.
+// DefinedValue is a value of a flow with its source.
 type DefinedValue struct {
 	Symbol string `json:"s"`
-	// Beside are earlier steps of the definition that also provide the symbol and may run at the
-	// same time as this one: at most MaxBeside, or BesideAny for all earlier ones.
+	// Beside are earlier steps of the definition that also provide the symbol and may run in
+	// parallel with this step: at most MaxBeside, or only BesideAny, for all earlier providers.
 	Beside []string `json:"b,omitempty"`
 	DefinedSource
 }
@@ -68,19 +67,21 @@ type DefinedValue struct {
 // DefinedSource is a part of a step's result.
 type DefinedSource struct {
 	Step  string `json:"n,omitempty"` // empty: the step that provides the value
-	Field string `json:"f,omitempty"` // of the result; empty: all of it
-	// Element and Index are for a step of KindEach, within one of its instances: the element of its
-	// list, and the place of that element.
+	Field string `json:"f,omitempty"` // field of the result; empty: the whole result
+	// Element and Index are for a step of KindEach. Within an instance, they select the instance's
+	// element of the list, or the index of this element.
 	Element bool `json:"e,omitempty"`
 	Index   bool `json:"i,omitempty"`
-	// Each, of a step of KindEach, is the source in its instances. The value is the list of theirs.
+	// Each is for a step of KindEach: the source within each instance. The value is the list of the
+	// instances' values.
 	Each *DefinedSource `json:"l,omitempty"`
 }
 
 const (
-	// MaxBeside bounds DefinedValue.Beside: with many, all of them together could fill a definition.
+	// MaxBeside bounds DefinedValue.Beside, whose size grows with the square of the providers.
 	MaxBeside = 8
-	// BesideAny stands alone in DefinedValue.Beside. It is no name of a step.
+	// BesideAny is the only element of DefinedValue.Beside if there are more than MaxBeside. No step
+	// has this name.
 	BesideAny = ""
 )
 
@@ -90,12 +91,12 @@ const (
 	packedDeflated = 'd' // as JSON that is compressed
 )
 
-// maxPlain bounds what is not compressed: a compressor takes a megabyte of
-// memory, more than everything else of a small flow.
+// maxPlain bounds uncompressed steps. A compressor takes a megabyte of memory, more than the
+// rest of a small flow.
 const maxPlain = 8 << 10
 
-// PackSteps compresses the steps of a definition. Only Definition.Steps reads the bytes: they
-// may differ from one version of Go to the next.
+// PackSteps encodes the steps of a definition, for Definition.Steps. The bytes for equal steps can
+// differ between versions of Go.
 func PackSteps(steps []DefinedStep) ([]byte, error) {
 	text, err := json.Marshal(steps)
 	if err != nil {
@@ -120,11 +121,11 @@ func PackSteps(steps []DefinedStep) ([]byte, error) {
 	return packed.Bytes(), nil
 }
 
-// maxUnpacked bounds the size of an unpacked definition: the longest flow with the longest names.
+// maxUnpacked bounds an unpacked definition. The longest flow with the longest names fits.
 const maxUnpacked = 16 << 20
 
-// Steps are the steps of the definition, in the order of the flow. ErrInvalid if the bytes were not
-// made by PackSteps.
+// Steps returns the steps of the definition, in the order of the flow; nil if the steps were too long
+// to keep. ErrInvalid or ErrLimit if PackSteps did not make the bytes.
 func (d *Definition) Steps() ([]DefinedStep, error) {
 	if len(d.Packed) == 0 {
 		return nil, nil
@@ -163,8 +164,8 @@ func unpacked(packed []byte) ([]byte, error) {
 	}
 }
 
-// decodeSteps reads one step after the other, so that a text which holds more
-// than any flow has is not made into all of them first.
+// decodeSteps decodes the steps one by one, so that it can refuse a text with too many steps
+// before it decodes all of them.
 func decodeSteps(text []byte) ([]DefinedStep, error) {
 	fault := func(err error) error {
 		return &InvalidError{Field: "definition steps", Reason: "not packed steps: " + err.Error()}

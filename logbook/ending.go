@@ -6,24 +6,24 @@ import (
 	"slices"
 )
 
-// How a flow has ended that is no success. Both are returned by runs in this process and by waiting
-// for jobs, and never by a store. Such an error is an *EndError.
+// The ends of a flow without success. Runs in this process, and calls that wait for a job, return them
+// as an *EndError. A store never returns them.
 var (
-	// ErrReverted: the flow has failed, and all that it did is undone.
+	// ErrReverted: the flow failed, and all its work is undone.
 	ErrReverted = errors.New("reverted after a failure")
-	// ErrFailed: the flow has failed and could not undo everything. A person is needed.
+	// ErrFailed: the flow failed, and not all its work could be undone. An operator is needed.
 	ErrFailed = errors.New("failed, and not all of it could be undone")
 )
 
 // maxNamedFailures bounds the failures that the text of an EndError names.
 const maxNamedFailures = 10
 
-// EndError is how a flow has ended that is no success: an ErrReverted or an ErrFailed. errors.As
-// finds the first of its failures as a *Failure.
+// EndError is the end of a flow without success: an ErrReverted or an ErrFailed. errors.As finds its
+// first failure as a *Failure.
 type EndError struct {
-	Flow  string // its name
+	Flow  string // name
 	State FlowState
-	// Failures are the flow's cause and those of the other steps that failed, the cause first.
+	// Failures are the flow's cause, and then the failures of the other failed steps.
 	Failures []Failure
 }
 
@@ -48,7 +48,7 @@ func (e *EndError) kind() error {
 	return ErrFailed
 }
 
-// Err is an *EndError if the flow has ended and is no success; otherwise nil.
+// Err returns an *EndError if the flow is reverted or in failure, and otherwise nil.
 func (f *FlowDetail) Err() error {
 	if f.State != FlowReverted && f.State != FlowFailure {
 		return nil
@@ -60,8 +60,8 @@ func (f *FlowDetail) Err() error {
 	return &EndError{Flow: f.Name, State: f.State, Failures: append([]Failure{*cause}, f.AlsoFailed(cause)...)}
 }
 
-// AlsoFailed are the failures of the steps whose last execution failed, without interrupted ones and
-// those of the steps that the cause names. Each says its Step.
+// AlsoFailed returns the failures of all steps whose latest execution failed, each with its Step. It
+// omits interrupted steps, steps that wait or run again, and steps that the cause names.
 func (f *FlowDetail) AlsoFailed(cause *Failure) (failures []Failure) {
 	for i := range f.Atoms {
 		atom := &f.Atoms[i]
@@ -76,7 +76,7 @@ func (f *FlowDetail) AlsoFailed(cause *Failure) (failures []Failure) {
 	return failures
 }
 
-// names reports whether the failure or one of its causes is of the step.
+// names reports whether the failure or one of its causes belongs to the step.
 func (f *Failure) names(step string) bool {
 	return f != nil && (f.Step == step || slices.ContainsFunc(f.Causes, func(cause Failure) bool { return cause.names(step) }))
 }

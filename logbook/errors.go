@@ -5,33 +5,31 @@ import (
 	"fmt"
 )
 
-// The kinds of failure that a caller can tell apart, by errors.Is. They cross
-// the wire as stable codes; package command keeps the table.
+// The errors of a store, for errors.Is. The API carries them as stable codes.
 var (
-	// ErrNotFound: what was named does not exist, or no longer does.
+	// ErrNotFound: the object does not exist, or no longer exists.
 	ErrNotFound = errors.New("not found")
-	// ErrConflict: the same id has other content, or the thing is in
-	// a state that does not allow the call.
+	// ErrConflict: the same id has other content, or the object is in a state that does not
+	// allow the call.
 	ErrConflict = errors.New("conflict")
-	// ErrFenced: the write carries a token that is no longer the job's.
-	// The sender has lost the claim and must stop.
+	// ErrFenced: the token of the write is not the job's current token. The sender has lost
+	// the claim and must stop.
 	ErrFenced = errors.New("fenced: this token holds no claim")
-	// ErrInvalid: the input is wrong; *InvalidError names the field.
+	// ErrInvalid: the input is wrong. *InvalidError has the field.
 	ErrInvalid = errors.New("invalid")
-	// ErrLimit: the input is too large or too much; *LimitError names the
-	// field, the limit and the size.
+	// ErrLimit: the input is too large. *LimitError has the field, the limit and the size.
 	ErrLimit = errors.New("over the limit")
-	// ErrNotAllowed: the caller may not do this.
+	// ErrNotAllowed: the caller lacks the permission.
 	ErrNotAllowed = errors.New("not allowed")
-	// ErrUnavailable: it did not happen, because no leader could take it.
-	// Try again later.
+	// ErrUnavailable: the call had no effect, because no leader could take it. Try again
+	// later.
 	ErrUnavailable = errors.New("unavailable: it did not happen")
-	// ErrUncertain: it is unknown whether it happened. Repeating the same
-	// call, with the same ids, is harmless and settles it.
+	// ErrUncertain: it is unknown whether the call had its effect. Repeat the call with the
+	// same ids: a repeat is harmless, and its result is certain.
 	ErrUncertain = errors.New("uncertain: it may have happened")
 )
 
-// InvalidError says which field is wrong, and why. It is an ErrInvalid.
+// InvalidError is an ErrInvalid with the wrong field and the reason.
 type InvalidError struct {
 	Field  string
 	Reason string
@@ -42,7 +40,7 @@ func (e *InvalidError) Error() string { return fmt.Sprintf("%s is invalid: %s", 
 // Is makes errors.Is(err, ErrInvalid) hold.
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 
-// LimitError says which field is too large. It is an ErrLimit.
+// LimitError is an ErrLimit with the field, its limit and its size.
 type LimitError struct {
 	Field string
 	Limit int64

@@ -1,24 +1,23 @@
 package logbook
 
-// Failure is the record of an error: what a person needs to understand it after the process is
-// gone. It is matched by Kind, never by text.
+// Failure is the durable record of an error. Match failures by Kind, never by text.
 type Failure struct {
 	// Kind is the registered name of the error's kind, such as
 	// "handler.exit" or "timeout". Never empty.
 	Kind string `json:"kind"`
-	// Message is one sentence for a person.
+	// Message is one sentence, for people.
 	Message string `json:"message"`
-	// Step is the step that failed, where the failure is of a whole flow.
+	// Step is the failed step, in the failure of a whole flow.
 	Step string `json:"step,omitempty"`
 	// Code is an exit status or another number that the kind defines.
 	Code int `json:"code,omitempty"`
-	// Permanent: another try would fail again, so there is none.
+	// Permanent: a retry would fail again, so the failure is not retried.
 	Permanent bool `json:"permanent,omitempty"`
-	// Details are facts that programs can read: at most MaxDetails of them.
+	// Details are facts for programs: at most MaxDetails values.
 	Details Values `json:"details,omitempty"`
-	// Stack is the goroutine's stack, where the error was a panic, or what a handler gave as its own.
+	// Stack is the goroutine's stack after a panic, or the stack that a handler reported.
 	Stack string `json:"stack,omitempty"`
-	// Causes is the chain below, nearest first.
+	// Causes are the causes of the failure, nearest first.
 	Causes []Failure `json:"causes,omitempty"`
 }
 
@@ -42,8 +41,9 @@ func (f *Failure) Matches(kind string) bool {
 	return f.Kind == kind
 }
 
-// Origin returns why a flow was reverting when one of its reverts failed permanently: the last cause of
-// the revert's failure. Other failures are returned unchanged.
+// Origin returns the failure that started the revert of a flow, given the failure of a revert that
+// failed permanently. The last cause of such a failure is its origin. Origin returns other failures
+// unchanged.
 func (f *Failure) Origin() *Failure {
 	if f != nil && f.Kind != FailureIntervention && len(f.Causes) > 0 {
 		if below := &f.Causes[len(f.Causes)-1]; below.Step != "" || below.Kind == FailureOperator {
@@ -55,35 +55,37 @@ func (f *Failure) Origin() *Failure {
 
 // The kinds of failure that conductord itself records. Programs add their own.
 const (
-	FailureError    = "error"          // a step returned an error of no registered kind
-	FailurePanic    = "panic"          // a step panicked; Stack says where
-	FailureTimeout  = "timeout"        // the step's time was up
+	FailureError    = "error"          // a step returned an error without a registered kind
+	FailurePanic    = "panic"          // a step panicked; see Stack
+	FailureTimeout  = "timeout"        // the step exceeded its timeout
 	FailureResult   = "result"         // the step's result is not JSON, or too large
 	FailureExit     = "handler.exit"   // a handler ended with a status other than 0; Code is the status
 	FailureSignal   = "handler.signal" // a handler was killed by a signal; Code is the signal
 	FailureHandler  = "handler"        // a handler could not be found or started
 	FailureBuild    = "flow.build"     // the flow cannot be built or compiled
-	FailureChanged  = "flow.changed"   // the flow is built otherwise than it was begun, and refuses that
-	FailureArgument = "flow.argument"  // an argument of a step cannot be had
-	FailureSecret   = "secret"         // a secret that an argument names cannot be had
+	FailureChanged  = "flow.changed"   // the flow's definition changed, and its OnChange does not allow the change
+	FailureArgument = "flow.argument"  // an argument of a step is missing or has the wrong type
+	FailureSecret   = "secret"         // a secret that an argument names is not available
 	// FailureInterrupted: the conductor ended the step, because its work is undone or its flow was
-	// suspended. It counts for no retry policy.
+	// suspended. No retry policy counts it.
 	FailureInterrupted = "flow.interrupted"
-	FailureWorkerLost  = "worker.lost" // the session of the worker ended, and nobody knows how far the step came
-	FailureNoWorker    = "worker.none" // no worker has taken the step in its time, or none can
-	FailureCrash       = "crash"       // the conductor died while it held the job
-	FailureOperator    = "operator"    // a person has ended it
+	FailureWorkerLost  = "worker.lost" // the session of the worker ended, and the progress of the step is unknown
+	FailureNoWorker    = "worker.none" // no worker took the step in time, or no worker can
+	FailureCrash       = "crash"       // the conductor died while it had the job
+	FailureOperator    = "operator"    // an operator ended the job
 
-	// FailureIntervention: interventions in a failed flow cannot be carried out, and none was.
+	// FailureIntervention: the interventions in a failed flow cannot be carried out, so none took
+	// effect.
 	FailureIntervention = "flow.intervention"
 
-	// FailureAtMostOnce: an at-most-once step was running when its conductor died, so nobody knows
-	// whether it has happened; or it has said "not yet", which would start it twice.
+	// FailureAtMostOnce: an at-most-once step was running when its conductor died, so it is unknown
+	// whether its work is done; or it returned "not yet", which would start it twice.
 	FailureAtMostOnce = "at_most_once"
 )
 
-// IsReserved reports whether only a conductor may record a failure of this kind, because decisions about
-// steps, flows and jobs depend on it. Where a step says it, the kind becomes FailureError: see Foreign.
+// IsReserved reports whether only a conductor may record failures of this kind. Decisions about
+// steps, flows and jobs depend on these kinds. If a step returns such a failure, its kind becomes
+// FailureError: see Foreign.
 func IsReserved(kind string) bool {
 	switch kind {
 	case FailureBuild, FailureChanged, FailureInterrupted, FailureWorkerLost, FailureNoWorker, FailureCrash,
@@ -93,8 +95,9 @@ func IsReserved(kind string) bool {
 	return false
 }
 
-// Foreign copies a failure that comes from outside the conductor: from a step, or from another flow
-// through a step. The copy has no reserved kinds. The names of steps move into its messages.
+// Foreign returns a copy of a failure that comes from outside the conductor: from a step, or from
+// another flow through a step. In the copy, reserved kinds are FailureError, and the names of steps
+// are part of the messages.
 func (f *Failure) Foreign() *Failure {
 	if f == nil {
 		return nil

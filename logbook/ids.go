@@ -6,17 +6,17 @@ import (
 	"github.com/google/uuid"
 )
 
-// BookID identifies a book. The caller makes it, so saving the same book twice is a repeat and
-// not a second book.
+// BookID names a book. The caller makes the id, so saving a book again with the same id creates no
+// second book.
 type BookID struct{ uuid.UUID }
 
-// FlowID identifies a flow detail, across all books of a cluster.
+// FlowID names a flow detail, across all books of a cluster. The caller makes the id.
 type FlowID struct{ uuid.UUID }
 
-// NewBookID makes an id that sorts by the time it was made (UUID version 7).
+// NewBookID makes a UUID of version 7, which sorts by creation time.
 func NewBookID() BookID { return BookID{uuid.Must(uuid.NewV7())} }
 
-// NewFlowID makes an id that sorts by the time it was made (UUID version 7).
+// NewFlowID makes a UUID of version 7, which sorts by creation time.
 func NewFlowID() FlowID { return FlowID{uuid.Must(uuid.NewV7())} }
 
 // ParseBookID reads the text form of a book's id.
@@ -31,15 +31,15 @@ func ParseFlowID(text string) (FlowID, error) {
 	return FlowID{id}, err
 }
 
-// IsZero reports whether the id was never set.
+// IsZero reports whether the id is unset.
 func (id BookID) IsZero() bool { return id.UUID == uuid.Nil }
 
-// IsZero reports whether the id was never set.
+// IsZero reports whether the id is unset.
 func (id FlowID) IsZero() bool { return id.UUID == uuid.Nil }
 
-// ParseID reads a UUID in its canonical text form and names the field in the
-// error. Other spellings that the uuid package understands (braces, urn:) are
-// refused: one id must have one text.
+// ParseID reads a UUID in its canonical text form. ErrInvalid, with the given field. ParseID
+// refuses other spellings that package uuid accepts (braces, urn:), because one id must have one
+// text.
 func ParseID(field, text string) (uuid.UUID, error) {
 	const canonicalLength = 36
 	if len(text) != canonicalLength {

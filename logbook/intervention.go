@@ -9,30 +9,29 @@ import (
 	"github.com/google/uuid"
 )
 
-// InterventionKind is what an operator does to a flow that has failed.
+// InterventionKind is the kind of an operator's decision about a failed flow.
 type InterventionKind string
 
 // The kinds of intervention.
 const (
-	// InterveneRetryRevert continues the revert: every revert that has failed is tried again, with
-	// all tries of its policy.
+	// InterveneRetryRevert continues the revert: every failed revert is tried again, with all
+	// attempts of its policy.
 	InterveneRetryRevert InterventionKind = "retry-revert"
-	// InterveneSkip counts a step as reverted whose revert has failed, or had not ended when
-	// another one failed. The flow continues to revert.
+	// InterveneSkip treats a step as reverted. The step's revert must have failed, or must have been
+	// running when another revert failed. The flow continues to revert.
 	InterveneSkip InterventionKind = "skip"
-	// InterveneComplete counts a step as succeeded, with the given result. The flow then runs every
+	// InterveneComplete treats a step as succeeded, with the given result. The flow then runs every
 	// step that has not succeeded.
 	InterveneComplete InterventionKind = "complete"
-	// InterveneRerun runs a step again, all steps that wait for it, whatever their states, and
-	// every step that has not succeeded. Without a step, the whole flow runs again. Nothing is
-	// reverted first.
+	// InterveneRerun runs a step again, with all steps that wait for it, and every step that has not
+	// succeeded. Without a step, the whole flow runs again. Nothing is reverted first.
 	InterveneRerun InterventionKind = "rerun"
-	// InterveneTakeBack cancels the pending interventions in a step, or without a step all pending
-	// ones.
+	// InterveneTakeBack withdraws the pending interventions in a step. Without a step, it withdraws
+	// all pending interventions.
 	InterveneTakeBack InterventionKind = "take-back"
 )
 
-// interventionKinds are all of them.
+// interventionKinds are all kinds.
 var interventionKinds = []InterventionKind{InterveneRetryRevert, InterveneSkip, InterveneComplete, InterveneRerun, InterveneTakeBack}
 
 // check checks that an intervention has the fields that its kind needs, and no others.
@@ -55,29 +54,28 @@ func (k InterventionKind) check(i *Intervention) error {
 	return &InvalidError{Field: "intervention " + fault, Reason: fmt.Sprintf("%s takes none", k)}
 }
 
-// Intervention is an operator's decision about a flow that has ended. It is recorded first, and
-// carried out by the next owner of the flow's job. It is *pending* until the flow has been updated
-// under a newer token, or another intervention has taken it back.
+// Intervention is an operator's decision about a flow in failure, or about a reverted flow. The store
+// records it, and the next owner of the flow's job carries it out. An intervention is *pending* until an
+// update of the flow under a newer token, or until another intervention takes it back.
 type Intervention struct {
-	// ID makes a repeat harmless. The caller makes it.
+	// ID is made by the caller. A repeat with the same ID changes nothing.
 	ID   uuid.UUID        `json:"id"`
 	Flow FlowID           `json:"-"`
 	Kind InterventionKind `json:"kind"`
 	Step string           `json:"step,omitempty"`
-	// Result is what a completed step provides; empty: null.
+	// Result is the result of a completed step; empty: null.
 	Result json.RawMessage `json:"result,omitempty"`
-	By     string          `json:"by"` // who, for people
+	By     string          `json:"by"` // the operator, for people
 	Reason string          `json:"reason,omitempty"`
-	// Hold records the intervention without carrying it out, until another one follows that does
-	// not hold.
+	// Hold delays the intervention until another one without Hold follows.
 	Hold bool `json:"hold,omitempty"`
-	// At and Token are set by the store: when it was recorded, and a token newer than those of all
-	// earlier claims and older than those of later ones.
+	// The store sets At and Token: the time of the record, and a token that is newer than the tokens
+	// of all earlier claims, and older than the tokens of all later claims.
 	At    time.Time `json:"at"`
 	Token Token     `json:"token"`
 }
 
-// Pending are the interventions that have not been carried out or taken back yet.
+// Pending returns the pending interventions, oldest first.
 func (f *FlowDetail) Pending() []Intervention {
 	for i := range f.Interventions {
 		if f.Interventions[i].Token.Compare(f.Fence) > 0 {
@@ -87,7 +85,7 @@ func (f *FlowDetail) Pending() []Intervention {
 	return nil
 }
 
-// Standing returns the interventions of a list that no later one has taken back.
+// Standing returns the interventions of a list that no later intervention of the list takes back.
 func Standing(interventions []Intervention) []Intervention {
 	isBack := func(i Intervention) bool { return i.Kind == InterveneTakeBack }
 	if !slices.ContainsFunc(interventions, isBack) {
@@ -109,22 +107,24 @@ func (i Intervention) takesBack(pending Intervention) bool {
 	return i.Step == "" || i.Step == pending.Step
 }
 
-// Forwards reports whether a flow goes forwards after these interventions.
+// Forwards reports whether the interventions let a flow execute steps instead of reverting them.
 func Forwards(interventions []Intervention) bool {
 	return slices.ContainsFunc(interventions, func(i Intervention) bool { return i.Kind == InterveneComplete || i.Kind == InterveneRerun })
 }
 
-// Resumable reports whether a flow that has ended must continue: a pending intervention does not
-// hold.
+// Resumable reports whether a flow that has ended must continue, because a pending intervention has no
+// Hold.
 func (f *FlowDetail) Resumable() bool { return Released(f.Pending()) }
 
-// Released reports whether interventions must be carried out: one of them does not hold.
+// Released reports whether interventions must be carried out, because one of them has no Hold.
 func Released(interventions []Intervention) bool {
 	return slices.ContainsFunc(interventions, func(i Intervention) bool { return !i.Hold })
 }
 
-// Admit decides whether an intervention can be carried out in the flow, which must be given with
-// its atoms. ErrConflict says why not. If one with its ID was admitted before, repeated is true.
+// Admit checks that an intervention can be carried out in the flow. The flow must have the atom of the
+// intervention, its interventions and its definition. If an intervention with the same ID was admitted
+// before, repeated is true. ErrConflict if the flow or the step is in the wrong state, ErrNotFound for an
+// unknown step, ErrLimit at MaxInterventions.
 func (f *FlowDetail) Admit(i *Intervention) (repeated bool, err error) {
 	for n := range f.Interventions {
 		if f.Interventions[n].ID == i.ID {
@@ -187,8 +187,8 @@ func (f *FlowDetail) admitTakeBack(i *Intervention) error {
 	return fmt.Errorf("%w: nothing waits to be carried out", ErrConflict)
 }
 
-// knows checks that the flow's definition has a step that has not begun. It does not know how many
-// instances an each has; the next owner checks that.
+// knows checks that the flow's definition has a step that has not begun. The number of instances of an
+// each is unknown here; the next owner checks instances.
 func (f *FlowDetail) knows(i *Intervention) error {
 	if f.Definition == nil {
 		return fmt.Errorf("%w: it has no step %q that has begun", ErrNotFound, i.Step)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// EncodeJSON encodes a value, and leaves <, > and & as they are.
+// EncodeJSON encodes a value as JSON, without escapes for <, > and &.
 func EncodeJSON(value any) (json.RawMessage, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -21,7 +21,7 @@ func EncodeJSON(value any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
 }
 
-// DecodeJSON decodes a value, and keeps its numbers as they are written.
+// DecodeJSON decodes a JSON value. Its numbers become json.Number, which keeps their text.
 func DecodeJSON(text []byte) (value any, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
@@ -31,12 +31,13 @@ func DecodeJSON(text []byte) (value any, err error) {
 	return value, nil
 }
 
-// readAs reads a text in one pass without recursion: the depth of its nesting, up to the first level that
-// is too deep, and what in it programs read differently. The text need not be JSON.
+// readAs reads a text in one pass, without recursion. It returns a level over MaxJSONDepth if the text
+// is nested too deeply, and otherwise describes the first part that JSON parsers read differently. The
+// text need not be valid JSON.
 func readAs(text []byte) (level int, unclear string) {
 	var room [16][]byte
-	keys := room[:0]                // of the open objects, outermost first
-	var first [MaxJSONDepth + 1]int // of each level, where its keys begin in keys
+	keys := room[:0]                // keys of the open objects, outermost first
+	var first [MaxJSONDepth + 1]int // for each level: index of its first key in keys
 	for i := 0; i < len(text) && unclear == ""; i++ {
 		switch c := text[i]; {
 		case c == '"':
@@ -76,7 +77,7 @@ func readAs(text []byte) (level int, unclear string) {
 	return level, unclear
 }
 
-// endOfText is the index behind the text in quotes that begins at start.
+// endOfText returns the index after the quoted text that begins at start.
 func endOfText(text []byte, start int) (end int, escapes bool) {
 	if quote := bytes.IndexByte(text[start+1:], '"'); quote >= 0 && bytes.IndexByte(text[start+1:start+1+quote], '\\') < 0 {
 		return start + quote + 2, false
@@ -89,7 +90,7 @@ func endOfText(text []byte, start int) (end int, escapes bool) {
 	return min(end+1, len(text)), true
 }
 
-// twice finds a key that is there twice. It changes the order of the keys.
+// twice describes a duplicate key; empty: none. It sorts the keys in place.
 func twice(keys [][]byte) string {
 	for i, key := range keys {
 		if bytes.IndexByte(key, '\\') >= 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Limits bound what a cluster accepts. They are checked before anything is
-// written to the log, and can be configured downward only.
+// Limits are the configurable limits of a cluster. They are checked before a write reaches the log. They
+// can be lowered, and not raised.
 type Limits struct {
 	Name    int // bytes of a name
 	Value   int // bytes of one JSON value: a result, an argument, a job's details
@@ -20,10 +20,10 @@ type Limits struct {
 	Steps   int // atoms of one flow
 }
 
-// MaxLimits are the largest limits there are, and the defaults.
+// MaxLimits are the largest limits, and the defaults.
 var MaxLimits = Limits{Name: 255, Value: 256 << 10, Command: 1 << 20, Steps: 10_000}
 
-// WithDefaults puts the limits of MaxLimits in the place of limits that are zero, or beyond them.
+// WithDefaults returns the limits with limits of MaxLimits instead of limits that are zero or larger.
 func (l Limits) WithDefaults() Limits {
 	bounded := func(value, most int) int {
 		if value <= 0 || value > most {
@@ -34,15 +34,16 @@ func (l Limits) WithDefaults() Limits {
 	return Limits{bounded(l.Name, MaxLimits.Name), bounded(l.Value, MaxLimits.Value), bounded(l.Command, MaxLimits.Command), bounded(l.Steps, MaxLimits.Steps)}
 }
 
-// Encrypting is a store that encrypts values on their way to the cluster, which makes them longer.
+// Encrypting is a store that encrypts values before it sends them to the cluster. Encrypted values are
+// longer.
 type Encrypting interface {
-	// PlainLimits returns the limits for values before encryption, from the limits of the cluster. Without
-	// keys they are the same; with keys they are lower.
+	// PlainLimits returns the limits before encryption, given the limits of the cluster. Without keys
+	// they are equal. With keys they are lower.
 	PlainLimits(cluster Limits) Limits
 }
 
-// PlainLimits are the limits for what a program gives to a store: those of the cluster, unless the
-// store is Encrypting.
+// PlainLimits returns the limits for the arguments of a store's methods: the limits of the cluster,
+// unless the store is Encrypting.
 func PlainLimits(store any, cluster Limits) Limits {
 	if encrypting, ok := store.(Encrypting); ok {
 		return encrypting.PlainLimits(cluster)
@@ -50,37 +51,35 @@ func PlainLimits(store any, cluster Limits) Limits {
 	return cluster
 }
 
-// Bounds that follow from how things are stored, and are not configurable.
+// Limits that cannot be configured.
 const (
-	// MaxStderr is how many bytes of a handler's stderr are kept with an attempt: the end, where
-	// the reason is.
+	// MaxStderr is the number of bytes kept from the end of a handler's stderr. The end usually has
+	// the reason of a failure.
 	MaxStderr = 64 << 10
-	// MaxJSONDepth bounds the nesting of a value, so that no reader of it
-	// can be made to run out of stack.
+	// MaxJSONDepth bounds the nesting of a value, so that no value exhausts the stack of a reader.
 	MaxJSONDepth = 64
 	// MaxValues bounds the values of one store or meta.
 	MaxValues = 1_000
-	// MaxFailures bounds a failure with all of its causes: a longer chain
-	// does not help a person.
+	// MaxFailures bounds a failure with all its causes. A longer chain does not help the reader.
 	MaxFailures = 100
 	// MaxDetails bounds the details of one failure.
 	MaxDetails = 16
 	// MaxChangeAttempts bounds the attempts in one change of an atom. One outcome ends one attempt
-	// and begins one; each further one is compared with all the others.
+	// and starts one. The cost of a change grows with the square of its attempts.
 	MaxChangeAttempts = 100
-	// KeptAttempts bounds the attempts kept for one atom. It covers all that a policy counts: 100
-	// executions and 100 reverts, or 100 rounds of a retry with their reverts.
+	// KeptAttempts bounds the attempts kept for one atom. It covers all attempts that a policy counts:
+	// 100 executions and 100 reverts, or 100 rounds of a retry with their reverts.
 	KeptAttempts = 256
-	// MaxTargets bounds the targets of one flow: they travel with every claim.
+	// MaxTargets bounds the targets of one flow, because every claim returns them.
 	MaxTargets = 100
-	// MaxInterventions bounds the interventions in one flow: all are kept.
+	// MaxInterventions bounds the interventions in one flow, because all are kept.
 	MaxInterventions = 1_000
-	// MaxReason bounds the sentence that says why an operator did something.
+	// MaxReason bounds the reason of an intervention, in bytes.
 	MaxReason = 1 << 10
 )
 
-// CheckName refuses names that are empty, too long, not UTF-8, or that hold
-// control characters, which garble tables and logs.
+// CheckName refuses names that are empty, too long or not UTF-8, and names with control characters, which
+// garble tables and logs. ErrInvalid or ErrLimit, with the given field.
 func (l Limits) CheckName(field, name string) error {
 	switch {
 	case name == "":
@@ -98,11 +97,11 @@ func (l Limits) CheckName(field, name string) error {
 	return nil
 }
 
-// CheckValue refuses what is not one JSON value within the limits. An empty
-// value is accepted: it means "none". It also refuses what RFC 8259 leaves to
-// the reader: a key twice in one object, a number that a 64-bit float cannot
-// hold, and half of a surrogate pair. All values of steps, jobs and flows pass
-// it, so what one step returns, each other step can read.
+// CheckValue refuses a value that is not exactly one JSON value within the limits. It accepts an empty
+// value, which means "none". It also refuses values that JSON parsers read differently, as RFC 8259
+// allows: a key twice in one object, a number that a 64-bit float cannot hold, and half of a surrogate
+// pair. It checks all values of steps, jobs and flows, so every step can read the results of others.
+// ErrInvalid or ErrLimit, with the given field.
 func (l Limits) CheckValue(field string, value json.RawMessage) error {
 	if len(value) > l.Value {
 		return &LimitError{Field: field, Limit: int64(l.Value), Size: int64(len(value)), Unit: "bytes"}
@@ -126,7 +125,7 @@ func (l Limits) CheckValue(field string, value json.RawMessage) error {
 	return nil
 }
 
-// CheckValues checks every value of a store or meta, and its names.
+// CheckValues checks the names and values of a store or meta.
 func (l Limits) CheckValues(field string, values Values) error {
 	if len(values) > MaxValues {
 		return &LimitError{Field: field, Limit: MaxValues, Size: int64(len(values)), Unit: "values"}
@@ -259,7 +258,7 @@ func (l Limits) checkChange(c *AtomChange) error {
 	return nil
 }
 
-// ofStep adds the name of a step to the field of an error. Only an error costs the text.
+// ofStep adds the name of a step to the field of an error. The success path builds no text.
 func ofStep(name string, err error) error {
 	var invalid *InvalidError
 	var limit *LimitError
@@ -272,8 +271,8 @@ func ofStep(name string, err error) error {
 	return err
 }
 
-// CheckFailure checks a failure and its causes; nil is accepted. Messages and stacks may hold any
-// bytes; together with the details they may be as long as one value.
+// CheckFailure checks a failure and its causes. It accepts nil. Messages and stacks can contain any bytes.
+// All messages, stacks and details together can be as long as one value.
 func (l Limits) CheckFailure(field string, f *Failure) error {
 	if f == nil {
 		return nil
@@ -306,7 +305,7 @@ func (l Limits) CheckFailure(field string, f *Failure) error {
 	return nil
 }
 
-// CheckDetails checks the details of a failure, their sizes one by one.
+// CheckDetails checks the details of a failure. It checks the size of each value by itself.
 func (l Limits) CheckDetails(field string, details Values) error {
 	if len(details) > MaxDetails {
 		return &LimitError{Field: field, Limit: MaxDetails, Size: int64(len(details)), Unit: "values"}
@@ -321,7 +320,7 @@ func (l Limits) checkOptionalName(field, name string) error {
 	return l.CheckName(field, name)
 }
 
-// before is a failure with those that led to an attempt as causes, so that they are counted
+// before returns one failure with the attempt's Failures as causes, so that CheckFailure counts them
 // together; nil if there are none.
 func (a *Attempt) before() *Failure {
 	if len(a.Failures) == 0 {

@@ -7,12 +7,12 @@ import (
 	"strconv"
 )
 
-// Values are what the steps of the flow that have succeeded, and its retries, provide, by symbol. If
-// several of them provide a symbol, its value is that of the one that comes after all others; without
-// such a one it is left out. A list that an each gathers is left out until all its values are known.
+// Values returns the values that the succeeded steps of the flow, and its retries, provide, by symbol.
+// If several steps provide a symbol, the value comes from the step that is after all others. Without
+// such a step, the symbol is omitted. The list of an each is omitted until all its values exist.
 //
-// The values are found by the recorded Definition, so no code of the flow is needed. None if the
-// flow has not begun; an error if its definition was too long to be kept.
+// Values uses the recorded Definition, and needs no code of the flow. If the flow has not begun, there
+// are no values. If its definition was too long to be kept, Values returns an error.
 func (f *FlowDetail) Values() (Values, error) {
 	if f.Definition == nil {
 		return Values{}, nil
@@ -49,8 +49,8 @@ func (f *FlowDetail) Values() (Values, error) {
 	return values, nil
 }
 
-// Decode reads one of Values into a variable, as json.Unmarshal does. ErrNotFound if there is none
-// of this symbol.
+// Decode decodes the value of a symbol, as json.Unmarshal does: see Values. ErrNotFound if the flow
+// has no value of this symbol.
 func (f *FlowDetail) Decode(symbol string, into any) error {
 	values, err := f.Values()
 	if err != nil {
@@ -59,8 +59,8 @@ func (f *FlowDetail) Decode(symbol string, into any) error {
 	return values.Decode(symbol, into)
 }
 
-// Decode reads the value of a symbol into a variable, as json.Unmarshal does. ErrNotFound if there
-// is none.
+// Decode decodes the value of a symbol, as json.Unmarshal does. ErrNotFound if there is no such
+// value.
 func (v Values) Decode(symbol string, into any) error {
 	value, ok := v[symbol]
 	if !ok {
@@ -72,7 +72,7 @@ func (v Values) Decode(symbol string, into any) error {
 	return nil
 }
 
-// isBeside reports whether any of the steps that provide the symbol too is in Beside.
+// isBeside reports whether one of the other providers of the symbol is in Beside.
 func (v *DefinedValue) isBeside(others []string) bool {
 	return len(others) > 0 && slices.Contains(v.Beside, BesideAny) ||
 		slices.ContainsFunc(others, func(name string) bool { return slices.Contains(v.Beside, name) })
@@ -81,8 +81,8 @@ func (v *DefinedValue) isBeside(others []string) bool {
 // recorded are the atoms of a flow by name.
 type recorded struct{ atoms map[string]*AtomDetail }
 
-// value is the value of a source in the instance whose indexes are at, such as "[3]". It is nil if
-// the step was ignored or its result lacks the field, and known is false if it has not succeeded.
+// value returns the value of a source in the instance with the indexes at, such as "[3]". It is nil if
+// the instance was ignored or its result lacks the field. known is false if the step has not succeeded.
 func (r *recorded) value(source *DefinedSource, at string) (value json.RawMessage, known bool) {
 	name, index := source.Step+at, -1
 	if source.Element || source.Index { // of the list behind the last index

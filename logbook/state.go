@@ -2,7 +2,7 @@ package logbook
 
 import "fmt"
 
-// FlowState is where a flow stands. A new flow is pending.
+// FlowState is the state of a flow. A new flow is pending.
 //
 //	pending ──► running ──► success
 //	  ▲ │          │ │
@@ -14,9 +14,9 @@ import "fmt"
 //
 //	by an Intervention only:  failure ──► reverting    failure, reverted ──► running
 //
-// From pending to success is a run that fits into one update: it is not seen running.
-// A success is final, and so is reverted unless an operator reruns the flow. A failure
-// means that a revert has failed: nothing runs until an operator intervenes.
+// A run that fits into one update goes from pending to success. Success is final. Reverted
+// is final unless an operator reruns the flow. Failure means that a revert failed: nothing
+// runs until an operator intervenes.
 type FlowState string
 
 // The states of a flow.
@@ -40,16 +40,16 @@ var flowMoves = map[FlowState][]FlowState{
 	FlowReverted:  {FlowRunning},
 }
 
-// Finished reports whether the flow has ended and no engine changes it.
+// Finished reports whether the flow has ended. Only an intervention changes it then.
 func (s FlowState) Finished() bool {
 	return s == FlowSuccess || s == FlowReverted || s == FlowFailure
 }
 
-// Move checks a transition. Staying is allowed; what the diagram does not
-// show is an ErrConflict, also when it comes from stored data.
+// Move checks a transition. Keeping the state is allowed. ErrConflict for a transition or a
+// state that is not in the diagram, also in stored data.
 func (s FlowState) Move(to FlowState) error { return checkMove("flow", flowMoves, s, to) }
 
-// AtomState is where one step (or one retry) of a flow stands.
+// AtomState is the state of one step or retry of a flow.
 //
 //	   ┌──────────────────── (try again) ◄─────┐
 //	   ▼                                       │
@@ -62,13 +62,14 @@ func (s FlowState) Move(to FlowState) error { return checkMove("flow", flowMoves
 //	                          (completed by hand; or reverted, revert_failure: it keeps its result)
 //	                          revert_failure ──► reverted    revert_failure, success ──► pending
 //
-// From pending to success, without an intervention, is an execution whose mark and
-// end are one change. From running to pending is a step's own retry: the attempt has failed and is
-// recorded, the next one is due. From running to reverting happens on a resume,
-// when the outcome of the execution is not known. From pending to reverting, which
-// the diagram leaves out, is a step that waited to be tried again when its
-// flow began to revert; retrying to reverting is a retry to which the same
-// happened.
+// Some transitions need an explanation:
+//
+//   - pending to success, without an intervention: start and end of the execution are in one
+//     change.
+//   - running to pending: the attempt failed, and the step's retry policy allows another.
+//   - running to reverting: the owner was lost, and the outcome of the execution is unknown.
+//   - pending or retrying to reverting (not in the diagram): the atom waited for another
+//     attempt when its flow started to revert.
 type AtomState string
 
 // The states of an atom.
@@ -96,8 +97,8 @@ var atomMoves = map[AtomState][]AtomState{
 	AtomIgnored:       {AtomPending, AtomSuccess},
 }
 
-// Move checks a transition. Staying is allowed; what the diagram does not
-// show is an ErrConflict, also when it comes from stored data.
+// Move checks a transition. Keeping the state is allowed. ErrConflict for a transition or a
+// state that is not in the diagram, also in stored data.
 func (s AtomState) Move(to AtomState) error { return checkMove("atom", atomMoves, s, to) }
 
 func checkMove[S ~string](what string, moves map[S][]S, from, to S) error {
@@ -116,13 +117,13 @@ func checkMove[S ~string](what string, moves map[S][]S, from, to S) error {
 	return fmt.Errorf("%w: %s state %s cannot become %s", ErrConflict, what, from, to)
 }
 
-// Intention is what the engine means to do with an atom, independent of its state.
+// Intention is what the engine plans for an atom, independent of its state.
 type Intention string
 
 // The intentions for an atom.
 const (
 	IntendExecute Intention = "execute"
 	IntendRevert  Intention = "revert"
-	IntendRetry   Intention = "retry" // of a step: it is undone, and then executed again (flow.UndoLast)
+	IntendRetry   Intention = "retry" // the step is undone, and then executed again (flow.UndoLast)
 	IntendIgnore  Intention = "ignore"
 )

@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// Token is the fencing token of a claim: every write under a claim carries it, and
-// the state machine refuses a token that is no longer the job's. Tokens of one job
-// only grow, so an outside system that remembers the highest token it has seen can
-// refuse a delayed owner too.
+// Token is the fencing token of a claim. Every write under a claim carries its token, and
+// the store refuses tokens other than the job's current one. The tokens of a job only grow:
+// an outside system that remembers the highest token can also refuse a delayed owner.
 //
-// Generation counts restorations of the cluster from a backup or a survivor; Index
-// is the log index of the claim. Only the pair is ordered: after a restoration an
-// index may be assigned again.
+// Generation counts the restorations of the cluster from a backup or a surviving node. Index
+// is the log index of the claim. Compare tokens only as pairs, because indexes repeat after a
+// restoration.
 //
 // See Kleppmann, "How to do distributed locking" (2016).
 type Token struct {
@@ -22,18 +21,19 @@ type Token struct {
 	Index      uint64
 }
 
-// IsZero reports whether the token is unset, as in an update outside any claim.
+// IsZero reports whether the token is unset. An update outside any claim has no token.
 func (t Token) IsZero() bool { return t == Token{} }
 
-// Compare orders tokens: negative if t is older than other.
+// Compare orders tokens. It returns a negative number if t is older than other, 0 if they are
+// equal, and otherwise a positive number.
 func (t Token) Compare(other Token) int {
 	return cmp.Or(cmp.Compare(t.Generation, other.Generation), cmp.Compare(t.Index, other.Index))
 }
 
-// String gives the form "generation-index" that ParseToken reads.
+// String returns the text form "generation-index", which ParseToken reads.
 func (t Token) String() string { return fmt.Sprintf("%d-%d", t.Generation, t.Index) }
 
-// ParseToken reads "generation-index".
+// ParseToken reads the text form "generation-index". ErrInvalid.
 func ParseToken(text string) (Token, error) {
 	generation, index, found := strings.Cut(text, "-")
 	g, errG := strconv.ParseUint(generation, 10, 64)
@@ -44,10 +44,10 @@ func ParseToken(text string) (Token, error) {
 	return Token{Generation: g, Index: i}, nil
 }
 
-// MarshalText makes tokens readable in JSON and logs.
+// MarshalText returns the text form, for JSON and logs.
 func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText reads the text form. ErrInvalid.
 func (t *Token) UnmarshalText(text []byte) error {
 	parsed, err := ParseToken(string(text))
 	if err == nil {

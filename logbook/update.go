@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Update is one indivisible write to a flow: everything that follows from one outcome. Its cost
-// depends on what it changes, not on the size of the flow.
+// Update is one atomic write to a flow: all consequences of one outcome. Its cost depends on the
+// change, not on the size of the flow.
 //
-// Token and Sequence make a repeat harmless. Under one token the numbers run 1, 2, 3, …; a number
-// that is not above the flow's is a repeat and changes nothing, a number that skips one is an
-// ErrConflict.
+// Token and Sequence make a repeat harmless. Under one token, updates are numbered 1, 2, 3, … An update
+// whose number is not above the flow's number is a repeat, and changes nothing. An update that skips a
+// number is an ErrConflict.
 type Update struct {
 	Flow     FlowID    `json:"flow"`
-	Token    Token     `json:"token"` // of the claim; zero for a flow that has no unfinished job, and had no claim before
+	Token    Token     `json:"token"` // token of the claim; zero for a flow without an unfinished job that never ran under a claim
 	Sequence uint64    `json:"sequence"`
 	State    FlowState `json:"state,omitempty"` // empty: unchanged
 	Cause    *Failure  `json:"cause,omitempty"` // nil: unchanged
-	// Definition is how the flow is built; nil: unchanged.
+	// Definition is the new definition of the flow; nil: unchanged.
 	Definition *Definition `json:"definition,omitempty"`
-	// Atoms are changed in this order. One atom may occur more than once, as when a step without
-	// a revert goes through reverting to reverted.
+	// Atoms are applied in this order. An atom can occur more than once: for example, a step without
+	// a revert changes to reverting, and then to reverted.
 	Atoms []AtomChange `json:"atoms,omitempty"`
 }
 
@@ -31,26 +31,26 @@ type AtomChange struct {
 	Version   string    `json:"version,omitempty"`   // of a new atom; empty: unchanged
 	State     AtomState `json:"state,omitempty"`     // empty: unchanged
 	Intention Intention `json:"intention,omitempty"` // empty: unchanged
-	RetryAt   time.Time `json:"retry_at,omitzero"`   // replaces the old one, also by nothing
-	// Progress replaces the old one; nil: unchanged, unless an attempt begins.
+	RetryAt   time.Time `json:"retry_at,omitzero"`   // always replaces the old value; zero: none
+	// Progress replaces the old value; nil: unchanged, or cleared if an attempt starts.
 	Progress *Progress `json:"progress,omitempty"`
-	// Attempts are begun or ended here, by (Action, Number).
+	// Attempts are the attempts that start or end, identified by Action and Number.
 	Attempts []Attempt `json:"attempts,omitempty"`
 }
 
-// Verdict says whether an update is new.
+// Verdict is the result of Judge.
 type Verdict int
 
 // The verdicts.
 const (
 	Fresh  Verdict = iota // the next update: apply it
-	Repeat                // it has been applied already: answer as before, change nothing
+	Repeat                // a repeat of an applied update: change nothing
 )
 
-// Judge compares an update's token and number with those of the flow. The caller has checked the
-// token against the claim. The tokens of a flow only grow: an update under an older one, or outside
-// any claim once the flow has run under one, is ErrFenced. Numbers begin at 1 with each token, so a
-// late repeat from an earlier token could otherwise pass for a new update.
+// Judge decides whether an update is the next one or a repeat, by token and number. The caller has
+// checked the token against the claim. ErrFenced if the token is older than the flow's token: numbers
+// start at 1 under each token, so a late repeat under an older token would otherwise look new. An update
+// outside any claim has the oldest token. ErrConflict if the number skips one. ErrInvalid for number 0.
 func (f *FlowDetail) Judge(u *Update) (Verdict, error) {
 	next := uint64(1)
 	if u.Token == f.Fence {
@@ -69,9 +69,8 @@ func (f *FlowDetail) Judge(u *Update) (Verdict, error) {
 	return Fresh, nil
 }
 
-// Advance applies the part of a fresh update that concerns the flow itself; AtomDetail.Advance
-// changes the atoms. A flow that runs again after its end loses its Cause. On an error nothing has
-// changed.
+// Advance applies the flow's part of a fresh update. AtomDetail.Advance applies the atoms' parts. A flow
+// that runs again after its end loses its Cause. After an error, the flow is unchanged.
 func (f *FlowDetail) Advance(u *Update, now time.Time) error {
 	if u.State != "" {
 		if err := f.State.Move(u.State); err != nil {
@@ -98,12 +97,12 @@ func (f *FlowDetail) Advance(u *Update, now time.Time) error {
 	return nil
 }
 
-// NewAtom is an atom before its first change.
+// NewAtom returns an atom before its first change.
 func NewAtom(name string, kind AtomKind) AtomDetail {
 	return AtomDetail{Name: name, Kind: kind, State: AtomPending, Intention: IntendExecute}
 }
 
-// Advance applies a change to the atom. On an error the atom is unchanged.
+// Advance applies a change to the atom. After an error, the atom is unchanged.
 func (a *AtomDetail) Advance(c *AtomChange) error {
 	if c.Kind != "" && c.Kind != a.Kind {
 		return fmt.Errorf("%w: atom %q is a %s, not a %s", ErrConflict, a.Name, a.Kind, c.Kind)
@@ -122,8 +121,8 @@ func (a *AtomDetail) Advance(c *AtomChange) error {
 	return nil
 }
 
-// CheckNumbers checks, after Advance, that no attempt number is skipped: folded attempts are only
-// counted. holds reports whether an attempt exists or existed.
+// CheckNumbers checks, after Advance, that the change skips no attempt number, because folded attempts
+// are only counted. holds reports whether an attempt is kept or folded.
 func (c *AtomChange) CheckNumbers(holds func(action Action, number int) bool) error {
 	for i := range c.Attempts {
 		if attempt := &c.Attempts[i]; attempt.Number > 1 && !holds(attempt.Action, attempt.Number-1) {
@@ -134,8 +133,8 @@ func (c *AtomChange) CheckNumbers(holds func(action Action, number int) bool) er
 	return nil
 }
 
-// admits checks that an attempt is new or ends an open one, given the earlier attempts of the same
-// change.
+// admits checks that an attempt is new, or ends an open attempt. earlier are the earlier attempts of the
+// same change.
 func (a *AtomDetail) admits(attempt *Attempt, earlier []Attempt) error {
 	if attempt.Number < 1 || !attempt.Action.Known() {
 		return &InvalidError{Field: "attempt", Reason: fmt.Sprintf("%s %d of atom %q", attempt.Action, attempt.Number, a.Name)}
@@ -178,7 +177,7 @@ func (a *AtomDetail) set(c *AtomChange) {
 	}
 }
 
-// record keeps an attempt, and reports whether it is new.
+// record adds or replaces an attempt, and reports whether it is new.
 func (a *AtomDetail) record(attempt Attempt) bool {
 	for i := range a.Attempts {
 		if a.Attempts[i].Action == attempt.Action && a.Attempts[i].Number == attempt.Number {
