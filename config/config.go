@@ -1,31 +1,29 @@
-// Package config is what a daemon is told: a TOML file, environment variables
-// and flags, brought together into one checked Config.
+// Package config loads the configuration of a daemon from a TOML file, environment variables
+// and flags, into one checked Config.
 //
-// Every key of the file is also an environment variable and a flag, and all
-// three come from one table (see Settings), which also makes the example file
-// and the documentation. For the key raft.heartbeat they are
-// CONDUCTORD_RAFT_HEARTBEAT and --raft-heartbeat. A flag goes over the
-// environment, that over the file, and that over the default.
+// Every key of the file is also an environment variable and a flag. The key raft.heartbeat is
+// the variable CONDUCTORD_RAFT_HEARTBEAT and the flag --raft-heartbeat. A flag overrides the
+// variable, the variable overrides the file, and the file overrides the default. One table
+// defines all keys (see Settings). The example file is generated from it.
 //
-// Load reports everything that is wrong at once, each fault with its place: a
-// key that is not known, a value of the wrong type or out of its range, and
-// values that do not fit together. A Config that Load gives has no fault.
+// Load reports all faults at once, each with its place: unknown keys, values with a wrong type
+// or out of range, and values that conflict. A Config from Load has no faults.
 package config
 
 import "time"
 
-// Config is all that a daemon can be told.
+// Config is the configuration of a daemon.
 type Config struct {
-	Node         string // this node's name: one of the members'
+	Node         string // this node's name, which is the name of a member
 	DataDir      string
 	RaftListen   string // empty: the node's own raft address
 	APIListen    string // empty: the node's own API address
 	DrainTimeout time.Duration
-	LogStore     string // how the node keeps raft's log: bolt or wal
+	LogStore     string // store of raft's log: bolt or wal
 	DiskReserve  int    // bytes
 	Memory       int    // bytes
-	Insecure     bool   // plain text on every address
-	// AccessControl: callers must authenticate. It counts only with TLS.
+	Insecure     bool   // allow plain text on every address
+	// AccessControl: callers must authenticate. It has an effect only with TLS.
 	AccessControl bool
 
 	TLS       TLS
@@ -45,24 +43,24 @@ type Config struct {
 	Log       Log
 }
 
-// TLS holds files in PEM: all three, or none.
+// TLS has the paths of three PEM files: all set, or none.
 type TLS struct {
-	CA   string // the authorities that certificates come from
-	Cert string // this node's
-	Key  string
-	// ClientCerts: clients must have a certificate of these authorities.
+	CA   string // certificates of the trusted authorities
+	Cert string // this node's certificate
+	Key  string // this node's private key
+	// ClientCerts: clients must have a certificate of one of the authorities.
 	ClientCerts bool
 }
 
-// JWT is the issuer of JSON web tokens that count; empty: there is none.
+// JWT is the accepted issuer of JSON web tokens. Without an Issuer, no token is accepted.
 type JWT struct {
 	Issuer   string
 	Audience string
 	Keys     string // absolute path, or https URL
-	Claim    string // that names the principal
+	Claim    string // the claim with the name of the principal
 }
 
-// Cluster is what the files of all nodes have in common.
+// Cluster has the settings that must be equal in the files of all nodes.
 type Cluster struct {
 	ID              string
 	Members         []Member
@@ -70,14 +68,14 @@ type Cluster struct {
 	RemoveDeadAfter time.Duration // 0: never
 }
 
-// Member is one node, and where the others find it.
+// Member is one node with its addresses.
 type Member struct {
 	Name string
 	Raft string // host:port
 	API  string // host:port
 }
 
-// Raft holds the timing and the sizes of the replicated log.
+// Raft has the timings and sizes of the replicated log.
 type Raft struct {
 	Heartbeat         time.Duration
 	Election          time.Duration
@@ -88,7 +86,7 @@ type Raft struct {
 	TrailingLogs      int
 }
 
-// Sessions holds how presence is judged.
+// Sessions has the settings for the expiry of sessions.
 type Sessions struct {
 	TTL        time.Duration
 	Grace      time.Duration
@@ -96,7 +94,7 @@ type Sessions struct {
 	MaxCrashes int
 }
 
-// Limits bound what is accepted: the defaults are the largest there are.
+// Limits are the limits for input: see logbook.Limits. The defaults are the largest values.
 type Limits struct {
 	Name    int
 	Value   int
@@ -104,57 +102,57 @@ type Limits struct {
 	Steps   int
 }
 
-// Retention says which finished jobs are kept.
+// Retention has the limits for kept finished jobs.
 type Retention struct {
 	MaxAge time.Duration
 	Keep   int
 }
 
-// Backup says which backups the node makes by itself.
+// Backup has the settings for scheduled backups.
 type Backup struct {
-	Directory string // empty: it makes none
+	Directory string // empty: no scheduled backups
 	Interval  time.Duration
 	Keep      int
 }
 
-// Topology says which boards are in other clusters.
+// Topology names the file that maps boards to clusters.
 type Topology struct {
 	File string // empty: none
 }
 
-// Dashboard is the web pages for people.
+// Dashboard has the settings of the web dashboard.
 type Dashboard struct {
 	Enabled  bool
-	ReadOnly bool   // its pages change nothing
+	ReadOnly bool   // the pages allow no changes
 	Path     string // begins and ends with a /
-	Origin   string // of a reverse proxy; empty: there is none
+	Origin   string // address of a reverse proxy; empty: no proxy
 }
 
-// Conductor is the conductor inside the daemon.
+// Conductor has the settings of the conductor inside the daemon.
 type Conductor struct {
 	Enabled bool
 	Name    string // empty: the node's name
 	Boards  []string
-	Labels  []string // what it offers to jobs that want labels
+	Labels  []string // labels that the conductor offers
 	MaxJobs int
 	Workers int
 	Steps   int
-	// MaxDispatches and MaxDuration end the daemon, once the conductor has taken so many
-	// jobs or has taken jobs for so long; 0: never.
+	// After MaxDispatches claimed jobs, or after claiming jobs for MaxDuration, the conductor
+	// claims no more jobs, and the daemon ends; 0: no limit.
 	MaxDispatches int
 	MaxDuration   time.Duration
-	Handlers      []string // the directories in which handlers are looked for
-	// ValueKeys is the file of the keys with which values are encrypted; empty: they are not.
+	Handlers      []string // directories with handlers
+	// ValueKeys is the file with the keys that encrypt values; empty: no encryption.
 	ValueKeys string
 }
 
-// PerBoard is names for boards. The keys are names of boards, or beginnings of names and *.
+// PerBoard maps boards to names. A key is the name of a board, or a prefix and *.
 type PerBoard map[string][]string
 
-// Handlers says how handlers are confined. A limit of 0 limits nothing.
+// Handlers has the restrictions of handlers. A limit of 0 is no limit.
 type Handlers struct {
-	User       string   // empty: the daemon's
-	Users      PerBoard // for the jobs of some boards; each has one name
+	User       string   // empty: the daemon's user
+	Users      PerBoard // users for the jobs of some boards, one each
 	NoNewPrivs bool
 	OpenFiles  int
 	FileSize   int // bytes
@@ -163,34 +161,35 @@ type Handlers struct {
 	Processes  int
 }
 
-// Secrets says where the secrets of steps come from: the first that has one counts.
+// Secrets has the sources of steps' secrets, in the order in which they are searched.
 type Secrets struct {
-	Directory   string // of files
+	Directory   string // directory of files
 	Environment string // prefix of variables
 	Command     string // executable
-	// Boards has the secrets that jobs may name beside those of their board's directory. Empty: all, without
-	// access control, and else none.
+	// Boards has the secrets that the jobs of a board may name, besides the secrets in the board's
+	// directory. If Boards is empty, jobs may name all secrets without access control, and no others
+	// with access control.
 	Boards PerBoard
 }
 
-// Traces says where the spans of jobs are sent.
+// Traces has the settings for sending spans of jobs.
 type Traces struct {
-	Endpoint string // empty: nowhere
-	Headers  string // file
-	OneIn    int
+	Endpoint string // empty: no spans
+	Headers  string // path of a file
+	OneIn    int    // sends the trace of one job in OneIn
 }
 
-// Log says what is logged and how.
+// Log has the settings of the log.
 type Log struct {
 	Level string
 	JSON  bool
 }
 
-// Default is what holds where nothing is said. It is not complete: a node
-// needs a name, a data directory, a cluster id and members.
+// Default returns the defaults. They are not a complete configuration: a node needs a name, a data
+// directory, a cluster id and members.
 func Default() Config {
 	return Config{
-		DrainTimeout:  500 * time.Millisecond, // half of the second within which a stopped node hands over
+		DrainTimeout:  500 * time.Millisecond, // half of the second in which a stopping node hands over
 		LogStore:      "bolt",
 		DiskReserve:   256 << 20,
 		Memory:        512 << 20,
@@ -218,7 +217,7 @@ func Default() Config {
 	}
 }
 
-// Self is the member that the node itself is.
+// Self returns the member with the node's name.
 func (c *Config) Self() (Member, bool) {
 	for _, member := range c.Cluster.Members {
 		if member.Name == c.Node {
@@ -228,19 +227,19 @@ func (c *Config) Self() (Member, bool) {
 	return Member{}, false
 }
 
-// RaftAddress is where the node listens for the other members.
+// RaftAddress returns the address on which the node listens for other members.
 func (c *Config) RaftAddress() string {
 	self, _ := c.Self()
 	return orElse(c.RaftListen, self.Raft)
 }
 
-// APIAddress is where the node listens for clients.
+// APIAddress returns the address on which the node listens for clients.
 func (c *Config) APIAddress() string {
 	self, _ := c.Self()
 	return orElse(c.APIListen, self.API)
 }
 
-// ConductorName is the name under which the node's conductor is known.
+// ConductorName returns the name of the node's conductor.
 func (c *Config) ConductorName() string { return orElse(c.Conductor.Name, c.Node) }
 
 func orElse(text, otherwise string) string {

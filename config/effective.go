@@ -5,15 +5,15 @@ import (
 	"net/url"
 )
 
-// Value is a setting as it is in force. Texts are as flag and variable take them.
+// Value is the value of a setting in use. Its texts have the form of flags and variables.
 type Value struct {
 	Key     string `json:"key"`
-	Value   string `json:"value"` // of a URL with a password, without that
+	Value   string `json:"value"` // in a URL, a password is replaced
 	Default string `json:"default"`
 	Origin  string `json:"origin"` // FILE:LINE, the variable, the flag, or "default"
 }
 
-// Effective is Load, and tells the value of every key and where it comes from.
+// Effective loads a configuration as Load does, and returns the value of every key with its origin.
 func Effective(path string, env []string, flags map[string]string) ([]Value, error) {
 	l, err := load(table(), path, env, flags)
 	if err != nil {

@@ -9,14 +9,13 @@ import (
 	"time"
 )
 
-// WriteCommented makes the file that says what the configuration says, and every key that
-// has its default as a comment.
+// WriteCommented returns a configuration file. Keys with their default are comments.
 func WriteCommented(c Config) string { return write(c, true) }
 
-// Write makes the file that says what the configuration says, without what has its default.
+// Write returns a configuration file, without keys that have their default.
 func Write(c Config) string { return write(c, false) }
 
-// write makes a file; whole: with every key that has its default as a comment.
+// write returns a configuration file. If whole, keys with their default are comments.
 func write(c Config, whole bool) string {
 	var file strings.Builder
 	file.WriteString("# Configuration of a conductord node. Lines that are commented out show the\n" +
@@ -61,8 +60,8 @@ func writeMembers(file *strings.Builder, members []Member) {
 	}
 }
 
-// tomlOf writes a value as the file takes it. Go's quoting of the plain text
-// that stands in a configuration is TOML's too.
+// tomlOf writes a value as TOML. For the plain texts of a configuration, Go's quoting is valid
+// TOML.
 func tomlOf(target any) string {
 	switch value := target.(type) {
 	case *string, *time.Duration:

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// Fault is one thing that is wrong.
+// Fault is one fault of a configuration.
 type Fault struct {
-	Place   string // the file, "environment" or "flags"; empty where nothing was said
-	Line    int    // of the file; 0: not known
-	Key     string // as the place spells it: raft.heartbeat, CONDUCTORD_RAFT_HEARTBEAT, --raft-heartbeat
+	Place   string // the file, "environment" or "flags"; empty for a missing value
+	Line    int    // line of the file; 0: unknown
+	Key     string // in the place's spelling: raft.heartbeat, CONDUCTORD_RAFT_HEARTBEAT, --raft-heartbeat
 	Message string
 }
 
-// Error gives "file:line: key: message", without the parts that are not known.
+// Error returns "file:line: key: message", without unknown parts.
 func (f Fault) Error() string {
 	var text strings.Builder
 	if f.Place != "" {
@@ -30,7 +30,7 @@ func (f Fault) Error() string {
 	return text.String()
 }
 
-// Faults is everything that is wrong, as one error: a line for each.
+// Faults are all faults of a configuration, as one error with a line for each fault.
 type Faults []Fault
 
 func (f Faults) Error() string {

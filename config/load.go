@@ -19,16 +19,16 @@ import (
 	"github.com/conductord/conductord/internal/tomlpos"
 )
 
-// maxFile bounds a configuration file: a larger one is the wrong file.
+// maxFile bounds a configuration file. A larger file is not a configuration.
 const maxFile = 1 << 20
 
-// Load brings a file, environment variables ("NAME=value", as os.Environ gives
-// them) and flags (by their names without dashes, only those that were given)
-// together over the defaults. An empty path stands for no file. Variables that
-// are set to nothing count as not set. A variable that is spelt nearly as one of
-// Settings is a fault; others are left alone, since programs and service links of
-// Kubernetes set variables with the same prefix. The error is Faults, or another one
-// for a file that cannot be read.
+// Load loads a configuration from a file, environment variables and flags, over the defaults. env has
+// the form of os.Environ. flags maps the names of the given flags, without dashes, to their values. An
+// empty path means no file.
+//
+// Empty variables count as unset. A variable with nearly the name of a setting is a fault. Load ignores
+// other variables, because programs and service links of Kubernetes set variables with the same prefix.
+// The error is Faults, or another error for a file that cannot be read.
 func Load(path string, env []string, flags map[string]string) (Config, error) {
 	return loadRows(table(), path, env, flags)
 }
@@ -41,7 +41,7 @@ func loadRows(rows []setting, path string, env []string, flags map[string]string
 	return l.config, nil
 }
 
-// load is Load for some rows of the table, and keeps the origins of the values.
+// load is Load for some rows of the table. It also keeps the origins of the values.
 func load(rows []setting, path string, env []string, flags map[string]string) (*loader, error) {
 	l := &loader{rows: rows, config: Default(), origins: make(map[string]origin)}
 	if path != "" {
@@ -58,14 +58,14 @@ func load(rows []setting, path string, env []string, flags map[string]string) (*
 		}
 	})
 	if len(l.faults) > 0 {
-		// As a person reads the file; what it does not hold comes last.
+		// Sorted by line. Faults outside the file have line 0 and come last.
 		slices.SortStableFunc(l.faults, func(a, b Fault) int { return cmp.Compare(uint(a.Line-1), uint(b.Line-1)) })
 		return nil, l.faults
 	}
 	return l, nil
 }
 
-// Validate checks a Config that was made in code. Its faults have no place.
+// Validate checks a Config that was made in code. The error is Faults without places.
 func (c *Config) Validate() error {
 	l := loader{rows: table(), config: *c}
 	l.checkRanges()
@@ -76,21 +76,21 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// origin is where a setting got its value.
+// origin is the source of a setting's value.
 type origin struct {
 	place string
 	line  int
-	key   string // as the place spells it
+	key   string // in the place's spelling
 }
 
-// loader gathers values and faults.
+// loader collects values and faults.
 type loader struct {
-	rows    []setting // the keys that there are for this program
+	rows    []setting // keys of this program
 	config  Config
 	file    string
-	places  tomlpos.Index     // of the keys in the file
+	places  tomlpos.Index     // places of the keys in the file
 	origins map[string]origin // by setting
-	bad     []string          // settings with a fault already: they are not blamed twice
+	bad     []string          // settings that have a fault; each is blamed once
 	faults  Faults
 }
 
@@ -105,7 +105,7 @@ func (l *loader) loadFile(path string) error {
 		var syntax toml.ParseError
 		if errors.As(err, &syntax) {
 			l.faults = append(l.faults, Fault{Place: path, Line: syntax.Position.Line, Message: syntax.Message})
-			return l.faults // nothing else can be said about a file that cannot be parsed
+			return l.faults // a file that cannot be parsed has no other known faults
 		}
 		return fmt.Errorf("cannot read the configuration %s: %w", path, err)
 	}
@@ -173,8 +173,8 @@ func (l *loader) refuseRest(prefix string, document map[string]any) {
 	}
 }
 
-// similar says that there is no such key, and names the one that was perhaps meant: one that ends
-// in the same word, since one in the wrong table is the common mistake, or one that is spelt alike.
+// similar returns the message for an unknown key, with a suggestion. It suggests a key that ends in the
+// same word, because a key in the wrong table is the common mistake, or a key with a similar spelling.
 func (l *loader) similar(path, key string) string {
 	const unknown = "there is no such key"
 	if slices.ContainsFunc(table(), func(row setting) bool { return row.key == path || strings.HasPrefix(row.key, path+".") }) {
@@ -209,7 +209,7 @@ func (l *loader) loadEnv(env []string) {
 		}
 		delete(values, row.env())
 	}
-	for _, row := range table() { // of nodes, where only some rows are read
+	for _, row := range table() { // settings of nodes are no faults in a part
 		delete(values, row.env())
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -223,8 +223,8 @@ func (l *loader) loadEnv(env []string) {
 	}
 }
 
-// otherVariables are names behind envPrefix that are no settings: variables of the client's commands, and
-// variables of handlers, which a node inherits if a handler starts it.
+// otherVariables are names after envPrefix that are no settings. Client commands read some of them.
+// Handlers have the others, and a node inherits those if a handler starts it.
 var otherVariables = [...]string{"CA_FILE", "CERT_FILE", "KEY_FILE", "TOKEN", "TOKEN_FILE", "VALUE_KEYS", "PROFILE", "SERVER", "TOPOLOGY",
 	"ACTION", "ASKED", "ATTEMPT", "FENCE", "FLOW", "HANDLER", "JOB", "KEY", "STEP", "TRIES", "TRY"}
 
@@ -243,9 +243,8 @@ func (l *loader) loadFlags(flags map[string]string) {
 	}
 }
 
-// setText takes a value from a flag or a variable. A value that was bad in a
-// place below does not matter any more when a good one goes over it, but it is
-// still told: the file is wrong.
+// setText takes a value from a flag or a variable. The fault of an overridden value is still reported,
+// because the file is wrong.
 func (l *loader) setText(row setting, text string, from origin) {
 	l.origins[row.key] = from
 	if message := row.setText(&l.config, text); message != "" {
@@ -287,7 +286,7 @@ func (l *loader) setAny(row setting, value any) {
 	}
 }
 
-// place resolves a relative path in the file against the file's directory, so that a directory with
+// place resolves a relative path in the file against the file's directory. So a directory with
 // configuration, certificates and handlers can be copied anywhere.
 func (l *loader) place(row setting, path *string) {
 	if row.path && *path != "" && !filepath.IsAbs(*path) {
@@ -321,8 +320,7 @@ func assignStrings(target *[]string, value any) string {
 	return ""
 }
 
-// setMembersAny reads [[cluster.members]]; each member's faults have lines of
-// their own.
+// setMembersAny reads [[cluster.members]]. The faults of each member have their own lines.
 func (l *loader) setMembersAny(target *[]Member, value any) {
 	tables, ok := tablesOf(value)
 	if !ok {
@@ -381,7 +379,7 @@ func tablesOf(value any) ([]map[string]any, bool) {
 	return tables, ok
 }
 
-// describe names the type of a TOML value as a person would.
+// describe names the type of a TOML value, for people.
 func describe(value any) string {
 	switch value := value.(type) {
 	case string:
@@ -419,8 +417,7 @@ func (l *loader) blame(key, message string) {
 	l.faults = append(l.faults, Fault{Place: l.file, Key: key, Message: message})
 }
 
-// settingOf is the key in the table to which a key like
-// cluster.members[2].raft belongs.
+// settingOf returns the table's key for a key such as cluster.members[2].raft.
 func settingOf(key string) string {
 	setting, _, _ := strings.Cut(key, "[")
 	return setting

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Part is the settings of a program that is no node: the sections and keys that it has.
+// Part has the sections and keys of a program that is not a node.
 type Part []string
 
-// The parts. Their flags are without "conductor-".
+// The parts. Their flags have no prefix "conductor-".
 var (
 	ConductorPart = Part{"drain_timeout", "sessions.ttl", "limits", "conductor", "handlers", "secrets", "traces", "log"}
 	WorkerPart    = Part{"handlers"}
 )
 
-// ofNodes are the keys of the sections of a Part that mean something to a node only. The keys
-// for values are a flag of all commands.
+// ofNodes are keys of the parts' sections that apply only to nodes. For conductor.value_keys, all
+// commands have their own flag.
 var ofNodes = []string{"conductor.enabled", "conductor.value_keys"}
 
 func (p Part) rows() (rows []setting) {
@@ -33,8 +33,8 @@ func (p Part) rows() (rows []setting) {
 // Settings lists the keys of the part.
 func (p Part) Settings() []Setting { return listed(p.rows()) }
 
-// Load is the function Load for the keys of the part. Any other key in the file is a fault, and
-// the other fields of the Config have their defaults.
+// Load is like the function Load, for the keys of the part only. Another key in the file is a fault.
+// Other fields of the Config have their defaults.
 func (p Part) Load(path string, env []string, flags map[string]string) (Config, error) {
 	return loadRows(p.rows(), path, env, flags)
 }

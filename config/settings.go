@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The largest limits, which are those that package logbook has: it stands
-// beside this package and not below it, so the command's tests compare them.
+// The largest limits, which equal logbook.MaxLimits. This package must not import package
+// logbook, so tests of the command compare the numbers.
 const (
 	maxName    = 255
 	maxValue   = 256 << 10
@@ -18,24 +18,24 @@ const (
 	maxSteps   = 10_000
 )
 
-// Setting is one key, with all of its names.
+// Setting is one key of the configuration.
 type Setting struct {
-	Key     string // as in the file: "raft.heartbeat"
+	Key     string // key in the file: "raft.heartbeat"
 	Flag    string // without dashes: "raft-heartbeat"
 	Env     string // "CONDUCTORD_RAFT_HEARTBEAT"
-	Default string // in the text form that flag and variable take; may be empty
+	Default string // text form of flags and variables; can be empty
 	Doc     string // phrases or sentences, without a full stop at the end
 	Type    string // string, int, bool, duration, strings, members or boards
 }
 
-// setting is a row of the table: where the value lives and what it may be.
+// setting is a row of the table: a key, the field for its value, and the allowed values.
 type setting struct {
 	key    string
-	short  string            // the flag, if it is not made of the key
+	short  string            // the flag, if it differs from the key
 	target func(*Config) any // *string, *int, *bool, *time.Duration, *[]string, *[]Member or *PerBoard
-	low    int64             // of *int and *time.Duration: the least value
-	high   int64             // of *int and *time.Duration: the largest
-	path   bool              // of *string and *[]string: relative paths in a file are relative to its directory
+	low    int64             // smallest value of *int and *time.Duration
+	high   int64             // largest value of *int and *time.Duration
+	path   bool              // for *string and *[]string: a relative path in a file is relative to the file's directory
 	doc    string
 }
 
@@ -45,7 +45,7 @@ const (
 	hour = int64(time.Hour)
 )
 
-// table holds every key there is, in the order of the example file.
+// table has all keys, in the order of the example file.
 func table() []setting {
 	return slices.Concat(nodeSettings(), tlsSettings(), jwtSettings(), clusterSettings(), raftSettings(), sessionSettings(),
 		limitSettings(), retentionSettings(), backupSettings(), topologySettings(), dashboardSettings(), conductorSettings(), handlerSettings(), secretSettings(), traceSettings(), logSettings())
@@ -149,8 +149,8 @@ func sessionSettings() []setting {
 
 func limitSettings() []setting {
 	return []setting{
-		// No lower than the kinds of failure are long, such as flow.intervention:
-		// cut, they would be matched by nobody.
+		// The lowest limit must cover the kinds of failure, such as flow.intervention. A
+		// shortened kind would match nothing.
 		{key: "limits.name", target: func(c *Config) any { return &c.Limits.Name }, low: 32, high: maxName,
 			doc: "Maximum bytes of a name"},
 		{key: "limits.value", target: func(c *Config) any { return &c.Limits.Value }, low: 1 << 10, high: maxValue,
@@ -283,7 +283,7 @@ func logSettings() []setting {
 	}
 }
 
-// Settings lists every key there is, in the order of the example file.
+// Settings returns all keys, in the order of the example file.
 func Settings() []Setting { return listed(table()) }
 
 func listed(rows []setting) []Setting {
@@ -298,7 +298,7 @@ func listed(rows []setting) []Setting {
 	return settings
 }
 
-// A replacer prepares its tables at the first use, and each command lists many settings.
+// Shared replacers: a replacer builds its tables at the first use, and each command lists many settings.
 var (
 	flagNames = strings.NewReplacer(".", "-", "_", "-")
 	typeNames = strings.NewReplacer("*", "", "time.Duration", "duration", "[]string", "strings", "[]config.Member", "members", "config.PerBoard", "boards")
@@ -311,14 +311,14 @@ func (s setting) flag() string {
 	return flagNames.Replace(s.key)
 }
 
-// envPrefix begins the variables of settings.
+// envPrefix is the prefix of the settings' variables.
 const envPrefix = "CONDUCTORD_"
 
 func (s setting) env() string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(s.key, ".", "_"))
 }
 
-// textOf writes a value as a flag takes it.
+// textOf returns the text form of a value, which flags accept.
 func textOf(target any) string {
 	switch value := target.(type) {
 	case *string:
@@ -347,12 +347,12 @@ func textOf(target any) string {
 	panic(fmt.Sprintf("internal error: no text form for %T", target))
 }
 
-// typeOf names the type of a value for people.
+// typeOf names the type of a value, for people.
 func typeOf(target any) string {
 	return typeNames.Replace(fmt.Sprintf("%T", target))
 }
 
-// durationText leaves out the zero minutes and seconds that String adds.
+// durationText omits the zero minutes and seconds that String adds.
 func durationText(d time.Duration) string {
 	text := d.String()
 	if trimmed, found := strings.CutSuffix(text, "m0s"); found {
@@ -364,8 +364,7 @@ func durationText(d time.Duration) string {
 	return text
 }
 
-// setText gives a setting the value that a flag or a variable has. The string
-// that comes back says what is wrong; it is empty if nothing is.
+// setText sets a setting from the text of a flag or a variable. It returns the fault; empty: none.
 func (s setting) setText(c *Config, text string) string {
 	switch target := s.target(c).(type) {
 	case *string:
@@ -433,7 +432,7 @@ func setMembers(target *[]Member, text string) string {
 	return ""
 }
 
-// splitList leaves out empty items, so that an empty text is an empty list.
+// splitList omits empty items, so an empty text is an empty list.
 func splitList(text, separator string) []string {
 	var items []string
 	for item := range strings.SplitSeq(text, separator) {
@@ -444,7 +443,7 @@ func splitList(text, separator string) []string {
 	return items
 }
 
-// outOfRange says so if a number or a duration is. Empty: it is not.
+// outOfRange returns the fault of a number or a duration out of its range; empty: none.
 func (s setting) outOfRange(c *Config) string {
 	switch value := s.target(c).(type) {
 	case *int:

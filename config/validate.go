@@ -16,33 +16,33 @@ import (
 
 // Bounds of a cluster.
 const (
-	// MaxMembers: more voters make every write slower and nothing safer.
+	// MaxMembers bounds the members of a cluster. More voters make every write slower, and
+	// nothing safer.
 	MaxMembers = 9
-	// maxBoards and maxLabels bound the boards and labels of one conductor, as the
-	// board does, and maxHandlerDirs the directories that every step's handler
-	// is looked for in.
+	// maxBoards and maxLabels bound the boards and labels of one conductor. maxHandlerDirs
+	// bounds the directories that are searched for every step's handler.
 	maxBoards      = 64
 	maxLabels      = 64
 	maxHandlerDirs = 16
-	// maxSharedSecrets bounds the names for one key of secrets.boards: more have a common beginning.
+	// maxSharedSecrets bounds the names for one key of secrets.boards. Give more secrets a
+	// common prefix.
 	maxSharedSecrets = 256
-	// minHandOver is the time that must lie between the moment in which a
-	// conductor that has lost touch kills its steps, at 0.8 TTL, and the moment
-	// in which another can claim its jobs.
+	// minHandOver is the minimum time between two moments: a conductor that has lost contact
+	// kills its steps, at 0.8 TTL, and another conductor can claim its jobs.
 	minHandOver = 500 * time.Millisecond
 )
 
-// LogStores are the ways to keep raft's log, the default first.
+// LogStores are the stores of raft's log, the default first.
 var LogStores = []string{"bolt", "wal"}
 
-// plainName is what nodes and clusters are called: it stands in file names,
-// headers, metrics and logs.
+// plainName matches the names of nodes and clusters. They are part of file names, headers, metrics
+// and logs.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 const plainNameRule = "must begin with a letter or digit, and hold at most 63 letters, digits, dots, dashes and underscores"
 
-// checkTogether finds what ranges cannot tell. It blames keys of the table, or
-// keys like cluster.members[0].raft.
+// checkTogether finds the faults that the ranges of single keys do not cover. It blames keys of the
+// table, or keys such as cluster.members[0].raft.
 func checkTogether(c *Config, blame func(key, message string)) {
 	checkNode(c, blame)
 	checkTLS(c, blame)
@@ -88,7 +88,7 @@ func checkNode(c *Config, blame func(key, message string)) {
 	}
 }
 
-// checkTLS refuses plain text where others may hear it.
+// checkTLS refuses plain text on addresses that other machines can reach.
 func checkTLS(c *Config, blame func(key, message string)) {
 	if c.TLS != (TLS{}) {
 		for _, file := range []struct{ key, path string }{{"tls.ca", c.TLS.CA}, {"tls.cert", c.TLS.Cert}, {"tls.key", c.TLS.Key}} {
@@ -107,7 +107,7 @@ func checkTLS(c *Config, blame func(key, message string)) {
 	}
 }
 
-// checkJWT refuses an issuer that is described in part, or could not be used.
+// checkJWT refuses an incomplete issuer, and an issuer without TLS.
 func checkJWT(c *Config, blame func(key, message string)) {
 	if c.JWT.Issuer == "" && c.JWT.Audience == "" && c.JWT.Keys == "" {
 		return
@@ -127,7 +127,7 @@ func checkJWT(c *Config, blame func(key, message string)) {
 	}
 }
 
-// Loopback reports whether only this machine reaches a host.
+// Loopback reports whether only this machine can reach the host.
 func Loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
@@ -142,7 +142,7 @@ func checkPlainName(key, name string, blame func(key, message string)) {
 	}
 }
 
-// memberKey is the key of a member, from which faults and lines are named.
+// memberKey returns the key of a member, for faults and lines.
 func memberKey(i int) string { return "cluster.members[" + strconv.Itoa(i) + "]" }
 
 func checkMembers(members []Member, blame func(key, message string)) {
@@ -171,8 +171,8 @@ func checkMembers(members []Member, blame func(key, message string)) {
 	}
 }
 
-// checkAddress checks host:port. Where one listens the host may be missing or
-// stand for all; where others are to find a member it must name one machine.
+// checkAddress checks host:port. A listening address needs no host. The address of a member must
+// name one machine.
 func checkAddress(key, address string, listen bool, blame func(key, message string)) {
 	if address == "" {
 		blame(key, "must be set")
@@ -218,8 +218,8 @@ func checkTimes(c *Config, blame func(key, message string)) {
 	}
 }
 
-// minEncrypted is room for the longest failure that a conductor records, which has 96 texts of its own
-// and its causes, when all of them are encrypted.
+// minEncrypted is the size of the longest failure that a conductor records, with all its texts
+// encrypted: 96 texts of the failure and its causes.
 const minEncrypted = 64 << 10
 
 func checkConductor(c *Config, blame func(key, message string)) {
@@ -237,10 +237,11 @@ func checkConductor(c *Config, blame func(key, message string)) {
 	}
 }
 
-// pagePath has no name that is one of the API's, or has a meaning in a URL.
+// pagePath matches paths whose names are no names of the API, and have no special meaning in a URL.
 var pagePath = regexp.MustCompile(`^(/[A-Za-z0-9_-]{1,63}){1,4}/$`)
 
-// pageOrigin is the address of a site as browsers write it: the scheme, the host in small letters, and a port if it is not the usual one.
+// pageOrigin matches an origin as browsers write it: the scheme, the host in lower case, and a port
+// other than the default.
 var pageOrigin = regexp.MustCompile(`^https?://([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:]{2,39}\])(:[0-9]{1,5})?$`)
 
 func checkDashboard(c *Config, blame func(key, message string)) {
@@ -267,7 +268,7 @@ func checkHandlers(c *Config, blame func(key, message string)) {
 	}
 }
 
-// checkPerBoard checks which boards have names, and the names.
+// checkPerBoard checks the keys and the names of a PerBoard.
 func checkPerBoard(key string, per PerBoard, most int, blame func(key, message string)) {
 	if len(per) > maxBoards {
 		blame(key, fmt.Sprintf("has %d entries, and the limit is %d", len(per), maxBoards))
@@ -284,7 +285,7 @@ func checkPerBoard(key string, per PerBoard, most int, blame func(key, message s
 	}
 }
 
-// variablePrefix must end with an underscore, so that a job cannot name other variables.
+// variablePrefix matches prefixes that end with an underscore, so that a job cannot name other variables.
 var variablePrefix = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,62}_$`)
 
 func checkSecrets(c *Config, blame func(key, message string)) {
