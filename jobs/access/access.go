@@ -1,12 +1,12 @@
-// Package access has the nouns of access control: principals, their grants, tokens and quotas.
+// Package access defines access control: principals, their grants, access tokens and quotas.
 //
-// A principal is a person or a program that calls the API. It proves its name by a client
-// certificate, whose common name it is, or by a token, which stands for it. A grant gives it
-// a role on boards. A principal sees nothing of boards for which it has no grant, so boards
-// are the tenants of a cluster.
+// A principal is a person or a program that calls the API. It authenticates with a client
+// certificate, whose common name is the principal's name, or with an access token. A grant is a
+// role on boards. A principal sees nothing of boards for which it has no grant, so boards can
+// separate tenants.
 //
-// A cluster keeps the SHA-256 hash of a token and not the token. The caller draws it, 256
-// random bits, so nobody can find it from its hash.
+// A cluster stores only the SHA-256 hash of a token. The caller makes the token from 256 random
+// bits, so the hash does not reveal it.
 package access
 
 import (
@@ -26,50 +26,50 @@ import (
 
 // Bounds.
 const (
-	// MaxPrincipals bounds the principals of a cluster: each node holds them in memory.
+	// MaxPrincipals bounds the principals of a cluster, because each node keeps them in memory.
 	MaxPrincipals = 10_000
-	// MaxGrants bounds the grants of a principal: each call looks at them.
+	// MaxGrants bounds the grants of a principal, because each call checks them.
 	MaxGrants = 64
-	// MaxTokens bounds the tokens of a principal: one in use, and others while they are exchanged.
+	// MaxTokens bounds the tokens of a principal. A few are enough to replace a token in use.
 	MaxTokens = 8
-	// MaxTokenUses bounds the token uses that one command notes.
+	// MaxTokenUses bounds the token uses that one command records.
 	MaxTokenUses = 1_000
-	// TokenUseInterval is how exactly the last use of a token is kept. A shorter one would
-	// cost more log entries, for a time that nobody needs.
+	// TokenUseInterval is the precision of Token.LastUsed. A higher precision would cost more
+	// log entries.
 	TokenUseInterval = time.Hour
 )
 
-// Role is what a principal may do on boards.
+// Role is a set of permissions on boards.
 type Role string
 
-// The roles. Each but Administrator may also read what is on its boards.
+// The roles. All of them include reading.
 const (
 	Viewer        Role = "viewer"        // reads
 	Poster        Role = "poster"        // posts jobs and saves books
-	Worker        Role = "worker"        // holds sessions, claims jobs, and records what becomes of them
-	Operator      Role = "operator"      // posts, and steers jobs, schedules and conductors of others
-	Administrator Role = "administrator" // everything; on all boards: the cluster too
+	Worker        Role = "worker"        // opens sessions, claims jobs, and records results
+	Operator      Role = "operator"      // posts, and controls the jobs, schedules and conductors of others
+	Administrator Role = "administrator" // has all permissions; on all boards, also on the cluster
 )
 
 // Roles are all roles.
 var Roles = []Role{Viewer, Poster, Worker, Operator, Administrator}
 
-// AllBoards is the pattern of a grant for every board, and for what belongs to no board.
+// AllBoards is the pattern of a grant for all boards, and for objects that belong to no board.
 const AllBoards = "*"
 
 // Grant is a role on boards.
 type Grant struct {
 	Role   Role
-	Boards string // the name of a board, or the beginning of names and "*"
+	Boards string // a board's name, or a prefix and "*"
 }
 
-// Covers reports whether the grant is for a board.
+// Covers reports whether the grant applies to a board.
 func (g Grant) Covers(board string) bool { return Covers(g.Boards, board) }
 
-// String is the grant as commands show it and take it.
+// String returns the text form ROLE=BOARDS, which ParseGrant reads.
 func (g Grant) String() string { return string(g.Role) + "=" + g.Boards }
 
-// ParseGrant reads what String writes. A role alone is for all boards.
+// ParseGrant reads the text form of a grant. A role without boards applies to all boards.
 func ParseGrant(text string) (Grant, error) {
 	role, boards, found := strings.Cut(text, "=")
 	if !found {
@@ -90,7 +90,7 @@ func (g Grant) check(l logbook.Limits) error {
 type Principal struct {
 	Name   string
 	Grants []Grant
-	// HideValues: answers to it have names and states, and no values of jobs, flows and steps.
+	// HideValues: answers to this principal have names and states, and no values of jobs, flows and steps.
 	HideValues bool
 	Tokens     []Token
 	CreatedAt  time.Time
@@ -98,23 +98,23 @@ type Principal struct {
 	By         string // the principal that changed it last
 }
 
-// Token is what a cluster keeps of a token.
+// Token is the record of an access token, without its secret.
 type Token struct {
 	ID        TokenID
 	Hash      [sha256.Size]byte // zero in answers
 	Expires   time.Time         // zero: never
 	CreatedAt time.Time
-	By        string    // the principal that made it
-	LastUsed  time.Time // less than TokenUseInterval before its last use; zero: never
+	By        string    // the principal that made the token
+	LastUsed  time.Time // less than TokenUseInterval before the last use; zero: never used
 }
 
 // TokenID names a token.
 type TokenID struct{ uuid.UUID }
 
-// prefix is how a token begins, so that people and scanners of repositories know it as one.
+// prefix starts every token, so that people and scanners of repositories recognise tokens.
 const prefix = "cdt_"
 
-// Draw makes a new token: its text, for its user alone, and what is sent to the cluster.
+// Draw makes a new token. Give text only to its user, and token to the cluster.
 func Draw(expires time.Time) (text string, token Token) {
 	var secret [32]byte
 	_, _ = rand.Read(secret[:]) // never fails
@@ -122,10 +122,10 @@ func Draw(expires time.Time) (text string, token Token) {
 	return text, Token{ID: TokenID{uuid.New()}, Hash: Hash(text), Expires: expires}
 }
 
-// IsToken reports whether a text looks like a token that Draw has made.
+// IsToken reports whether a text has the prefix of a token.
 func IsToken(text string) bool { return strings.HasPrefix(text, prefix) }
 
-// Hash is by what a cluster knows a token.
+// Hash returns the hash by which a cluster identifies a token.
 func Hash(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
 
 // CheckPrincipal checks a principal before it is saved.
@@ -167,15 +167,15 @@ func CheckToken(t *Token) error {
 	return nil
 }
 
-// Identity is the caller as a node has authenticated it.
+// Identity is an authenticated caller.
 type Identity struct {
-	Enforced   bool // access control is on; otherwise every caller may do everything
+	Enforced   bool // access control is on; without it every caller may do everything
 	Name       string
 	Grants     []Grant
 	HideValues bool
-	Quota      *Quota // of the principal; nil: it has none
+	Quota      *Quota // the principal's quota; nil: none
 }
 
-// ErrUnknown: the caller is not authenticated. It has shown nothing, or a certificate or token
-// that is not known, or not valid any more. It is a jobs.ErrNotAllowed.
+// ErrUnknown: the caller is not authenticated. It has no certificate and no token, or its
+// certificate or token is unknown, expired or revoked. It wraps jobs.ErrNotAllowed.
 var ErrUnknown = fmt.Errorf("%w: the caller is not known", jobs.ErrNotAllowed)

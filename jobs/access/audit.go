@@ -8,37 +8,37 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Bounds of the audit log, which are the same on all nodes: the oldest records go first.
+// Limits of the audit log, equal on all nodes. Beyond them, the oldest records are removed.
 const (
 	MaxRecords     = 100_000
 	MaxRecordBytes = 64 << 20
 	MaxRecordAge   = 400 * 24 * time.Hour
 )
 
-// Record is a deed of a principal: a change of others' work, of boards, of the cluster or of
-// principals. What happens to jobs that are posted, claimed and ended stands in the events.
+// Record is the record of an act by a principal: a change of the work of others, of boards, of
+// the cluster or of principals. Posting, claiming and ending jobs are events, and not records.
 type Record struct {
-	Position  jobs.Position // of the log entry, and its number among the records of that
+	Position  jobs.Position // index of the log entry, and number of the record within the entry
 	At        time.Time
 	Principal string
 	From      string // the host that called, or "socket"
-	Verb      string // of a command, or the name of a call
-	Target    string // what it was done to: NAME=VALUE, separated by spaces
-	Change    string // what was given or asked for, such as grants, limits and the reason: NAME=VALUE, separated by spaces
-	Error     string // the code of the error with which it was refused; empty: it was done, or begun
+	Verb      string // verb of the command, or name of the call
+	Target    string // the objects: NAME=VALUE, separated by spaces
+	Change    string // the arguments, such as grants, limits and the reason: NAME=VALUE, separated by spaces
+	Error     string // code of the refusal; empty: done, or started
 }
 
-// RecordQuery selects records. What is unset does not matter.
+// RecordQuery selects records. Its zero value selects all records.
 type RecordQuery struct {
 	Principal string
 	Verb      string
-	Target    string // a part of it
-	From, To  time.Time
-	After     string // the next of the page before
-	Limit     int    // 0 or over logbook.MaxPage: logbook.MaxPage
+	Target    string    // a part of the target
+	From, To  time.Time // To is exclusive; zero: any
+	After     string    // Page.Next of the previous page; empty: first page
+	Limit     int       // 0 or over logbook.MaxPage: logbook.MaxPage
 }
 
-// Selects reports whether a query asks for a record.
+// Selects reports whether a query selects a record.
 func (q *RecordQuery) Selects(r *Record) bool {
 	return (q.Principal == "" || q.Principal == r.Principal) && (q.Verb == "" || q.Verb == r.Verb) &&
 		strings.Contains(r.Target, q.Target) && !r.At.Before(q.From) && (q.To.IsZero() || r.At.Before(q.To))
@@ -52,13 +52,13 @@ func CheckRecordQuery(q *RecordQuery) error {
 	return nil
 }
 
-// Refusal is what a node has refused, alike calls together.
+// Refusal counts equal calls that a node has refused.
 type Refusal struct {
 	Node      string
-	Principal string // empty: the caller was not known
+	Principal string // empty: unknown caller
 	From      string // the host that called, or "socket"
-	Verb      string // of a command, or the name of a call
-	Error     string // the text of the last one
+	Verb      string // verb of the command, or name of the call
+	Error     string // text of the latest refusal
 	Count     uint64
 	Last      time.Time
 }

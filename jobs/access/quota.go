@@ -10,56 +10,57 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// MaxQuotas bounds the quotas of a cluster: each node holds them in memory, and a posting is
-// held against each one that covers its board.
+// MaxQuotas bounds the quotas of a cluster. Each node keeps them in memory, and checks a posting
+// against each quota that covers its board.
 const MaxQuotas = 1_000
 
-// Quota bounds what a principal, or boards together, may use. A call that would exceed a limit
-// is refused with ErrLimit and changes nothing. What existed before the quota stays. When
-// several quotas cover a posting, all of them hold, and so do the limits of its board.
+// Quota limits one principal, or several boards together. A call that would exceed a limit is
+// refused with ErrLimit and changes nothing. Existing jobs and sessions stay. A posting must
+// respect all quotas that cover it, and the limits of its board.
 type Quota struct {
 	Subject
 	Limits    Amounts // 0: no limit
-	Used      Amounts // set in answers
+	Used      Amounts // the current use; only in answers
 	UpdatedAt time.Time
 	By        string // the principal that changed it last
 }
 
-// Subject is what a quota bounds: one of the two is set.
+// Subject is the subject of a quota. Exactly one of the fields is set.
 type Subject struct {
 	Principal string
-	Boards    string // the name of a board, or the beginning of names and "*"
+	Boards    string // a board's name, or a prefix and "*"
 }
 
-// Amounts are the limits of a quota, or what its subject uses.
+// Amounts are the limits of a quota, or its current use.
 type Amounts struct {
-	Jobs  uint64 // unfinished ones that the principal has posted, or that are on the boards
-	Bytes uint64 // of the postings of these; see jobs.Job.Size
-	// PostingsPerSecond is a token bucket with the postings of one second: so many may
-	// come at once. Of what is used: how many of them are taken now.
+	Jobs  uint64 // unfinished jobs, posted by the principal or on the boards
+	Bytes uint64 // bytes of the postings of these jobs; see jobs.Job.Size
+	// PostingsPerSecond is the rate of a token bucket that holds the postings of one second.
+	// That many postings may arrive together. As a use: the postings taken from the bucket.
 	PostingsPerSecond uint64
-	Sessions          uint64 // open ones of a principal
-	// Watches are the watches and long polls (ClaimNext, WaitJob) of a principal that
-	// one node answers. Each node counts its own.
+	Sessions          uint64 // open sessions; only for a principal
+	// Watches are the watches and long polls (ClaimNext, WaitJob) at one node; only for a
+	// principal. Each node counts its own.
 	Watches uint64
 }
 
-// Quotas keeps the quotas of a cluster. Each method may be called concurrently; what SaveQuota
-// and DeleteQuota have done is durable when they return. An error may also be ErrUnavailable
-// or, of these two, ErrUncertain; to repeat a call is harmless.
+// Quotas keeps the quotas of a cluster. Methods may be called concurrently. Changes are durable
+// when a method returns. Any method can return ErrUnavailable, and SaveQuota and DeleteQuota can
+// return ErrUncertain. Repeating a call is harmless.
 type Quotas interface {
-	// SaveQuota makes a quota, or replaces its limits; the rest of it is the cluster's to
-	// set. Its principal or boards need not exist. ErrInvalid; ErrLimit at MaxQuotas.
+	// SaveQuota creates a quota, or replaces its limits. It ignores all fields but Subject and
+	// Limits. The principal or the boards need not exist. ErrInvalid; ErrLimit at MaxQuotas.
 	SaveQuota(ctx context.Context, q Quota) error
-	// DeleteQuota removes a quota, so that its limits no longer hold. ErrInvalid; ErrNotFound, unless a
-	// try of this call may have done it.
+	// DeleteQuota removes a quota with its limits. ErrInvalid; ErrNotFound, unless an earlier
+	// attempt of this call may have removed the quota.
 	DeleteQuota(ctx context.Context, of Subject) error
-	// Quotas reads a page of the quotas with what their subjects use: those of boards first,
-	// then those of principals, by name. Watches are those that the answering node counts.
+	// Quotas reads a page of quotas with their use: quotas of boards, then quotas of
+	// principals, each by name. Used.Watches counts the watches of the answering node. after is
+	// Page.Next of the previous page; empty: the first page.
 	Quotas(ctx context.Context, after string) (logbook.Page[Quota], error)
 }
 
-// String is the subject as errors and commands name it.
+// String returns the subject as errors and commands name it.
 func (s Subject) String() string {
 	if s.Principal != "" {
 		return fmt.Sprintf("principal %q", s.Principal)
@@ -109,7 +110,7 @@ func CheckQuota(l logbook.Limits, q *Quota) error {
 	return nil
 }
 
-// Covers reports whether boards, as a grant or a quota names them, are or include a board.
+// Covers reports whether the pattern boards, of a grant or a quota, matches a board.
 func Covers(boards, board string) bool {
 	if prefix, isPrefix := strings.CutSuffix(boards, "*"); isPrefix {
 		return strings.HasPrefix(board, prefix)

@@ -1,6 +1,6 @@
-// Package await waits, on the side of the client, until a set of jobs is as a caller
-// wants it: until all are finished, say, or until one is claimable. It counts once and
-// then follows the events of the board.
+// Package await waits for jobs, in the client: for the result of one job, until a set of jobs is
+// finished, or until one of them reaches a state. It lists the jobs once and then follows the
+// events of the board, without polling.
 package await
 
 import (
@@ -13,50 +13,48 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// MaxAwaited bounds the jobs left that one call of Jobs keeps count of, each in
-// a few bytes of the waiter's memory.
+// MaxAwaited bounds the jobs for which one call of Jobs waits. Each takes a few bytes of memory.
 const MaxAwaited = 1_000_000
 
-// Waiting says for which jobs to wait. Its zero value is all jobs of all boards.
+// Waiting selects jobs and the condition to wait for. Its zero value waits until all jobs of all
+// boards are finished.
 type Waiting struct {
 	Board string       // empty: any
 	Kind  string       // empty: any
 	Key   string       // empty: any
-	Tags  []string     // jobs that have all of them
-	Jobs  []jobs.JobID // only these; empty: all that the rest selects, those posted meanwhile too
+	Tags  []string     // jobs with all of these tags
+	Jobs  []jobs.JobID // only these jobs; empty: all selected jobs, including jobs that are posted later
 
-	// States in which no job may be left. Empty: every state that is not final. Final
-	// states are refused, because finished jobs are kept.
+	// States are the states that all selected jobs must leave. Empty: all unfinished states.
+	// Final states are refused, because finished jobs are kept.
 	States []jobs.State
-	// Some waits until there is such a job, instead of none.
+	// Some inverts the condition: wait until a selected job is in one of the States.
 	Some bool
 
-	// Progress is told how it stands: at the beginning and after every change.
-	// The waiting goes on when it returns.
+	// Progress is called first, and then after every change. The wait continues when it
+	// returns.
 	Progress func(Status)
-	// Parked is told of each job that keeps the waiting from its end and that its
-	// retry policy has parked: such a job goes on when a person says so, and not
-	// before. It is told once for each time that a job is parked.
+	// Parked is called when the wait needs a job that its retry policy has parked, once each
+	// time the job is parked, and never with Some. Such a job continues only when an operator decides.
 	Parked func(jobs.JobID)
 }
 
-// Status is how a waiting stands.
+// Status is the progress of a wait.
 type Status struct {
-	Left     int                  // jobs in the states that are waited for
-	Gone     int                  // that were so when the waiting began, or since, and are not any longer
-	Finished int                  // of those that are gone: those that finished
-	Outcomes map[jobs.Outcome]int // of those that were completed
-	Trashed  int                  // of those that were finished
+	Left     int                  // selected jobs that are in one of the States
+	Gone     int                  // jobs that left the States since the wait started
+	Finished int                  // finished jobs among Gone
+	Outcomes map[jobs.Outcome]int // completed jobs among Gone, by outcome
+	Trashed  int                  // trashed jobs among Gone
 }
 
-// Jobs waits until no job is in one of the states: of the jobs that are named, or of
-// all that are selected. At that moment the board is empty of them. It listens to
-// events and does not poll. If the events that it needs are no longer kept, it lists
-// the jobs again and goes on. A state within one log entry does not count: a job that
-// one entry trashes and restores was never trashed.
+// Jobs waits until no selected job is in one of the States, or, with Some, until one is. It
+// follows events and does not poll. If events that it needs are no longer kept, it lists the
+// jobs again and continues. A state that a job leaves within the same log entry does not
+// count.
 //
-// ErrNotFound for a named job that does not exist when the call begins; ErrLimit if
-// more than MaxAwaited jobs are left; ErrInvalid for a final state.
+// ErrNotFound if a job in Waiting.Jobs does not exist when the call starts; ErrLimit if more
+// than MaxAwaited jobs are left; ErrInvalid for a final state.
 func Jobs(ctx context.Context, board jobs.Reader, waiting Waiting) (Status, error) {
 	w := &waiter{
 		Waiting: waiting, board: board, named: make(map[jobs.JobID]bool), states: make(map[jobs.State]bool), left: make(map[jobs.JobID]int64),
@@ -76,27 +74,27 @@ func Jobs(ctx context.Context, board jobs.Reader, waiting Waiting) (Status, erro
 	}
 }
 
-// waiter is one Await.
+// waiter is one call of Jobs.
 type waiter struct {
 	Waiting
 	board  jobs.Reader
-	named  map[jobs.JobID]bool // those of Jobs
-	states map[jobs.State]bool // those of States, or of all that are unfinished
-	// left are the jobs that are so, each with when it last changed, in
-	// nanoseconds: events of before the look at it are of before that.
+	named  map[jobs.JobID]bool // Waiting.Jobs
+	states map[jobs.State]bool // Waiting.States, or all unfinished states
+	// left are the jobs in one of the states, with the time of the job's latest change in
+	// nanoseconds. Events before that time are older than the read of the job.
 	left   map[jobs.JobID]int64
-	parked map[jobs.JobID]int64 // those that were told as parked, with the time as of left
+	parked map[jobs.JobID]int64 // jobs for which Parked was called, with the time as in left
 	status Status
-	known  bool // it has looked at the jobs once
+	known  bool // the jobs were listed once
 
-	entry uint64       // the log entry of the last event
-	moved []jobs.JobID // those that its events have put among those left, or taken from them
-	// doubt: the waiting is over by the events so far, and one of the jobs moved
-	// is back where it was: in this very entry, perhaps.
+	entry uint64       // log entry of the latest event
+	moved []jobs.JobID // jobs that events of this entry added to left or removed from it
+	// doubt: by the events so far the wait is over, but a moved job has changed back, perhaps in
+	// the same entry.
 	doubt bool
 }
 
-// choose settles which states are meant.
+// choose sets the states of the wait.
 func (w *waiter) choose() error {
 	for _, state := range w.States {
 		if state.Finished() {
@@ -112,11 +110,11 @@ func (w *waiter) choose() error {
 	return nil
 }
 
-// over reports whether the waiting is.
+// over reports whether the condition holds.
 func (w *waiter) over() bool { return (len(w.left) > 0) == w.Some }
 
-// changing are the kinds of event by which a job can become unfinished, or
-// finished. Where other states are asked about, any kind tells of them.
+// changing returns the kinds of event that make a job finished or unfinished. For other states, it
+// returns nil, which means all kinds.
 func (w *waiter) changing() []jobs.EventKind {
 	if len(w.States) > 0 {
 		return nil
@@ -128,10 +126,9 @@ func (w *waiter) changing() []jobs.EventKind {
 	return kinds
 }
 
-// follow looks at the jobs once events are told, so that nothing comes between,
-// and then keeps count by the events. Those of before the look change nothing
-// about what it has seen: of the jobs that it has found, it knows since when
-// they are so, and others are there for a moment at most.
+// follow starts the watch, lists the jobs, and then counts by the events. The watch starts first, so
+// no change is lost. Events from before the list do not disturb the count: they are older than the
+// change times of the listed jobs, and later events correct the count of other jobs.
 func (w *waiter) follow(ctx context.Context) error {
 	watch := jobs.Watch{
 		Board: w.Board, JobKind: w.Kind, Key: w.Key, Tags: w.Tags, Begin: true,
@@ -161,14 +158,14 @@ func (w *waiter) follow(ctx context.Context) error {
 	return fmt.Errorf("cannot wait for jobs: %w: the watch has ended", jobs.ErrUnavailable)
 }
 
-// heed keeps count, and reports whether the waiting is over: at the end of a log
-// entry, since those who ask never see the middle of one. Nothing says which
-// event of an entry is the last, so the jobs are asked: if they are where the
-// events have put them, nothing follows in this entry that matters.
+// heed counts an event, and reports whether the wait is over. The condition must hold at the end of a
+// log entry, because readers never see a state within an entry. No event is marked as the last of its
+// entry, so heed reads the moved jobs: if their states agree with the events, no later event of the
+// entry matters.
 func (w *waiter) heed(ctx context.Context, event *jobs.Event) (over bool, err error) {
 	if event.Position.Index != w.entry {
 		if w.doubt {
-			return true, nil // it was so at the end of that entry, whatever followed
+			return true, nil // the condition held at the end of the previous entry
 		}
 		w.entry, w.moved = event.Position.Index, w.moved[:0]
 	}
@@ -190,8 +187,8 @@ func (w *waiter) heed(ctx context.Context, event *jobs.Event) (over bool, err er
 	return true, nil
 }
 
-// returned reports whether a job that was moved by an event has moved again
-// since. Then another event tells of that, so that the doubt has an end.
+// returned reports whether a moved job has changed again since the event. In that case another event
+// follows, which ends the doubt.
 func (w *waiter) returned(ctx context.Context, id jobs.JobID, event *jobs.Event) (bool, error) {
 	_, left := w.left[id]
 	job, err := w.board.Job(ctx, id)
@@ -206,7 +203,7 @@ func (w *waiter) returned(ctx context.Context, id jobs.JobID, event *jobs.Event)
 	return (here && w.states[job.State]) != left || again, nil
 }
 
-// look finds the jobs that are left.
+// look lists the jobs that are left.
 func (w *waiter) look(ctx context.Context) error {
 	before := w.left
 	w.left, w.moved, w.doubt = make(map[jobs.JobID]int64), nil, false
@@ -233,14 +230,14 @@ func (w *waiter) look(ctx context.Context) error {
 		}
 		w.status.Gone++
 		if len(w.States) == 0 {
-			w.status.Finished++ // how, nobody has told
+			w.status.Finished++ // the outcome is unknown
 		}
 	}
 	w.report()
 	return nil
 }
 
-// find counts a job that is left.
+// find adds a job to left.
 func (w *waiter) find(job *jobs.Job) {
 	at := job.ModifiedAt.UnixNano()
 	w.left[job.ID] = at
@@ -275,7 +272,7 @@ func (w *waiter) lookAtAll(ctx context.Context) error {
 	return nil
 }
 
-// hear keeps count.
+// hear counts an event.
 func (w *waiter) hear(event *jobs.Event) error {
 	if event.Job.IsZero() || len(w.Jobs) > 0 && !w.named[event.Job] {
 		return nil

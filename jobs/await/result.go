@@ -9,18 +9,18 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Client is the part of a cluster's client that Result uses.
+// Client is the part of *raftboard.Client that Result uses.
 type Client interface {
 	Wait(ctx context.Context, id jobs.JobID) (jobs.Job, error)
 	FlowDetail(ctx context.Context, id logbook.FlowID) (logbook.FlowDetail, error)
 }
 
-// Result waits until a job is finished and returns its flow: read the flow's values by Decode or
-// Values. A flow is empty if the job has none.
+// Result waits until a job is finished, and returns its flow. Read the flow's values with Decode or
+// Values. If the job has no flow, the returned flow is empty.
 //
-// The error is nil if the job is a success. A jobs.ErrReverted or jobs.ErrFailed of a flow is a
-// *logbook.EndError, which has the failures of all its steps. The others of (*jobs.Job).Err are
-// returned as they are; ErrNotFound if the job, or its flow, is no longer kept.
+// The error is nil if the job succeeded. If its flow is reverted or in failure, the error wraps a
+// *logbook.EndError, which has the failures of all steps. Otherwise it is the error of (*jobs.Job).Err.
+// ErrNotFound if the job, or the flow of a succeeded job, is no longer kept.
 func Result(ctx context.Context, client Client, id jobs.JobID) (logbook.FlowDetail, error) {
 	job, err := client.Wait(ctx, id)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package steplog keeps what running steps write, in the memory of the process that runs
-// them, for people who read it meanwhile. Nothing of it survives the process.
+// Package steplog keeps the recent output of steps, in the memory of the process that runs the
+// steps. The output is lost when the process ends.
 //
-// A Buffer has the lines of all jobs that run in the process, and is bounded whatever the steps
-// write: above MaxAttempt, the oldest lines of an attempt are dropped; above MaxBuffer, first
-// those of jobs that run no more, then those of the largest attempts. Line.Offset shows a
-// reader how much was dropped.
+// A Buffer has the lines of all jobs that run in the process, and of jobs that ran recently. Its
+// size is bounded. Above MaxAttempt, it drops the oldest lines of an attempt. Above MaxBuffer, it
+// drops the lines of ended jobs first, and then lines of the largest attempts. Line.Offset shows
+// how much was dropped.
 package steplog
 
 import (
@@ -24,63 +24,63 @@ import (
 )
 
 const (
-	// MaxAttempt bounds the lines of one attempt, in bytes: some thousand lines, more than a
-	// person reads afterwards.
+	// MaxAttempt bounds the lines of one attempt, in bytes. It is enough for some thousand
+	// lines.
 	MaxAttempt = 256 << 10
-	// MaxBuffer bounds all lines: as much as 64 attempts may have, which are the steps that a
-	// conductor runs at once by default.
+	// MaxBuffer bounds all lines, in bytes. It is enough for 64 full attempts, which is the
+	// default number of parallel steps of a conductor.
 	MaxBuffer = 64 * MaxAttempt
-	maxPage   = 256 << 10 // bytes of the lines of one answer, which has one at least
-	lineCost  = 160       // what a line takes besides its text
-	// MaxPages is enough for all lines that a full buffer has of one job.
+	maxPage   = 256 << 10 // bytes of the lines of one page, which has at least one line
+	lineCost  = 160       // bytes of a line besides its text
+	// MaxPages is the number of pages that is enough for one job in a full buffer.
 	MaxPages = 2 * MaxBuffer / maxPage
 )
 
-// Line is one line that an attempt at a step has written.
+// Line is one line of output of an attempt at a step.
 type Line struct {
-	Number  uint64 // its place among all lines of a buffer
+	Number  uint64 // order among all lines of the buffer
 	Step    string
 	Action  logbook.Action
 	Attempt int
 	Time    time.Time
 	Text    string
-	// Offset is how many bytes the attempt has written before. If the line before ends
-	// earlier, what is between them was dropped.
+	// Offset is the number of bytes that the attempt wrote before this line. If the previous
+	// line ends earlier, the bytes between were dropped.
 	Offset int64
 }
 
 // Query selects lines of a job.
 type Query struct {
 	Job   jobs.JobID
-	Step  string        // empty: of all steps
-	After string        // the Next of the page before; empty: from the first line that is kept
-	Wait  time.Duration // for a line, while the job runs
+	Step  string        // empty: all steps
+	After string        // Page.Next of the previous page; empty: start at the first kept line
+	Wait  time.Duration // how long to wait for a line while the job runs
 }
 
 // Page is the answer to a Query.
 type Page struct {
 	Lines   []Line
 	Next    string
-	Running bool   // the job runs there, so more may follow
-	Node    string // whose conductor has the job, or had it; empty: none
+	Running bool   // the conductor of Node runs the job: more lines can follow
+	Node    string // the node whose conductor has the job, or had it last; empty: none
 }
 
-// Buffer keeps lines. Its methods may be called concurrently, and do not block.
+// Buffer keeps lines. Its methods may be called concurrently, and do not wait.
 type Buffer struct {
-	node, id string // the id voids the cursors of an earlier process
+	node, id string // the id invalidates cursors of an earlier process
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	logs  map[jobs.JobID]*jobLog
-	ended []jobs.JobID // that run no more, and are in logs; oldest first
-	size  int          // of all lines
-	last  uint64       // number of the last line
+	ended []jobs.JobID // jobs in logs that no longer run, the one that ended first first
+	size  int          // bytes of all lines
+	last  uint64       // number of the latest line
 }
 
-// jobLog is what is kept of one job. Under Buffer.mu.
+// jobLog has the lines of one job. Buffer.mu guards it.
 type jobLog struct {
-	runs     int // that go on
+	runs     int // number of current runs
 	attempts []*attemptLog
-	changed  chan struct{} // closed at the next change; nil: nobody waits
+	changed  chan struct{} // closed at the next change; nil: no reader waits
 }
 
 type attemptLog struct {
@@ -92,12 +92,12 @@ type attemptLog struct {
 	written int64
 }
 
-// New makes the Buffer of a node.
+// New makes an empty Buffer for the node with this name.
 func New(node string) *Buffer {
 	return &Buffer{node: node, id: uuid.NewString(), logs: make(map[jobs.JobID]*jobLog)}
 }
 
-// Begin lets lines of a job be kept, until end is called.
+// Begin marks a job as running, until end is called. Append keeps lines of running jobs only.
 func (b *Buffer) Begin(job jobs.JobID) (end func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -125,13 +125,14 @@ func (b *Buffer) Begin(job jobs.JobID) (end func()) {
 	}
 }
 
-// Append keeps a line of a job that runs. Bytes is the size of its text before it was encrypted.
+// Append keeps a line of a running job, and sets its Number and Offset. bytes is the size of its
+// text before encryption.
 func (b *Buffer) Append(job jobs.JobID, line Line, bytes int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	log := b.logs[job]
 	if log == nil || log.runs == 0 {
-		return // of a step that a run has left behind
+		return // the run has abandoned the step
 	}
 	a := log.attempt(&line)
 	b.last++
@@ -170,13 +171,14 @@ func (l *jobLog) attempt(line *Line) *attemptLog {
 
 func (b *Buffer) dropLocked(a *attemptLog) {
 	size := len(a.lines[0].Text) + lineCost
-	a.lines[0] = Line{} // the array behind it lives on
+	a.lines[0] = Line{} // frees the text; the array stays in use
 	a.lines = a.lines[1:]
 	a.size -= size
 	b.size -= size
 }
 
-// trimLocked drops the job that ended first, or a line of the largest attempt.
+// trimLocked drops the lines of the job that ended first. If no job has ended, it drops one line of
+// the largest attempt.
 func (b *Buffer) trimLocked() {
 	if len(b.ended) > 0 {
 		for _, a := range b.logs[b.ended[0]].attempts {
@@ -197,8 +199,8 @@ func (b *Buffer) trimLocked() {
 	b.dropLocked(largest)
 }
 
-// Read returns the lines that a query selects, without waiting, and a channel that is closed
-// when there may be more; nil if the job does not run here. ErrInvalid if After is no Next.
+// Read returns the selected lines without waiting; it ignores q.Wait. The channel is closed when more
+// lines can exist, and is nil if the job does not run here. ErrInvalid if q.After is not a Page.Next.
 func (b *Buffer) Read(q Query) (page Page, changed <-chan struct{}, err error) {
 	after, err := b.position(q.After)
 	if err != nil {
@@ -223,7 +225,8 @@ func (b *Buffer) Read(q Query) (page Page, changed <-chan struct{}, err error) {
 	return page, changed, nil
 }
 
-// read returns the lines of a page. It merges the attempts, because those that write wait for it.
+// read returns the lines of a page. It merges the sorted lines of the attempts, which is fast:
+// writers wait for the lock meanwhile.
 func (l *jobLog) read(step string, after uint64) (lines []Line) {
 	var rests heads
 	for _, a := range l.attempts {
@@ -250,7 +253,7 @@ func (l *jobLog) read(step string, after uint64) (lines []Line) {
 	return lines
 }
 
-// heads is a heap of lines by the number of the first.
+// heads is a heap of line lists, sorted by the number of their first line.
 type heads [][]Line
 
 func (h heads) Len() int           { return len(h) }
@@ -265,7 +268,7 @@ func (h *heads) Pop() any {
 	return rest
 }
 
-// cursorParts are the parts of a Next: number, id of the buffer, node.
+// cursorParts is the number of parts of a Page.Next: line number, id of the buffer, node.
 const cursorParts = 3
 
 func (b *Buffer) position(cursor string) (uint64, error) {
@@ -278,12 +281,13 @@ func (b *Buffer) position(cursor string) (uint64, error) {
 	case err != nil || len(parts) < cursorParts:
 		return 0, &logbook.InvalidError{Field: "after", Reason: fmt.Sprintf("%.128q is not the next of a page", cursor)}
 	case parts[1] != b.id:
-		return 0, nil // of another node, or of one that was started again
+		return 0, nil // cursor of another node, or from before a restart
 	}
 	return after, nil
 }
 
-// BufferOf names the buffer from which a Next is, by its id and node; empty: none.
+// BufferOf returns the part of a Page.Next that identifies its buffer: id and node. It is empty for
+// an empty Page.Next.
 func BufferOf(next string) string {
 	_, buffer, _ := strings.Cut(next, ".")
 	return buffer

@@ -1,9 +1,9 @@
-// Package steps is the contract between conductors, nodes and the workers beside the cluster
-// that do steps: see docs/worker-protocol.md.
+// Package steps defines the contract between conductors, nodes and step workers, which run steps
+// outside the cluster: see docs/worker-protocol.md.
 //
-// A conductor offers an attempt (Offer). A worker pulls (Pull), gets Work, and reports its
-// Outcome. The leader brings them together in memory. The logbook names the worker's session
-// before the worker gets the attempt, so the next owner of the flow finds the same worker.
+// A conductor offers an attempt (Offer). A worker calls Pull, gets Work, and reports its Outcome.
+// The leader matches offers and workers in memory. The logbook records the worker's session before
+// the worker gets the attempt, so the next owner of the flow finds the same worker.
 package steps
 
 import (
@@ -19,15 +19,16 @@ import (
 
 // Limits of the calls.
 const (
-	// MaxSlots is how many attempts a worker makes at once: more than a machine does.
+	// MaxSlots bounds the parallel attempts of a worker. One machine does not need more.
 	MaxSlots = 1024
-	// MaxHeld bounds the attempts that a worker names in a call. Some wait for a slot, and
-	// some for the record of their end.
+	// MaxHeld bounds the attempts in Pull.Holds. Some of them wait for a slot, and some for
+	// the record of their end.
 	MaxHeld = 2 * MaxSlots
-	// MaxOutput bounds the lines of one report, in bytes. There is always a next report.
+	// MaxOutput bounds the output of one report, in bytes. Further output goes into the next
+	// report.
 	MaxOutput = 64 << 10
-	// MaxOffers bounds what waits at the leader, for all flows: conductors with the default
-	// settings have 64 steps each.
+	// MaxOffers bounds the offers that wait at the leader, for all flows. Conductors with
+	// default settings offer up to 64 steps each.
 	MaxOffers = 10_000
 )
 
@@ -37,7 +38,7 @@ type ID struct {
 	Step    string
 	Action  logbook.Action
 	Attempt int
-	Asked   int // how often it has said "not yet"
+	Asked   int // number of "not yet" results so far
 }
 
 func (id ID) String() string {
@@ -48,11 +49,11 @@ func (id ID) String() string {
 	return text
 }
 
-// Work is what a worker is given to make an attempt; the fields are those of flow.Call.
+// Work is the input of an attempt by a worker. The fields have the same meaning as in flow.Call.
 type Work struct {
 	ID
 	Job       jobs.JobID
-	Board     string // of the job, as the leader knows it
+	Board     string // board of the job; set by the leader
 	Type      string
 	Labels    []string
 	Key       string
@@ -62,7 +63,7 @@ type Work struct {
 	Token     jobs.Token
 	Arguments logbook.Values
 
-	// Of a revert.
+	// Only for a revert.
 
 	Result       json.RawMessage
 	Failure      *logbook.Failure
@@ -73,94 +74,95 @@ type Work struct {
 
 // Offer is an attempt that a conductor offers.
 type Offer struct {
-	Session jobs.SessionID // of the conductor
+	Session jobs.SessionID // session of the conductor
 	Work    Work
-	Worker  jobs.SessionID // that has it, as the logbook says; zero: none has had it
-	Only    Only           // the worker that must get it; zero: any may
-	Stop    bool           // the worker must end it
-	Since   time.Time      // when the attempt began
+	Worker  jobs.SessionID // session of the worker that has the attempt by the logbook; zero: none
+	Only    Only           // the only worker that may get the attempt; zero: any worker
+	Stop    bool           // the worker must end the attempt
+	Since   time.Time      // when the attempt started
 	Wait    time.Duration
 }
 
-// Only is a worker that alone may get an attempt: see flow.SameWorkerAs. When its session has
-// ended, those of its name may: a worker that has restarted.
+// Only is the only worker that may get an attempt: see flow.SameWorkerAs. After the end of its
+// session, any worker with its name may get the attempt: the worker has restarted.
 type Only struct {
 	Session jobs.SessionID
 	Name    string
 }
 
-// Answer is what has happened to an offer. All fields are zero if nothing has.
+// Answer is the state of an offer. All fields are zero if nothing has changed.
 type Answer struct {
-	Worker  jobs.SessionID // takes it, when the logbook says so
-	Name    string         // of the worker that takes it
-	Outcome *Outcome
-	Lost    bool // the session of the worker has ended
+	Worker  jobs.SessionID // session of the worker that takes the attempt once the logbook names it
+	Name    string         // name of that worker
+	Outcome *Outcome       // the latest report; nil: none
+	Lost    bool           // the session of the worker has ended
 }
 
-// Outcome is what a worker reports. One that is Done has a Result, a Failure or NotYet.
+// Outcome is a worker's report about an attempt. With Done, it has a Result, a Failure or NotYet.
 type Outcome struct {
 	ID
 	Done     bool
 	Result   json.RawMessage
 	Failure  *logbook.Failure
 	NotYet   time.Duration
-	Progress *logbook.Progress // with NotYet, its details
+	Progress *logbook.Progress // with NotYet: only its details count
 	Output   string
 	Stderr   string
 }
 
 // Pull asks for work.
 type Pull struct {
-	Session jobs.SessionID // of the worker
-	Slots   int            // how many more attempts it can make
-	Holds   []Held
+	Session jobs.SessionID // session of the worker
+	Slots   int            // free slots
+	Holds   []Held         // all attempts that the worker has
 	Wait    time.Duration
-	Refill  bool // give one more attempt for each in Holds whose end is recorded while the call waits
+	Refill  bool // add one slot for each attempt in Holds whose end is recorded while the call waits
 }
 
 // Held is an attempt that a worker has, and whose end is not recorded.
 type Held struct {
 	ID
-	Stopping bool
+	Stopping bool // the attempt was told to stop, or has ended and is being reported
 }
 
-// Pulled answers a Pull: what to do, and which held attempts must end.
+// Pulled is the answer to a Pull: new attempts, and held attempts that must end.
 type Pulled struct {
 	Work []Work
 	Stop []ID
 }
 
-// Live is a worker that lives, with what the leader remembers of it.
+// Live is a live worker, with the leader's records of it.
 type Live struct {
 	jobs.Entity
-	Holds  int       // attempts that it named when it asked last
-	Heard  time.Time // when it asked last; zero: not since this leader leads
-	Failed int       // different steps that have failed, with no success between
-	Aside  time.Time // since when it is set aside; zero: it is not
-	Trial  time.Time // when it gets the next attempt on trial
+	Holds  int       // attempts in its latest Pull
+	Heard  time.Time // time of its latest Pull; zero: none during this leadership
+	Failed int       // different steps that failed since the latest success
+	Aside  time.Time // when the worker was set aside; zero: it is not set aside
+	Trial  time.Time // when a worker that is set aside gets its next attempt, on trial
 }
 
-// Offerer is the conductor's side. A method may be called concurrently and repeated.
+// Offerer is the interface for conductors. Its method may be called concurrently, and repeating a
+// call is harmless.
 type Offerer interface {
-	// OfferStep waits until a worker takes the attempt, or until the one that has it reports.
-	// ErrFenced: the claim is over, or the attempt is not as the logbook says.
+	// OfferStep waits until a worker takes the attempt, or until the worker that has the attempt
+	// reports. ErrFenced if the claim has ended, or if the logbook does not have the attempt in
+	// this state.
 	OfferStep(ctx context.Context, offer Offer) (Answer, error)
 }
 
-// Client is the worker's side.
+// Client is the interface for workers. Its methods may be called concurrently.
 type Client interface {
 	jobs.Attendant
-	// PullSteps waits for work. A later call of the same session ends an earlier one.
-	// ErrSessionExpired; ErrInvalid if the session has registered no worker.
+	// PullSteps waits for attempts. A later call of the same session ends an earlier one.
+	// ErrSessionExpired; ErrInvalid if the session has not registered a step worker.
 	PullSteps(ctx context.Context, pull Pull) (Pulled, error)
-	// ReportStep tells what has become of an attempt, and reports whether that is recorded;
-	// if not, it must be reported again. A repeat changes nothing. ErrSessionExpired; ErrFenced
-	// if the attempt is another worker's, or over in another way.
+	// ReportStep reports an attempt, and waits for its record. If recorded is false, report the
+	// attempt again. A repeat changes nothing. ErrSessionExpired; ErrFenced if the attempt belongs
+	// to another worker, or has ended otherwise.
 	ReportStep(ctx context.Context, worker jobs.SessionID, outcome Outcome, wait time.Duration) (recorded bool, err error)
 }
 
-// Suits reports whether a worker, by its entity, does steps of a type for the jobs of a board,
-// and has the labels that are wanted.
+// Suits reports whether a worker's entity has the type, the board and all the labels of a step.
 func Suits(worker *jobs.Entity, board, kind string, labels []string) bool {
 	for _, label := range labels {
 		if !slices.Contains(worker.Labels, label) {
