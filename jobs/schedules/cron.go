@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// cronFields is a cron rule: in each field a bit for each number that matches.
+// cronFields is a parsed cron rule. Each field has one bit for each matching number.
 type cronFields struct {
 	second, minute, hour, day, month, weekday uint64
-	// both: day of month and day of week must match; otherwise one of them is enough.
+	// both: day of month and day of week must both match; otherwise one match is enough.
 	both bool
 }
 
-// cronField is what one field of a rule may hold.
+// cronField has the allowed values of one field of a rule.
 type cronField struct {
 	name             string
-	low, high, limit int    // limit: the highest number that may be written
-	cycle            int    // where numbers start again: Sunday is 0 and 7
-	names            string // of three letters each, from low on
+	low, high, limit int    // limit: the highest accepted number
+	cycle            int    // numbers count modulo cycle: Sunday is 0 and 7
+	names            string // names of three letters each, starting with low
 }
 
 const week = 7
@@ -41,8 +41,8 @@ var cronWords = map[string]string{
 	"@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *",
 }
 
-// parseCron reads five fields, six with seconds first, or a word. As in crontab(5), a day
-// of month and a day of week are alternatives, unless one of the fields begins with "*".
+// parseCron reads five fields, six fields with seconds first, or a word. As in crontab(5), one match
+// of day of month or day of week is enough, unless one of these fields begins with "*" or "?".
 func parseCron(text string) (f *cronFields, err error) {
 	given := strings.Fields(cmp.Or(cronWords[text], text))
 	if len(given) == len(cronColumns)-1 {
@@ -105,8 +105,8 @@ func (c *cronField) number(text string) (int, error) {
 	return int(n), nil
 }
 
-// next is the first time from low on and before high that matches, in seconds of a clock
-// that never changes; false if there is none. It takes a step for each day or month between.
+// next returns the first matching time t with low <= t < high; false if there is none. Times are
+// seconds of a clock without changes. The cost is one step for each day or month until the match.
 func (f *cronFields) next(low, high int64) (int64, bool) {
 	for date := time.Unix(low, 0).UTC().Truncate(24 * time.Hour); date.Unix() < high; {
 		if f.month>>date.Month()&1 == 0 {
@@ -125,7 +125,7 @@ func (f *cronFields) next(low, high int64) (int64, bool) {
 	return 0, false
 }
 
-// timeOfDay is the first time of a day that matches, from a second of the day on.
+// timeOfDay returns the first matching second of a day, not before from.
 func (f *cronFields) timeOfDay(from int) (int, bool) {
 	const minute, hour = 60, 60 * 60
 	for h := bitFrom(f.hour, from/hour); h < 24; h = bitFrom(f.hour, h+1) {
@@ -138,5 +138,5 @@ func (f *cronFields) timeOfDay(from int) (int, bool) {
 	return 0, false
 }
 
-// bitFrom is the lowest bit of a mask from a place on; 64 or more if there is none.
+// bitFrom returns the lowest bit of a mask that is not below place; 64 or more if there is none.
 func bitFrom(mask uint64, place int) int { return place + bits.TrailingZeros64(mask>>place) }

@@ -9,38 +9,42 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Rule says at which moments a schedule has its slots. It is immutable. Its
-// answers depend on the time zones of this program, so the state machine never
-// asks one: a leader does, and its command carries the answers.
+// Rule computes the slots of a schedule. It is immutable. The slots depend on the program's time
+// zone data, so the state machine never evaluates a rule. The leader evaluates it, and the leader's
+// command carries the slots.
 type Rule struct {
 	zone       *time.Location
 	start, end time.Time // zero: unbounded
 
-	every  time.Duration // of an interval; 0: it is a cron rule
-	fields *cronFields   // of a cron rule
-	hourly bool          // every hour of the day is in it
+	every  time.Duration // the interval; 0: a cron rule
+	fields *cronFields   // only for a cron rule
+	hourly bool          // the cron rule matches every hour of the day
 }
 
-// MinInterval is the shortest interval, and what every interval is a multiple
-// of: cron rules cannot say more either.
+// MinInterval is the shortest interval. Every interval is a multiple of it. Cron rules have the
+// same precision.
 const MinInterval = time.Second
 
-// everyPrefix begins the rule of an interval.
+// everyPrefix starts a rule with an interval.
 const everyPrefix = "@every "
 
-// ParseRule reads the rule, the zone and the bounds of a schedule.
+// ParseRule reads the rule, the zone, the start and the end of a schedule. ErrInvalid.
 //
-// A rule is five cron fields (minute, hour, day of month, month, day of week),
-// six with seconds before them, a word such as @hourly or @daily, or "@every"
-// with a duration of whole seconds. Intervals are counted from the start, or
-// from 1970 where there is none, so that their slots do not depend on when the
-// schedule was made.
+// A rule is one of these:
 //
-// Where the clocks of the zone change, a local time that does not exist is
-// moved to the first moment after the gap, and one that exists twice is
-// taken the first time only. Two local times that become the same moment are
-// one slot. Rules with every hour of the day in them know no local hour: they
-// have a slot whenever the clocks show a time that matches, also the second time.
+//   - five cron fields: minute, hour, day of month, month, day of week;
+//   - six cron fields, with seconds first;
+//   - a word such as @hourly or @daily;
+//   - "@every" with a duration of whole seconds. Intervals count from the schedule's start, or
+//     from 1970 without a start, so slots do not depend on when the schedule was saved.
+//
+// When the clocks of the zone change, these rules apply:
+//
+//   - A local time that does not exist moves to the first moment after the gap.
+//   - A local time that exists twice counts only the first time.
+//   - Local times that become the same moment are one slot.
+//   - A cron rule with every hour of the day matches whenever the clocks show a matching time,
+//     also the second time.
 func ParseRule(s *Schedule) (*Rule, error) {
 	zone, err := Zone(s.Zone)
 	if err != nil {
@@ -82,12 +86,11 @@ func (r *Rule) parseCron(text string) error {
 	return nil
 }
 
-// lastSlot is the last moment that a slot can have: that of the last time which
-// is kept in nanoseconds.
+// lastSlot returns the latest possible slot: the latest time that fits into int64 nanoseconds.
 func lastSlot() time.Time { return time.Unix(0, math.MaxInt64) }
 
-// Next is the first slot after a moment; zero if there is none before the end
-// of the schedule or the year 2262.
+// Next returns the first slot after a moment. It returns zero if there is none until the end of the
+// schedule or the year 2262.
 func (r *Rule) Next(after time.Time) time.Time {
 	if !r.start.IsZero() && after.Before(r.start) {
 		after = r.start.Add(-1)
@@ -119,10 +122,10 @@ func (r *Rule) nextInterval(after time.Time) time.Time {
 	return from.Add(count * r.every).UTC()
 }
 
-// nextLocal goes through the periods between the changes of the zone's clocks. In each it
-// looks for the first matching time that the clocks show there, or have just left out. Times
-// are seconds: on the clocks, those since 1970 as if the zone were UTC. Every step goes
-// forward, and the year 2262 ends the search.
+// nextLocal visits the periods between clock changes of the zone. In each period it looks for the
+// first matching time that the clocks show, or that they skipped at the change before it. Times are
+// seconds; local times count from 1970 as if the zone were UTC. Every step goes forward, and the year
+// 2262 ends the search.
 func (r *Rule) nextLocal(after time.Time) time.Time {
 	last := lastSlot().Unix()
 	for from := after.Unix() + 1; from < last; {
@@ -141,7 +144,7 @@ func (r *Rule) nextLocal(after time.Time) time.Time {
 
 const secondsPerDay = 24 * 60 * 60
 
-// period is how far the clocks are ahead of UTC at a moment, and until when.
+// period returns the lead of the clocks over UTC at a moment, and the end of this period.
 func (r *Rule) period(from int64) (offset, end int64) {
 	moment := time.Unix(from, 0).In(r.zone)
 	_, seconds := moment.Zone()
@@ -155,8 +158,9 @@ func (r *Rule) period(from int64) (offset, end int64) {
 	return int64(seconds), end
 }
 
-// unseen is the first time that the clocks have not shown before a moment. When they are
-// put back, it is what they showed last; when they are put forward, where the gap begins.
+// unseen returns the first local time that the clocks did not show before a moment. After a change
+// back, this is the time after the latest shown one. After a change forward, it is the start of the
+// gap.
 func (r *Rule) unseen(from int64) int64 {
 	const longest = 2 * secondsPerDay // no clock was ever put back by more than a day
 	unseen := int64(math.MinInt64)
@@ -168,7 +172,7 @@ func (r *Rule) unseen(from int64) int64 {
 	return unseen
 }
 
-// Upcoming are the next slots after a moment, as many as there are up to most.
+// Upcoming returns the next slots after a moment, at most most.
 func (r *Rule) Upcoming(after time.Time, most int) []time.Time {
 	var slots []time.Time
 	for len(slots) < most {

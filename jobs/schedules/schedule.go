@@ -1,7 +1,8 @@
-// Package schedules describes schedules: rules that say when, postings that say what,
-// the slots at which jobs are due, and Scheduler, the contract of a board that keeps
-// them. A Rule decides on its own, without a clock: the leader asks it which slots have
-// come, and its answers go into the log.
+// Package schedules defines schedules, and Scheduler, the contract of a board that keeps them.
+//
+// A Schedule has a rule and a posting. Each fire time of the rule is a slot, and for each slot the
+// board posts a job. A Rule reads no clock: the leader asks it for the slots until now, and
+// the log stores the leader's decisions.
 package schedules
 
 import (
@@ -15,85 +16,82 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// ID names a schedule for as long as it exists. One that is deleted
-// and made anew under its name has another id, so that its slots are new jobs.
+// ID names a schedule until it is deleted. A new schedule with the name of a deleted one has
+// another id, so its slots are new jobs.
 type ID struct{ uuid.UUID }
 
-// NewID makes an id that sorts by the time it was made (UUID version 7).
+// NewID makes a UUID of version 7, which sorts by creation time.
 func NewID() ID { return ID{uuid.Must(uuid.NewV7())} }
 
-// IsZero reports whether the id was never set.
+// IsZero reports whether the id is unset.
 func (id ID) IsZero() bool { return id.UUID == uuid.Nil }
 
-// SlotJob is the id of the job of a slot. It is computed from schedule and slot alone
-// (UUID version 5), so there is one job, however often a slot is posted and by which
-// leader.
+// SlotJob returns the id of the job of a slot (UUID version 5). It depends only on the schedule and
+// the slot, so a slot has one job, even if several leaders post it.
 func (id ID) SlotJob(slot time.Time) jobs.JobID { return id.derived("slot " + SlotText(slot)) }
 
-// RunJob is the id of a job that was asked for out of turn.
+// RunJob returns the id of the job of a RunSchedule call.
 func (id ID) RunJob(nonce jobs.Nonce) jobs.JobID { return id.derived("run " + nonce.String()) }
 
 func (id ID) derived(of string) jobs.JobID {
 	return jobs.JobID{UUID: uuid.NewSHA1(id.UUID, []byte(of))}
 }
 
-// SlotText writes a slot as the store of its job has it: RFC 3339, in UTC.
+// SlotText returns the text form of a slot in the store of its job: RFC 3339, in UTC.
 func SlotText(slot time.Time) string { return slot.UTC().Format(time.RFC3339Nano) }
 
-// Values that each slot adds to the store of its job. They replace defaults of the flow;
-// a posting whose own store has one of them is refused.
+// The names of the values that each slot adds to the store of its job. They override the flow's
+// store. Check refuses a posting whose store has one of these names.
 const (
 	SlotKey = "slot"     // the slot, as SlotText writes it
 	NameKey = "schedule" // the name of the schedule
 )
 
-// Overlap says what becomes of a slot whose time comes while a job of the same
-// schedule is not finished.
+// Overlap decides what happens at a slot while an earlier job of the schedule is unfinished.
 type Overlap string
 
-// The overlap policies. The zero one is OverlapSkip.
+// The overlap policies. The default is OverlapSkip.
 const (
 	OverlapSkip   Overlap = "skip"   // the slot is skipped
-	OverlapQueue  Overlap = "queue"  // it waits, and is posted when all before it are finished
-	OverlapCancel Overlap = "cancel" // the others are cancelled and undone; it is posted when they are
-	OverlapAllow  Overlap = "allow"  // it is posted beside the others
+	OverlapQueue  Overlap = "queue"  // the slot waits until all earlier jobs are finished
+	OverlapCancel Overlap = "cancel" // the earlier jobs are cancelled and undone; then the slot is posted
+	OverlapAllow  Overlap = "allow"  // the slot is posted
 )
 
-// MissedPolicy says which of the slots are posted late that were missed because
-// the cluster was down: slots that are decided more than SlotGrace after
-// their time.
+// MissedPolicy decides which missed slots are posted late. A slot is missed if it is decided more
+// than SlotGrace after its time, for example because the cluster was down.
 type MissedPolicy string
 
-// The policies for missed slots. The zero one is MissedLast with 1.
+// The policies for missed slots. The default is MissedLast with 1.
 const (
-	MissedNone   MissedPolicy = "none"   // none of them
-	MissedLast   MissedPolicy = "last"   // the last few
-	MissedWindow MissedPolicy = "window" // all that are not older than a time
+	MissedNone   MissedPolicy = "none"   // no missed slot is posted
+	MissedLast   MissedPolicy = "last"   // the latest Missed.Last slots are posted
+	MissedWindow MissedPolicy = "window" // slots not older than Missed.Window are posted
 )
 
-// Missed is a policy for missed slots with its number.
+// Missed is a policy for missed slots with its parameter.
 type Missed struct {
 	Policy MissedPolicy
-	Last   int           // of MissedLast: how many; 0: 1
-	Window time.Duration // of MissedWindow
+	Last   int           // only for MissedLast: number of slots; 0: 1
+	Window time.Duration // only for MissedWindow
 }
 
-// Schedule posts a job at every slot of a rule. The board sets the fields below the
-// line.
+// Schedule posts a job at every slot of a rule. Callers set the fields above the line, and the board
+// sets the fields below it.
 type Schedule struct {
 	Board string // empty: DefaultBoard
 	Name  string // unique on its board
-	// Rule says when: see ParseRule. Zone is the IANA name of the time zone in
-	// which it is read; empty: UTC.
+	// Rule computes the slots: see ParseRule. Zone is the IANA name of its time zone; empty:
+	// UTC.
 	Rule string
 	Zone string
-	// Posting is what every slot posts. It has no id, board, time or saved book:
-	// see Expand. Without a name the job has that of the schedule.
+	// Posting is the template of the jobs. It has no id, board, times, traceparent or saved book:
+	// see Expand. Without a name, the job has the name of the schedule.
 	Posting jobs.Posting
 	Overlap Overlap
 	Missed  Missed
-	Start   time.Time // no slot is before it
-	End     time.Time // no slot is after it
+	Start   time.Time // earliest slot; zero: unbounded
+	End     time.Time // latest slot; zero: unbounded
 
 	// ────────────────────────────────────────────────────────────────────────
 
@@ -101,16 +99,16 @@ type Schedule struct {
 	Revision  uint64 // raised by every change of the schedule
 	CreatedAt time.Time
 	UpdatedAt time.Time
-	Decided   time.Time // every slot up to this has been decided
-	Next      time.Time // the next slot; zero: there is none
-	Pause     *Pause    // nil: it is not paused
-	Active    int       // its unfinished jobs
-	Waiting   int       // slots that wait for them
-	Posted    uint64    // jobs, in all
-	Skipped   uint64    // slots, in all
-	Records   int       // of its slots, that are kept
-	SavedBy   string    // the principal that has defined it last, in whose name its jobs are posted; empty without access control
-	Error     string    // why the node that answered cannot evaluate the rule: as a leader it posts no jobs of the schedule; empty: it can
+	Decided   time.Time // every slot until this time, inclusive, is decided
+	Next      time.Time // next slot; zero: none
+	Pause     *Pause    // nil: not paused
+	Active    int       // unfinished jobs
+	Waiting   int       // slots that wait for unfinished jobs
+	Posted    uint64    // total of posted jobs
+	Skipped   uint64    // total of skipped slots
+	Records   int       // kept slot records
+	SavedBy   string    // the principal that saved the schedule last and posts its jobs; empty without access control
+	Error     string    // why the answering node cannot evaluate the rule: as the leader, it would post no jobs; empty: it can
 }
 
 // SameTimes reports whether two schedules have the same slots.
@@ -118,9 +116,8 @@ func (s *Schedule) SameTimes(other *Schedule) bool {
 	return s.Rule == other.Rule && s.Zone == other.Zone && s.Start.Equal(other.Start) && s.End.Equal(other.End)
 }
 
-// Upcoming are the next slots of a schedule that have not been decided, as many
-// as there are up to most. Of a paused one: those that would come if it were
-// resumed now.
+// Upcoming returns the next undecided slots, at most most. For a paused schedule, it returns the next
+// slots after a resumption now.
 func (s *Schedule) Upcoming(now time.Time, most int) ([]time.Time, error) {
 	rule, err := ParseRule(s)
 	if err != nil {
@@ -133,16 +130,16 @@ func (s *Schedule) Upcoming(now time.Time, most int) ([]time.Time, error) {
 	return rule.Upcoming(after, most), nil
 }
 
-// Pause is who has paused a schedule, when and why.
+// Pause is the pause of a schedule: operator, reason and time.
 type Pause struct {
 	By     string
 	Reason string
 	At     time.Time
 }
 
-// Expand makes the posting of a slot. It is a function of the schedule, the id
-// and the slot alone: every id in it is derived from the job's. The store gets
-// SlotKey and NameKey; the details are exactly those of the schedule's posting.
+// Expand returns the posting of a slot. The posting depends only on the schedule, the id and the
+// slot: all ids in it are derived from the job's id. Its store has SlotKey and NameKey in addition.
+// Its details equal the details of the schedule's posting.
 func (s *Schedule) Expand(id jobs.JobID, slot time.Time) jobs.Posting {
 	p := s.Posting
 	p.ID, p.Board = id, s.Board
@@ -176,124 +173,123 @@ func quoted(text string) json.RawMessage {
 	return encoded
 }
 
-// SlotState is what became of a slot.
+// SlotState is the decision about a slot.
 type SlotState string
 
 // The states of a slot.
 const (
-	SlotPosted  SlotState = "posted"  // there is a job
-	SlotWaiting SlotState = "waiting" // there will be, when others are finished
-	SlotSkipped SlotState = "skipped" // there is none; Reason says why
+	SlotPosted  SlotState = "posted"  // the job was posted
+	SlotWaiting SlotState = "waiting" // the slot waits for earlier jobs
+	SlotSkipped SlotState = "skipped" // no job, for the Reason
 )
 
-// Trigger is what brought a slot about.
+// Trigger is the origin of a slot record.
 type Trigger string
 
 // The triggers.
 const (
-	TriggerSchedule Trigger = "schedule" // its time had come
-	TriggerRun      Trigger = "run"      // somebody asked for a job now
-	TriggerBackfill Trigger = "backfill" // somebody asked for slots of the past
+	TriggerSchedule Trigger = "schedule" // the slot of the rule
+	TriggerRun      Trigger = "run"      // RunSchedule
+	TriggerBackfill Trigger = "backfill" // BackfillSchedule
 )
 
-// SlotRecord says what became of a slot, or of several on end that were skipped
-// for the same reason.
+// SlotRecord is the decision about one slot, or about consecutive slots that were skipped for the
+// same reason.
 type SlotRecord struct {
-	Number  uint64 // counts the records of a schedule
+	Number  uint64 // number of the record in its schedule
 	Slot    time.Time
-	Through time.Time // the last of several
-	Count   uint64    // of several: how many
+	Through time.Time // the last of several slots
+	Count   uint64    // number of several slots
 	State   SlotState
 	Job     jobs.JobID
 	Reason  string
-	At      time.Time // when it came to be so
+	At      time.Time // when the slot got its State
 	Trigger Trigger
-	By      string // who, of run and backfill
-	// Request is the nonce of a run or a backfill, by which a repeat is known
-	// as long as the record is kept, also if its posting was refused.
+	By      string // only for run and backfill: the operator
+	// Request is only for run and backfill: the nonce. While the record is kept, it
+	// identifies a repeat, also if the board refused the posting.
 	Request jobs.Nonce
 }
 
-// Slots is how many slots the record is about.
+// Slots returns the number of slots of the record.
 func (r *SlotRecord) Slots() uint64 { return max(r.Count, 1) }
 
-// Ref is how a schedule is found.
+// Ref names a schedule.
 type Ref struct {
 	Board string // empty: DefaultBoard
 	Name  string
 }
 
-// Look says what to read of a schedule besides itself.
+// Look selects the slots and records to read with a schedule.
 type Look struct {
-	Upcoming int // how many of the next slots; at most MaxUpcoming
-	History  int // how many of the latest records; at most MaxSlotRecords
+	Upcoming int // number of next slots; at most MaxUpcoming
+	History  int // number of latest records; at most MaxSlotRecords
 }
 
-// Report is a schedule with what was asked for.
+// Report is a schedule with the slots and records of a Look.
 type Report struct {
 	Schedule Schedule
 	Upcoming []time.Time  // earliest first
 	History  []SlotRecord // the latest first
 }
 
-// Query selects schedules, board by board, and those of a board in the
-// order of their names.
+// Query selects schedules. They are sorted by board and name.
 type Query struct {
 	Board string // empty: any
-	After string // Page.Next of the page before; empty: from the first one on
+	After string // Page.Next of the previous page; empty: first page
 	Limit int    // 0 or over logbook.MaxPage: logbook.MaxPage
 }
 
-// Command is how a person steers a schedule.
+// Command is an operator's request about a schedule.
 type Command struct {
 	Ref
-	By     string     // who, for people
-	Reason string     // of a pause: one sentence, for people
-	Nonce  jobs.Nonce // of RunSchedule, the same for its repeats; zero: one is made, which no later call repeats
+	By     string     // the operator, for people
+	Reason string     // only for a pause: one sentence, for people
+	Nonce  jobs.Nonce // only for RunSchedule: equal for all repeats; zero: the client makes one for this call
 }
 
-// Backfill asks for the slots of a time in the past.
+// Backfill selects past slots to post.
 type Backfill struct {
 	Ref
-	From, To time.Time // From is included, To is not
+	From, To time.Time // From is inclusive, To is exclusive
 	By       string
-	Nonce    jobs.Nonce // the same for its repeats; zero: one is made, which no later call repeats
+	Nonce    jobs.Nonce // equal for all repeats; zero: the client makes one for this call
 }
 
-// Scheduler keeps schedules. Its methods may be called concurrently; errors, durability
-// and repeats are as described at Board.
+// Scheduler keeps schedules. The rules of jobs.Board for concurrency, durability, errors and repeats
+// apply.
 //
-// Each slot is posted once, or recorded as skipped with the reason, also across changes
-// of the leader: record and posting are one write, and the state machine takes a slot
-// only after the last one and only from the present leader.
+// Each slot is posted once, or recorded as skipped with a reason, even across changes of the leader.
+// Record and posting are one write, and the board accepts slots only in order, and only from the
+// current leader.
 type Scheduler interface {
-	// SaveSchedule makes a schedule, or replaces the one of its board and name and
-	// keeps its history. Slots begin with the time of the call. To save an unchanged
-	// schedule changes nothing.
+	// SaveSchedule creates a schedule, or replaces the schedule with its board and name. The history
+	// of a replaced schedule stays. Slots start at the time of the call. Saving an unchanged
+	// schedule changes nothing. ErrInvalid, ErrLimit.
 	SaveSchedule(ctx context.Context, schedule Schedule) (Schedule, error)
-	// DeleteSchedule forgets a schedule with its history. Its jobs stay, and
-	// slots that wait are not posted. ErrNotFound.
+	// DeleteSchedule removes a schedule with its history. Its jobs stay, and waiting slots are not
+	// posted. ErrNotFound.
 	DeleteSchedule(ctx context.Context, name Ref) error
 	// Schedule reads a schedule. ErrNotFound.
 	Schedule(ctx context.Context, name Ref, look Look) (Report, error)
 	// Schedules reads a page of schedules without their postings.
 	Schedules(ctx context.Context, query Query) (jobs.Page[Schedule], error)
-	// PauseSchedule stops a schedule from posting until it is resumed. A
-	// schedule that is paused already stays so, with its reason. ErrNotFound.
+	// PauseSchedule stops a schedule from posting jobs until ResumeSchedule. Pausing a paused schedule
+	// changes nothing, not even its reason. ErrNotFound.
 	PauseSchedule(ctx context.Context, request Command) error
-	// ResumeSchedule ends a pause. The slots that it has covered are skipped.
-	// Nothing happens to one that is not paused. ErrNotFound.
+	// ResumeSchedule ends a pause. The slots during the pause are skipped. Resuming a schedule that is
+	// not paused changes nothing. ErrNotFound.
 	ResumeSchedule(ctx context.Context, request Command) error
 	// RunSchedule posts a job now, regardless of rule, overlap policy and pause. If the
-	// board refuses the posting, the answer is a skipped slot with the reason. A repeat
-	// with the same nonce has the answer of the first call. ErrNotFound.
+	// board refuses the posting, the result is a skipped slot with the reason. A repeat
+	// with the same nonce returns the result of the first call. ErrNotFound.
 	RunSchedule(ctx context.Context, request Command) (SlotRecord, error)
-	// BackfillSchedule posts the slots of a time in the past that have no job,
-	// and answers with a record for each slot. Unless overlap is allowed they
-	// run one after the other. A slot that was skipped is posted, unless that is
-	// a refusal of a call with the same nonce. ErrNotFound; ErrInvalid if there
-	// is no slot; ErrLimit over MaxBackfill slots. Where overlap is allowed, large
-	// postings take several writes (MaxSlotBytes): after an error some of them
-	// may have been made, and a repeat with the same nonce makes the others.
+	// BackfillSchedule posts jobs for past slots without a job, and returns a record for each slot of
+	// the time span. Without OverlapAllow, the jobs run one after the other. Skipped slots are posted
+	// too, except slots that an earlier call with the same nonce skipped.
+	//
+	// ErrNotFound; ErrInvalid if the time span has no slot; ErrLimit over MaxBackfill slots. With
+	// OverlapAllow, large postings take several writes: see MaxSlotBytes. After an error, some jobs may
+	// be posted, and a repeat with the same nonce posts the others.
 	BackfillSchedule(ctx context.Context, backfill Backfill) ([]SlotRecord, error)
 }

@@ -11,56 +11,52 @@ import (
 
 // Bounds of schedules.
 const (
-	// SlotGrace is how late a slot may be decided and still be on time: longer
-	// than a change of leaders takes, so that no failover is a missed slot.
+	// SlotGrace is the delay after which a slot counts as missed. It is longer than a change of
+	// leaders, so a failover misses no slot.
 	SlotGrace = 30 * time.Second
-	// MaxSchedules bounds the schedules of a cluster: a leader looks at each of
-	// them that is due.
+	// MaxSchedules bounds the schedules of a cluster. The leader reads each schedule that is due.
 	MaxSchedules = 10_000
-	// MaxSlotRecords is how many of the latest records a schedule keeps besides
-	// those that wait.
+	// MaxSlotRecords bounds the kept records of a schedule, besides records of waiting slots.
 	MaxSlotRecords = 1_000
 	// MaxCatchUp bounds the missed slots that are posted late.
 	MaxCatchUp = 1_000
-	// MaxBackfill bounds the slots that one backfill posts.
+	// MaxBackfill bounds the slots of one backfill.
 	MaxBackfill = 1_000
-	// MaxWaitingSlots bounds the slots that wait for others to finish; those
-	// beyond it are skipped. A backfill always fits in.
+	// MaxWaitingSlots bounds the waiting slots of a schedule. Further slots are skipped. A
+	// backfill always fits.
 	MaxWaitingSlots = 1_000
-	// MaxUpcoming bounds the next slots that one question works out.
+	// MaxUpcoming bounds Look.Upcoming.
 	MaxUpcoming = 100
-	// MaxRule is how many bytes a rule has: six fields with long lists.
+	// MaxRule bounds the bytes of a rule. Six fields with long lists fit.
 	MaxRule = 1 << 10
-	// MaxMissedWindow bounds how far back missed slots are looked for.
+	// MaxMissedWindow bounds Missed.Window.
 	MaxMissedWindow = 365 * 24 * time.Hour
 
-	// MaxScheduleJobs bounds the unfinished jobs of a schedule: its next slot may
-	// have to cancel all of them in one write.
+	// MaxScheduleJobs bounds the unfinished jobs of a schedule, because its next slot may have to
+	// cancel all of them in one write.
 	MaxScheduleJobs = 5_000
-	// MaxSlotDecisions bounds the slots that one command posts, so that it does
-	// not keep others waiting for long.
+	// MaxSlotDecisions bounds the slots that one command posts, so that other commands do not
+	// wait long.
 	MaxSlotDecisions = 100
-	// MaxSlotBytes bounds the postings that one command makes from slots. A command
-	// only names slots, but each becomes a whole posting: without the bound a small
-	// entry could write a lot.
+	// MaxSlotBytes bounds the postings that one command makes from slots. A command only names
+	// slots, but each slot becomes a whole posting. Without the bound, a small log entry could
+	// cause a large write.
 	MaxSlotBytes = 4 << 20
-	// maxWalk bounds the slots that are looked at in one go. More that were
-	// missed are decided in several.
+	// maxWalk bounds the slots of one evaluation. More missed slots are decided in several.
 	maxWalk = 10_000
 )
 
-// SlotDecision is what happens to a slot, or to several in a row that are skipped.
+// SlotDecision is the decision about one slot, or about consecutive slots to skip.
 type SlotDecision struct {
 	Slot    time.Time
-	Through time.Time // the last of several; of one, it is Slot
-	Count   uint64    // 1 for one
-	Skip    string    // why; empty: it is posted
+	Through time.Time // the last of several slots; equals Slot for one
+	Count   uint64    // number of slots
+	Skip    string    // reason to skip; empty: post the slot
 }
 
-// Decide says what is to become of the slots after decided and up to now, and
-// when the next one is that is not among them, which may be due as well:
-// Decide is then asked again. No decisions and a later next mean that nothing
-// is due.
+// Decide decides the slots after decided until now, and returns the next slot that it has not
+// decided. If next is not after now, call Decide again. If there are no decisions and next is after
+// now, no slot is due.
 func (r *Rule) Decide(decided, now time.Time, missed Missed) (decisions []SlotDecision, next time.Time) {
 	slots, next := r.walk(decided, now)
 	more := !next.IsZero() && !next.After(now)
@@ -93,7 +89,7 @@ func (r *Rule) Decide(decided, now time.Time, missed Missed) (decisions []SlotDe
 	return decisions, next
 }
 
-// walk finds the slots after decided and up to now, and the one after them.
+// walk returns the slots after decided until now, at most maxWalk, and the slot after them.
 func (r *Rule) walk(decided, now time.Time) (slots []time.Time, next time.Time) {
 	for next = r.Next(decided); !next.IsZero() && !next.After(now); next = r.Next(next) {
 		if len(slots) == maxWalk {
@@ -104,9 +100,8 @@ func (r *Rule) walk(decided, now time.Time) (slots []time.Time, next time.Time) 
 	return slots, next
 }
 
-// Span sums up the slots after decided and up to now, for a reason why all of
-// them are skipped; nil if there are none. Where there are very many, the
-// count ends at those that were looked at; the span holds them all.
+// Span returns one decision that skips all slots after decided until now, for one reason; nil if there
+// are none. It also returns the next slot. The span covers all slots, but Count is at most maxWalk.
 func (r *Rule) Span(decided, now time.Time, why string) (span *SlotDecision, next time.Time) {
 	slots, next := r.walk(decided, now)
 	if len(slots) == 0 {
@@ -119,11 +114,11 @@ func (r *Rule) Span(decided, now time.Time, why string) (span *SlotDecision, nex
 	return span, next
 }
 
-// SlotsAtOnce is how many jobs of a posting of this size one command makes of
-// slots.
+// SlotsAtOnce returns the number of slots that one command may post, for a posting of this size.
 func SlotsAtOnce(size int) int { return max(1, MaxSlotBytes/max(1, size)) }
 
-// Between are the slots of a time, at most most and one more.
+// Between returns the slots in a time span. It returns at most most+1 slots, so that the caller sees
+// that there are too many.
 func (r *Rule) Between(from, to time.Time, most int) []time.Time {
 	var slots []time.Time
 	for next := r.Next(from.Add(-1)); !next.IsZero() && next.Before(to) && len(slots) <= most; next = r.Next(next) {
@@ -132,7 +127,7 @@ func (r *Rule) Between(from, to time.Time, most int) []time.Time {
 	return slots
 }
 
-// firstKept is the place of the first of the missed slots that is posted late.
+// firstKept returns the index of the first missed slot that is posted late.
 func (m Missed) firstKept(slots []time.Time, now time.Time) int {
 	switch m.Policy {
 	case MissedNone:
@@ -149,7 +144,7 @@ func (m Missed) firstKept(slots []time.Time, now time.Time) int {
 
 func (m Missed) last() int { return max(m.Last, 1) }
 
-// why is the reason with which a missed slot is skipped.
+// why returns the reason to skip a missed slot.
 func (m Missed) why() string {
 	switch m.Policy {
 	case MissedNone:
@@ -205,8 +200,7 @@ func checkPolicies(s *Schedule) error {
 	return nil
 }
 
-// checkTemplate checks the posting of a schedule: as a template, and as what it
-// becomes at a slot.
+// checkTemplate checks the posting of a schedule, both as a template and expanded for a slot.
 func checkTemplate(l logbook.Limits, s *Schedule) error {
 	p := &s.Posting
 	refused := func(field, why string) error {
@@ -255,7 +249,7 @@ func CheckCommand(l logbook.Limits, o *Command) error {
 	return CheckRef(l, o.Ref)
 }
 
-// CheckRef checks how a schedule is called.
+// CheckRef checks the name of a schedule.
 func CheckRef(l logbook.Limits, n Ref) error {
 	if err := jobs.CheckOptionalName(l, "schedule board", n.Board); err != nil {
 		return err
@@ -263,7 +257,7 @@ func CheckRef(l logbook.Limits, n Ref) error {
 	return l.CheckName("schedule name", n.Name)
 }
 
-// CheckLook checks what is asked for besides a schedule.
+// CheckLook checks the bounds of a Look.
 func CheckLook(look Look) error {
 	switch {
 	case look.Upcoming < 0 || look.History < 0:

@@ -12,9 +12,9 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// ZoneRelease is the release of the IANA time zone database that is a part of the program.
-// To renew it, copy lib/time/zoneinfo.zip of a Go distribution, whose update.bash names the
-// release beside it. Release and sum are held by a test.
+// ZoneRelease is the release of the embedded IANA time zone database. To update it, copy
+// lib/time/zoneinfo.zip from a Go distribution; update.bash beside it has the release. A test checks
+// release and checksum.
 const ZoneRelease = "2025c"
 
 //go:embed zoneinfo.zip
@@ -28,8 +28,9 @@ var zones = sync.OnceValue(func() fs.FS {
 	return archive
 })
 
-// Zone finds a time zone by its name in the program's own database; empty is UTC. Files of
-// the machine are never read: a name must mean the same on every node.
+// Zone returns the time zone with this name from the embedded database; an empty name is UTC. It never
+// reads files of the machine, because a name must mean the same on every node. ErrInvalid for an
+// unknown name.
 func Zone(name string) (*time.Location, error) {
 	if name == "" || name == "UTC" {
 		return time.UTC, nil
