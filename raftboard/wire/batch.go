@@ -1,23 +1,23 @@
 package wire
 
-// Load is what a batch, or a request in it, amounts to.
+// Load is the size of a batch, or of a request in it.
 type Load struct{ Commands, Bytes int }
 
 // Plus adds two loads.
 func (l Load) Plus(more Load) Load { return Load{l.Commands + more.Commands, l.Bytes + more.Bytes} }
 
-// BatchRule bounds batches and says when one is sent. The client packs calls by
-// it, and the leader packs log entries.
+// BatchRule bounds batches, and decides when a batch is sent. The client uses it for calls, and the
+// leader for log entries.
 //
-// A call costs both ends, the log and three disks as much as dozens of commands.
-// So a batch goes beside one that is in flight only if it carries much, or if
-// both carry so few commands that their callers gain more than it costs. There
-// is no timer: what waits goes when something in flight comes back.
+// A batch costs both ends, the log and three disks as much as dozens of commands. While another batch
+// is in flight, a batch is therefore sent only if it carries much, or if both carry few commands. In
+// the second case the callers' shorter wait is worth the cost. There is no timer: a waiting batch is
+// sent when a batch in flight is answered.
 type BatchRule struct {
-	Max      Load // of a batch; one request alone may be larger
-	Much     Load // a batch with as many commands, or as many bytes, carries much
-	Few      int  // commands
-	InFlight int  // batches at the same time, at most
+	Max      Load // limit of a batch; a single request may be larger
+	Much     Load // a batch with this many commands or bytes carries much
+	Few      int  // batches with up to this many commands in all carry few
+	InFlight int  // maximum batches in flight
 }
 
 // Full reports whether a batch has no room for the next request.
@@ -26,8 +26,8 @@ func (r BatchRule) Full(batch, next Load) bool {
 	return batch.Commands > 0 && (sum.Commands > r.Max.Commands || sum.Bytes > r.Max.Bytes)
 }
 
-// SendNow reports whether a batch is sent now, while so many batches with so
-// many commands in all are in flight. Full: the next request did not fit.
+// SendNow reports whether a batch is sent now. inFlight is the number of batches in flight, and
+// commands the number of commands in them. full means that the next request did not fit.
 func (r BatchRule) SendNow(batch Load, full bool, inFlight, commands int) bool {
 	switch {
 	case batch.Commands == 0 || inFlight >= r.InFlight:

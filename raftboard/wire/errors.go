@@ -16,9 +16,8 @@ import (
 	"github.com/conductord/conductord/jobs/access"
 )
 
-// codes is the connect code of each kind of failure. The first row that matches
-// decides. So special kinds come before general ones, and uncertain comes first,
-// because it must never be read as "did not happen".
+// codes has the connect code of each error. The first matching row decides, so special errors come before
+// general ones. ErrUncertain comes first, because it must never be read as "it did not happen".
 var codes = []struct {
 	kind error
 	code connect.Code
@@ -40,12 +39,12 @@ var codes = []struct {
 	{context.DeadlineExceeded, connect.CodeDeadlineExceeded},
 }
 
-// retryAfter is the pause that an overloaded node asks for, in seconds.
+// retryAfter is the pause in seconds that an overloaded node requests.
 const retryAfter = "1"
 
-// ErrorToConnect encodes an error: the code that HTTP and gRPC know, and a
-// conductord.v1.Error as its detail. ErrOverloaded has the header Retry-After. An error of no known kind is internal. A
-// context's error has no detail, because its code says everything. Nil stays nil.
+// ErrorToConnect encodes an error: a code for HTTP and gRPC, and a conductord.v1.Error as its detail.
+// ErrOverloaded has the header Retry-After. An unknown error has the code internal. A context's error has
+// no detail, because its code is enough. ErrorToConnect(nil) is nil.
 func ErrorToConnect(err error) *connect.Error {
 	if err == nil {
 		return nil
@@ -70,15 +69,15 @@ func ErrorToConnect(err error) *connect.Error {
 	return crossing
 }
 
-// ErrorFromConnect decodes an error. The detail decides if there is one. Without
-// it, the error comes from connect, a proxy or the network:
+// ErrorFromConnect decodes an error. If the error has a detail, the detail decides. Otherwise the error
+// comes from connect, a proxy or the network:
 //
-//   - the context's own errors stay as they are, and wrap ErrUncertain too if the
-//     other end reports them, because then the call was sent;
-//   - a connection that was never made is ErrUnavailable;
-//   - an answer that can only be a refusal is ErrInvalid, ErrLimit,
-//     ErrNotAllowed or, from a server without the call, ErrUnavailable;
-//   - everything else is ErrUncertain.
+//   - A context's error stays as it is. If the other end reports it, it also wraps ErrUncertain, because
+//     the call was sent.
+//   - A connection that was never made is ErrUnavailable.
+//   - An answer that can only be a refusal is ErrInvalid, ErrLimit or ErrNotAllowed. From a server
+//     without the call, it is ErrUnavailable.
+//   - Every other error is ErrUncertain.
 func ErrorFromConnect(err error) error {
 	if err == nil {
 		return nil
@@ -103,7 +102,7 @@ func ErrorFromConnect(err error) error {
 func fromNetwork(err error) error {
 	var operation *net.OpError
 	switch {
-	// Before the context's errors: a dial that takes too long is one of them too.
+	// This case comes before the context's errors, because a dial that timed out is one of them too.
 	case errors.As(err, &operation) && operation.Op == "dial", errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%w: %w", jobs.ErrUnavailable, withoutCode(err))
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -120,7 +119,7 @@ func fromNetwork(err error) error {
 	return fmt.Errorf("%w: %w", jobs.ErrUncertain, withoutCode(err))
 }
 
-// withoutCode leaves out connect's code, which may be "unavailable" where the call may have happened.
+// withoutCode removes connect's code, which can be "unavailable" although the call may have happened.
 func withoutCode(err error) error {
 	if crossed := new(connect.Error); errors.As(err, &crossed) && crossed.Message() != "" {
 		return crossed.Unwrap()
@@ -128,16 +127,17 @@ func withoutCode(err error) error {
 	return err
 }
 
-// classTexts are what errors say of whether the call happened. A text that begins with a class keeps its reason alone.
+// classTexts are the parts of error texts about the effect of a call. A text that begins with such an error
+// keeps only its reason.
 var classTexts = strings.NewReplacer(
 	jobs.ErrUnavailable.Error()+": ", "", jobs.ErrUncertain.Error()+": ", "",
 	": it did not happen", "", ": it may have happened", "")
 
-// WithoutClass is the text of an error without "it did not happen" and "it may have happened".
-// An error of another class quotes it.
+// WithoutClass returns the text of an error without "it did not happen" and "it may have happened". Use
+// it to quote the error in an error of another class.
 func WithoutClass(err error) string { return classTexts.Replace(err.Error()) }
 
-// fromCode classifies a code without a detail that the other end has sent.
+// fromCode classifies an error without a detail from the other end, by its code.
 func fromCode(crossed *connect.Error) error {
 	switch crossed.Code() {
 	case connect.CodeInvalidArgument:

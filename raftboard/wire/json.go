@@ -18,19 +18,21 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// JSONCodec is the JSON form of the API's messages: protojson with the field
-// names of the .proto files, in which a conductord.v1.Value stands as the JSON
-// value that it holds, byte for byte, and tokens and positions as text
-// ("GENERATION-INDEX", "INDEX-ITEM"), and a list of named values as an object. Names are also accepted in lowerCamelCase;
-// a name that the message does not have is refused.
+// JSONCodec is the JSON form of the API's messages. It is protojson with the field names of the .proto
+// files, and these differences:
 //
-// A null in the place of a Value is the value null, not an absent one.
+//   - A conductord.v1.Value is embedded as its JSON value, byte for byte. A null is the value null, and
+//     not a missing Value.
+//   - A token is the text "GENERATION-INDEX", and a position the text "INDEX-ITEM".
+//   - A list of named values is an object.
+//
+// Field names are also accepted in lowerCamelCase. Unknown names are refused.
 type JSONCodec struct{}
 
 // Name is the codec's name in content types: application/json.
 func (JSONCodec) Name() string { return "json" }
 
-// Marshal writes a message in one line, the same for the same message.
+// Marshal encodes a message in one line. Equal messages have equal encodings.
 func (JSONCodec) Marshal(message any) ([]byte, error) {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -40,8 +42,8 @@ func (JSONCodec) Marshal(message any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot write JSON of %s: %w", m.ProtoReflect().Descriptor().FullName(), err)
 	}
-	// protojson varies its white space on purpose. It is removed before the
-	// values are put in, because theirs stays.
+	// protojson varies its white space on purpose. Compact removes it before the values are
+	// inserted, because the values keep their white space.
 	var tight bytes.Buffer
 	if err := json.Compact(&tight, loose); err != nil {
 		return nil, fmt.Errorf("internal error: protojson wrote no JSON: %w", err)
@@ -49,7 +51,7 @@ func (JSONCodec) Marshal(message any) ([]byte, error) {
 	return rewrite(tight.Bytes(), m.ProtoReflect().Descriptor(), false)
 }
 
-// Unmarshal reads a message.
+// Unmarshal decodes a message. ErrInvalid or ErrLimit for other input.
 func (JSONCodec) Unmarshal(data []byte, message any) error {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -74,13 +76,14 @@ func (JSONCodec) IsBinary() bool { return false }
 // MarshalStable is Marshal, which is stable.
 func (c JSONCodec) MarshalStable(message any) ([]byte, error) { return c.Marshal(message) }
 
-// charsetCodec is the codec under the second name that connect registers for
-// JSON, which would otherwise be plain protojson.
+// charsetCodec is JSONCodec under the second name that connect registers for JSON. Without it, that name
+// would be plain protojson.
 type charsetCodec struct{ JSONCodec }
 
 func (charsetCodec) Name() string { return "json; charset=utf-8" }
 
-// checkJSON refuses what the walk below, which trusts its input, must not see.
+// checkJSON refuses input that is not one JSON value of bounded depth, because the walker trusts its
+// input.
 func checkJSON(data []byte) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return &logbook.InvalidError{Field: "request", Reason: "empty; send a JSON object, such as {}"}

@@ -8,9 +8,8 @@ import (
 	"github.com/conductord/conductord/fsm/command"
 )
 
-// ProtoCodec is protobuf's binary form of the API's messages, for clients.
-// Package proto encodes requests, as it refuses text that is not UTF-8. Generated
-// code decodes answers.
+// ProtoCodec is the binary protobuf form of the API's messages, for clients. Package proto encodes
+// requests, because it refuses text that is not UTF-8. Generated code decodes answers.
 type ProtoCodec struct{}
 
 // Name is the codec's name in content types: application/proto.
@@ -28,7 +27,7 @@ func (ProtoCodec) MarshalAppend(to []byte, message any) ([]byte, error) {
 	return proto.MarshalOptions{}.MarshalAppend(to, m)
 }
 
-// MarshalStable writes a message, the same for the same message.
+// MarshalStable writes a message. Equal messages have equal encodings.
 func (ProtoCodec) MarshalStable(message any) ([]byte, error) {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -40,7 +39,7 @@ func (ProtoCodec) MarshalStable(message any) ([]byte, error) {
 // IsBinary tells connect that the form is not text.
 func (ProtoCodec) IsBinary() bool { return true }
 
-// Unmarshal reads a message. The data may change afterwards.
+// Unmarshal reads a message. The message keeps no reference to data.
 func (ProtoCodec) Unmarshal(data []byte, message any) error {
 	return decode(data, message, command.DecodeMessage)
 }
@@ -56,9 +55,8 @@ func decode(data []byte, message any, by func([]byte, proto.Message) error) erro
 	return nil
 }
 
-// answerCodec is ProtoCodec for nodes. Requests come from outside: package proto
-// decodes them, and refuses text that is not UTF-8. The messages that a node sends were
-// decoded that way, or made by itself.
+// answerCodec is ProtoCodec for nodes. Package proto decodes requests, because it refuses text that is not
+// UTF-8. Generated code encodes answers: all their text comes from checked requests or from the node.
 type answerCodec struct{ ProtoCodec }
 
 func (answerCodec) Unmarshal(data []byte, message any) error {

@@ -1,10 +1,8 @@
-// Package wire is what both ends of a conductord call agree on beyond the
-// messages of package conductordv1: header names, sizes and times, the rule of
-// batches, how errors are encoded, and the JSON form of messages.
+// Package wire defines the parts of the API that its messages do not have: header names, sizes and times,
+// the rule for batches, the encoding of errors, and the JSON form of messages. Clients and nodes use it.
 //
-// An error has a connect code, for programs that know only HTTP or gRPC, and a
-// conductord.v1.Error as its detail. The detail alone decides which sentinel the
-// client library returns.
+// An error has a connect code, for programs that know only HTTP or gRPC, and a conductord.v1.Error as its
+// detail. If there is a detail, it alone decides which error the client library returns.
 package wire
 
 import (
@@ -17,50 +15,50 @@ import (
 
 // Headers.
 const (
-	// HeaderLeader of an answer, also of an error, is the API address
-	// (host:port) of the leader, if the node knows one.
+	// HeaderLeader is in answers and errors: the API address (host:port) of the leader, if the
+	// node knows it.
 	HeaderLeader = "Conductord-Leader"
-	// HeaderIndex of an answer is a log index that the answer includes.
+	// HeaderIndex is in answers: a log index. The answer includes all entries up to it.
 	HeaderIndex = "Conductord-Index"
-	// HeaderAge of an answer from a node's own state is how long ago, such as "1.5s", that node
-	// has heard the leader. It is missing if the node has heard none since it started.
+	// HeaderAge is in answers from a node's own state: the time since the node's last contact
+	// with the leader, such as "1.5s". It is missing if the node had no contact since its start.
 	HeaderAge = "Conductord-Age"
-	// HeaderMinIndex of a request makes a node that answers from its own state
-	// wait until it has applied that index.
+	// HeaderMinIndex is in requests: a node that answers from its own state first waits until it
+	// has applied this index.
 	HeaderMinIndex = "Conductord-Min-Index"
-	// HeaderHops of a request counts how often it has been forwarded. It stops
-	// two nodes that each take the other for the leader.
+	// HeaderHops is in requests: the number of forwards. It stops a loop between two nodes that
+	// take each other for the leader.
 	HeaderHops = "Conductord-Hops"
-	// HeaderTopology of a request is the digest of the topology by which a node of another
-	// cluster has forwarded it. Such a call is not forwarded to a third cluster.
+	// HeaderTopology is in requests from a node of another cluster: the digest of the topology
+	// by which that node forwarded the request. Such a request is not forwarded to a third
+	// cluster.
 	HeaderTopology = "Conductord-Topology"
-	// HeaderPrincipal of a forwarded request is the caller that the first node has
-	// authenticated. It counts only from nodes, by their certificates.
+	// HeaderPrincipal is in forwarded requests: the caller that the first node authenticated. A
+	// node accepts it only from nodes, which it knows by their certificates.
 	HeaderPrincipal = "Conductord-Principal"
-	// HeaderToken is the id of the access token that the caller has shown, so that the
-	// leader too refuses one that was revoked.
+	// HeaderToken is in forwarded requests: the id of the caller's access token. The leader also
+	// refuses a revoked token.
 	HeaderToken = "Conductord-Token"
-	// HeaderFrom is the host from which that call came, or "socket".
+	// HeaderFrom is in forwarded requests: the host of the caller, or "socket".
 	HeaderFrom = "Conductord-From"
 )
 
-// Prefix stands before a call's name, such as "BoardService/Post", in its URL.
+// Prefix precedes a call's name, such as "BoardService/Post", in its URL.
 const Prefix = "/conductord.v1."
 
-// MaxHops is how often a call may be forwarded: once, to the leader.
+// MaxHops is the maximum number of forwards of a call: one, to the leader.
 const MaxHops = 1
 
 // Sizes, in bytes of a message's encoding.
 const (
-	// MaxMessage bounds every request and every answer. A full batch and one
-	// command of the largest size fit into it.
+	// MaxMessage bounds every request and every answer. A full batch fits, together with a
+	// command of the largest size.
 	MaxMessage = 4 << 20
-	// PageBytes is where a node ends a page and says that more follows. One
-	// large item more still fits into MaxMessage.
+	// PageBytes is the size at which a node ends a page. Such a page with one more large item
+	// fits into MaxMessage.
 	PageBytes = 1 << 20
-	// PackBytes and PackCommands bound a client's batch of commands. A larger
-	// command goes alone. A full batch fits into one log entry of the largest
-	// size.
+	// PackBytes and PackCommands bound a client's batch of commands. A larger command is sent
+	// alone. A full batch fits into one log entry.
 	PackBytes    = 512 << 10
 	PackCommands = 256
 	// MaxCommand is the largest command that any node accepts.
@@ -72,21 +70,20 @@ const _ = uint64(MaxMessage - PackBytes - MaxCommand)
 
 // Times.
 const (
-	// MaxPoll is the longest that one WaitJob or ClaimNext may wait.
+	// MaxPoll bounds the wait of one WaitJob or ClaimNext.
 	MaxPoll = 60 * time.Second
-	// WatchSign is how often a node sends a sign of life on a watch, and
-	// WatchSilence how long a client waits for one before it goes elsewhere.
+	// WatchSign is the interval of a node's signs of life on a watch. After WatchSilence without
+	// one, a client tries another node.
 	WatchSign    = 3 * time.Second
 	WatchSilence = 10 * time.Second
 )
 
-// MaxJSONDepth bounds the nesting of a message in JSON: a value of the
-// greatest depth, inside the most deeply nested message, with room for chains
-// of causes.
+// MaxJSONDepth bounds the nesting of a message in JSON. It allows a value of the maximum depth inside the
+// most deeply nested message, with chains of causes.
 const MaxJSONDepth = 2 * logbook.MaxJSONDepth
 
-// HandlerOptions are those of every handler of the API: our codecs, that of JSON
-// under both names that callers give it, and the bound of a message.
+// HandlerOptions returns the options of all handlers of the API: the codecs, with JSON under both of its
+// names, and the bound of a message.
 func HandlerOptions() []connect.HandlerOption {
 	return []connect.HandlerOption{
 		connect.WithCodec(answerCodec{}),
@@ -96,8 +93,8 @@ func HandlerOptions() []connect.HandlerOption {
 	}
 }
 
-// ClientOptions are those of every client of the API. Answers are not compressed:
-// on a cluster's network, processor time costs more than bytes.
+// ClientOptions returns the options of all clients of the API. Answers are not compressed, because on a
+// cluster's network processor time costs more than bytes.
 func ClientOptions() []connect.ClientOption {
 	return []connect.ClientOption{
 		connect.WithCodec(ProtoCodec{}),
