@@ -10,16 +10,15 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// A board that ages its jobs raises all that wait by one step of priority at the
-// same moments. Two of them never change places, so the index orders them by a
-// rank that does not change with time: the priority, less the lag, which is the number
-// of steps before the job became claimable first. The priority that a job counts for is
-// its rank and all steps until now; only a comparison of several boards needs it.
+// A board with ageing raises all its waiting jobs by one step of priority at the same moments. Two
+// jobs never change their order, so the index sorts them by a constant rank: the priority minus the
+// lag. The lag is the number of steps before the job first became claimable. The effective priority is
+// the rank plus all steps until now. Only comparisons between boards need it.
 //
-// Nothing is moved in the index when ageing is switched on, changed or switched
-// off: the steps go on from where they were, faster, slower or not at all.
+// Changing the ageing of a board moves no job in the index. The steps continue from their current
+// number: faster, slower, or not at all.
 
-// ageBoard says how long a job waits for one step of priority.
+// ageBoard sets the waiting time for one step of priority.
 func (t *txn) ageBoard(c *v1.AgeBoardCommand) error {
 	board, err := t.existingBoard(c.GetBoard())
 	if err != nil {
@@ -37,8 +36,8 @@ func (t *txn) ageBoard(c *v1.AgeBoardCommand) error {
 	return nil
 }
 
-// age notes when a job has become claimable first. One that was so before its
-// board aged jobs has waited from the beginning.
+// age sets the lag of a job that is claimable for the first time. A job that was claimable before its
+// board had ageing has the lag 0.
 func (t *txn) age(j *jobRecord) {
 	if j.lag != nil {
 		return
@@ -53,21 +52,22 @@ func (t *txn) age(j *jobRecord) {
 	j.lag = &lag
 }
 
-// ageAnew has a job that was finished wait from now: it has not waited since.
+// ageAnew restarts the age of a reopened job, because a finished job does not wait.
 func (t *txn) ageAnew(j *jobRecord) {
 	if lag, ages := t.lagNow(j.Board); ages {
 		j.lag = &lag
 	}
 }
 
-// lagNow is the lag of a job that becomes claimable now.
+// lagNow returns the lag of a job that first becomes claimable now. ages is false if the board never
+// had ageing.
 func (t *txn) lagNow(name string) (lag int64, ages bool) {
 	board, _ := t.board(name)
 	return board.Ageing.Raised(t.now), board.Ageing != (jobs.BoardAgeing{})
 }
 
-// effective is what an unfinished job counts for at a time, or would if it were
-// claimable; nil if its board never aged jobs.
+// effective returns the effective priority of an unfinished job at a time, as if the job were
+// claimable. It is nil if the board never had ageing.
 func (v *view) effective(j *jobRecord, now time.Time) *jobs.Priority {
 	if j.State.Finished() {
 		return nil

@@ -12,9 +12,8 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxAtomBytes is how long the attempts at one atom may be, together, before
-// the earlier ones are shortened in answers. Beside the longest latest attempts
-// it leaves room in a message of 4 MiB.
+// maxAtomBytes bounds the attempts of one atom in an answer. Beyond it, earlier attempts are shortened. With
+// the longest latest attempts, the atom still fits into a message of 4 MiB.
 const maxAtomBytes = 512 << 10
 
 const atomPrefixSize = 4 + 4
@@ -37,7 +36,7 @@ func decodeAtom(value []byte) *atomRecord {
 	return a
 }
 
-// atomNumber reads no more of a stored atom than its number.
+// atomNumber reads the number of a stored atom, without decoding the rest.
 func atomNumber(value []byte) uint32 {
 	if len(value) < atomPrefixSize {
 		panic(corrupt("a stored atom has %d bytes", len(value)))
@@ -45,7 +44,7 @@ func atomNumber(value []byte) uint32 {
 	return binary.BigEndian.Uint32(value)
 }
 
-// planAtom reads an atom, or makes the one that a first change finds.
+// planAtom reads the atom of a change, or makes a new one for a first change.
 func (t *txn) planAtom(flow *flowRecord, change *logbook.AtomChange) (*atomRecord, error) {
 	switch {
 	case change.Name == "":
@@ -73,8 +72,8 @@ func (t *txn) planAtom(flow *flowRecord, change *logbook.AtomChange) (*atomRecor
 	return a, nil
 }
 
-// advanceAtom applies a change. The attempts that it is about are read first,
-// so that the domain can judge it.
+// advanceAtom applies a change to an atom. It first reads the attempts of the change, which
+// logbook.AtomDetail.Advance needs.
 func (t *txn) advanceAtom(flow logbook.FlowID, a *atomRecord, change *logbook.AtomChange) error {
 	for i := range change.Attempts {
 		t.loadAttempt(flow, a, change.Attempts[i].Action, change.Attempts[i].Number)
@@ -91,7 +90,7 @@ func (t *txn) advanceAtom(flow logbook.FlowID, a *atomRecord, change *logbook.At
 	})
 }
 
-// loadAttempt adds an earlier attempt to the detail, if it is not there yet.
+// loadAttempt adds an earlier attempt to the detail, unless the detail has it.
 func (t *txn) loadAttempt(flow logbook.FlowID, a *atomRecord, action logbook.Action, number int) {
 	for i := range a.detail.Attempts {
 		if a.detail.Attempts[i].Action == action && a.detail.Attempts[i].Number == number {
@@ -107,8 +106,8 @@ func (t *txn) loadAttempt(flow logbook.FlowID, a *atomRecord, action logbook.Act
 	a.places = slices.Insert(a.places, 0, place)
 }
 
-// saveAtom writes an atom with its latest attempt, and the others that the
-// update was about apart from it.
+// saveAtom writes an atom with its latest attempt, and the other attempts of the update under their own
+// keys.
 func (t *txn) saveAtom(flow logbook.FlowID, a *atomRecord) {
 	small := a.detail
 	small.Attempts = nil
@@ -129,8 +128,8 @@ func (t *txn) saveAtom(flow logbook.FlowID, a *atomRecord) {
 	t.putMessage(tableAtom, atomKey(flow, a.detail.Name), prefix, &t.messages.atom)
 }
 
-// foldAttempts does what logbook.AtomDetail.Fold does, without reading more
-// than the oldest attempt at each action: one write folds as many as it adds.
+// foldAttempts has the effect of logbook.AtomDetail.Fold, and reads only the oldest attempt with each
+// action. One write folds as many attempts as it adds.
 func (t *txn) foldAttempts(flow logbook.FlowID, a *atomRecord, folded *logbook.Folded) {
 	for int(a.attempts)-folded.Len() > logbook.KeptAttempts {
 		oldest, place := logbook.ActionExecute, uint32(noPlace)
@@ -158,7 +157,7 @@ func (t *txn) foldAttempts(flow logbook.FlowID, a *atomRecord, folded *logbook.F
 // noPlace is the place of an attempt that is not kept.
 const noPlace = math.MaxUint32
 
-// placeOf is the place of an attempt among all at its atom.
+// placeOf returns the index of an attempt among all attempts of its atom.
 func (t *txn) placeOf(flow logbook.FlowID, a *atomRecord, action logbook.Action, number int) uint32 {
 	for i := range a.detail.Attempts {
 		if a.detail.Attempts[i].Action == action && a.detail.Attempts[i].Number == number {
@@ -174,7 +173,7 @@ func (t *txn) placeOf(flow logbook.FlowID, a *atomRecord, action logbook.Action,
 
 const attemptPrefixSize = 4
 
-// attemptPlace reads no more of a stored attempt than its place.
+// attemptPlace reads the place of a stored attempt, without decoding the rest.
 func attemptPlace(value []byte) uint32 {
 	if len(value) < attemptPrefixSize {
 		panic(corrupt("a stored attempt has %d bytes", len(value)))
@@ -188,10 +187,9 @@ func decodeAttempt(value []byte) (place uint32, attempt logbook.Attempt) {
 	return place, attempt
 }
 
-// wholeAtom reads an atom with all its attempts, oldest first, and tells how
-// many bytes it takes as stored. Where the attempts take more than
-// maxAtomBytes, the earlier ones are shortened: an atom that was tried very
-// often must still fit into an answer, or its flow could never be resumed.
+// wholeAtom reads an atom with all its attempts, oldest first, and returns its stored size. Above
+// maxAtomBytes, it shortens earlier attempts. An atom with very many attempts must fit into an answer,
+// because otherwise its flow could not be resumed.
 func (v *view) wholeAtom(flow logbook.FlowID, value []byte) (atom logbook.AtomDetail, size int) {
 	record := decodeAtom(value)
 	size = len(value)
@@ -205,7 +203,7 @@ func (v *view) wholeAtom(flow logbook.FlowID, value []byte) (atom logbook.AtomDe
 	seen := map[logbook.Action]bool{latest.Action: true}
 	for i := len(stored) - 1; i >= 0; i-- {
 		_, attempt := decodeAttempt(stored[i])
-		// The latest of each action is what a conductor resumes from.
+		// A conductor resumes from the latest attempt with each action, so these stay whole.
 		if whole := size + len(stored[i]); whole <= maxAtomBytes || !seen[attempt.Action] {
 			size = whole
 		} else {
@@ -217,8 +215,8 @@ func (v *view) wholeAtom(flow logbook.FlowID, value []byte) (atom logbook.AtomDe
 	return record.detail, size
 }
 
-// earlierAttempts reads the attempts of an atom that are kept, but for the
-// latest, as they are stored, oldest first. They are bbolt's memory.
+// earlierAttempts reads the kept attempts of an atom in stored form, oldest first, without the latest one.
+// The slices point into bbolt's memory.
 func (v *view) earlierAttempts(flow logbook.FlowID, record *atomRecord) [][]byte {
 	var stored [][]byte
 	v.scan(tableAttempt, attemptPrefix(flow, record.number), func(_, value []byte) bool {
@@ -240,10 +238,9 @@ func (v *view) earlierAttempts(flow logbook.FlowID, record *atomRecord) [][]byte
 	return stored
 }
 
-// shorten leaves out of an attempt what may be long, and tells about how many
-// bytes are left. That it took place, how it ended, and the kind of its failure
-// stay, and so do the values of a retry, which are short: it would try again
-// those that it does not see.
+// shorten removes the long fields of an attempt, and returns about the remaining size. The attempt keeps its
+// action, its end and the kind of its failure. Values of a retry are short and stay: a retry would use
+// values again that it does not see.
 func shorten(a *logbook.Attempt, kind logbook.AtomKind) int {
 	const about = 128 // bytes of numbers, token and times
 	a.Shortened, a.StderrTruncated = true, a.StderrTruncated || a.Stderr != ""

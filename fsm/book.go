@@ -16,11 +16,11 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// maxFlows bounds the flows of a book. A book can grow with every SaveBook,
-// and is read and destroyed as one.
+// maxFlows bounds the flows of a book. Every SaveBook can add flows, and a book is destroyed in one
+// command.
 const maxFlows = 10_000
 
-// bookPlan is a book as it will be, worked out before anything is written.
+// bookPlan is the planned state of a book. Nothing of it is written yet.
 type bookPlan struct {
 	head    logbook.Book // without flows
 	save    bool         // the head is new or differs
@@ -28,7 +28,7 @@ type bookPlan struct {
 	flows   []*plannedFlow
 }
 
-// plannedFlow is a flow that a book plan looked at.
+// plannedFlow is a flow of a bookPlan.
 type plannedFlow struct {
 	record *flowRecord
 	body   *logbook.FlowDetail // what the record leaves out; nil: stays
@@ -36,7 +36,7 @@ type plannedFlow struct {
 	save   bool
 }
 
-// saveBook writes a book, or merges it into the one that exists.
+// saveBook writes a book, or merges it into the existing book with its id.
 func (t *txn) saveBook(c *v1.Book) error {
 	book, err := command.BookFromProto(c)
 	if err != nil {
@@ -54,7 +54,7 @@ func (t *txn) saveBook(c *v1.Book) error {
 	return nil
 }
 
-// planBook works out what becomes of a book that is saved for a board, or for none.
+// planBook plans the save of a book for a board, or for none.
 func (t *txn) planBook(book *logbook.Book, board string) (*bookPlan, error) {
 	if book.ID.IsZero() {
 		return nil, &logbook.InvalidError{Field: "book id", Reason: "unset"}
@@ -90,9 +90,8 @@ func (t *txn) planBook(book *logbook.Book, board string) (*bookPlan, error) {
 	return plan, nil
 }
 
-// planSave works out what becomes of one flow of a book that is saved. A new
-// flow begins pending and without atoms, whatever is given: only updates tell
-// what has happened.
+// planSave plans the save of one flow of a book. A new flow is pending and has no atoms, regardless of the
+// argument, because only updates change them.
 func (t *txn) planSave(book logbook.BookID, given *logbook.FlowDetail) (*plannedFlow, error) {
 	if given.ID.IsZero() {
 		return nil, &logbook.InvalidError{Field: "flow id", Reason: "unset"}
@@ -128,15 +127,15 @@ func (t *txn) planSave(book logbook.BookID, given *logbook.FlowDetail) (*planned
 	return &plannedFlow{record: record, body: &changed, save: true}, nil
 }
 
-// errFlowTaken refuses the id of a flow that is taken. It is the same whatever the flow is: it may be
-// another tenant's.
+// errFlowTaken refuses the id of an existing flow. The text reveals nothing about the flow, which can belong
+// to another tenant.
 func errFlowTaken(id logbook.FlowID) error {
 	return fmt.Errorf("%w: the id of flow %s is taken by a flow of another book, or of a book whose steps are still being removed: use a new id",
 		logbook.ErrConflict, id)
 }
 
-// waitsForSteps reports whether the job of a flow was posted held and is not released yet, so that
-// the flow may still get steps. Its factory stays: the job is claimed by that kind.
+// waitsForSteps reports whether the flow can still get steps: its job was posted with Hold and is not
+// released, and the factory is unchanged. The factory is the job's kind, which cannot change.
 func (t *txn) waitsForSteps(flow *flowRecord, given *logbook.FlowDetail) bool {
 	j := t.job(flow.job)
 	return j.State == jobs.StateHeld && !j.Parked && j.Kind == given.Factory.Name
@@ -153,7 +152,7 @@ func sameValues(a, b logbook.Values) bool {
 	return maps.EqualFunc(a, b, func(x, y json.RawMessage) bool { return bytes.Equal(x, y) })
 }
 
-// planSavedBook is the plan for a book that is there and stays as it is.
+// planSavedBook returns the plan for an existing book that does not change.
 func (t *txn) planSavedBook(id logbook.BookID, board string) (*bookPlan, error) {
 	head, found := t.book(id)
 	if !found {
@@ -166,7 +165,7 @@ func (t *txn) planSavedBook(id logbook.BookID, board string) (*bookPlan, error) 
 	return &bookPlan{head: head, present: present}, nil
 }
 
-// size is how many flows the book will have.
+// size returns the number of flows that the book will have.
 func (p *bookPlan) size() int {
 	size := p.present
 	for _, planned := range p.flows {
@@ -177,8 +176,7 @@ func (p *bookPlan) size() int {
 	return size
 }
 
-// planFlow finds the flow of a book that a posting asks for: the one that it
-// names, or the only one.
+// planFlow finds the flow of a posting in a book: the named flow, or the only one.
 func (t *txn) planFlow(book *bookPlan, id logbook.FlowID) (*plannedFlow, error) {
 	if id.IsZero() {
 		if size := book.size(); size != 1 {
@@ -204,7 +202,7 @@ func (t *txn) planFlow(book *bookPlan, id logbook.FlowID) (*plannedFlow, error) 
 	return planned, nil
 }
 
-// writeBook writes what a plan says.
+// writeBook writes a plan.
 func (t *txn) writeBook(plan *bookPlan) {
 	if plan.save {
 		head := plan.head
@@ -225,7 +223,7 @@ func (t *txn) writeBook(plan *bookPlan) {
 	}
 }
 
-// destroyBook removes a book that no unfinished job needs.
+// destroyBook removes a book to which no unfinished job refers.
 func (t *txn) destroyBook(c *v1.DestroyBookCommand) error {
 	id, err := logbook.ParseBookID(c.GetBook())
 	if err != nil {
@@ -282,7 +280,7 @@ func (v *view) flowsOfBook(id logbook.BookID) int {
 	return int(binary.BigEndian.Uint32(key[idSize:])) + 1
 }
 
-// flowIDs are the flows of a book in the order in which they were added.
+// flowIDs returns the flows of a book in the order of their addition.
 func (v *view) flowIDs(id logbook.BookID) []logbook.FlowID {
 	var flows []logbook.FlowID
 	v.scan(tableBookFlow, id.UUID[:], func(_, value []byte) bool {

@@ -15,25 +15,22 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// Claim order: higher priority first, then jobs that were put to the front, the last of
-// them first, then the order of posting. A board that ages its jobs counts the time that
-// they have waited as priority (ageing.go). The order of a queue is that of its keys,
-// which appendOrder writes; firstClaimable merges the queues that a request names.
+// Claim order: higher priority first, then jobs at the front, the latest of them first, then posting
+// order. With ageing, waiting raises the priority (ageing.go). The keys of a queue, which appendOrder
+// writes, have this order. firstClaimable merges the queues of a request.
 
-// maxGrantedBytes bounds what one request takes, as stored, so that its answer
-// fits into one message: jobs that were claimed by an answer which cannot be
-// sent would be held by somebody who does not know of them.
+// maxGrantedBytes bounds the stored bytes of the jobs of one answer, so that the answer fits into one
+// message. If an answer could not be sent, its owner would not know of its claims.
 const maxGrantedBytes = 1 << 20
 
 // maxPassed bounds the overdue jobs that one request skips. The leader is about to
 // cancel them, which wakes the callers that wait.
 const maxPassed = 1_000
 
-// firstClaimable reads the first jobs, in the one order of all the queues that
-// a request names: as many as are asked for and take maxGrantedBytes, but one
-// of any size. Each queue is in that order already, so it is enough to look
-// at the head of each, and at the next one where a head was taken: the cost
-// follows the queues and the answer, not the jobs that wait.
+// firstClaimable reads the first jobs of all queues of a request, in claim order. It returns at most
+// most jobs and maxGrantedBytes, and at least one job of any size. Each queue is sorted, so
+// firstClaimable compares only the heads of the queues. The cost depends on the number of queues and
+// the answer, not on the number of waiting jobs.
 func (t *txn) firstClaimable(request jobs.ClaimRequest, most int) []*jobRecord {
 	var heads queueHeads
 	for queue := range t.queuesOf(request) {
@@ -51,8 +48,8 @@ func (t *txn) firstClaimable(request jobs.ClaimRequest, most int) []*jobRecord {
 				return found
 			}
 		}
-		// A job that was released in this same entry would get the token that it
-		// had, and its last owner could write again: see entryUse.
+		// A job that was claimed and released in this entry would get the same token again, and its
+		// last owner could write: see entryUse.
 		if t.mayGrant(j) && !late {
 			if size += t.answerSize(j); size > maxGrantedBytes && len(found) > 0 {
 				return found
@@ -70,8 +67,8 @@ func (t *txn) firstClaimable(request jobs.ClaimRequest, most int) []*jobRecord {
 	return found
 }
 
-// answerSize is about how long the answer to the claim of a job is, without the
-// atoms of its flow, which the answering node bounds.
+// answerSize returns about the size of the answer to the claim of a job, without the atoms of its flow,
+// which the answering node bounds.
 func (v *view) answerSize(j *jobRecord) int {
 	key := sequenceKey(j.Sequence)
 	size := len(v.get(tableJob, key)) + len(v.get(tablePosting, key)) + len(v.get(tableEvidence, key))
@@ -81,16 +78,16 @@ func (v *view) answerSize(j *jobRecord) int {
 	return size
 }
 
-// Suits reports whether a request for the next jobs asks for those of a queue.
+// Suits reports whether a ClaimNext request can get jobs of the queue.
 func (l Queue) Suits(request *jobs.ClaimRequest) bool {
 	board := slices.Contains(request.Boards, l.Board) || (len(request.Boards) == 0 && l.Board == jobs.DefaultBoard)
 	kind := len(request.Kinds) == 0 || slices.Contains(request.Kinds, l.Kind)
 	return board && kind && offersAll(request.Labels, l.Labels)
 }
 
-// QueueOfPosting is the queue that a posting's job will enter at once. It is false where
-// the posting alone does not say that: the job waits for a time or a release, or its
-// flow is in the logbook already.
+// QueueOfPosting returns the queue that the job of a posting enters at once. It returns false if the
+// posting alone does not decide that: the job waits for a time or a release, or its flow is already in
+// the logbook.
 func QueueOfPosting(p *v1.Posting) (Queue, bool) {
 	if p.GetHold() || p.GetNotBefore() != nil {
 		return Queue{}, false
@@ -123,17 +120,17 @@ func offersAll(offered []string, text string) bool {
 	return true
 }
 
-// queueStart is a queue in which a job stands.
+// queueStart is a queue that is not empty.
 type queueStart struct {
 	table  table
-	prefix []byte           // with which the keys of the queue begin
-	first  []byte           // the key of its first job
-	ageing jobs.BoardAgeing // of its board
+	prefix []byte           // prefix of the queue's keys
+	first  []byte           // key of its first job
+	ageing jobs.BoardAgeing // ageing of its board
 }
 
-// queuesOf are the queues in which a request finds jobs, each once, without the queues of
-// paused boards. A request without kinds reads the tables of any kind: one queue for the
-// board's jobs without labels, and one for each set of labels.
+// queuesOf yields the queues with jobs for a request, each once, without the queues of paused boards. A
+// request without kinds uses the tables for any kind: they have one queue for the board's jobs without
+// labels, and one queue for each set of labels.
 func (v *view) queuesOf(request jobs.ClaimRequest) iter.Seq[queueStart] {
 	f := queueFinder{offered: slices.Sorted(slices.Values(request.Labels)), plain: shelf{table: tableClaimable}, labelled: shelf{table: tableLabelled}}
 	if len(request.Kinds) == 0 {
@@ -166,17 +163,17 @@ func (v *view) queuesOf(request jobs.ClaimRequest) iter.Seq[queueStart] {
 
 // queueFinder looks for the queues of one request.
 type queueFinder struct {
-	offered         []string // labels, in their order
-	plain, labelled shelf    // jobs that want no labels, and some
+	offered         []string // labels, sorted
+	plain, labelled shelf    // jobs without labels, and with labels
 }
 
-// shelf is a table of queues, with a cursor for all that is looked for in it.
+// shelf is a table of queues, with one cursor for all searches in it.
 type shelf struct {
 	table  table
 	cursor *tables.Cursor
 }
 
-// onBoard, and what it calls, report whether to go on.
+// onBoard, and the functions that it calls, return false to end the search.
 func (f *queueFinder) onBoard(board string, kinds []string, found func(queueStart) bool) bool {
 	if len(kinds) == 0 {
 		return f.beginningWith(boardKey(board), found)
@@ -197,10 +194,10 @@ func (f *queueFinder) beginningWith(prefix []byte, found func(queueStart) bool) 
 	return len(f.offered) == 0 || f.wantingSome(prefix, found)
 }
 
-// wantingSome finds the queues whose labels are all offered. A set's labels are sorted,
-// so one seek skips all sets that begin with the same label that is not offered: the
-// cost grows with the sets that have an offered label, not with the jobs that wait. A
-// seek ends at the first key of the next queue, so each queue costs one seek.
+// wantingSome finds the queues whose labels are all offered. The labels of a set are sorted, so one seek
+// skips all sets that begin with the same unoffered label. Each other queue costs one seek, which ends at
+// the first key of the next queue. The cost grows with the sets that have an offered label, not with the
+// number of waiting jobs.
 func (f *queueFinder) wantingSome(prefix []byte, found func(queueStart) bool) bool {
 	cursor, size := f.labelled.cursor, len(prefix)
 	for key, _ := cursor.Seek(prefix); bytes.HasPrefix(key, prefix) && len(key) > size; {
@@ -217,7 +214,7 @@ func (f *queueFinder) wantingSome(prefix []byte, found func(queueStart) bool) bo
 			}
 			key, _ = cursor.Seek(afterQueue(queue))
 		case next != "":
-			// Behind this text as well: the next one may begin with it.
+			// Seek behind the keys of this text too, because the next text can begin with this text.
 			key, _ = cursor.Seek(slices.MaxFunc([][]byte{append(bytes.Clone(queue[:size+1]), next...), afterQueue(queue)}, bytes.Compare))
 		case queue[size] == maxKeyName:
 			return true
@@ -228,7 +225,7 @@ func (f *queueFinder) wantingSome(prefix []byte, found func(queueStart) bool) bo
 	return true
 }
 
-// distinct leaves out names that stand twice, and those that no job has.
+// distinct removes duplicate names, and names that no job can have.
 func distinct(names []string) []string {
 	var found []string
 	for _, name := range names {
@@ -239,10 +236,9 @@ func distinct(names []string) []string {
 	return found
 }
 
-// nextWanted reports whether all labels of a text are offered. If they are not, next is
-// the earliest beginning of a later text whose labels can all be offered; empty if there
-// is none. Line ends sort before all that names hold, so texts are in the order of their
-// labels.
+// nextWanted reports whether all labels of a text are offered. If not, next is the smallest prefix of a
+// later text whose labels can all be offered; empty if there is none. Names have no characters below the
+// line end, so the order of texts is the order of their labels.
 func nextWanted(offered []string, text string) (next string, suits bool) {
 	wanted := strings.Split(text, labelEnd)
 	first := slices.IndexFunc(wanted, func(label string) bool {
@@ -264,7 +260,7 @@ func nextWanted(offered []string, text string) (next string, suits bool) {
 	return "", false
 }
 
-// leap finds how the keys of a table go on behind a prefix, by so many names.
+// leap finds the distinct continuations of a prefix in a table's keys, by the given number of names.
 func (v *view) leap(tab table, prefix []byte, names int) [][]byte {
 	var found [][]byte
 	cursor := v.cursor(tab)
@@ -287,21 +283,21 @@ func (v *view) leap(tab table, prefix []byte, names int) [][]byte {
 	return found
 }
 
-// afterQueue is a key behind every key of the queue: a key goes on with four
-// bytes of priority, and eight of sequence or zeros.
+// afterQueue returns a key after all keys of the queue. A key continues with four bytes of priority, and
+// eight bytes of sequence or zeros.
 func afterQueue(queue []byte) []byte {
 	return append(bytes.Clone(queue), bytes.Repeat([]byte{0xff}, 4+sequenceSize)...)
 }
 
-// queueHead is the first job of a queue that has not been looked at.
+// queueHead is the first unread job of a queue.
 type queueHead struct {
 	queueStart
 	order  []byte         // inverted rank and sequence
-	raised int64          // see counts: by that, and the rest of the order, the queues are merged
-	cursor *tables.Cursor // nil as long as the first job of the queue is the head
+	raised int64          // see counts; heads are compared by counts, and then by the rest of order
+	cursor *tables.Cursor // nil while the first job of the queue is the head
 }
 
-// advance moves the head to the next job; false if the queue is over.
+// advance moves the head to the next job; false at the end of the queue.
 func (h *queueHead) advance(v *view) bool {
 	if h.cursor == nil {
 		h.cursor = v.cursor(h.table)
@@ -315,7 +311,7 @@ func (h *queueHead) advance(v *view) bool {
 	return true
 }
 
-// queueHeads is a heap: the job that comes first is at 0.
+// queueHeads is a heap with the first job in claim order at index 0.
 type queueHeads []*queueHead
 
 func (h queueHeads) Len() int { return len(h) }
@@ -334,8 +330,8 @@ func (h *queueHeads) Pop() any {
 	return last
 }
 
-// queueKey is how the keys of a queue begin. Jobs that want labels have a table of
-// their own, so that those who offer none never come by them.
+// queueKey returns the table and the key prefix of a queue. Jobs with labels have their own table, so
+// requests without labels never read them.
 func queueKey(queue Queue) (table, []byte) { return appendQueue(nil, queue) }
 
 func appendQueue(key []byte, queue Queue) (table, []byte) {
@@ -350,21 +346,20 @@ func queueOf(j *jobFacts) Queue {
 	return Queue{j.Board, j.Kind, labelText(j.Labels), j.Reserved != nil}
 }
 
-// labelText is one text for a set of labels, which are stored in their order.
-// Names hold no line ends.
+// labelText joins sorted labels into one text. Names contain no line ends.
 func labelText(labels []string) string { return strings.Join(labels, labelEnd) }
 
 const labelEnd = "\n"
 
-// claimableKey is the place of a claimable job in its queue.
+// claimableKey returns the key of a claimable job in its queue.
 func claimableKey(m *memory, job *jobFacts) (table, []byte) {
 	queue := queueOf(job)
 	where, key := appendQueue(m.room(len(queue.Board)+len(queue.Kind)+len(queue.Labels)+orderRoom), queue)
 	return where, appendOrder(key, job)
 }
 
-// anyKindKey is the place of a claimable job among those of all kinds of its board
-// that want the same labels.
+// anyKindKey returns the key of a claimable job among the jobs of all kinds with the same board and
+// labels.
 func anyKindKey(m *memory, job *jobFacts) (table, []byte) {
 	labels := labelText(job.Labels)
 	key := appendName(m.room(len(job.Board)+len(labels)+orderRoom), job.Board)
@@ -374,13 +369,13 @@ func anyKindKey(m *memory, job *jobFacts) (table, []byte) {
 	return tableLabelledAnyKind, appendOrder(appendName(key, labels), job)
 }
 
-// orderRoom is what keys of claimable jobs take beside names: the lengths of
-// three, and all that can stand behind them.
+// orderRoom is the size of a claimable job's key besides its names: three lengths, and the longest text of
+// appendOrder.
 const orderRoom = 3 + prioritySize + 3*sequenceSize
 
-// appendOrder puts higher ranks first, which are priorities where nothing ages,
-// and earlier postings first among those of one rank. A zero where no sequence is
-// stands for the front of a rank: behind it, what was put there last comes first.
+// appendOrder appends the claim order of a job: higher ranks first, and within a rank earlier postings
+// first. Without ageing, the rank is the priority. Jobs at the front have a zero instead of their
+// sequence, which is never 0, and then the inverted index of the move, so the latest one comes first.
 func appendOrder(key []byte, job *jobFacts) []byte {
 	key = appendPriority(key, job.rank())
 	if job.Front != 0 {
@@ -389,14 +384,14 @@ func appendOrder(key []byte, job *jobFacts) []byte {
 	return binary.BigEndian.AppendUint64(key, job.Sequence)
 }
 
-// appendPriority inverts the order of priorities: adding the sign bit makes
-// signed numbers sort as unsigned ones, and the complement turns them around.
+// appendPriority appends a priority so that higher ones sort first. Flipping the sign bit makes signed
+// numbers sort as unsigned ones, and the complement inverts their order.
 func appendPriority(key []byte, priority jobs.Priority) []byte {
 	return binary.BigEndian.AppendUint32(key, ^(uint32(priority) ^ 1<<31))
 }
 
-// rank orders the claimable jobs of a board. At the ends of what a priority can
-// be, steps count no more.
+// rank is the constant order of a board's claimable jobs: see ageing.go. It saturates at the smallest and
+// the largest priority.
 func (j *jobFacts) rank() jobs.Priority {
 	rank := int64(j.Priority)
 	if j.lag != nil {
@@ -405,8 +400,8 @@ func (j *jobFacts) rank() jobs.Priority {
 	return jobs.Priority(min(max(rank, math.MinInt32), math.MaxInt32))
 }
 
-// counts is what a job counts for on a board that has raised the first ones so
-// often, by its place in the order of a queue: see claimableKey.
+// counts returns the effective priority of a job, given its order in the queue and the steps of its
+// board until now.
 func counts(order []byte, raised int64) int64 {
 	return int64(int32(^binary.BigEndian.Uint32(order)^1<<31)) + raised
 }

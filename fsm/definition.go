@@ -6,14 +6,13 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Flows that were built alike share one row of tableDefinition, since thousands of runs
-// of one flow are the rule. Its id is a digest of its content, so no writer can put
-// another definition in its place. tableDefinitionUse counts the flows: the last one that
-// goes, or is built otherwise, takes the definition with it. The count has a row of its own
-// because it changes with each run, and a definition may be long.
+// Flows with equal definitions share one row of tableDefinition, because a flow usually runs thousands of
+// times. The id of the row is a digest of its content, so no writer can replace the definition.
+// tableDefinitionUse counts the flows of a definition. When the last flow is removed or gets another
+// definition, the definition is removed. The count has its own row, because it changes with each run, and
+// a definition can be long.
 
-// planDefinition finds the id of the definition that an update brings, or names. It is zero
-// if the update does neither.
+// planDefinition returns the id of the definition that an update has or names; zero if it does neither.
 func (t *txn) planDefinition(u *logbook.Update, named []byte) (command.DefinitionID, error) {
 	if u.Definition != nil {
 		return command.DefinitionIDOf(u.Definition), nil
@@ -41,15 +40,14 @@ func (t *txn) setDefinition(plan *flowUpdate) {
 	flow.built = id
 }
 
-// releaseDefinition takes one flow from those that were built so.
+// releaseDefinition counts one flow less for a definition, and removes an unused definition.
 func (t *txn) releaseDefinition(id command.DefinitionID) {
 	if !id.IsZero() && t.addCount(tableDefinitionUse, id[:], -1) == 0 {
 		t.delete(tableDefinition, id[:])
 	}
 }
 
-// definition reads what a flow was built as, and how many bytes that takes; nil
-// if it has not begun.
+// definition reads a definition with its stored size; nil for the zero id of a flow that has not begun.
 func (v *view) definition(id command.DefinitionID) (definition *logbook.Definition, size int) {
 	if id.IsZero() {
 		return nil, 0

@@ -4,17 +4,16 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// entryUse records the flows that the present log entry has claimed or intervened
-// in. Claims and interventions of an entry share one fencing token (the entry's
-// index), so of two in one flow nothing would say which came first. Therefore an
-// entry may give a flow to one owner, by whichever job of the flow, or keep
-// interventions in it, and never both. The second is refused or passed over, and
-// may be repeated in a later entry.
+// entryUse records the flows that the current log entry has claimed or intervened in. All claims and
+// interventions of an entry share one fencing token, which is the entry's index. Two of them in one flow
+// would have no order. So an entry may grant one claim for a flow, by any of its jobs, or add
+// interventions to the flow, and never both. The second is refused or skipped, and succeeds in a later
+// entry.
 //
-// It is forgotten with the entry.
+// Each entry starts with an empty entryUse.
 type entryUse struct {
 	intervened map[logbook.FlowID]bool // an intervention was added
-	owned      map[logbook.FlowID]bool // a job was claimed, and has finished since
+	owned      map[logbook.FlowID]bool // a job was claimed and then finished
 }
 
 func (u *entryUse) intervene(flow logbook.FlowID) {
@@ -24,7 +23,7 @@ func (u *entryUse) intervene(flow logbook.FlowID) {
 	u.intervened[flow] = true
 }
 
-// finish notes the end of a job of a flow that was claimed in the present entry.
+// finish records that a job of the flow was claimed and finished in the current entry.
 func (u *entryUse) finish(flow logbook.FlowID) {
 	if flow.IsZero() {
 		return

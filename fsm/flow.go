@@ -63,7 +63,7 @@ func (v *view) flow(id logbook.FlowID) *flowRecord {
 	return record
 }
 
-// existingFlow reads a flow that something stored refers to.
+// existingFlow reads a flow to which a stored row refers.
 func (v *view) existingFlow(id logbook.FlowID) *flowRecord {
 	record := v.flow(id)
 	if record == nil {
@@ -72,7 +72,7 @@ func (v *view) existingFlow(id logbook.FlowID) *flowRecord {
 	return record
 }
 
-// flowBody adds to a flow what was planned, and why it reverts or has failed.
+// flowBody adds a flow's body to its record: the plan, and the cause.
 func (v *view) flowBody(f *flowRecord) *logbook.FlowDetail {
 	whole := f.FlowDetail
 	whole.Definition, whole.Interventions = nil, nil
@@ -90,7 +90,7 @@ func (v *view) flowBody(f *flowRecord) *logbook.FlowDetail {
 	return &whole
 }
 
-// saveFlowBody writes what a flow's record does not hold; an empty body is not kept.
+// saveFlowBody writes the fields that a flow's record does not have. An empty body has no row.
 func (t *txn) saveFlowBody(f *logbook.FlowDetail) {
 	body := &v1.FlowBodyRow{
 		Args: command.ValueToProto(f.Factory.Args), Store: command.ValuesToProto(f.Store), Meta: command.ValuesToProto(f.Meta),
@@ -103,28 +103,25 @@ func (t *txn) saveFlowBody(f *logbook.FlowDetail) {
 	t.putMessage(tableFlowBody, f.ID.UUID[:], nil, body)
 }
 
-// hasBegun reports whether something of a flow may have been done that could be
-// undone.
+// hasBegun reports whether the flow has, or may have, work to undo.
 func (f *flowRecord) hasBegun() bool { return f.atoms > 0 || !f.Begun.IsZero() }
 
-// mayHaveBegun reports whether something of a flow may have been done that is not
-// recorded: under a claim that has ended, or under the present one.
+// mayHaveBegun reports whether the flow may have unrecorded work, under an earlier claim or under the
+// current one.
 func (f *flowRecord) mayHaveBegun(claim *jobs.Claim, recorded bool) bool {
 	return !f.Begun.IsZero() || claim.Begins && !recorded && f.Sequence == 0
 }
 
-// noteBegun records that the flow of a job may have begun under the claim that is about
-// to end. That is so where the owner begins flows at once and nothing of this one is
-// recorded yet; the first update records all that began before it. Every end of a claim
-// calls it:
+// noteBegun records that the flow of a job may have begun under the claim that is about to end. This is
+// the case if the claim has Begins and the flow has no record yet. The first update of a flow records all
+// work before it. Every end of a claim calls noteBegun:
 //
-//	the session expires, or the claim does   as above, also where the job is trashed for it
-//	the session is closed                    as above: closing says nothing about the job
-//	consumed, abandoned, trashed             as above, unless the ending says that it is Recorded;
-//	                                         so it is too where somebody else ends it, by its token
+//	the session or the claim expires   as above, also if the job is trashed
+//	the session is closed              as above: closing reports nothing about the job
+//	consumed, abandoned, trashed       as above, unless the ending has Recorded
 //
-// Such a claim is remembered until something is recorded. Of several the first one's
-// token is kept, since later owners begin nothing without a mark.
+// The token of the claim is kept until the first record. Of several claims, the first token is kept,
+// because later owners start nothing without a record.
 func (t *txn) noteBegun(j *jobRecord) {
 	if !j.Claim.Begins || j.Flow.IsZero() {
 		return
@@ -137,7 +134,7 @@ func (t *txn) noteBegun(j *jobRecord) {
 	t.saveFlow(record)
 }
 
-// detach frees the flow of a job that is finished.
+// detach frees the flow of a finished job for another job.
 func (t *txn) detach(j *jobRecord) {
 	if j.Flow.IsZero() {
 		return
@@ -172,9 +169,9 @@ func (t *txn) updateFlow(c *v1.Update) error {
 	return nil
 }
 
-// applied reports whether an update took place under the flow's latest token. That stays
-// true when the claim is over, so a repeat is answered as done and not as fenced: a batch
-// repeats an update together with the ending that followed it.
+// applied reports whether an update was applied under the flow's latest token. A repeat after the end of
+// the claim is then answered as done, and not as fenced. This happens when a batch repeats an update
+// together with the ending after it.
 func applied(record *flowRecord, u *logbook.Update) bool {
 	if record.Fence != u.Token {
 		return false
@@ -183,8 +180,8 @@ func applied(record *flowRecord, u *logbook.Update) bool {
 	return err == nil && verdict == logbook.Repeat
 }
 
-// fence checks the token of an update. It answers with the flow's unfinished
-// job, to be read before the next call; nil if there is none.
+// fence checks the token of an update. It returns the flow's unfinished job, which is valid until the
+// next call; nil if there is none.
 func (t *txn) fence(record *flowRecord, token logbook.Token) (*jobRecord, error) {
 	if record.job == 0 {
 		if !token.IsZero() {
@@ -201,8 +198,8 @@ func (t *txn) fence(record *flowRecord, token logbook.Token) (*jobRecord, error)
 	return j, t.checkToken(j, token)
 }
 
-// checkToken refuses every token but that of the present claim, and that one from a principal
-// whose claim it is not. Such a principal learns nothing of the claim.
+// checkToken refuses all tokens but the token of the current claim. It also refuses that token from a
+// principal that does not own the claim, and reveals nothing about the claim.
 func (t *txn) checkToken(j *jobRecord, token logbook.Token) error {
 	if t.by != "" && j.Claim != nil {
 		if session, found := t.findSession(j.Claim.Session); !found || !t.mayUse(session) {
@@ -220,7 +217,7 @@ func (t *txn) checkToken(j *jobRecord, token logbook.Token) error {
 	return nil
 }
 
-// flowUpdate is an update worked out before anything is written.
+// flowUpdate is a planned update. Nothing of it is written yet.
 type flowUpdate struct {
 	flow       *flowRecord
 	moved      bool                 // the flow's state changes
@@ -230,8 +227,8 @@ type flowUpdate struct {
 	atoms      []*atomRecord
 }
 
-// planUpdate works out an update whose token has been checked. The plan is nil
-// if the update is a repeat. It changes the record. The id is that of the definition, if the update names one.
+// planUpdate plans an update whose token has been checked. The plan is nil if the update is a repeat.
+// planUpdate changes the record. definition is the definition id of the update, if it has one.
 func (t *txn) planUpdate(record *flowRecord, u *logbook.Update, definition []byte) (*flowUpdate, error) {
 	verdict, err := record.Judge(u)
 	if err != nil || verdict == logbook.Repeat {
@@ -241,8 +238,8 @@ func (t *txn) planUpdate(record *flowRecord, u *logbook.Update, definition []byt
 	if err != nil {
 		return nil, fmt.Errorf("cannot update flow %s: %w", u.Flow, err)
 	}
-	// The cause is not read, since most updates leave it: something stands for
-	// it, so that it is seen to be replaced or taken away.
+	// Most updates do not change the cause, so it is not read. A placeholder shows whether the
+	// update replaces or removes it.
 	before := record.State
 	record.Cause = &t.memory.cause
 	if err := record.Advance(u, t.now); err != nil {
@@ -270,7 +267,7 @@ func (t *txn) planUpdate(record *flowRecord, u *logbook.Update, definition []byt
 	return plan, nil
 }
 
-// writeUpdate writes what a plan says, and tells those who watch the job.
+// writeUpdate writes a plan, and records its event.
 func (t *txn) writeUpdate(plan *flowUpdate, j *jobRecord) {
 	if plan == nil {
 		return
@@ -298,7 +295,7 @@ func (t *txn) writeUpdate(plan *flowUpdate, j *jobRecord) {
 	}
 }
 
-// flowEvent tells which states changed; an update that changes none is silent.
+// flowEvent records an event with the changed states; none if no state changed.
 func (t *txn) flowEvent(plan *flowUpdate, j *jobRecord) {
 	extra := jobs.Event{Steps: t.memory.steps[:0]}
 	if plan.moved {

@@ -1,41 +1,39 @@
-// Package fsm is the replicated state machine: commands in, one transaction of
-// its tables, results out. It holds everything that a cluster knows: jobs and
-// the order in which they are claimed, sessions, claims and entities, books,
-// flows and atoms, and the tail of events.
+// Package fsm is the replicated state machine. It applies commands to its tables and returns
+// results. It has the whole state of a cluster: jobs and their claim order, sessions, claims and
+// entities, books, flows and atoms, boards, schedules, principals, and the latest events.
 //
-// A Machine is fed with Entries, the committed entries of the log, in order.
-// Its answers and its rows depend on nothing but those entries: it
-// reads no clock, no randomness, no map order and no environment; time comes
-// in the entry. Every node that has applied the same entries therefore holds
-// the same state, byte for byte (Digest compares), however the entries were
-// batched and wherever a snapshot came between them.
+// A Machine applies Entries, which are the committed entries of the log, in order. Results and
+// tables depend on the entries alone. The package reads no clock, no randomness, no map order and
+// no environment; time comes in the entry. So all nodes that have applied the same entries have
+// equal rows (Digest compares them). Neither batches nor snapshots make a difference.
 //
-// Guarantees: a batch of entries is applied whole or not at all; a command that
-// is refused has changed nothing; a read sees the state after some batch and
-// never a half of one; repeating a command is harmless.
+// Guarantees:
 //
-// Assumptions: the database file is a cache of snapshot and log. Open deletes
-// an old one, the file is never synced, and after a stop nothing in it is
-// trusted. The log and the snapshots are durable. Entries were checked against
-// the limits before they were proposed.
+//   - A batch of entries is applied whole or not at all.
+//   - A refused command changes nothing.
+//   - A read sees the state between two batches.
+//   - Repeating a command is harmless.
 //
-// The package has four layers; a test holds that nothing uses a layer above its own.
-// Read them from the middle:
+// Assumptions: the database file is only a cache of snapshot and log. Open deletes an old file, the
+// file is never synced, and its content is not trusted after a stop. The log and the snapshots are
+// durable. Entries were checked against the limits before they were proposed.
 //
-//   - nouns, what is stored of each, its indexes and how it is read: job.go first (the
-//     state of a job follows from its facts), job_index.go (and so do its indexes and
-//     counters), claim_order.go (which job comes next), ageing.go, flow.go, definition.go, atom.go,
-//     book.go, board.go, quota.go, schedule.go, event.go, presence.go (sessions, entities,
-//     drains);
-//   - commands, what each may do: post.go, claim.go; for the end of a claim ending.go (by
-//     its owner), session.go (crash: the owner died), expiry.go (the claim's own time),
-//     stop_request.go (settle: where the job goes then, and suspend, resume, cancel),
-//     retry_policy.go; for operators change.go, intervene.go, retry.go, drain.go; timers.go
-//     and retention.go for the leader's commands; schedule_verbs.go, backfill.go;
-//   - the machine: apply.go (a batch of entries), verbs.go (how each command is applied),
-//     read.go, snapshot.go, digest.go;
-//   - the transaction below: keys.go (all tables and keys), txn.go, view.go, caches.go, job_record.go, flow_record.go, ledger.go,
-//     counters.go, quota_cache.go, session_claims.go, entry_use.go, event_buffer.go, memory.go.
+// The package has four layers. A test enforces that no layer uses a layer above it. Start to read in
+// the middle:
+//
+//   - nouns with their rows, indexes and reads: job.go first (the state of a job follows from its
+//     facts), job_index.go (so do its indexes and counters), claim_order.go (which job comes next),
+//     ageing.go, flow.go, definition.go, atom.go, book.go, board.go, quota.go, schedule.go, event.go,
+//     presence.go (sessions, entities, drains);
+//   - commands: post.go, claim.go. Ends of claims: ending.go (by the owner), session.go (crash: the
+//     owner died), expiry.go (the claim's own TTL), stop_request.go (settle: the job's next state;
+//     suspend, resume, cancel), retry_policy.go. Operators: change.go, intervene.go, retry.go,
+//     drain.go. The leader: timers.go, retention.go. Schedules: schedule_verbs.go, backfill.go;
+//   - the machine: apply.go (a batch of entries), verbs.go (the function of each command), read.go,
+//     snapshot.go, digest.go;
+//   - the transaction: keys.go (all tables and keys), txn.go, view.go, caches.go, job_record.go,
+//     flow_record.go, ledger.go, counters.go, quota_cache.go, session_claims.go, entry_use.go,
+//     event_buffer.go, memory.go.
 package fsm
 
 import (
@@ -53,45 +51,41 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// DefaultEventsKept is how many events are kept for those who watch: enough
-// for a watcher to be away for minutes on a busy board.
+// DefaultEventsKept is the default number of kept events. On a busy board, a watch can pause for
+// minutes without missing events.
 const DefaultEventsKept = 100_000
 
 const (
-	// defaultMmapSize is address space, not memory. The database can grow to
-	// this size before it must be mapped anew, which waits for every open
-	// read, a snapshot that is being written among them.
+	// defaultMmapSize is address space, not memory. A database that grows beyond it is mapped
+	// again, which waits for all open reads, including the writing of a snapshot.
 	defaultMmapSize int64 = 4 << 30
-	// lockTimeout is how long Open waits for another process to let go of the
-	// file before it says so.
+	// lockTimeout is the time after which Open fails because another process has locked the file.
 	lockTimeout = time.Second
 )
 
 // ErrClosed: the machine has been closed.
 var ErrClosed = errors.New("the state machine is closed")
 
-// Options are how a Machine is opened.
+// Options configure a Machine.
 type Options struct {
 	// Path is the database file. An existing one is deleted. Required.
 	Path string
-	// Logger is told about restorations and faults. Default: silent.
+	// Logger logs restorations and faults. Default: no log.
 	Logger hclog.Logger
-	// Changed is called after each commit that changed something, in order,
-	// from the goroutine of Apply or Restore. It must not block, and must not
-	// call Apply, Restore or Close. Default: nobody is told.
+	// Changed is called after each commit with changes, in order, from the goroutine of Apply
+	// or Restore. It must not block, and must not call Apply, Restore or Close. Default: none.
 	Changed func(Changes)
-	// EventsKept is how many events are kept; fewer if they take more than
-	// 1 KiB each on average. It must be the same on every node. Default:
-	// DefaultEventsKept.
+	// EventsKept is the maximum number of kept events. Fewer are kept if they take more than
+	// 1 KiB each on average. It must be equal on all nodes. Default: DefaultEventsKept.
 	EventsKept int
-	// Generation is that of the cluster, for the tokens of claims. The higher
-	// of this and that of a restored snapshot counts.
+	// Generation is the cluster's generation, for the tokens of claims. If a restored snapshot
+	// has a higher generation, that one applies.
 	Generation uint64
-	// MemoryRows is how many rows are kept in memory before they are flushed
-	// to the database. Default: tables.DefaultMemoryRows.
+	// MemoryRows is the number of rows in memory at which they are flushed to the database.
+	// Default: tables.DefaultMemoryRows.
 	MemoryRows int
-	// MmapSize is how much address space is reserved, in bytes. Default: 4 GiB
-	// where addresses have 64 bits, 1 GiB elsewhere.
+	// MmapSize is the reserved address space, in bytes. Default: 4 GiB with 64-bit addresses,
+	// otherwise 1 GiB.
 	MmapSize int
 }
 
@@ -125,14 +119,13 @@ func (o Options) validate() error {
 	return errors.Join(faults...)
 }
 
-// Machine is the state of a cluster at the last log entry that this node has applied.
-// Apply, Snapshot and Restore may be called from several goroutines, and take
-// turns; reads run beside them.
+// Machine is the state of a cluster at the last log entry that this node has applied. All methods
+// may be called concurrently. Apply, Snapshot and Restore wait for each other; reads do not.
 type Machine struct {
 	options Options
 
-	// applying is held while the state changes, from the first read to the call of
-	// Changed, so that changes are reported in order.
+	// applying is locked while the state changes, from the first read to the call of Changed.
+	// So changes are reported in order.
 	applying sync.Mutex
 	broken   error    // set by Apply when it cannot go on; read by Apply
 	memory   memory   // for the values of the present batch
@@ -141,25 +134,25 @@ type Machine struct {
 
 	own ownEndings
 
-	// mu guards which database is the present one.
+	// mu guards database.
 	mu       sync.RWMutex
 	database *tables.DB // nil once closed
 
-	// status is of the last commit. Written under applying.
+	// status is the status of the last commit. It is written under applying.
 	status atomic.Pointer[status]
 	// advance is closed and replaced at each commit.
 	advanceMu sync.Mutex
 	advance   chan struct{}
 }
 
-// status is what is known without opening a transaction.
+// status has the values that can be read without a transaction.
 type status struct {
 	ledger
 	nextDue  time.Time
 	nextSlot time.Time
 }
 
-// Open makes an empty state machine, whatever was in the file before.
+// Open makes an empty state machine. It deletes an existing file.
 func Open(options Options) (*Machine, error) {
 	options = options.withDefaults()
 	if err := options.validate(); err != nil {
@@ -194,8 +187,8 @@ func (m *Machine) initialise() (err error) {
 	return nil
 }
 
-// Close closes the database when the last open read is over. Waiting callers get
-// ErrClosed. Closing twice is harmless.
+// Close waits for open reads and closes the database. Calls of WaitApplied return ErrClosed. Closing
+// twice is harmless.
 func (m *Machine) Close() error {
 	m.applying.Lock()
 	defer m.applying.Unlock()
@@ -210,8 +203,8 @@ func (m *Machine) Close() error {
 	return present.Close()
 }
 
-// Space returns the size of the state's file, and how many of its bytes are free for
-// more rows. Rows in memory count as flushed, so reusable can be negative.
+// Space returns the size of the database file, and the number of its bytes that are free for more
+// rows. Rows in memory count as flushed, so reusable can be negative.
 func (m *Machine) Space() (size, reusable int64, err error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -222,33 +215,33 @@ func (m *Machine) Space() (size, reusable int64, err error) {
 	return size, m.database.Reusable(), err
 }
 
-// AppliedIndex is the index of the last entry that has been applied.
+// AppliedIndex returns the index of the last applied entry.
 func (m *Machine) AppliedIndex() uint64 { return m.status.Load().Index }
 
-// AppliedTerm is the term of the last entry that has been applied.
+// AppliedTerm returns the term of the last applied entry.
 func (m *Machine) AppliedTerm() uint64 { return m.status.Load().Term }
 
-// Time is the time of the state machine: that of its latest entry, or of an
-// earlier one that was ahead of it. Zero before the first command.
+// Time returns the time of the state machine: the latest time of all applied entries. Zero before the
+// first command.
 func (m *Machine) Time() time.Time { return m.status.Load().time() }
 
-// TimerEpoch is the index of the last begin_leadership.
+// TimerEpoch returns the index of the last begin_leadership.
 func (m *Machine) TimerEpoch() uint64 { return m.status.Load().TimerEpoch }
 
-// Generation is that of the tokens that are being handed out.
+// Generation returns the generation of new tokens.
 func (m *Machine) Generation() uint64 { return m.status.Load().Generation }
 
-// NextDue is when the next delayed or cooling job is due, or the next deadline
-// passes; zero if there is none.
+// NextDue returns when the next delayed or cooling job is due, the next reservation ends, or the next
+// deadline passes; zero if there is none.
 func (m *Machine) NextDue() time.Time { return m.status.Load().nextDue }
 
-// NextSlot is when the next slot of a schedule is; zero if there is none.
+// NextSlot returns the time of the next slot of all schedules; zero if there is none.
 func (m *Machine) NextSlot() time.Time { return m.status.Load().nextSlot }
 
-// LastPosition is that of the latest event; zero before the first.
+// LastPosition returns the position of the latest event; zero before the first event.
 func (m *Machine) LastPosition() jobs.Position { return m.status.Load().LastEvent }
 
-// Counts are the jobs on all boards by state, without a scan.
+// Counts returns the numbers of jobs on all boards, by state, without a scan.
 func (m *Machine) Counts() map[jobs.State]uint64 {
 	counters := m.status.Load().Jobs
 	counts := make(map[jobs.State]uint64, len(jobs.States))
@@ -258,11 +251,11 @@ func (m *Machine) Counts() map[jobs.State]uint64 {
 	return counts
 }
 
-// OpenSessions is how many sessions are open, without a scan.
+// OpenSessions returns the number of open sessions, without a scan.
 func (m *Machine) OpenSessions() uint64 { return m.status.Load().OpenSessions }
 
-// WaitApplied returns when the entry with the index has been applied. It
-// returns early with the context's error, or with ErrClosed.
+// WaitApplied waits until the entry with the index has been applied. It returns the context's error,
+// or ErrClosed, if that happens first.
 func (m *Machine) WaitApplied(ctx context.Context, index uint64) error {
 	for {
 		m.advanceMu.Lock()
@@ -282,7 +275,7 @@ func (m *Machine) WaitApplied(ctx context.Context, index uint64) error {
 	}
 }
 
-// announce wakes everybody in WaitApplied.
+// announce wakes all calls of WaitApplied.
 func (m *Machine) announce() {
 	m.advanceMu.Lock()
 	defer m.advanceMu.Unlock()

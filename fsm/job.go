@@ -11,19 +11,19 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// standing is the state of a job by its facts, and when the time comes for which
-// it waits, if it does. It is total; the first line that applies counts:
+// standing returns the state of a job by its facts, and the time until which it waits, if any. Every
+// combination of facts has a state; the first matching line counts:
 //
 //	final                               completed or trashed
 //	claim                               claimed
-//	suspended                           suspended  until it is resumed
-//	held                                held       until it is released
-//	cools until later than not_before   cooling    until it has cooled
-//	not_before is to come               delayed    until then; a cancelled job does not wait for it
+//	suspended                           suspended  until an operator resumes it
+//	held                                held       until an operator releases it
+//	cools, and longer than not_before   cooling    until it has cooled
+//	not_before is in the future         delayed    until then; a cancelled job does not wait for it
 //	otherwise                           claimable
 //
-// Commands change facts, and placeJob asks for the state: the ways between states that
-// this allows are drawn at jobs.State.
+// Commands change only facts, and placeJob sets the state. jobs.State has the diagram of the
+// resulting transitions.
 func (j *jobFacts) standing(now time.Time) (jobs.State, time.Time) {
 	waits, due := jobs.StateCooling, j.cooled
 	if !j.NotBefore.Before(due) && !j.isUnder(jobs.RequestCancel) {
@@ -49,25 +49,24 @@ func (j *jobFacts) isUnder(kind jobs.RequestKind) bool {
 	return j.StopRequest != nil && j.StopRequest.Kind == kind
 }
 
-// isParked reports whether a job counts as parked. A job that its policy has parked and a
-// person has released since, for example to undo it, does not.
+// isParked reports whether a job counts as parked. A job that was parked and then released, for
+// example to be undone, does not count.
 func (j *jobFacts) isParked() bool {
 	return j.Parked && (j.State == jobs.StateHeld || j.State == jobs.StateSuspended)
 }
 
-// isStuck reports whether a finished job waits for a person: nobody could do it,
-// or not everything that it did could be undone. Such jobs are counted for
-// themselves, so that others which finish do not push them out.
+// isStuck reports whether a finished job needs an operator: it is trashed, or not all its work could
+// be undone. Retention counts such jobs separately, so that other finished jobs do not push them out.
 func (j *jobFacts) isStuck() bool {
 	return j.State == jobs.StateTrashed || j.Outcome == jobs.OutcomeFailed
 }
 
 const jobPrefixSize = 2
 
-// placeJob brings a job to where its facts say that it stands, and stores it.
+// placeJob sets the state of a job by its facts, and stores the job.
 func (t *txn) placeJob(j *jobRecord) {
 	if j.before().State == jobs.StateClaimable && j.Claims == 0 {
-		t.age(j) // it keeps what it has waited, however it comes back
+		t.age(j) // the job keeps its age when it is claimable again
 	}
 	if !j.cooled.After(t.now) || j.final != "" || j.Claim != nil {
 		j.cooled = time.Time{}
@@ -95,7 +94,7 @@ func (t *txn) placeJob(j *jobRecord) {
 	}
 }
 
-// noteFinish notes that a job is finished now.
+// noteFinish records the finish of a job.
 func (t *txn) noteFinish(j *jobRecord) {
 	if j.Token == t.token() {
 		t.use.finish(j.Flow)
@@ -115,8 +114,8 @@ func (t *txn) closeJob(j *jobRecord, as jobs.State) {
 	t.placeJob(j)
 }
 
-// reopenJob has a finished or parked job begin anew; the caller places it. Failures and
-// crashes from before do not count against it.
+// reopenJob restarts a finished or parked job. Earlier failures, crashes and attempts do not count. The
+// caller calls placeJob.
 func (t *txn) reopenJob(j *jobRecord) {
 	j.final, j.finish, j.StartedAt, j.FinishedAt = "", 0, time.Time{}, time.Time{}
 	j.Outcome, j.Reason, j.Crashes, j.Failures, j.Attempts = "", "", 0, 0, 0
@@ -124,7 +123,7 @@ func (t *txn) reopenJob(j *jobRecord) {
 	t.ageAnew(j)
 }
 
-// putJob stores a job, and brings indexes and counters in step with it.
+// putJob stores a job, and updates indexes and counters.
 func (t *txn) putJob(j *jobRecord) {
 	t.reindex(j.before(), &j.jobFacts)
 	t.recount(j.before(), &j.jobFacts)
@@ -171,7 +170,7 @@ func factsFromProto(row *v1.JobRow) (jobFacts, error) {
 	return facts, err
 }
 
-// job reads a job that an index says is there.
+// job reads a job that an index names.
 func (v *view) job(sequence uint64) *jobRecord {
 	j := v.findJob(sequence)
 	if j == nil {
@@ -194,7 +193,7 @@ func (v *view) findJob(sequence uint64) *jobRecord {
 	return j
 }
 
-// jobByID reads a job that somebody asks for. ErrNotFound.
+// jobByID reads a job by an id from outside. ErrNotFound.
 func (v *view) jobByID(id jobs.JobID) (*jobRecord, error) {
 	sequence, err := v.sequenceOf(id)
 	if err != nil {
@@ -215,7 +214,7 @@ func (v *view) sequenceOf(id jobs.JobID) (uint64, error) {
 	return binary.BigEndian.Uint64(value), nil
 }
 
-// storedState is the place in jobs.States of the state of a job's row.
+// storedState returns the state in a job's row, as an index into jobs.States.
 func storedState(sequence uint64, row []byte) byte {
 	if len(row) < jobPrefixSize || row[1] >= stateCount {
 		panic(corrupt("job %d is stored without its state", sequence))
@@ -223,7 +222,7 @@ func storedState(sequence uint64, row []byte) byte {
 	return row[1]
 }
 
-// savePosting writes what is known from the posting and never changes.
+// savePosting writes the constant parts of a job: details and store.
 func (t *txn) savePosting(j *jobRecord, posting *v1.Posting) {
 	if posting.GetDetails() == nil && len(posting.GetStore()) == 0 {
 		return
@@ -233,7 +232,7 @@ func (t *txn) savePosting(j *jobRecord, posting *v1.Posting) {
 	t.putMessage(tablePosting, sequenceKey(j.Sequence), nil, kept)
 }
 
-// complete adds the parts of a job that have tables of their own.
+// complete adds the parts of a job that have their own tables.
 func (v *view) complete(j *jobRecord) jobs.Job {
 	job := j.Job
 	if value := v.get(tablePosting, sequenceKey(job.Sequence)); value != nil {
@@ -250,7 +249,7 @@ func (v *view) withEvidence(job jobs.Job) jobs.Job {
 	return job
 }
 
-// setEvidence keeps why the job was let go, instead of the reason before.
+// setEvidence replaces the failure of a job's latest ending; nil removes it.
 func (t *txn) setEvidence(j *jobRecord, failure *logbook.Failure) {
 	key := sequenceKey(j.Sequence)
 	switch {
@@ -261,7 +260,7 @@ func (t *txn) setEvidence(j *jobRecord, failure *logbook.Failure) {
 	}
 }
 
-// removeJob forgets a finished job.
+// removeJob removes a finished job.
 func (t *txn) removeJob(j *jobRecord) {
 	t.reindex(j.before(), &unstored)
 	t.recount(j.before(), &unstored)
@@ -275,9 +274,9 @@ func (t *txn) removeJob(j *jobRecord) {
 	delete(t.known, j.Sequence)
 }
 
-// overdue reports whether a job's deadline has passed and the leader has not cancelled
-// the job yet. Afterwards it can be claimed again: to undo it, to consume a flow that has
-// ended, or to carry out an intervention.
+// overdue reports whether a job's deadline has passed and the leader has not cancelled the job yet. A
+// cancelled job can be claimed again: to undo it, to consume a flow that has ended, or to carry out an
+// intervention.
 func (t *txn) overdue(j *jobRecord) bool {
 	return !j.Deadline.IsZero() && !j.Deadline.After(t.now) && j.watched
 }
@@ -286,9 +285,8 @@ func deadlineText(j *jobRecord) string { return timeText(j.Deadline) }
 
 func timeText(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// owns reports whether a job, or another of its flow, was claimed in the present
-// entry.
+// owns reports whether the job, or another job of its flow, was claimed in the current entry.
 func (t *txn) owns(j *jobRecord) bool { return j.Token == t.token() || t.use.owned[j.Flow] }
 
-// mayGrant reports whether a job can be claimed in the present entry.
+// mayGrant reports whether a job can be claimed in the current entry: see entryUse.
 func (t *txn) mayGrant(j *jobRecord) bool { return !t.owns(j) && !t.use.intervened[j.Flow] }

@@ -7,14 +7,14 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// jobIndexKey is a key of the index by key, tag, type of error, and trash.
+// jobIndexKey returns a key of tableJobIndex: by key, tag, type of error, or for trashed jobs.
 func jobIndexKey(by byte, name string, sequence uint64) []byte {
 	return append(errorIndexKey(by, name), sequenceKey(sequence)...)
 }
 
-// index appends the rows of a job in all indexes. The rows follow from the facts alone, so
-// no command changes an index. A new index is a new line here, and a table in keys.go.
-// Memory holds the keys of jobs that wait: each posting writes two.
+// index appends the rows of a job in all indexes. The rows depend only on the facts, so no command
+// changes an index directly. A new index is a new line here, and a table in keys.go. The keys of
+// claimable jobs use memory m, because each posting writes two of them.
 func (j *jobFacts) index(m *memory, rows []indexRow) []indexRow {
 	add := func(table table, key, value []byte) { rows = append(rows, indexRow{table, key, value}) }
 	if j.Sequence == 0 {
@@ -55,8 +55,8 @@ func (j *jobFacts) index(m *memory, rows []indexRow) []indexRow {
 	return rows
 }
 
-// finishedKey is the place of a finished job among those that its retention
-// follows, in the order in which they are removed.
+// finishedKey returns the key of a finished job in its retention table. Jobs are removed in the order
+// of these keys.
 func (j *jobFacts) finishedKey() (table, []byte) {
 	switch {
 	case j.Retention > 0:
@@ -67,7 +67,7 @@ func (j *jobFacts) finishedKey() (table, []byte) {
 	return tableFinished, sequenceKey(j.finish)
 }
 
-// reindex brings the indexes from what they hold of a job to what they should hold.
+// reindex replaces the index rows of the facts was by the rows of the facts is.
 func (t *txn) reindex(was, is *jobFacts) {
 	t.memory.before, t.memory.after = was.index(t.memory, t.memory.before[:0]), is.index(t.memory, t.memory.after[:0])
 	before, after := t.memory.before, t.memory.after
@@ -88,15 +88,14 @@ func (t *txn) reindex(was, is *jobFacts) {
 	}
 }
 
-// countedAs is what a job counts for, in the counters of its board and of the
-// ledger.
+// countedAs decides which counters of board and ledger count a job.
 type countedAs struct {
 	stored   bool
 	board    string
 	state    jobs.State
-	holder   jobs.SessionID // zero: it is not claimed
+	holder   jobs.SessionID // session with the claim; zero: not claimed
 	parked   bool
-	finished table // where finished jobs are, by their retention
+	finished table // retention table of a finished job
 }
 
 func (j *jobFacts) countedAs() countedAs {
@@ -110,7 +109,7 @@ func (j *jobFacts) countedAs() countedAs {
 	return c
 }
 
-// recount brings the counters from one to the other.
+// recount changes the counters from the facts was to the facts is.
 func (t *txn) recount(was, is *jobFacts) {
 	t.countWaiting(was, -1)
 	t.countWaiting(is, 1)
@@ -132,12 +131,12 @@ func (t *txn) recount(was, is *jobFacts) {
 // active reports whether the job counts as unfinished.
 func (c *countedAs) active() bool { return c.stored && !c.state.Finished() }
 
-// count adds a job to the counters, or takes it from them.
+// count adds by (1 or -1) to the counters of a job.
 func (t *txn) count(j *jobFacts, as countedAs, by int) {
 	if !as.stored {
 		return
 	}
-	n, state := uint64(by), stateNumber(as.state) // sums wrap around, so that -1 takes away
+	n, state := uint64(by), stateNumber(as.state) // sums wrap around, so adding uint64(-1) subtracts 1
 	t.Jobs[state] += n
 	t.changedCounters(j.Board, countersOfKind, []byte(j.Kind)).jobs[state] += n
 	board := t.changedCounters(j.Board, countersOfBoard, nil)

@@ -6,47 +6,47 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// end is how the last claim of a job ended: a repeat of that ending is
-// answered as it was, and any other under its token is refused.
+// end is how the last claim of a job ended. A repeat of this ending gets the same answer, and any other
+// ending under the claim's token is refused.
 type end byte
 
 const (
-	endNone      end = iota // no claim has ended, or there is one now
+	endNone      end = iota // no claim has ended, or the job is claimed
 	endConsumed             // by its owner
 	endAbandoned            // by its owner
 	endTrashed              // by its owner
-	endLost                 // with its session
-	endAttempted            // by its owner, with an attempt that has not ended the job
+	endLost                 // with its session, or by its own TTL
+	endAttempted            // by its owner: a consume after which the job continues by its retry policy
 )
 
-// jobFacts is all that is stored of a job but its details, store and failure,
-// which have tables of their own: what changes often must be short. Where the job
-// stands, and what the indexes hold of it, follows from the facts.
+// jobFacts has the stored fields of a job, except details, store and failure. Those have their own
+// tables, because rows that change often must be short. The state of a job and its index rows follow
+// from the facts.
 type jobFacts struct {
 	jobs.Job
 	end     end
-	final   jobs.State // completed or trashed; empty: the job is not finished
-	finish  uint64     // the number of its finish; 0: it is not finished
-	cooled  time.Time  // until when it cools; zero: it does not
-	watched bool       // its deadline has not been dealt with
-	lag     *int64     // see rank; nil: it has not been claimable since its board ages jobs
+	final   jobs.State // completed or trashed; empty: unfinished
+	finish  uint64     // number of the finish; 0: unfinished
+	cooled  time.Time  // end of cooling; zero: not cooling
+	watched bool       // the deadline has not been handled yet
+	lag     *int64     // see rank; nil: not claimable since the board ages jobs
 }
 
-// jobRecord is a job for a command to change. It is stored by putJob.
+// jobRecord is a job that a command can change. putJob stores it.
 //
-// As stored it is two bytes, the end and the state's number in jobs.States,
-// and then the message: a listing by state can tell without decoding.
+// The stored form is two bytes, the end and the state's index in jobs.States, and then the message. So
+// a list by state needs no decoding.
 type jobRecord struct {
 	jobFacts
-	// was is the job as stored and as the indexes know it: nil before a new job is put,
-	// and jobFacts itself after that. A copy would cost a tenth of each posting.
+	// was is the job as it is stored and indexed. It is nil before a new job is stored, and
+	// points to jobFacts itself after that: a copy would cost a tenth of each posting.
 	was *jobFacts
 }
 
-// unstored is what a job was that is not stored: no row leads to it.
+// unstored are the facts of a job without any rows.
 var unstored jobFacts
 
-// before is what a job was when it was stored last.
+// before returns the facts of the job when it was stored last.
 func (j *jobRecord) before() *jobFacts {
 	switch j.was {
 	case nil:
@@ -57,13 +57,13 @@ func (j *jobRecord) before() *jobFacts {
 	return j.was
 }
 
-// maxKnownJobs bounds the memory for jobs that stay decoded, to some megabytes.
+// maxKnownJobs bounds the cache of decoded jobs, to some megabytes.
 const maxKnownJobs = 4_096
 
-// knownJobs are unfinished jobs by their sequences, as they are after the last command: those
-// that a command has read, or posted with a flow. A job that is claimed comes by in every update of its flow, and to decode
-// it each time was a fifth of what applying the commands of a flow costs. Only the machine's
-// writers have them; nil where nobody keeps them. They change by putJob alone.
+// knownJobs caches unfinished jobs by sequence, in their current state: jobs that a command read, or
+// posted with a flow. Every update of a flow reads the flow's job. Decoding the job each time was a
+// fifth of the cost of the commands of a flow. Only the machine's writer has the cache; it is nil for
+// readers. Only putJob changes it.
 type knownJobs map[uint64]*jobFacts
 
 func (k knownJobs) keep(facts *jobFacts) {

@@ -11,9 +11,8 @@ import (
 
 var ledgerKey = []byte("ledger")
 
-// ledger is the little that every batch changes, kept under one key: one write
-// a batch, whatever happened in it. Its encoding is the fields in order, as
-// big-endian numbers.
+// ledger has the numbers that batches change often, in one row: one write per batch. Its encoding is the
+// fields in order, as big-endian numbers.
 type ledger struct {
 	Schema     uint64
 	Version    uint64 // of the vocabulary that the cluster uses
@@ -46,15 +45,14 @@ type ledger struct {
 	RecordBytes uint64 // of these, as stored
 }
 
-// firstVersion is the version of the vocabulary that every cluster begins with, whatever
-// programs its nodes run.
+// firstVersion is the cluster version of every new cluster, regardless of its nodes' programs.
 const firstVersion = 1
 
 func unknownVersion(version uint64) *fault {
 	return corrupt("%w: the cluster uses version %d, and this program knows up to %d: install a newer one", command.ErrUnknownVersion, version, command.Version)
 }
 
-// stateCount is len(jobs.States), which is no constant; a test compares them.
+// stateCount equals len(jobs.States), which is not a constant. A test compares them.
 const stateCount = 8
 
 func (l *ledger) time() time.Time {
@@ -64,7 +62,7 @@ func (l *ledger) time() time.Time {
 	return time.Unix(0, l.Time).UTC()
 }
 
-// finished is how many finished jobs are kept.
+// finished returns the number of kept finished jobs.
 func (l *ledger) finished() uint64 {
 	return l.Jobs[stateNumber(jobs.StateCompleted)] + l.Jobs[stateNumber(jobs.StateTrashed)]
 }
@@ -94,7 +92,7 @@ func decodeLedger(value []byte) (ledger, error) {
 	return l, nil
 }
 
-// stateNumber is the place of a state in jobs.States, or -1.
+// stateNumber returns the index of a state in jobs.States, or -1.
 func stateNumber(state jobs.State) int {
 	for i, known := range jobs.States {
 		if known == state {

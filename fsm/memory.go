@@ -9,29 +9,26 @@ import (
 	"github.com/conductord/conductord/logbook"
 )
 
-// Bounds of the memory for values. It begins with room for what a busy entry
-// writes, and what a batch of large values needed is not kept beyond it.
+// Sizes of the buffer for values. firstMemory is enough for the writes of a busy entry. A buffer over
+// keptMemory is released after the batch.
 const (
 	firstMemory = 64 << 10
 	keptMemory  = 2 << 20
 )
 
-// memory is where the values of a batch are put, one behind the other. The
-// tables copy what they are given, so that one batch can use the memory of the
-// one before it: making it anew for each value, and
-// collecting it, was a fifth of what applying a posting costs.
+// memory has the buffers for the values of a batch. The tables copy their values, so the next batch can
+// reuse the buffers. New memory for each value was a fifth of the cost of a posting.
 type memory struct {
-	present       []byte // what is in use, with room at its end
+	present       []byte // the current buffer: used bytes, and free capacity after them
 	events        eventBuffer
-	before, after []indexRow // of a job that is put
+	before, after []indexRow // index rows in reindex
 	posted        jobRecord  // see newJob
 	fenced        jobRecord  // see fence
 	steps         []jobs.StepEvent
 	cause         logbook.Failure // see planUpdate
 }
 
-// messages are those that are filled and encoded again and again. Nothing refers
-// to them between.
+// messages are reused for encoding. Nothing refers to a message after it is encoded.
 type messages struct {
 	job     v1.JobRow
 	event   v1.Event
@@ -41,19 +38,19 @@ type messages struct {
 	attempt v1.Attempt
 }
 
-// takeJob gives the job that was put last, as it is answered. It is the caller's
-// from now on.
+// takeJob returns the message of the job that was stored last. The caller owns it, and the next putJob
+// makes a new one.
 func (m *messages) takeJob() *v1.Job {
 	taken := m.job.Job
 	m.job.Job = nil
 	return taken
 }
 
-// room gives a slice without length and with that capacity.
+// room returns an empty slice with the given capacity.
 func (m *memory) room(size int) []byte {
 	used := len(m.present)
 	if cap(m.present)-used < size {
-		// The values before stay where they are until nobody refers to them.
+		// Earlier values keep the old buffer alive.
 		m.present, used = make([]byte, 0, max(size, 2*cap(m.present), firstMemory)), 0
 	}
 	m.present = m.present[:used+size]

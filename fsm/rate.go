@@ -9,23 +9,21 @@ import (
 )
 
 const (
-	// rateSlot is the span in which things are counted together.
+	// rateSlot is the length of a slot. A rate has one count for each slot.
 	rateSlot = 15 * time.Second
-	// rateSlots are as many as the longest span asked for takes, and the one
-	// that runs.
+	// rateSlots is the number of slots: the longest span of a query, and the current slot.
 	rateSlots = int64(15*time.Minute/rateSlot) + 1
 )
 
-// rate counts what happens, in a ring of spans of time. It knows no time but
-// that which it is told: that of the entry.
+// rate counts events in a ring of slots. The caller passes the time, which is the entry's time.
 type rate struct {
-	slot   int64 // number of the latest span since 1970
+	slot   int64 // number of the latest slot since 1970
 	counts [rateSlots]uint64
 }
 
 func slotOf(now time.Time) int64 { return now.UnixNano() / int64(rateSlot) }
 
-// add counts one. Time never runs backwards in a state machine.
+// add counts one event. The time of a state machine never runs backwards.
 func (r *rate) add(now time.Time) {
 	slot := slotOf(now)
 	for i := max(r.slot+1, slot-rateSlots+1); i <= slot; i++ {
@@ -49,7 +47,7 @@ func (r *rate) within(now time.Time, span time.Duration) uint64 {
 	return sum
 }
 
-// at is how many there were in a slot.
+// at returns the count of a slot; 0 if the ring does not have it.
 func (r *rate) at(slot int64) uint64 {
 	if slot < 0 || slot > r.slot || slot <= r.slot-rateSlots {
 		return 0
@@ -79,26 +77,26 @@ func rateFromProto(message *v1.CountersRate) (rate, error) {
 	return r, nil
 }
 
-// bucket holds what may happen in one second: each time takes a part of it,
-// and it fills up within a second. It is counted as what is missing, in
-// billionths of one, so that the arithmetic is exact and an unused bucket is zero.
+// bucket is a token bucket that holds the tokens of one second, and refills within a second. It
+// stores the missing tokens, in billionths of a token. So the arithmetic is exact, and an unused bucket
+// is zero.
 type bucket struct {
-	debt    uint64
-	charged int64 // when the debt was what it is; Unix nanoseconds
+	debt    uint64 // missing tokens at the time charged
+	charged int64  // Unix nanoseconds
 }
 
-// bucketUnit is one time, as a bucket counts it.
+// bucketUnit is one token in the unit of debt.
 const bucketUnit = uint64(time.Second)
 
-// owed is the debt that is left at a time. perSecond is at most jobs.MaxPostingRate, which
-// keeps the products within 64 bits.
+// owed returns the debt at a time. perSecond is at most jobs.MaxPostingRate, which keeps the products
+// within 64 bits.
 func (b bucket) owed(now time.Time, perSecond uint64) uint64 {
 	debt := min(b.debt, perSecond*bucketUnit)
 	elapsed := uint64(min(max(now.UnixNano()-b.charged, 0), int64(bucketUnit)))
 	return debt - min(debt, elapsed*perSecond)
 }
 
-// charge is the bucket after one more, if there is room for it.
+// charge returns the bucket without one more token; false if it has no token left.
 func (b bucket) charge(now time.Time, perSecond uint64) (bucket, bool) {
 	debt := b.owed(now, perSecond)
 	if debt+bucketUnit > perSecond*bucketUnit {
@@ -107,7 +105,7 @@ func (b bucket) charge(now time.Time, perSecond uint64) (bucket, bool) {
 	return bucket{debt: debt + bucketUnit, charged: now.UnixNano()}, true
 }
 
-// taken is how much of the burst is used at a time, rounded up.
+// taken returns the missing tokens at a time, rounded up.
 func (b bucket) taken(now time.Time, perSecond uint64) uint64 {
 	return (b.owed(now, perSecond) + bucketUnit - 1) / bucketUnit
 }

@@ -8,9 +8,8 @@ import (
 	"github.com/conductord/conductord/jobs"
 )
 
-// claimRow is one claim of a session. The last one of a request outlives its
-// claim for a while, so that a late repeat of the request is known as one and
-// takes no more jobs.
+// claimRow is one claim of a session. One row of each request outlives its claim for a while, so a late
+// repeat of the request is recognised and claims no more jobs.
 type claimRow struct {
 	sequence uint64
 	token    jobs.Token
@@ -29,8 +28,8 @@ func (r *claimRow) value(over bool) []byte {
 	return append(value, 0)
 }
 
-// sessionClaims are the claims of a session, in the order of their keys: that of
-// their tokens.
+// sessionClaims are the current and the ended claims of a session, both in the order of their keys, which
+// is the order of their tokens.
 type sessionClaims struct{ held, over []claimRow }
 
 // knows reports whether a request with the nonce has been answered.
@@ -48,8 +47,8 @@ func (c *sessionClaims) knows(nonce jobs.Nonce) bool {
 // hold adds a claim that has been granted.
 func (c *sessionClaims) hold(row claimRow) { c.held = insertRow(c.held, row) }
 
-// end takes a claim from those that are held. It is kept as one that is over if
-// no other of its request is stored: one row is enough to know that again.
+// end removes a claim from held. If no other row of its request remains, the row moves to over and kept
+// is true: one row is enough to recognise the request.
 func (c *sessionClaims) end(row claimRow) (ended claimRow, kept bool) {
 	if at, found := slices.BinarySearchFunc(c.held, row, compareRows); found {
 		row = c.held[at]
@@ -71,22 +70,22 @@ func insertRow(rows []claimRow, row claimRow) []claimRow {
 	return slices.Insert(rows, at, row)
 }
 
-// compareRows is the order of their keys.
+// compareRows compares rows in the order of their keys.
 func compareRows(a, b claimRow) int {
 	return cmp.Or(a.token.Compare(b.token), cmp.Compare(a.sequence, b.sequence))
 }
 
-// maxKnownClaimants bounds the memory for the claims of sessions. Each has up to
-// jobs.MaxClaims, and about maxOver besides: some 15 KiB.
+// maxKnownClaimants bounds the cache of claims. A session has up to jobs.MaxClaims current claims and
+// about maxOver ended ones: some 15 KiB.
 const maxKnownClaimants = 512
 
-// claimants caches the claims of the sessions that have claimed last, as they are after
-// the last command. Each claim looks at all claims of its session, those that are over
-// too. Reading them each time was a seventh of the cost of a job's life.
+// claimants caches the current state of the claims of recently active sessions. Each claim command reads
+// all claims of its session, including the ended ones. Without the cache, that was a seventh of the cost
+// of a job.
 type claimants map[jobs.SessionID]*sessionClaims
 
-// claimsOf are the claims of a session, which the writers of claims keep as they
-// are stored.
+// claimsOf returns the cached claims of a session. Callers that write claims also change the cached
+// claims.
 func (t *txn) claimsOf(session jobs.SessionID) *sessionClaims {
 	if known := t.claimants[session]; known != nil {
 		return known
